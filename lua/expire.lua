@@ -1,0 +1,123 @@
+local call = redis.call
+--[[ expire.lua: inflight past its deadline -> ready (the first time) | waiting_retry | dead
+
+  The worker died, hangs or is cut off. Anybody may run this for anybody, any number at once. The
+  attempt counts. The first expiry of a message makes it ready at once, since a crash is rarely the
+  message's fault; every further one waits by the ladder, since it may be. A simple consumer's
+  message is always ready at once: its deadline is its retry interval.
+
+  When the server's time jumped forward (more than JUMP_MS beyond what the caller's own monotonic
+  clock saw since its last look), leases look overdue that are not: nothing expires until a second
+  look hold_ms later, by when live workers have renewed.
+
+  FLAGS  allow-oom
+  KEYS   meta config retry inflight attempts failures dead graves due wake events counters bodies
+         pending, then the delay level keys
+  ARGV   group worker limit last_seen_ms ('' on a first look) elapsed_ms hold_ms random
+  REPLY  OK | HELD, now_ms, messages expired | ms to wait
+  COST   O(limit * log inflight); 17 commands and 2 a level
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include entry
+-- @include policy
+-- @include wait_or_bury
+-- @include failures
+
+local meta, config, retry, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local failures, wake, events, counters = KEYS[6], KEYS[10], KEYS[11], KEYS[12]
+local keys = { dead = KEYS[7], graves = KEYS[8], due = KEYS[9] }
+local bodies, pending = KEYS[13], KEYS[14]
+local levels = { unpack(KEYS, 15) }
+local group, worker, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local last_seen_ms, elapsed_ms, hold_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local random = tonumber(ARGV[7])
+local JUMP_MS = 60000
+
+local policy = read_policy(config)
+local clock = read_clock(meta)
+local now = clock.now
+local hold = tonumber(call('HGET', meta, 'hold') or nil)
+if last_seen_ms and now - last_seen_ms - elapsed_ms > JUMP_MS and not (hold and now < hold + JUMP_MS) then
+  hold = now + hold_ms
+  call('HSET', meta, 'hold', hold)
+end
+if hold and now < hold then
+  return { 'HELD', now, hold - now }
+end
+
+local overdue = call('ZRANGEBYSCORE', inflight, '-inf', now, 'LIMIT', 0, limit)
+if #overdue == 0 or not policy.exists then
+  return { 'OK', now, 0 }
+end
+
+-- Leftovers of a settle that was cut: committed by this group, dead already, or without a body.
+local owed = call('HLEN', pending) > 0 and call('HMGET', pending, unpack(overdue)) or {}
+local buried = call('ZMSCORE', keys.dead, unpack(overdue))
+local ids, orphans, committed, leftovers = {}, {}, {}, {}
+for i, id in ipairs(overdue) do
+  local kind = ids
+  if call('HEXISTS', bodies, id) == 0 then
+    kind = orphans
+  elseif owed[i] and not string.find(owed[i], policy.byte, 1, true) then
+    kind = committed
+  end
+  if buried[i] then
+    kind = leftovers
+  end
+  kind[#kind + 1] = id
+end
+local function drop(list)
+  call('HDEL', failures, unpack(list))
+  call('HDEL', attempts, unpack(list))
+  call('ZREM', inflight, unpack(list))
+end
+if #leftovers > 0 then
+  call('ZREM', inflight, unpack(leftovers))
+end
+if #committed > 0 then
+  drop(committed)
+end
+if #orphans > 0 then
+  call('HDEL', pending, unpack(orphans))
+  drop(orphans)
+  call('HINCRBY', counters, 'orphan:' .. group, #orphans)
+end
+if #ids == 0 then
+  return { 'OK', now, #overdue }
+end
+
+local entries, records = call('HMGET', attempts, unpack(ids)), call('HMGET', failures, unpack(ids))
+local plan, notes, written, changed, back = new_plan(), {}, {}, {}, {}
+for i, id in ipairs(ids) do
+  local lease_no, attempt, expiries, postpones = read_entry(entries[i])
+  local at_once = policy.kind == 'simple' or expiries == 0
+  local note
+  if at_once and attempt < policy.max_attempts then
+    back[#back + 1], note = id, 'R'
+  else
+    note = wait_or_bury(plan, policy, now, id, attempt, 'expired', { level = 0, random = random })
+  end
+  notes[i] = attempt .. ',' .. note
+  local next_attempt = note == 'D' and attempt or attempt + 1
+  written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, next_attempt, expiries + 1, postpones)
+  changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, now, '{"c":"expired"}')
+end
+
+local earlier, filled = write_plan(plan, keys, levels), false
+if #back > 0 then
+  filled = call('RPUSH', retry, unpack(back)) == #back
+end
+call('HSET', failures, unpack(changed))
+call('HSET', attempts, unpack(written))
+call('ZREM', inflight, unpack(ids))
+call('HINCRBY', counters, 'expire:' .. group, #ids)
+if #plan.dead > 0 then
+  call('HINCRBY', counters, 'dead:' .. group, #plan.dead / 2)
+end
+if filled or earlier then
+  call('ZADD', wake, 0, '1')
+end
+append_history(clock, meta, events, 'expire', group, worker, ids, table.concat(notes, ' '), '')
+return { 'OK', now, #overdue }

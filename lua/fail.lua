@@ -1,0 +1,83 @@
+local call = redis.call
+--[[ fail.lua: inflight -> waiting_retry | dead
+
+  A failed attempt waits on the ladder from now on; with no retries left, or where the handler says
+  so, the message is dead at once. The body does not move.
+
+  FLAGS  allow-oom
+  KEYS   meta config inflight attempts failures dead graves tracebacks due wake bodies pending events
+         counters, then the delay level keys
+  ARGV   group worker tracebacks, then fingerprint and text of each traceback, then of each message
+         id, lease_no, level (0 automatic, k that one, -1 dead), delay_ms ('' by level), random
+         (0 to 1, for jitter), cause, record (one line of JSON for the failure record)
+  REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D and then now_ms
+  COST   O(messages * log waiting); 16 commands and 2 a level
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include entry
+-- @include fence
+-- @include policy
+-- @include wait_or_bury
+-- @include failures
+
+local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local tracebacks, wake, events, counters = KEYS[8], KEYS[10], KEYS[13], KEYS[14]
+local keys = {
+  inflight = inflight, attempts = attempts, dead = KEYS[6], graves = KEYS[7], due = KEYS[9],
+  bodies = KEYS[11], pending = KEYS[12],
+}
+local levels = { unpack(KEYS, 15) }
+local group, worker, traces = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local FIRST, STRIDE, TRACEBACKS_KEPT = 4 + 2 * traces, 7, 1000
+
+local policy = read_policy(config)
+local clock = read_clock(meta)
+local ids, verdicts, entries = fence(keys, policy.byte, FIRST, STRIDE)
+local plan, done, notes, written, lines = new_plan(), {}, {}, {}, {}
+for i, id in ipairs(ids) do
+  if verdicts[i] == 'OK' then
+    local at = FIRST + (i - 1) * STRIDE
+    local lease_no, attempt, expiries, postpones = read_entry(entries[i])
+    local choice = { level = tonumber(ARGV[at + 2]), delay_ms = tonumber(ARGV[at + 3]), random = tonumber(ARGV[at + 4]) }
+    local note = attempt .. ',' .. wait_or_bury(plan, policy, clock.now, id, attempt, ARGV[at + 5], choice)
+    local dead = string.sub(note, -1) == 'D'
+    local n = #done + 1
+    done[n], notes[n], verdicts[i], lines[n] = id, note, note, ARGV[at + 6]
+    written[2 * n - 1] = id
+    written[2 * n] = spell_entry(lease_no + 1, dead and attempt or attempt + 1, expiries, postpones)
+  end
+end
+
+local function write_failure_records()
+  local records, changed = call('HMGET', failures, unpack(done)), {}
+  for i, id in ipairs(done) do
+    local attempt = string.match(notes[i], '^%d+')
+    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, clock.now, lines[i])
+  end
+  call('HSET', failures, unpack(changed))
+  if traces > 0 and call('HLEN', tracebacks) < TRACEBACKS_KEPT then
+    call('HSET', tracebacks, unpack(ARGV, 4, FIRST - 1))
+  end
+end
+
+if #done > 0 then
+  local earlier = write_plan(plan, keys, levels)
+  write_failure_records()
+  call('HSET', attempts, unpack(written))
+  call('ZREM', inflight, unpack(done))
+  call('HINCRBY', counters, 'fail:' .. group, #done)
+  if #plan.dead > 0 then
+    call('HINCRBY', counters, 'dead:' .. group, #plan.dead / 2)
+  end
+  if earlier then
+    call('ZADD', wake, 0, '1')
+  end
+  append_history(clock, meta, events, 'fail', group, worker, done, table.concat(notes, ' '), table.concat(lines, '\n'))
+end
+if #done < #ids then
+  call('HINCRBY', counters, 'stale:' .. group, #ids - #done)
+end
+verdicts[#verdicts + 1] = tostring(clock.now)
+return verdicts

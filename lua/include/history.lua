@@ -1,0 +1,37 @@
+-- The history: one stream entry per call, holding the batch. Its id comes from logical time, so a
+-- clock that goes back cannot make XADD fail. Bounded in bytes: past the limit the oldest entries
+-- go, a few per call, and are counted.
+local ENTRY_OVERHEAD = 64
+
+local function drop_oldest(clock, meta, events)
+  local oldest, ids = call('XRANGE', events, '-', '+', 'COUNT', 8), {}
+  for i, entry in ipairs(oldest) do
+    if clock.bytes <= clock.limit then
+      break
+    end
+    local size = ENTRY_OVERHEAD
+    for field = 2, #entry[2], 2 do
+      size = size + #entry[2][field]
+    end
+    clock.bytes = clock.bytes - size
+    ids[i] = entry[1]
+  end
+  if #ids > 0 then
+    call('XDEL', events, unpack(ids))
+    call('HINCRBY', meta, 'dropped', #ids)
+  end
+end
+
+-- ids and notes run in step; notes is '' where every message has the usual outcome.
+local function append_history(clock, meta, events, verb, group, worker, ids, notes, blob)
+  clock.seq = clock.now == clock.mark and clock.seq + 1 or 0
+  clock.mark = clock.now
+  local batch = table.concat(ids, ' ')
+  clock.bytes = clock.bytes + ENTRY_OVERHEAD + #verb + #group + #worker + #batch + #notes + #blob
+  if clock.bytes > clock.limit then
+    drop_oldest(clock, meta, events)
+  end
+  call('HSET', meta, 'mark', clock.now, 'offset', clock.offset, 'seq', clock.seq, 'bytes', clock.bytes)
+  call('XADD', events, clock.now .. '-' .. clock.seq, 'e', verb, 'g', group, 'w', worker,
+    'i', batch, 'd', notes, 'b', blob)
+end

@@ -1,0 +1,34 @@
+-- A group's configuration in this partition. Anybody may expire for anybody, so the ladder lies
+-- here, compiled to delays of which the last repeats, and not in the arguments of a caller.
+local function numbers(text)
+  local out = {}
+  for number in string.gmatch(text or '', '%d+') do
+    out[#out + 1] = tonumber(number)
+  end
+  return out
+end
+
+local function read_policy(config)
+  local kept = call('HMGET', config, 'kind', 'max_retries', 'delays', 'levels', 'jitter', 'byte')
+  local max_retries = tonumber(kept[2]) or 16
+  return {
+    exists = kept[1] and true or false,
+    kind = kept[1],
+    max_attempts = max_retries < 0 and math.huge or max_retries + 1,
+    delays = numbers(kept[3]),
+    levels = numbers(kept[4]),
+    jitter = tonumber(kept[5]) or 0,
+    byte = kept[6] or '',
+  }
+end
+
+-- The level with the largest time not above the delay; below the first, level 1.
+local function level_for(levels, delay_ms)
+  local level = 1
+  for i = 2, #levels do
+    if levels[i] <= delay_ms then
+      level = i
+    end
+  end
+  return level
+end

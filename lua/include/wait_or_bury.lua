@@ -1,0 +1,57 @@
+-- The one place that decides whether a failed attempt waits on the ladder or is dead, and that
+-- writes it. Destination first: a cut before the source is cleared leaves a duplicate, never a loss.
+local function new_plan()
+  return { waiting = {}, earliest = {}, dead = {}, graves = {} }
+end
+
+local function bury(plan, now, id, attempt, cause)
+  local n = #plan.dead
+  plan.dead[n + 1], plan.dead[n + 2] = now, id
+  plan.graves[n + 1], plan.graves[n + 2] = id, attempt .. ' ' .. cause
+end
+
+local function wait(plan, policy, now, id, delay_ms)
+  local level = level_for(policy.levels, delay_ms)
+  local due = now + delay_ms
+  local members = plan.waiting[level] or {}
+  plan.waiting[level] = members
+  members[#members + 1], members[#members + 2] = due, id
+  plan.earliest[level] = math.min(plan.earliest[level] or due, due)
+  return level, due
+end
+
+-- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
+-- delay wins over a level. Answers a note for history and reply: "W level due" or "D".
+local function wait_or_bury(plan, policy, now, id, attempt, cause, choice)
+  if choice.level == -1 or attempt >= policy.max_attempts then
+    bury(plan, now, id, attempt, cause)
+    return 'D'
+  end
+  local delay_ms = choice.delay_ms
+  if not delay_ms and choice.level > 0 then
+    delay_ms = policy.levels[math.min(choice.level, #policy.levels)]
+  elseif not delay_ms then
+    delay_ms = policy.delays[math.min(attempt, #policy.delays)]
+    delay_ms = math.floor(delay_ms * (1 + policy.jitter * (2 * choice.random - 1)))
+  end
+  local level, due = wait(plan, policy, now, id, delay_ms)
+  return 'W,' .. level .. ',' .. due
+end
+
+-- Answers whether something is now due earlier than anything before.
+local function write_plan(plan, keys, levels)
+  local first = call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
+  local earlier = false
+  for level = 1, #levels do
+    if plan.waiting[level] then
+      call('ZADD', keys.due, 'LT', plan.earliest[level], level)
+      call('ZADD', levels[level], unpack(plan.waiting[level]))
+      earlier = earlier or not first[2] or plan.earliest[level] < tonumber(first[2])
+    end
+  end
+  if #plan.dead > 0 then
+    call('HSET', keys.graves, unpack(plan.graves))
+    call('ZADD', keys.dead, unpack(plan.dead))
+  end
+  return earlier
+end

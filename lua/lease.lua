@@ -1,0 +1,121 @@
+local call = redis.call
+--[[ lease.lua: ready -> inflight
+
+  Take up to `want` messages, from the preferred lane first and the other one after it. What the
+  lists hold is a hint: an id that is in flight, dead, without a body or not owed to this group is
+  a leftover and is dropped. The lists are peeked, the in-flight set is written, and only then are
+  they trimmed, so a cut leaves a duplicate id and never a lost one.
+
+  FLAGS  allow-oom
+  KEYS   meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
+         counters
+  ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry')
+  REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
+         bodies, entries ('' where all are first attempts, else one per id, '-' for 1:1:0:0), now_ms
+         or PAUSED or NO_GROUP
+  COST   O(want + log inflight); 24 commands
+]]
+-- @include clock
+-- @include logical
+-- @include history
+
+local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local attempts, dead, due, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local big, pending, scheduled, events, counters = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local group, worker, want, byte_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local visibility_ms, prefer = tonumber(ARGV[5]), ARGV[6]
+local SMALL = 8192 -- a body that is not listed in `big` is at most this long
+local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
+
+local settings = call('HMGET', config, 'version', 'paused', 'byte')
+if not settings[1] then
+  return { 'NO_GROUP' }
+elseif settings[2] == '1' then
+  return { 'PAUSED' }
+end
+local clock = read_clock(meta)
+local first = prefer == 'retry' and retry or ready
+local second = prefer == 'retry' and ready or retry
+
+local ids = call('LRANGE', first, 0, want - 1)
+local from_first = #ids
+if from_first < want then
+  for i, id in ipairs(call('LRANGE', second, 0, want - from_first - 1)) do
+    ids[from_first + i] = id
+  end
+end
+
+local function looked_up(count, command, key)
+  return call(count, key) > 0 and call(command, key, unpack(ids)) or {}
+end
+
+local taken, scanned, seen = {}, 0, {}
+if #ids > 0 then
+  local leased, buried = call('ZMSCORE', inflight, unpack(ids)), looked_up('ZCARD', 'ZMSCORE', dead)
+  local owed, sizes = looked_up('HLEN', 'HMGET', pending), looked_up('HLEN', 'HMGET', big)
+  local bytes = 0
+  for i, id in ipairs(ids) do
+    local wanted = not (leased[i] or seen[id] or buried[i])
+      and not (owed[i] and not string.find(owed[i], settings[3], 1, true))
+    if wanted then
+      bytes = bytes + (tonumber(sizes[i] or SMALL) or SMALL)
+      if bytes > byte_limit and #taken > 0 then
+        break
+      end
+      taken[#taken + 1], seen[id] = id, true
+    end
+    scanned = i
+  end
+end
+
+local found, texts, orphans, members, entries, all_first = {}, {}, {}, {}, {}, true
+local deadline = clock.now + visibility_ms
+local earliest = call('ZRANGE', inflight, 0, 0, 'WITHSCORES')[2]
+if #taken > 0 then
+  local stored = call('HMGET', bodies, unpack(taken))
+  local numbers = call('HLEN', attempts) > 0 and call('HMGET', attempts, unpack(taken)) or {}
+  for i, id in ipairs(taken) do
+    if stored[i] then
+      local n = #found + 1
+      found[n], texts[n], entries[n] = id, stored[i], numbers[i] or '-'
+      members[2 * n - 1], members[2 * n] = deadline, id
+      all_first = all_first and not numbers[i]
+    else
+      orphans[#orphans + 1] = id
+    end
+  end
+end
+
+local entry_text = all_first and '' or table.concat(entries, ' ')
+if #found > 0 then
+  call('ZADD', inflight, unpack(members))
+end
+if scanned > 0 then
+  call('LTRIM', first, math.min(scanned, from_first), -1)
+  if scanned > from_first then
+    call('LTRIM', second, scanned - from_first, -1)
+  end
+end
+if #orphans > 0 then
+  call('HDEL', pending, unpack(orphans))
+  call('HINCRBY', counters, 'orphan:' .. group, #orphans)
+end
+local left = call('LLEN', ready) + call('LLEN', retry)
+if #found > 0 then
+  call('HINCRBY', counters, 'lease:' .. group, #found)
+  append_history(clock, meta, events, 'lease', group, worker, found, entry_text, '')
+end
+-- Others learn of a short lease at once; of a longer one when they look the next time.
+local news = #found > 0 and visibility_ms < LOOKED_AT_MS and (not earliest or deadline < tonumber(earliest))
+if left > 0 or news then
+  call('ZADD', wake, 0, '1')
+end
+
+local function remaining(key)
+  local score = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  return score and math.max(0, math.ceil(score - clock.now)) or ''
+end
+return {
+  'OK', remaining(due), remaining(inflight), remaining(scheduled), left, found, texts, entry_text,
+  clock.now,
+}

@@ -1,0 +1,150 @@
+local call = redis.call
+--[[ publish.lua: nothing -> ready (of every group of the topic), or -> scheduled
+
+  Publishing is repeatable. A lane is one producer's line into this partition with at most one call
+  unresolved: the same number with the same checksum is that call again and is answered as it was.
+  The client fans out: it passes the groups of the route it knows, and a changed route writes
+  nothing. While a topic has no group its messages wait in the backlog, which the first group takes.
+
+  FLAGS  none
+  KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters,
+         then ready and wake of each group
+  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages,
+         then name and byte of each group, then id, body, digest ('' for an id the client made) and
+         delay_ms ('' for none) of each message
+  REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
+         C another body has this id) or STALE_ROUTE, version, table or LANE_CONFLICT
+  COST   O(messages * groups); 12 commands and 3 a group
+]]
+-- @include clock
+-- @include logical
+-- @include history
+
+local meta, route, lane, bodies, big, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local ids_key, id_expiry, scheduled, backlog = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local events, counters = KEYS[11], KEYS[12]
+local route_version, seq, checksum, lane_ttl_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local worker, blob, groups, messages = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local FIRST_KEY, FIRST_GROUP = 13, 9
+local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
+local BIG = 8192
+
+local clock = read_clock(meta)
+local now = clock.now
+
+-- The lane comes before the route: a repeated call must find its answer even if the route moved on.
+local last = call('GET', lane)
+if last then
+  local last_seq, last_sum, last_verdicts = string.match(last, '^(%d+) (%S+) ?(%a*)$')
+  if tonumber(last_seq) == seq and last_sum == checksum then
+    return { 'DUPLICATE', now, last_verdicts }
+  elseif tonumber(last_seq) >= seq then
+    return { 'LANE_CONFLICT' }
+  end
+end
+local current = call('HMGET', route, 'version', 'table')
+if (current[1] or '0') ~= route_version then
+  return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
+end
+
+-- Ids the caller chose: known already, and with the same body?
+local chosen, digests = {}, {}
+for i = 1, messages do
+  local at = FIRST_MESSAGE + 4 * (i - 1)
+  if ARGV[at + 2] ~= '' then
+    chosen[#chosen + 1] = ARGV[at]
+    digests[ARGV[at]] = false
+  end
+end
+if #chosen > 0 then
+  local known, forgotten = call('HMGET', ids_key, unpack(chosen)), call('ZMSCORE', id_expiry, unpack(chosen))
+  for i, id in ipairs(chosen) do
+    local expired = forgotten[i] and tonumber(forgotten[i]) <= now
+    digests[id] = not expired and known[i]
+  end
+end
+
+local stored, sizes, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}
+local accepted, verdicts, all_new, bytes_of_groups = {}, {}, true, ''
+for group = 1, groups do
+  bytes_of_groups = bytes_of_groups .. ARGV[FIRST_GROUP + 2 * group - 1]
+end
+for i = 1, messages do
+  local at = FIRST_MESSAGE + 4 * (i - 1)
+  local id, body, digest, delay_ms = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  if digest ~= '' and digests[id] then
+    verdicts[i], all_new = digests[id] == digest and 'D' or 'C', false
+  else
+    verdicts[i] = 'A'
+    accepted[#accepted + 1] = id
+    stored[#stored + 1], stored[#stored + 2] = id, body
+    if #body > BIG then
+      sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
+    end
+    if digest ~= '' then
+      digests[id] = digest
+      remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
+      reborn[#reborn + 1] = id
+    end
+    if delay_ms ~= '' then
+      waiting[#waiting + 1], waiting[#waiting + 2] = now + delay_ms, id
+    else
+      pushed[#pushed + 1] = id
+    end
+  end
+end
+local verdict_text = all_new and '' or table.concat(verdicts)
+
+local function push_to_groups()
+  if groups > 1 then
+    local owed = {}
+    for i, id in ipairs(pushed) do
+      owed[2 * i - 1], owed[2 * i] = id, bytes_of_groups
+    end
+    call('HSET', pending, unpack(owed))
+  end
+  if groups == 0 then
+    call('RPUSH', backlog, unpack(pushed))
+  end
+  for group = 1, groups do
+    local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
+    local length = call('RPUSH', ready, unpack(pushed))
+    call('HINCRBY', counters, 'publish:' .. ARGV[FIRST_GROUP + 2 * group - 2], #pushed)
+    if length == #pushed then
+      call('ZADD', wake, 0, '1')
+    end
+  end
+end
+
+local function schedule()
+  local first = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
+  call('ZADD', scheduled, unpack(waiting))
+  if call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] ~= first then
+    for group = 1, groups do
+      call('ZADD', KEYS[FIRST_KEY + 2 * group - 1], 0, '1')
+    end
+  end
+end
+
+if #accepted > 0 then
+  call('HSET', bodies, unpack(stored))
+  if #sizes > 0 then
+    call('HSET', big, unpack(sizes))
+  end
+  if #pushed > 0 then
+    push_to_groups()
+  end
+  if #waiting > 0 then
+    schedule()
+  end
+  if #remembered > 0 then
+    call('HSET', ids_key, unpack(remembered))
+    call('ZREM', id_expiry, unpack(reborn))
+  end
+  call('HINCRBY', counters, 'publish', #accepted)
+end
+call('SET', lane, seq .. ' ' .. checksum .. (verdict_text == '' and '' or ' ' .. verdict_text), 'PX', lane_ttl_ms)
+if #accepted > 0 then
+  append_history(clock, meta, events, 'publish', '', worker, accepted, '', blob)
+end
+return { 'OK', now, verdict_text }

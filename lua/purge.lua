@@ -1,0 +1,40 @@
+local call = redis.call
+--[[ purge.lua: dead -> gone, by an operator's word
+
+  FLAGS  allow-oom
+  KEYS   meta config attempts failures dead graves bodies big pending ids id_expiry inflight events
+         counters
+  ARGV   group actor, then ids
+  REPLY  OK | GONE of each message
+  COST   O(messages * log dead); 14 commands
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include forget
+
+local meta, config, attempts, failures, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local graves, inflight, events, counters = KEYS[6], KEYS[12], KEYS[13], KEYS[14]
+local keys = { bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11] }
+local group, actor = ARGV[1], ARGV[2]
+local ids = { unpack(ARGV, 3) }
+
+local byte = call('HGET', config, 'byte') or ''
+local clock = read_clock(meta)
+local buried, verdicts, purged, seen = call('ZMSCORE', dead, unpack(ids)), {}, {}, {}
+for i, id in ipairs(ids) do
+  local here = buried[i] and not seen[id]
+  verdicts[i], seen[id] = here and 'OK' or 'GONE', true
+  purged[#purged + 1] = here and id or nil
+end
+if #purged > 0 then
+  forget(keys, byte, clock.now, purged)
+  call('HDEL', failures, unpack(purged))
+  call('HDEL', attempts, unpack(purged))
+  call('ZREM', inflight, unpack(purged))
+  call('HDEL', graves, unpack(purged))
+  call('ZREM', dead, unpack(purged))
+  call('HINCRBY', counters, 'purge:' .. group, #purged)
+  append_history(clock, meta, events, 'purge', group, actor, purged, '', '')
+end
+return verdicts

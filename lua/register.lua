@@ -1,0 +1,35 @@
+local call = redis.call
+--[[ register.lua: a worker says that it lives, and until when to believe it
+
+  FLAGS  allow-oom
+  KEYS   meta workers details
+  ARGV   ttl_ms (0: goodbye) worker details
+  REPLY  live workers
+  COST   O(log workers + dead workers); 7 commands
+]]
+-- @include clock
+-- @include logical
+
+local meta, workers, details = KEYS[1], KEYS[2], KEYS[3]
+local ttl_ms, worker, about = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+
+local clock = read_clock(meta)
+local silent = call('ZRANGEBYSCORE', workers, '-inf', clock.now, 'LIMIT', 0, 500)
+if ttl_ms == 0 then
+  silent[#silent + 1] = worker
+end
+if ttl_ms > 0 then
+  call('HSET', meta, 'mark', clock.now, 'offset', clock.offset)
+  call('HSET', details, worker, about)
+  call('ZADD', workers, clock.now + ttl_ms, worker)
+end
+for i = #silent, 1, -1 do
+  if ttl_ms > 0 and silent[i] == worker then
+    table.remove(silent, i)
+  end
+end
+if #silent > 0 then
+  call('ZREM', workers, unpack(silent))
+  call('HDEL', details, unpack(silent))
+end
+return call('ZCARD', workers)

@@ -1,0 +1,72 @@
+local call = redis.call
+--[[ release.lua: inflight -> ready (head of its own lane) | waiting_retry (postponed)
+
+  Given back, not counted: a message that has not started, one that a stopping worker gives up, and
+  one that its handler postpones. Postponing is bounded: past the limit the answer is LIMIT and
+  nothing is changed, so that the caller can report a failure instead.
+
+  FLAGS  allow-oom
+  KEYS   meta config ready retry inflight attempts dead due wake bodies pending events counters graves,
+         then the delay level keys
+  ARGV   group worker max_postpones, then id, lease_no and delay_ms ('' at once) of each message
+  REPLY  OK | STALE | GONE | LIMIT of each message
+  COST   O(messages * log inflight); 14 commands and 2 a level
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include entry
+-- @include fence
+-- @include policy
+-- @include wait_or_bury
+
+local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local attempts, wake, events, counters = KEYS[6], KEYS[9], KEYS[12], KEYS[13]
+local keys = {
+  inflight = inflight, attempts = attempts, dead = KEYS[7], due = KEYS[8], bodies = KEYS[10],
+  pending = KEYS[11], graves = KEYS[14],
+}
+local levels = { unpack(KEYS, 15) }
+local group, worker, max_postpones = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local FIRST, STRIDE = 4, 3
+
+local policy = read_policy(config)
+local clock = read_clock(meta)
+local ids, verdicts, entries = fence(keys, policy.byte, FIRST, STRIDE)
+local plan, done, notes, written, heads, retries = new_plan(), {}, {}, {}, {}, {}
+for i, id in ipairs(ids) do
+  local delay_ms = tonumber(ARGV[FIRST + (i - 1) * STRIDE + 2])
+  local lease_no, attempt, expiries, postpones = read_entry(entries[i])
+  if verdicts[i] == 'OK' and delay_ms and postpones >= max_postpones then
+    verdicts[i] = 'LIMIT'
+  elseif verdicts[i] == 'OK' then
+    local n = #done + 1
+    done[n], notes[n] = id, attempt .. ',R'
+    if delay_ms then
+      local level, due = wait(plan, policy, clock.now, id, delay_ms)
+      notes[n], postpones = attempt .. ',W,' .. level .. ',' .. due, postpones + 1
+    else
+      local lane = attempt > 1 and retries or heads
+      table.insert(lane, 1, id) -- LPUSH puts the last one first
+    end
+    written[2 * n - 1], written[2 * n] = id, spell_entry(lease_no + 1, attempt, expiries, postpones)
+  end
+end
+if #done > 0 then
+  local earlier = write_plan(plan, keys, levels)
+  local filled = false
+  if #heads > 0 then
+    filled = call('LPUSH', ready, unpack(heads)) == #heads
+  end
+  if #retries > 0 then
+    filled = call('LPUSH', retry, unpack(retries)) == #retries or filled
+  end
+  call('HSET', attempts, unpack(written))
+  call('ZREM', inflight, unpack(done))
+  call('HINCRBY', counters, 'release:' .. group, #done)
+  if filled or earlier then
+    call('ZADD', wake, 0, '1')
+  end
+  append_history(clock, meta, events, 'release', group, worker, done, table.concat(notes, ' '), '')
+end
+return verdicts

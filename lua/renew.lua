@@ -1,0 +1,35 @@
+local call = redis.call
+--[[ renew.lua: inflight -> inflight
+
+  Push the deadline of leases that are still ours; the receipt stays valid. A deadline only grows:
+  a renewal that was overtaken on its way must not shorten a lease. No history: it says nothing.
+
+  FLAGS  allow-oom
+  KEYS   meta config inflight attempts dead bodies pending
+  ARGV   visibility_ms, then id and lease_no of each message
+  REPLY  OK | STALE | GONE of each message
+  COST   O(messages * log inflight); 8 commands, 3 more for a message that is not OK
+]]
+-- @include clock
+-- @include logical
+-- @include entry
+-- @include fence
+
+local meta, config, inflight = KEYS[1], KEYS[2], KEYS[3]
+local keys = { inflight = inflight, attempts = KEYS[4], dead = KEYS[5], bodies = KEYS[6], pending = KEYS[7] }
+local visibility_ms = tonumber(ARGV[1])
+
+local byte = call('HGET', config, 'byte') or ''
+local clock = read_clock(meta)
+local ids, verdicts = fence(keys, byte, 2, 2)
+local members = {}
+for i, id in ipairs(ids) do
+  if verdicts[i] == 'OK' then
+    members[#members + 1], members[#members + 2] = clock.now + visibility_ms, id
+  end
+end
+if #members > 0 then
+  call('HSET', meta, 'mark', clock.now, 'offset', clock.offset)
+  call('ZADD', inflight, 'XX', 'GT', unpack(members))
+end
+return verdicts

@@ -1,0 +1,23 @@
+local call = redis.call
+--[[ roster.lua: read only; who is alive, from the namespace's slot
+
+  FLAGS  no-writes
+  KEYS   meta workers details
+  ARGV   -
+  REPLY  now_ms, names, details
+  COST   O(workers); 4 commands
+]]
+-- @include clock
+-- @include logical
+
+local meta, workers, details = KEYS[1], KEYS[2], KEYS[3]
+local clock = read_clock(meta)
+local names = call('ZRANGEBYSCORE', workers, '(' .. clock.now, '+inf', 'LIMIT', 0, 5000)
+local abouts = {}
+if #names > 0 then
+  abouts = call('HMGET', details, unpack(names))
+end
+for i = 1, #names do
+  abouts[i] = abouts[i] or ''
+end
+return { clock.now, names, abouts }

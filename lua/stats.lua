@@ -1,0 +1,33 @@
+local call = redis.call
+--[[ stats.lua: read only; how many messages of one group are where, in one partition
+
+  What is due counts as ready, whether or not anybody has moved it yet, so that a system scaled to
+  zero still reports its true lag.
+
+  FLAGS  no-writes
+  KEYS   meta config ready retry inflight dead scheduled backlog counters bodies, then the delay
+         level keys
+  ARGV   -
+  REPLY  now_ms, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, oldest ready id,
+         paused, per level {count, due already, next_due_ms}, counters as name and value
+  COST   O(levels * log waiting); 14 commands and 3 a level
+]]
+-- @include clock
+-- @include logical
+
+local meta, config, ready, retry, inflight, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local scheduled, backlog, counters, bodies = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local levels = { unpack(KEYS, 11) }
+
+local clock = read_clock(meta)
+local waiting = {}
+for i, level in ipairs(levels) do
+  local first = call('ZRANGE', level, 0, 0, 'WITHSCORES')[2]
+  waiting[i] = { call('ZCARD', level), call('ZCOUNT', level, '-inf', clock.now), first or '' }
+end
+return {
+  clock.now, call('LLEN', ready), call('LLEN', retry), call('ZCARD', inflight),
+  call('ZCOUNT', inflight, '-inf', clock.now), call('ZCARD', dead), call('ZCARD', scheduled),
+  call('LLEN', backlog), call('HLEN', bodies), call('LINDEX', ready, 0) or '',
+  call('HGET', config, 'paused') or '0', waiting, call('HGETALL', counters),
+}

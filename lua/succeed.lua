@@ -1,0 +1,57 @@
+local call = redis.call
+--[[ succeed.lua: inflight -> committed
+
+  The handler is done. The group's byte, the body (when no other group still owes the message), the
+  entry and, last, the in-flight member go; a cut before the last is repeated by the next settle or
+  cleaned by the next lease. A simple consumer's ack also needs a deadline in the future (`strict`).
+
+  FLAGS  allow-oom
+  KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters
+  ARGV   group worker strict ('1' | '0'), then id and lease_no of each message
+  REPLY  OK | STALE | GONE of each message
+  COST   O(messages * log inflight); 15 commands, 3 more for a message that is not OK
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include entry
+-- @include fence
+-- @include forget
+
+local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local events, counters = KEYS[12], KEYS[13]
+local keys = {
+  inflight = inflight, attempts = attempts, dead = KEYS[6], bodies = KEYS[7], big = KEYS[8],
+  pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11],
+}
+local group, worker, strict = ARGV[1], ARGV[2], ARGV[3] == '1'
+
+local byte = call('HGET', config, 'byte') or ''
+local clock = read_clock(meta)
+local ids, verdicts, entries, deadlines = fence(keys, byte, 4, 2)
+local done, failed_before, stale = {}, {}, 0
+for i, id in ipairs(ids) do
+  if verdicts[i] == 'OK' and strict and tonumber(deadlines[i]) <= clock.now then
+    verdicts[i] = 'STALE'
+  end
+  if verdicts[i] == 'OK' then
+    done[#done + 1] = id
+    failed_before[#failed_before + 1] = entries[i] and id or nil
+  else
+    stale = stale + 1
+  end
+end
+if #done > 0 then
+  forget(keys, byte, clock.now, done)
+  if #failed_before > 0 then
+    call('HDEL', failures, unpack(failed_before))
+    call('HDEL', attempts, unpack(failed_before))
+  end
+  call('ZREM', inflight, unpack(done))
+  call('HINCRBY', counters, 'succeed:' .. group, #done)
+  append_history(clock, meta, events, 'succeed', group, worker, done, '', '')
+end
+if stale > 0 then
+  call('HINCRBY', counters, 'stale:' .. group, stale)
+end
+return verdicts

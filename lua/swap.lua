@@ -1,0 +1,20 @@
+local call = redis.call
+--[[ swap.lua: replace one record of the catalog if nobody else has in the meantime
+
+  The catalog (topics, groups, settings) is changed by read, decide, swap. Deciding is done by the
+  caller; this makes the last step atomic.
+
+  FLAGS  allow-oom
+  KEYS   meta record_hash
+  ARGV   field expected ('' for a new record) replacement
+  REPLY  1 swapped, 0 the record is another one now
+  COST   O(1); 2 commands
+]]
+local records = KEYS[2]
+local field, expected, replacement = ARGV[1], ARGV[2], ARGV[3]
+
+if (call('HGET', records, field) or '') ~= expected then
+  return 0
+end
+call('HSET', records, field, replacement)
+return 1

@@ -1,0 +1,58 @@
+"""rqretry: consumer groups, a retry ladder and a dead-letter queue for Python, on Redis."""
+
+from rqretry.app import App
+from rqretry.client import AsyncClient, Client
+from rqretry.dead_letters import DeadLetterFilter
+from rqretry.errors import (
+    AmbiguousResult,
+    CodecError,
+    ConfigError,
+    GroupNotFound,
+    InvalidArgument,
+    InvalidReceiptHandle,
+    MessageNotFound,
+    MessageTooLarge,
+    PublishError,
+    QueueFull,
+    RqretryError,
+    ScriptError,
+    StoreUnavailable,
+    TopicNotFound,
+    UnsafeServer,
+)
+from rqretry.ids import MessageId
+from rqretry.message import Message, OutgoingMessage
+from rqretry.outcome import ConsumeResult, DeadLetter, Postpone, Retry
+from rqretry.policy import RetryPolicy
+from rqretry.version import __version__
+
+__all__ = [
+    "AmbiguousResult",
+    "App",
+    "AsyncClient",
+    "Client",
+    "CodecError",
+    "ConfigError",
+    "ConsumeResult",
+    "DeadLetter",
+    "DeadLetterFilter",
+    "GroupNotFound",
+    "InvalidArgument",
+    "InvalidReceiptHandle",
+    "Message",
+    "MessageId",
+    "MessageNotFound",
+    "MessageTooLarge",
+    "OutgoingMessage",
+    "Postpone",
+    "PublishError",
+    "QueueFull",
+    "Retry",
+    "RetryPolicy",
+    "RqretryError",
+    "ScriptError",
+    "StoreUnavailable",
+    "TopicNotFound",
+    "UnsafeServer",
+    "__version__",
+]

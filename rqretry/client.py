@@ -1,0 +1,344 @@
+"""The clients: the public verbs, sync and asyncio, over the same operations."""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rqretry.admin import AdminOperations, group_settings
+from rqretry.catalog import Catalog
+from rqretry.command import awaitable, blocking
+from rqretry.config import Settings
+from rqretry.durations import Duration
+from rqretry.errors import InvalidArgument
+from rqretry.identity import worker_name
+from rqretry.ids import MessageId
+from rqretry.limits import check_group, check_topic
+from rqretry.message import OutgoingMessage
+from rqretry.publisher import Publisher
+from rqretry.publisher_sync import SyncPublisher
+from rqretry.publishing import Publishing
+from rqretry.scripts import ScriptLibrary
+from rqretry.simple import SimpleOperations
+from rqretry.store import Store
+from rqretry.store_sync import SyncStore
+
+
+class Admin:
+    """The operator's verbs; see AdminOperations for each."""
+
+    def __init__(self, store: SyncStore, operations: AdminOperations) -> None:
+        self.store = store
+        self.operations = operations
+
+    topics = blocking(AdminOperations.topics)
+    create_topic = blocking(AdminOperations.create_topic)
+    groups = blocking(AdminOperations.groups)
+    group = blocking(AdminOperations.group)
+    set_group = blocking(AdminOperations.set_group)
+    stats = blocking(AdminOperations.stats)
+    message = blocking(AdminOperations.message)
+    dead_letters = blocking(AdminOperations.dead_letters)
+    redrive = blocking(AdminOperations.redrive)
+    purge = blocking(AdminOperations.purge)
+
+
+class AsyncAdmin:
+    """The operator's verbs for asyncio; see AdminOperations for each."""
+
+    def __init__(self, store: Store, operations: AdminOperations) -> None:
+        self.store = store
+        self.operations = operations
+
+    topics = awaitable(AdminOperations.topics)
+    create_topic = awaitable(AdminOperations.create_topic)
+    groups = awaitable(AdminOperations.groups)
+    group = awaitable(AdminOperations.group)
+    set_group = awaitable(AdminOperations.set_group)
+    stats = awaitable(AdminOperations.stats)
+    message = awaitable(AdminOperations.message)
+    dead_letters = awaitable(AdminOperations.dead_letters)
+    redrive = awaitable(AdminOperations.redrive)
+    purge = awaitable(AdminOperations.purge)
+
+
+class SimpleConsumer:
+    """Receive and ack without asyncio; see SimpleOperations for each verb."""
+
+    def __init__(self, store: SyncStore, operations: SimpleOperations) -> None:
+        self.store = store
+        self.operations = operations
+        store.perform(operations.join())
+
+    receive = blocking(SimpleOperations.receive)
+    ack = blocking(SimpleOperations.ack)
+    change_invisible_duration = blocking(SimpleOperations.change_invisible_duration)
+
+    def close(self) -> None:
+        """Nothing is held here; what was received stays leased until its duration ends."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncSimpleConsumer:
+    """Receive and ack with asyncio; see SimpleOperations for each verb.
+
+    It joins its group at the first use; `await` it, or enter it, to join before that.
+    """
+
+    def __init__(self, store: Store, operations: SimpleOperations) -> None:
+        self.store = store
+        self.operations = operations
+
+    receive = awaitable(SimpleOperations.receive)
+    ack = awaitable(SimpleOperations.ack)
+    change_invisible_duration = awaitable(SimpleOperations.change_invisible_duration)
+
+    async def join(self) -> Self:
+        """Subscribe now. Raises GroupNotFound, TopicNotFound."""
+        await self.store.perform(self.operations.join())
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.join().__await__()
+
+    async def aclose(self) -> None:
+        """Nothing is held here; what was received stays leased until its duration ends."""
+
+    async def __aenter__(self) -> Self:
+        return await self.join()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def outgoing(  # noqa: PLR0913 - a keyword per field of a message
+    body: Any,
+    tag: str | None,
+    keys: str | Sequence[str],
+    headers: Mapping[str, str] | None,
+    delay: Duration | None,
+    delay_level: int | None,
+    id_: str | None,
+) -> Any:
+    """What `publish` was given, as publish_many takes it."""
+    if isinstance(body, OutgoingMessage):
+        if (tag, keys, headers, delay, delay_level, id_) != (None, (), None, None, None, None):
+            raise InvalidArgument("an OutgoingMessage has its own tag, keys, headers, delay and id")
+        return body
+    if tag is None and not keys and headers is None and delay is None and id_ is None is delay_level:
+        return body
+    return OutgoingMessage(
+        body=body, tag=tag, keys=keys, headers=headers, delay=delay, delay_level=delay_level, id=id_
+    )
+
+
+class Client:
+    """rqretry without asyncio: for scripts, Django, Flask, and sync handlers.
+
+    Thread- and fork-safe; a context manager.
+
+    Args:
+        url: The server; default RQRETRY_REDIS_URL, else redis://localhost:6379/0.
+        namespace: Default RQRETRY_NAMESPACE, else "default".
+        delay_levels: The level table of the namespace, such as "1s 5s 10s"; set when it is first
+            used. Default RQRETRY_DELAY_LEVELS, else the namespace's own, else RocketMQ's 18.
+
+    Raises:
+        ConfigError: The URL cannot work as it is written.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        delay_levels: str | Sequence[Duration] | None = None,
+        library: ScriptLibrary | None = None,
+    ) -> None:
+        settings = Settings.read(url, namespace, delay_levels)
+        self.settings = settings
+        self.name = worker_name()
+        self.store = SyncStore(settings.url, library)
+        self.catalog = Catalog(settings.namespace, settings.levels, self.name)
+        self._publisher = SyncPublisher(self.store, Publishing(self.catalog, self.store.clock))
+        self.admin = Admin(self.store, AdminOperations(self.catalog, self.name))
+
+    def publish(  # noqa: PLR0913 - a keyword per field of a message
+        self,
+        topic: str,
+        body: Any,
+        *,
+        tag: str | None = None,
+        keys: str | Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        delay_level: int | None = None,
+        id: str | None = None,  # noqa: A002 - the name of the contract
+    ) -> MessageId:
+        """Publish one message for every group of a topic (created if it is not there).
+
+        Args:
+            topic: The topic.
+            body: A JSON-compatible value, or raw bytes; at most 4 MiB.
+            tag, keys, headers: See OutgoingMessage.
+            delay: Deliver after this, at most 40 days; default at once.
+            delay_level: The same as a level, 1 for the shortest.
+            id: Your own id; the same id and content again is a duplicate and stored once.
+
+        Returns:
+            The id; `.duplicate` says whether it was published before.
+
+        Raises:
+            InvalidArgument, MessageTooLarge, CodecError: Nothing was written.
+            AmbiguousResult: It may be stored; publish again with `id=error.id`.
+            StoreUnavailable, QueueFull: Nothing was written.
+        """
+        item = outgoing(body, tag, keys, headers, delay, delay_level, id)
+        return self._publisher.publish(topic, item)
+
+    def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
+        """Publish any number of bodies or OutgoingMessages, in bounded calls.
+
+        Raises:
+            InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published; nothing
+                was written.
+            PublishError: A part was not stored; it says which ids are where.
+        """
+        return self._publisher.publish_many(topic, messages)
+
+    def simple_consumer(
+        self,
+        group: str,
+        topics: str | Sequence[str],
+        *,
+        create_group: bool = False,
+        max_retries: int | str | None = None,
+    ) -> SimpleConsumer:
+        """A consumer that receives and acknowledges by hand.
+
+        Raises:
+            GroupNotFound: The group is not there, and `create_group` is False.
+            TopicNotFound: A topic is not there.
+            ConfigError: The group is of another kind.
+        """
+        operations = _simple(
+            self.catalog, self.name, group, topics, create_group=create_group, max_retries=max_retries
+        )
+        return SimpleConsumer(self.store, operations)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client {self.settings.url.safe} namespace {self.settings.namespace}>"
+
+
+class AsyncClient:
+    """rqretry with asyncio; the arguments and verbs are those of Client."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        delay_levels: str | Sequence[Duration] | None = None,
+        library: ScriptLibrary | None = None,
+    ) -> None:
+        settings = Settings.read(url, namespace, delay_levels)
+        self.settings = settings
+        self.name = worker_name()
+        self.store = Store(settings.url, library)
+        self.catalog = Catalog(settings.namespace, settings.levels, self.name)
+        self._publisher = Publisher(self.store, Publishing(self.catalog, self.store.clock))
+        self.admin = AsyncAdmin(self.store, AdminOperations(self.catalog, self.name))
+
+    async def publish(  # noqa: PLR0913 - a keyword per field of a message
+        self,
+        topic: str,
+        body: Any,
+        *,
+        tag: str | None = None,
+        keys: str | Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        delay_level: int | None = None,
+        id: str | None = None,  # noqa: A002 - the name of the contract
+    ) -> MessageId:
+        """Publish one message; see Client.publish."""
+        item = outgoing(body, tag, keys, headers, delay, delay_level, id)
+        return await self._publisher.publish(topic, item)
+
+    async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
+        """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
+        return await self._publisher.publish_many(topic, messages)
+
+    def simple_consumer(
+        self,
+        group: str,
+        topics: str | Sequence[str],
+        *,
+        create_group: bool = False,
+        max_retries: int | str | None = None,
+    ) -> AsyncSimpleConsumer:
+        """A consumer that receives and acknowledges by hand; see Client.simple_consumer."""
+        operations = _simple(
+            self.catalog, self.name, group, topics, create_group=create_group, max_retries=max_retries
+        )
+        return AsyncSimpleConsumer(self.store, operations)
+
+    async def aclose(self) -> None:
+        """Send what is waiting to be sent, and close the connections."""
+        await self._publisher.aclose()
+        await self.store.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient {self.settings.url.safe} namespace {self.settings.namespace}>"
+
+
+def _simple(  # noqa: PLR0913 - what both clients were given
+    catalog: Catalog,
+    name: str,
+    group: str,
+    topics: str | Sequence[str],
+    *,
+    create_group: bool,
+    max_retries: int | str | None,
+) -> SimpleOperations:
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if not names:
+        raise InvalidArgument("topics: a simple consumer needs at least one topic")
+    return SimpleOperations(
+        catalog,
+        check_group(group),
+        [check_topic(name) for name in names],
+        worker=name,
+        create_group=create_group,
+        settings=group_settings(max_retries, None),
+    )
+
+

@@ -1,0 +1,123 @@
+"""What the protocol is written in: commands, and operations made of them. No I/O here.
+
+A `Command` is one call of one script, or one plain Redis command, with a decoder for its reply. An
+`Operation` is a generator that yields steps and receives their results; a store, asyncio or sync,
+performs it. So every verb is written once and served twice.
+"""
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+MAX_BATCH = 500
+"""Messages per script call (decisions 9)."""
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+"""Bytes of bodies per lease (decisions 9); one message always goes."""
+
+Word = str | bytes | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[T]):
+    """One call to the server.
+
+    Attributes:
+        verb: The script's name; or, where `words` is set, the name for errors.
+        keys: The keys it touches, all in one slot.
+        args: The arguments after the keys.
+        decode: Turns the raw reply into the result.
+        words: A plain Redis command to send instead of a script.
+        ids: The messages it is about, for AmbiguousResult.
+    """
+
+    verb: str
+    keys: tuple[str, ...]
+    args: tuple[Word, ...]
+    decode: Callable[[Any], T]
+    words: tuple[Word, ...] = ()
+    ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Wait until one of the wake keys is set, `seconds` at most; the result is the key or None."""
+
+    keys: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for `seconds`; the result is None."""
+
+    seconds: float
+
+
+Step = Command[Any] | Sequence[Command[Any]] | Block | Pause
+Operation = Generator[Step, Any, T]
+"""Yields steps, receives a Command's result (a list of results for a sequence), returns a T."""
+
+
+class Performer(Protocol):
+    """The asyncio store, as far as a facade needs it."""
+
+    async def perform(self, operation: Operation[T]) -> T:
+        """Perform an operation to its end."""
+        ...
+
+
+class SyncPerformer(Protocol):
+    """The sync store, as far as a facade needs it."""
+
+    def perform(self, operation: Operation[T]) -> T:
+        """Perform an operation to its end."""
+        ...
+
+
+def awaitable(
+    operation: Callable[Concatenate[Any, P], Operation[T]],
+) -> Callable[Concatenate[Any, P], Awaitable[T]]:
+    """Serve an operation method of a facade's `operations` as a coroutine method."""
+
+    @wraps(operation)
+    async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = await self.store.perform(operation(self.operations, *args, **kwargs))
+        return result
+
+    return method
+
+
+def blocking(
+    operation: Callable[Concatenate[Any, P], Operation[T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """Serve an operation method of a facade's `operations` as a plain method."""
+
+    @wraps(operation)
+    def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = self.store.perform(operation(self.operations, *args, **kwargs))
+        return result
+
+    return method
+
+
+def text(value: bytes | str | int) -> str:
+    """A reply's bytes as text."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def number(value: bytes | str | int | float | None) -> int | None:
+    """A reply's number, which may be text such as b"12" or b"1.7e3"; None for '' and None."""
+    if value is None or value in (b"", ""):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(float(value))
+
+
+def pairs(flat: Sequence[bytes]) -> dict[str, str]:
+    """A flat reply of names and values as a dict."""
+    return {text(flat[i]): text(flat[i + 1]) for i in range(0, len(flat) - 1, 2)}

@@ -1,0 +1,247 @@
+"""subscribe, configure, swap, redrive, purge, and what only reads: stats, peek, dead letters."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rqretry.command import MAX_BATCH, MAX_BATCH_BYTES, Command, number, pairs, text
+from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
+from rqretry.routes import Route
+
+LOOKED_AT = 100_000
+"""How many entries of a ready list peek searches."""
+
+
+class LevelStats(NamedTuple):
+    """One rung of the ladder."""
+
+    count: int
+    due: int
+    next_due_ms: int | None
+    """Server time in ms when the first one is due."""
+
+
+class Stats(NamedTuple):
+    """One group in one partition, at one moment of server time."""
+
+    now_ms: int
+    ready: int
+    retry: int
+    inflight: int
+    overdue: int
+    dead: int
+    scheduled: int
+    backlog: int
+    bodies: int
+    oldest_id: str
+    paused: bool
+    levels: list[LevelStats]
+    counters: dict[str, str]
+
+
+class Peeked(NamedTuple):
+    """Where one message is, for one group; None or "" wherever it is not."""
+
+    now_ms: int
+    body: bytes
+    owed: bytes
+    byte: bytes
+    entry: str
+    deadline_ms: int | None
+    dead_since_ms: int | None
+    grave: str
+    failures: str
+    scheduled_ms: int | None
+    in_ready: int | None
+    in_retry: int | None
+    in_backlog: int | None
+    paused: bool
+    waiting: list[tuple[int, int]]
+    """(level, due in server ms) of each level that holds it."""
+    stored: bool
+
+
+class DeadPage(NamedTuple):
+    """One page of dead letters, oldest first."""
+
+    now_ms: int
+    total: int
+    ids: list[str]
+    since_ms: list[int]
+    graves: list[str]
+    failures: list[str]
+    data: list[bytes]
+
+
+def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
+    """Install a route; the first group takes the backlog. Answers what is left of it."""
+    first = route.groups[0].name if route.groups else ""
+    group = keys.group(first, 0)
+    return Command(
+        verb="subscribe",
+        keys=(keys.meta, keys.route, keys.backlog, group.ready, group.wake, keys.counters),
+        args=(route.version, route.encode(), first, MAX_BATCH),
+        decode=int,
+    )
+
+
+def configure(keys: GroupKeys, version: int, fields: Mapping[str, str | int | bytes]) -> Command[int]:
+    """Copy a group's configuration into a partition; newer wins."""
+    flat = [word for pair in fields.items() for word in pair]
+    return Command(
+        "configure", (keys.partition.meta, keys.config, keys.wake), (version, *flat), int
+    )
+
+
+def swap(keys: NamespaceKeys, records: str, name: str, old: str, new: str) -> Command[bool]:
+    """Replace a catalog record if it still is `old` ('' for a new one)."""
+    return Command("swap", (keys.meta, records), (name, old, new), bool)
+
+
+def read_record(records: str, name: str) -> Command[str]:
+    """One record of the catalog; "" if there is none."""
+    return Command("read", (), (), _optional_text, words=("HGET", records, name))
+
+
+def read_records(records: str) -> Command[dict[str, str]]:
+    """All records of one kind."""
+    return Command("read", (), (), _records, words=("HGETALL", records))
+
+
+def redrive(keys: GroupKeys, ids: Sequence[str], *, actor: str) -> Command[list[bytes]]:
+    """Dead to ready; OK or GONE for each id."""
+    p = keys.partition
+    return Command(
+        verb="redrive",
+        keys=(
+            p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
+            keys.dead, keys.graves, keys.wake, p.bodies, p.events, p.counters,
+        ),  # fmt: skip
+        args=(keys.group, actor, *ids),
+        decode=list,
+        ids=tuple(ids),
+    )
+
+
+def purge(keys: GroupKeys, ids: Sequence[str], *, actor: str) -> Command[list[bytes]]:
+    """Dead to gone; OK or GONE for each id."""
+    p = keys.partition
+    return Command(
+        verb="purge",
+        keys=(
+            p.meta, keys.config, keys.attempts, keys.failures, keys.dead, keys.graves, p.bodies,
+            p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
+        ),  # fmt: skip
+        args=(keys.group, actor, *ids),
+        decode=list,
+        ids=tuple(ids),
+    )
+
+
+def stats(keys: GroupKeys) -> Command[Stats]:
+    """How many messages of a group are where; what is due counts as ready."""
+    p = keys.partition
+    return Command(
+        verb="stats",
+        keys=(
+            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.dead, p.scheduled,
+            p.backlog, p.counters, p.bodies, *keys.levels,
+        ),  # fmt: skip
+        args=(),
+        decode=_stats,
+    )
+
+
+def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
+    """Where a message is, for one group."""
+    p = keys.partition
+    return Command(
+        verb="peek",
+        keys=(
+            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts,
+            keys.failures, keys.dead, keys.graves, p.bodies, p.pending, p.scheduled, p.backlog,
+            *keys.levels,
+        ),  # fmt: skip
+        args=(id_, LOOKED_AT),
+        decode=_peeked,
+    )
+
+
+def dead_letters(
+    keys: GroupKeys, *, offset: int, count: int = MAX_BATCH, with_bodies: bool = False
+) -> Command[DeadPage]:
+    """One page of the dead letters of a group in a partition, oldest first."""
+    p = keys.partition
+    return Command(
+        verb="dead_letters",
+        keys=(p.meta, keys.dead, keys.graves, keys.failures, p.bodies, p.big, keys.tracebacks),
+        args=(offset, count, int(with_bodies), MAX_BATCH_BYTES),
+        decode=_dead_page,
+    )
+
+
+def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str]]:
+    """The tracebacks kept for these fingerprints; "" where there is none."""
+    return Command(
+        "read",
+        (),
+        (),
+        lambda reply: [_optional_text(item) for item in reply],
+        words=("HMGET", keys.tracebacks, *fingerprints),
+    )
+
+
+def history(
+    keys: PartitionKeys, *, start: str, end: str = "+", count: int = 1000
+) -> Command[list[tuple[str, dict[str, bytes]]]]:
+    """Entries of a partition's history from one stream id to another, oldest first."""
+    return Command(
+        "read",
+        (),
+        (),
+        _history,
+        words=("XRANGE", keys.events, start, end, "COUNT", count),
+    )
+
+
+def _optional_text(reply: bytes | None) -> str:
+    return "" if reply is None else reply.decode()
+
+
+def _records(reply: Any) -> dict[str, str]:
+    if isinstance(reply, Mapping):
+        return {text(name): text(record) for name, record in reply.items()}
+    return pairs(reply)
+
+
+def _stats(reply: list[Any]) -> Stats:
+    now, *counts = reply[:9]
+    oldest, paused, levels, counters = reply[9:]
+    rungs = [LevelStats(count, due, number(first)) for count, due, first in levels]
+    return Stats(
+        int(now), *counts, text(oldest), paused == b"1", rungs, pairs(counters)
+    )
+
+
+def _peeked(reply: list[Any]) -> Peeked:
+    now, body, owed, byte, entry, deadline, dead, grave, failures, scheduled = reply[:10]
+    ready, retry, backlog, paused, waiting, stored = reply[10:]
+    return Peeked(
+        int(now), body, owed, byte, text(entry), number(deadline), number(dead), text(grave),
+        text(failures), number(scheduled), number(ready), number(retry), number(backlog),
+        paused == b"1", [(int(level), int(float(due))) for level, due in waiting], stored == 1,
+    )  # fmt: skip
+
+
+def _dead_page(reply: list[Any]) -> DeadPage:
+    now, total, ids, since, graves, failures, data = reply
+    return DeadPage(
+        int(now), int(total), [text(id_) for id_ in ids], [int(float(ms)) for ms in since],
+        [text(grave) for grave in graves], [text(record) for record in failures], data,
+    )  # fmt: skip
+
+
+def _history(reply: list[Any]) -> list[tuple[str, dict[str, bytes]]]:
+    return [
+        (text(id_), {text(fields[i]): fields[i + 1] for i in range(0, len(fields), 2)})
+        for id_, fields in reply
+    ]

@@ -1,0 +1,230 @@
+"""lease, renew, succeed, fail, release, change: the life of a lease."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rqretry.command import MAX_BATCH_BYTES, Command, number, text
+from rqretry.keys import GroupKeys
+
+OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
+"""Verdicts on one message of a batch; STALE: that lease ended, GONE: the message did."""
+
+FIRST_ATTEMPT = (1, 1)
+
+
+class Receipt(NamedTuple):
+    """One lease of one message: only the newest `lease_no` can settle it."""
+
+    id: str
+    lease_no: int
+
+
+class Leased(NamedTuple):
+    """What a lease answered.
+
+    Times are milliseconds from now until the next message of the group is due, the next lease
+    runs out and the next scheduled message of the topic is due; None for none.
+    """
+
+    status: str
+    """"OK", "PAUSED", or "NO_GROUP" (the partition has no configuration of this group yet)."""
+    next_due_ms: int | None
+    next_deadline_ms: int | None
+    next_scheduled_ms: int | None
+    left: int
+    """Messages still ready."""
+    ids: list[str]
+    data: list[bytes]
+    numbers: list[tuple[int, int]]
+    """(lease_no, attempt) of each message."""
+    now_ms: int = 0
+    """The server's time."""
+
+
+class Failure(NamedTuple):
+    """A failed attempt on its way to the server."""
+
+    receipt: Receipt
+    level: int
+    """0 by the ladder, k > 0 that level, -1 dead now."""
+    delay_ms: int | str
+    """An explicit delay, or ''."""
+    random: float
+    cause: str
+    """One word: failure, timeout, undecodable, ..."""
+    record: str
+    """One line of JSON for the failure record (failures.py)."""
+
+
+class Failed(NamedTuple):
+    """What became of a failed attempt."""
+
+    verdict: str
+    """"OK", "STALE" or "GONE"."""
+    dead: bool = False
+    attempt: int = 0
+    level: int = 0
+    due_ms: int = 0
+
+
+def lease(
+    keys: GroupKeys, *, worker: str, want: int, visibility_ms: int, prefer: str = "ready"
+) -> Command[Leased]:
+    """Ready to inflight: take up to `want` messages for `visibility_ms`."""
+    p = keys.partition
+    return Command(
+        verb="lease",
+        keys=(
+            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
+            keys.due, keys.wake, p.bodies, p.big, p.pending, p.scheduled, p.events, p.counters,
+        ),  # fmt: skip
+        args=(keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer),
+        decode=_leased,
+    )
+
+
+def renew(
+    keys: GroupKeys, receipts: Sequence[Receipt], *, visibility_ms: int
+) -> Command[list[bytes]]:
+    """Inflight to inflight: push the deadline of leases that are still ours."""
+    p = keys.partition
+    return Command(
+        verb="renew",
+        keys=(p.meta, keys.config, keys.inflight, keys.attempts, keys.dead, p.bodies, p.pending),
+        args=(visibility_ms, *_flat(receipts)),
+        decode=list,
+        ids=_ids(receipts),
+    )
+
+
+def succeed(
+    keys: GroupKeys, receipts: Sequence[Receipt], *, worker: str, strict: bool = False
+) -> Command[list[bytes]]:
+    """Inflight to committed; `strict` also wants the deadline in the future (a simple ack)."""
+    p = keys.partition
+    return Command(
+        verb="succeed",
+        keys=(
+            p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead, p.bodies,
+            p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
+        ),  # fmt: skip
+        args=(keys.group, worker, int(strict), *_flat(receipts)),
+        decode=list,
+        ids=_ids(receipts),
+    )
+
+
+def fail(
+    keys: GroupKeys,
+    failures: Sequence[Failure],
+    *,
+    worker: str,
+    tracebacks: Mapping[str, str],
+) -> Command[list[Failed]]:
+    """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each told once."""
+    p = keys.partition
+    args: list[Any] = [keys.group, worker, len(tracebacks)]
+    for fingerprint, traceback in tracebacks.items():
+        args += (fingerprint, traceback)
+    for failure in failures:
+        args += (*failure.receipt, *failure[1:])
+    return Command(
+        verb="fail",
+        keys=(
+            p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
+            keys.graves, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
+            p.counters, *keys.levels,
+        ),  # fmt: skip
+        args=tuple(args),
+        decode=_failed,
+        ids=tuple(failure.receipt.id for failure in failures),
+    )
+
+
+def release(
+    keys: GroupKeys,
+    receipts: Sequence[Receipt],
+    *,
+    worker: str,
+    delays_ms: Sequence[int | str] | None = None,
+    max_postpones: int = 0,
+) -> Command[list[bytes]]:
+    """Inflight to ready (head of its lane), or postponed by `delays_ms`; not counted."""
+    p = keys.partition
+    delays = delays_ms or [""] * len(receipts)
+    args: list[Any] = [keys.group, worker, max_postpones]
+    for receipt, delay_ms in zip(receipts, delays, strict=True):
+        args += (*receipt, delay_ms)
+    return Command(
+        verb="release",
+        keys=(
+            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
+            keys.due, keys.wake, p.bodies, p.pending, p.events, p.counters, keys.graves,
+            *keys.levels,
+        ),  # fmt: skip
+        args=tuple(args),
+        decode=list,
+        ids=_ids(receipts),
+    )
+
+
+def change(
+    keys: GroupKeys, receipt: Receipt, *, worker: str, duration_ms: int
+) -> Command[bytes | int]:
+    """Inflight to inflight with a new deadline (0: to ready); the new lease_no, STALE or GONE."""
+    p = keys.partition
+    return Command(
+        verb="change",
+        keys=(
+            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
+            keys.wake, p.bodies, p.pending, p.events, p.counters,
+        ),  # fmt: skip
+        args=(keys.group, worker, *receipt, duration_ms),
+        decode=_changed,
+        ids=(receipt.id,),
+    )
+
+
+def _flat(receipts: Iterable[Receipt]) -> list[str | int]:
+    return [word for receipt in receipts for word in receipt]
+
+
+def _ids(receipts: Iterable[Receipt]) -> tuple[str, ...]:
+    return tuple(receipt[0] for receipt in receipts)
+
+
+def _leased(reply: list[Any]) -> Leased:
+    if reply[0] != b"OK":
+        return Leased(text(reply[0]), None, None, None, 0, [], [], [])
+    _, due, deadline, scheduled, left, ids, data, entries, now = reply
+    numbers = [FIRST_ATTEMPT] * len(ids)
+    if entries:
+        numbers = [_numbers(entry) for entry in entries.split(b" ")]
+    decoded = [id_.decode() for id_ in ids]
+    return Leased(
+        "OK", number(due), number(deadline), number(scheduled), left, decoded, data, numbers, now
+    )
+
+
+def _numbers(entry: bytes) -> tuple[int, int]:
+    if entry == b"-":
+        return FIRST_ATTEMPT
+    lease_no, attempt, _ = entry.split(b":", 2)
+    return int(lease_no), int(attempt)
+
+
+def _failed(reply: list[bytes]) -> list[Failed]:
+    return [_outcome(verdict) for verdict in reply[:-1]]
+
+
+def _outcome(verdict: bytes) -> Failed:
+    if verdict in (STALE, GONE):
+        return Failed(verdict.decode())
+    attempt, *place = verdict.split(b",")
+    if place[0] == b"D":
+        return Failed("OK", dead=True, attempt=int(attempt))
+    return Failed("OK", False, int(attempt), int(place[1]), int(float(place[2])))
+
+
+def _changed(reply: list[bytes]) -> bytes | int:
+    return reply[0] if reply[0] in (STALE, GONE) else int(reply[0])

@@ -1,0 +1,107 @@
+"""publish and deliver: how messages become ready."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rqretry.command import Command, number, text
+from rqretry.keys import PartitionKeys
+from rqretry.routes import Route
+
+
+class Prepared(NamedTuple):
+    """A message as it goes over the wire."""
+
+    id: str
+    data: bytes
+    """The envelope (codec.py)."""
+    digest: str
+    """Of the envelope, for an id that the caller gave; else ''."""
+    delay_ms: int | str
+    """Milliseconds to wait, or ''."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a publish call answered.
+
+    Attributes:
+        status: "OK", "DUPLICATE" (this very call was done before), "STALE_ROUTE" (nothing was
+            written; `route` is the partition's) or "LANE_CONFLICT" (a bug: the lane was used twice).
+        now_ms: The server's time, 0 where nothing was written.
+        verdicts: A letter per message, A accepted, D duplicate, C another body has this id.
+        route: The partition's route, where the one sent was stale.
+    """
+
+    status: str
+    now_ms: int
+    verdicts: str
+    route: Route | None = None
+
+
+def publish(
+    keys: PartitionKeys,
+    route: Route,
+    messages: Sequence[Prepared],
+    *,
+    producer: str,
+    seq: int,
+    checksum: str,
+    lane_ttl_ms: int,
+    blob: bytes = b"",
+) -> Command[Published]:
+    """Nothing to ready (or scheduled): store the messages for every group of the route."""
+    groups = [keys.group(group.name, 0) for group in route.groups]
+    args: list[Any] = [
+        route.version, seq, checksum, lane_ttl_ms, producer, blob, len(groups), len(messages),
+    ]  # fmt: skip
+    for group in route.groups:
+        args += (group.name, bytes((group.byte,)))
+    for message in messages:
+        args += message
+    return Command(
+        verb="publish",
+        keys=(
+            keys.meta, keys.route, keys.lane(producer), keys.bodies, keys.big, keys.pending,
+            keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,
+            *(key for group in groups for key in (group.ready, group.wake)),
+        ),  # fmt: skip
+        args=tuple(args),
+        decode=_published,
+        ids=tuple(message.id for message in messages),
+    )
+
+
+def deliver(
+    keys: PartitionKeys, route: Route, *, worker: str, limit: int
+) -> Command[tuple[str, int, int | None, Route | None]]:
+    """Scheduled and due to ready; answers status, messages moved, next due in ms, newer route."""
+    groups = [keys.group(group.name, 0) for group in route.groups]
+    args: list[Any] = [route.version, worker, limit, len(groups)]
+    for group in route.groups:
+        args += (group.name, bytes((group.byte,)))
+    return Command(
+        verb="deliver",
+        keys=(
+            keys.meta, keys.route, keys.bodies, keys.pending, keys.scheduled, keys.backlog,
+            keys.events, keys.counters,
+            *(key for group in groups for key in (group.ready, group.wake)),
+        ),  # fmt: skip
+        args=tuple(args),
+        decode=_delivered,
+    )
+
+
+def _published(reply: list[Any]) -> Published:
+    status = text(reply[0])
+    if status == "STALE_ROUTE":
+        return Published(status, 0, "", Route.decode(int(reply[1]), reply[2]))
+    if status == "LANE_CONFLICT":
+        return Published(status, 0, "")
+    return Published(status, int(reply[1]), text(reply[2]))
+
+
+def _delivered(reply: list[Any]) -> tuple[str, int, int | None, Route | None]:
+    if reply[0] == b"STALE_ROUTE":
+        return "STALE_ROUTE", 0, None, Route.decode(int(reply[1]), reply[2])
+    return "OK", int(reply[2]), number(reply[3]), None

@@ -1,0 +1,90 @@
+"""expire, promote, sweep, register: what anybody may do for everybody, without a leader."""
+
+from typing import Any, NamedTuple
+
+from rqretry.command import MAX_BATCH, Command, number, text
+from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
+
+
+class Expired(NamedTuple):
+    """What an expire answered."""
+
+    held: bool
+    """Nothing may expire yet: the server's clock jumped (decisions 11)."""
+    now_ms: int
+    count: int
+    """Messages expired, or milliseconds to wait where `held`."""
+
+
+class Promoted(NamedTuple):
+    """What a promote answered."""
+
+    now_ms: int
+    count: int
+    next_due_ms: int | None
+    """Milliseconds until the next message is due; None for none."""
+
+
+def expire(
+    keys: GroupKeys,
+    *,
+    worker: str,
+    hold_ms: int,
+    random: float,
+    last_seen_ms: int | None = None,
+    elapsed_ms: int = 0,
+    limit: int = MAX_BATCH,
+) -> Command[Expired]:
+    """Inflight past its deadline to ready, waiting_retry or dead.
+
+    `last_seen_ms` is the server time of the caller's last look at this partition and `elapsed_ms`
+    the caller's own monotonic time since: together they show a server clock that jumped forward.
+    """
+    p = keys.partition
+    seen: int | str = "" if last_seen_ms is None else last_seen_ms
+    return Command(
+        verb="expire",
+        keys=(
+            p.meta, keys.config, keys.retry, keys.inflight, keys.attempts, keys.failures,
+            keys.dead, keys.graves, keys.due, keys.wake, p.events, p.counters, p.bodies,
+            p.pending, *keys.levels,
+        ),  # fmt: skip
+        args=(keys.group, worker, limit, seen, elapsed_ms, hold_ms, random),
+        decode=_expired,
+    )
+
+
+def promote(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> Command[Promoted]:
+    """Waiting_retry and due to ready."""
+    p = keys.partition
+    return Command(
+        verb="promote",
+        keys=(p.meta, keys.retry, keys.due, keys.wake, p.events, p.counters, *keys.levels),
+        args=(keys.group, worker, limit),
+        decode=lambda reply: Promoted(int(reply[0]), int(reply[1]), number(reply[2])),
+    )
+
+
+def sweep(keys: PartitionKeys, *, limit: int = MAX_BATCH) -> Command[int]:
+    """Forget caller-given ids whose hour is over; answers how many."""
+    return Command("sweep", (keys.meta, keys.ids, keys.id_expiry), (limit,), int)
+
+
+def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Command[int]:
+    """A worker lives, for `ttl_ms` more (0: it says goodbye); answers the live workers."""
+    return Command(
+        "register", (keys.meta, keys.workers, keys.worker_details), (ttl_ms, worker, about), int
+    )
+
+
+def roster(keys: NamespaceKeys) -> Command[tuple[int, dict[str, str]]]:
+    """The server's time in ms, and what each live worker says about itself."""
+    return Command("roster", (keys.meta, keys.workers, keys.worker_details), (), _roster)
+
+
+def _expired(reply: list[Any]) -> Expired:
+    return Expired(reply[0] == b"HELD", int(reply[1]), int(reply[2]))
+
+
+def _roster(reply: list[Any]) -> tuple[int, dict[str, str]]:
+    return int(reply[0]), dict(zip(map(text, reply[1]), map(text, reply[2]), strict=True))

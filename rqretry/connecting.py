@@ -1,0 +1,55 @@
+"""Connections of redis-py, both kinds, with everything that repeats or guesses switched off."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import redis.asyncio.connection as aio
+import redis.connection as sync
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from rqretry.url import RedisUrl
+
+try:
+    from hiredis import pack_command as _pack_one
+except ImportError:  # the extra [fast] is not installed
+    _pack_one = None  # type: ignore[assignment]  # redis-py's own packer serves
+
+_PACKER = aio.Connection()
+
+
+def async_connection(url: RedisUrl) -> aio.AbstractConnection:
+    """A connection, not yet open, that sends each request exactly once."""
+    kinds = {"unix": aio.UnixDomainSocketConnection, "rediss": aio.SSLConnection}
+    kind: Any = kinds.get(url.scheme, aio.Connection)
+    return kind(**_settings(url), retry=AsyncRetry(NoBackoff(), 0))  # type: ignore[no-any-return]
+
+
+def sync_connection(url: RedisUrl) -> sync.AbstractConnection:
+    """The same for code without asyncio."""
+    kinds = {"unix": sync.UnixDomainSocketConnection, "rediss": sync.SSLConnection}
+    kind: Any = kinds.get(url.scheme, sync.Connection)
+    return kind(**_settings(url), retry=Retry(NoBackoff(), 0))  # type: ignore[no-any-return]
+
+
+def pack(requests: Sequence[tuple[Any, ...]]) -> list[bytes]:
+    """Requests as bytes to write."""
+    if _pack_one is not None:
+        return [_pack_one(words) for words in requests]
+    return [part for words in requests for part in _PACKER.pack_command(*words)]
+
+
+def read_info(reply: bytes) -> dict[str, str]:
+    """The fields of an INFO reply."""
+    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+def _settings(url: RedisUrl) -> dict[str, Any]:
+    settings = dict(url.redis_kwargs())
+    settings["protocol"] = 2
+    settings["driver_info"] = None
+    # Reads are bounded by the store, per request: a blocking one may take longer than others.
+    settings["socket_timeout"] = None
+    return settings

@@ -1,0 +1,227 @@
+"""One consumer in one process: a buffer of leased messages, slots that run them, and a watch.
+
+The path of a message here: fetching.py puts it into the buffer, a slot takes it out, execution.py
+runs the handler, settling.py tells the server.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from rqretry.command import MAX_BATCH
+from rqretry.commands.consuming import Failure
+from rqretry.delivery import Delivery, Source
+from rqretry.execution import Execution, outcome_of
+from rqretry.outcome import ConsumeResult, Kind
+from rqretry.registry import ConsumerSpec
+from rqretry.settling import Settler
+
+log = logging.getLogger("rqretry")
+
+HORIZON_S = 0.05
+"""Lease what will be finished in this time, beyond the free slots (decisions 16)."""
+_LONGEST_RUN_S = 0.005
+"""A slot yields to the event loop after this, however short the handlers are."""
+_UNSETTLED_MOST = 4 * MAX_BATCH
+_RATE_MEMORY_S = 0.2
+
+
+class Consumer:
+    """Runs the messages of one registered handler."""
+
+    def __init__(self, spec: ConsumerSpec, settler: Settler, worker: str) -> None:
+        self.spec = spec
+        self.sources: list[Source] = []
+        self.running: dict[str, Delivery] = {}
+        self.stuck = 0
+        """Slots whose thread goes on although its attempt timed out or lost its lease."""
+        self._settler = settler
+        self._threads = (
+            None
+            if spec.is_async
+            else ThreadPoolExecutor(spec.concurrency, thread_name_prefix=f"rqretry-{spec.group}")
+        )
+        self.execution = Execution(spec, self._threads, worker)
+        self._buffer: deque[Delivery] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._slots: list[asyncio.Task[None]] = []
+        self._finished = 0
+        self._rate = 0.0
+        self._rate_from = (0, time.monotonic())
+        self.on_room: Callable[[], None] = lambda: None
+        self.on_stuck: Callable[[], None] = lambda: None
+
+    # -- for fetching ------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """How many messages to lease now; 0 while the buffer is well filled."""
+        self._measure()
+        target = self.spec.concurrency + int(self._rate * HORIZON_S)
+        buffered = len(self._buffer)
+        if buffered and 2 * buffered >= target:
+            return 0
+        if sum(source.unsettled for source in self.sources) > _UNSETTLED_MOST:
+            return 0
+        return min(MAX_BATCH, max(0, target - buffered - len(self.running)))
+
+    def accept(self, deliveries: list[Delivery]) -> None:
+        """Take leased messages; slots start on them at once."""
+        self._buffer.extend(deliveries)
+        for _ in deliveries:
+            if not self._idle:
+                break
+            slot = self._idle.popleft()
+            if not slot.done():
+                slot.set_result(None)
+
+    # -- slots -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the slots and the watch."""
+        loop = asyncio.get_running_loop()
+        name = f"{self.spec.group}"
+        self._slots = [
+            loop.create_task(self._slot(), name=f"{name} slot {number}")
+            for number in range(self.spec.concurrency)
+        ]
+        self._slots.append(loop.create_task(self._watch(), name=f"{name} watch"))
+
+    async def drain(self, until: float) -> None:
+        """Give back what has not started, and wait for the rest until a monotonic time."""
+        self._give_back(list(self._buffer))
+        self._buffer.clear()
+        while time.monotonic() < until and any(not d.settled for d in self.running.values()):
+            await asyncio.sleep(0.01)
+
+    def abandon(self) -> None:
+        """Give back, uncounted, what is still running, and stop the slots."""
+        self.execution.abandoned = True
+        for delivery in list(self.running.values()):
+            if delivery.message is not None:
+                delivery.message.cancelled = True
+            if not delivery.settled:
+                delivery.settled = True
+                self._settler.release(delivery, "")
+        for task in self._slots:
+            task.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _slot(self) -> None:
+        since = time.monotonic()
+        while True:
+            if not self._buffer:
+                idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
+                since = time.monotonic()
+                continue
+            delivery = self._buffer.popleft()
+            await self._process(delivery)
+            if time.monotonic() - since > _LONGEST_RUN_S:
+                await asyncio.sleep(0)
+                since = time.monotonic()
+
+    async def _process(self, delivery: Delivery) -> None:
+        """Run one attempt and settle it."""
+        task = asyncio.current_task()
+        delivery.task = task
+        self.running[delivery.id] = delivery
+        try:
+            result = await self.execution.attempt(delivery)
+        except asyncio.CancelledError:
+            called_off = delivery.lost or delivery.settled
+            if not called_off or self.execution.abandoned or task is None:
+                raise
+            task.uncancel()  # it was this attempt that was cancelled, not the slot
+        finally:
+            if self.running.get(delivery.id) is delivery:
+                del self.running[delivery.id]
+            if delivery.lost or delivery.settled:
+                self.stuck -= self._threads is not None
+            self._finished += 1
+            self.on_room()
+        if not (delivery.settled or delivery.lost):
+            self._settle(delivery, result)
+
+    def _settle(self, delivery: Delivery, result: ConsumeResult | Failure) -> None:
+        delivery.settled = True
+        if isinstance(result, Failure):
+            self._settler.fail(delivery, result)
+        elif result.kind is Kind.SUCCESS:
+            self._settler.succeed(delivery)
+        elif result.kind is Kind.POSTPONE:
+            limit = self.execution.failure(delivery, "failure", "postponed too often")
+            self._settler.postpone(delivery, result.delay_ms or 0, self.spec.max_postpones, limit)
+        else:
+            failure = outcome_of(result, self.execution, delivery)
+            assert failure is not None
+            self._settler.fail(delivery, failure)
+
+    # -- the watch ---------------------------------------------------------------------------
+
+    def lose(self, delivery: Delivery) -> None:
+        """The lease is over: stop the handler; its result would be refused."""
+        if delivery.lost or delivery.settled:
+            return
+        delivery.lost = True
+        delivery.source.leases.pop(delivery.id, None)
+        log.warning(
+            "lease lost: message %s of %s, group %s, attempt %d; its handler is cancelled",
+            delivery.id, delivery.source.topic, self.spec.group, delivery.attempt,
+        )  # fmt: skip
+        self._call_off(delivery)
+
+    async def _watch(self) -> None:
+        timeout_s = self.spec.consume_timeout_ms / 1000
+        visibility_s = self.spec.visibility_ms / 1000
+        every = max(0.01, min(1.0, visibility_s / 20, timeout_s / 10))
+        while True:
+            await asyncio.sleep(every)
+            now = time.monotonic()
+            self._release_late_starters(now - visibility_s / 3)
+            for delivery in list(self.running.values()):
+                if delivery.settled or delivery.lost:
+                    continue
+                if now - delivery.leased_at > timeout_s:
+                    self._time_out(delivery)
+                elif now > delivery.sent_at + visibility_s:
+                    self.lose(delivery)
+
+    def _release_late_starters(self, before: float) -> None:
+        late = []
+        while self._buffer and self._buffer[0].leased_at < before:
+            late.append(self._buffer.popleft())
+        self._give_back(late)
+
+    def _give_back(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            delivery.settled = True
+            self._settler.release(delivery, "")
+
+    def _time_out(self, delivery: Delivery) -> None:
+        seconds = self.spec.consume_timeout_ms / 1000
+        reason = f"the handler ran longer than consume_timeout, {seconds:g} s"
+        delivery.settled = True
+        self._settler.fail(delivery, self.execution.failure(delivery, "timeout", reason))
+        self._call_off(delivery)
+
+    def _call_off(self, delivery: Delivery) -> None:
+        if delivery.message is not None:
+            delivery.message.cancelled = True
+        if delivery.task is not None and delivery.id in self.running:
+            self.stuck += self._threads is not None
+            delivery.task.cancel()
+            if self.stuck >= self.spec.concurrency:
+                self.on_stuck()
+
+    def _measure(self) -> None:
+        finished, since = self._rate_from
+        now = time.monotonic()
+        if now - since >= _RATE_MEMORY_S:
+            fresh = (self._finished - finished) / (now - since)
+            self._rate = max(fresh, (self._rate + fresh) / 2)
+            self._rate_from = (self._finished, now)

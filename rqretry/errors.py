@@ -1,0 +1,185 @@
+"""Every exception a user of rqretry can catch, and how a bad value is shown in one.
+
+All of them are `RqretryError`; each class has one sentence that says when it is
+raised. The message of every error is one plain sentence: the value at fault, what is
+allowed and what to do. Exceptions with fields build that sentence themselves, and all
+of them can be pickled, because a handler may run in another process.
+"""
+
+import reprlib
+from collections.abc import Iterable
+from typing import NoReturn
+
+SHOWN_CHARACTERS = 120
+_CUT = "..."
+
+
+class RqretryError(Exception):
+    """The base of every error that rqretry raises on purpose."""
+
+
+class ConfigError(RqretryError):
+    """Raised when a URL, a setting or an application cannot work as it is written."""
+
+
+class InvalidArgument(RqretryError, ValueError):
+    """Raised when a value is outside its limits; nothing was written."""
+
+
+class MessageTooLarge(InvalidArgument):
+    """Raised when a body is larger than the limit; nothing was written."""
+
+
+class CodecError(RqretryError):
+    """Raised when a body cannot be encoded, or stored message bytes be read."""
+
+
+class GroupNotFound(RqretryError):
+    """Raised when a consumer group that must exist does not."""
+
+
+class TopicNotFound(RqretryError):
+    """Raised when a topic that must exist does not."""
+
+
+class MessageNotFound(RqretryError):
+    """Raised when no message with that id is stored."""
+
+
+class InvalidReceiptHandle(RqretryError):
+    """Raised when a receipt is malformed or its lease has ended; nothing changed."""
+
+
+class QueueFull(RqretryError):
+    """Raised when a topic holds as many messages as it may; nothing was written."""
+
+
+class UnsafeServer(RqretryError):
+    """Raised when the server is too old, or its settings could lose messages."""
+
+
+class StoreUnavailable(RqretryError):
+    """Raised when the server cannot be reached, or cannot answer now."""
+
+
+class AmbiguousResult(RqretryError):
+    """Raised when a call may have happened; it is safe to repeat with the same id.
+
+    Args:
+        operation: The verb, such as "publish".
+        ids: The ids of the messages in the call.
+        reason: What broke, such as "the connection was closed"; may be empty.
+    """
+
+    def __init__(self, operation: str, ids: Iterable[str], reason: str = "") -> None:
+        self.operation = operation
+        self.ids = tuple(ids)
+        self.reason = reason
+        super().__init__(operation, self.ids, reason)
+
+    @property
+    def id(self) -> str:
+        """The first id of the call, or "" when it named none."""
+        return self.ids[0] if self.ids else ""
+
+    def __str__(self) -> str:
+        because = f" ({self.reason})" if self.reason else ""
+        return (
+            f"{self.operation} of {_shown_ids(self.ids)} may have happened{because};"
+            " it is safe to repeat with the same id"
+        )
+
+
+class PublishError(RqretryError):
+    """Raised when a part of `publish_many` failed; it says which ids are where.
+
+    Args:
+        done: Ids that are stored.
+        failed: Ids that are not stored.
+        ambiguous: Ids that may be stored; safe to repeat with the same id.
+        reason: The first error, in words; may be empty.
+    """
+
+    def __init__(
+        self,
+        done: Iterable[str],
+        failed: Iterable[str],
+        ambiguous: Iterable[str],
+        reason: str = "",
+    ) -> None:
+        self.done = tuple(done)
+        self.failed = tuple(failed)
+        self.ambiguous = tuple(ambiguous)
+        self.reason = reason
+        super().__init__(self.done, self.failed, self.ambiguous, reason)
+
+    def __str__(self) -> str:
+        because = f": {self.reason}" if self.reason else ""
+        return (
+            f"publish stored {len(self.done)} messages, {len(self.failed)} failed and"
+            f" {len(self.ambiguous)} may be stored{because}; publish the failed and the"
+            " ambiguous ones again with the same ids"
+        )
+
+
+class ScriptError(RqretryError):
+    """Raised when a Lua script fails, which is a bug in rqretry.
+
+    Args:
+        script: The file, such as "lua/fail.lua".
+        line: The line in that file, or 0 when it is not known.
+        reason: What the server said.
+    """
+
+    def __init__(self, script: str, line: int, reason: str) -> None:
+        self.script = script
+        self.line = line
+        self.reason = reason
+        super().__init__(script, line, reason)
+
+    def __str__(self) -> str:
+        place = f"{self.script}:{self.line}" if self.line else self.script
+        return f"{place}: {self.reason} (a bug in rqretry; please report it)"
+
+
+def show(value: object) -> str:
+    """Escaped text of any value for an error message; ASCII, short, never raises."""
+    try:
+        text = _escaped(value)
+    except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the real error
+        text = f"<{type(value).__name__}>".encode("ascii", "backslashreplace").decode()
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return text[: SHOWN_CHARACTERS - len(_CUT)] + _CUT
+
+
+def refuse(name: str, value: object, rule: str) -> NoReturn:
+    """Raise InvalidArgument: the argument's name, the value at fault, and the rule."""
+    message = f"{name} {show(value)} {rule}"
+    raise InvalidArgument(message)
+
+
+def _escaped(value: object) -> str:
+    if isinstance(value, str | bytes | bytearray):
+        # Cut before escaping: the value at fault may be a body of many megabytes.
+        return ascii(value[: SHOWN_CHARACTERS + 1])
+    return _SHORT.repr(value).encode("ascii", "backslashreplace").decode()
+
+
+def _short_repr() -> reprlib.Repr:
+    short = reprlib.Repr()
+    short.maxlevel = 3
+    short.maxlist = short.maxtuple = short.maxdict = short.maxset = 4
+    short.maxstring = short.maxother = SHOWN_CHARACTERS
+    return short
+
+
+def _shown_ids(ids: tuple[str, ...]) -> str:
+    if not ids:
+        return "an unnamed message"
+    if len(ids) == 1:
+        return f"message {show(ids[0])}"
+    return f"{len(ids)} messages, the first {show(ids[0])},"
+
+
+_SHORT = _short_repr()

@@ -1,0 +1,149 @@
+"""One attempt: decode the message, call the handler, and say how it ended."""
+
+import asyncio
+import contextvars
+import random
+import time
+import types
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from typing import Any
+
+from rqretry.codec import decode
+from rqretry.commands.consuming import Failure
+from rqretry.delivery import Delivery
+from rqretry.errors import CodecError
+from rqretry.failures import describe_cause, describe_exception, fingerprint_of, formatted
+from rqretry.message import Message, ReceiptHandle
+from rqretry.outcome import ConsumeResult, HandlerSignal, Kind, classify_return
+from rqretry.registry import ConsumerSpec
+
+DEAD = -1
+Call = Callable[[Message[Any]], Coroutine[Any, Any, Any]]
+
+
+class Execution:
+    """Runs attempts of one handler."""
+
+    def __init__(self, spec: ConsumerSpec, threads: Executor | None, worker: str) -> None:
+        self._spec = spec
+        self._threads = threads
+        self._worker = worker
+        self._random = random.Random()
+        self.max_retries = 16
+        self.abandoned = False
+        """The worker does not wait for threads any more."""
+
+    async def attempt(self, delivery: Delivery) -> ConsumeResult | Failure:
+        """Run the handler on a delivery; an exception becomes the Failure that says so.
+
+        Raises:
+            asyncio.CancelledError: The attempt was called off.
+        """
+        started = time.monotonic()
+        try:
+            message = self._message(delivery)
+        except CodecError as error:
+            return self.failure(delivery, "undecodable", str(error), level=DEAD)
+        try:
+            value = await isolated(self._call(message))
+        except HandlerSignal as signal:
+            return signal.result
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the worker
+            return self._raised(delivery, error, time.monotonic() - started)
+        spec = self._spec
+        return classify_return(
+            value, returns_bool=spec.returns_bool, none_is_success=spec.none_is_success
+        )
+
+    def failure(
+        self,
+        delivery: Delivery,
+        cause: str,
+        reason: str,
+        *,
+        level: int = 0,
+        delay_ms: int | None = None,
+    ) -> Failure:
+        """A failed attempt that raised nothing."""
+        ran = time.monotonic() - delivery.leased_at
+        record = describe_cause(cause, reason, self._worker, ran)
+        delay: int | str = "" if delay_ms is None else delay_ms
+        return Failure(delivery.receipt, level, delay, self._random.random(), cause, record)
+
+    def _raised(self, delivery: Delivery, error: BaseException, ran: float) -> Failure:
+        fingerprint, source = fingerprint_of(error), delivery.source
+        if fingerprint not in source.told and fingerprint not in source.tracebacks:
+            source.tracebacks[fingerprint] = formatted(error)
+        record = describe_exception(error, fingerprint, self._worker, ran)
+        return Failure(delivery.receipt, 0, "", self._random.random(), "failure", record)
+
+    def _message(self, delivery: Delivery) -> Message[Any]:
+        source, spec = delivery.source, self._spec
+        handle = ReceiptHandle(
+            source.topic, source.partition, spec.group, delivery.lease_no, delivery.id
+        )
+        expires = delivery.sent_at + source.visibility_s
+        envelope = decode(delivery.data)
+        message = Message[Any](handle, envelope, delivery.attempt, self.max_retries, expires)
+        delivery.message = message
+        return message
+
+    def _call(self, message: Message[Any]) -> Coroutine[Any, Any, Any]:
+        if self._threads is None:
+            coroutine: Coroutine[Any, Any, Any] = self._spec.handler(message)
+            return coroutine
+        return self._in_thread(message)
+
+    async def _in_thread(self, message: Message[Any]) -> Any:
+        """Run a plain function in a thread. A thread cannot be killed: its slot stays taken."""
+        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+        future = loop.run_in_executor(self._threads, context.run, self._spec.handler, message)
+        called_off: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError as error:
+                if message.cancelled and not self.abandoned:  # wait for the thread all the same
+                    called_off = error
+                    continue
+                raise
+            except BaseException:  # noqa: BLE001 - raised again below, once, with its traceback
+                break
+        if called_off is not None:
+            raise called_off
+        return future.result()
+
+
+def outcome_of(result: ConsumeResult, execution: Execution, delivery: Delivery) -> Failure | None:
+    """The Failure that a handler's answer means; None for success and for a postponement."""
+    if result.kind is Kind.FAILURE:
+        reason = result.reason or "handler reported failure"
+        level, delay_ms = result.level, result.delay_ms
+        return execution.failure(delivery, "failure", reason, level=level, delay_ms=delay_ms)
+    if result.kind is Kind.DEAD_LETTER:
+        return execution.failure(delivery, "rejected", result.reason or "dead-lettered", level=DEAD)
+    return None
+
+
+@types.coroutine
+def isolated(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Drive a coroutine in a context of its own, inside the current task.
+
+    A slot's task runs one attempt after another without a task for each; context variables that
+    one attempt sets must not be seen by the next.
+    """
+    run = contextvars.copy_context().run
+    step, value = coroutine.send, None
+    while True:
+        try:
+            waited = run(step, value)
+        except StopIteration as end:
+            return end.value
+        try:
+            value = yield waited
+            step = coroutine.send
+        except BaseException as error:  # noqa: BLE001 - thrown into the coroutine, where it belongs
+            step, value = coroutine.throw, error  # type: ignore[assignment]

@@ -1,0 +1,130 @@
+"""Why an attempt failed: the line that the failure record keeps, and reading it back.
+
+A fingerprint names a failure by its exception type and the code positions it came through, so that
+ten thousand dead letters of one bug are one row. Walking a traceback costs a few microseconds,
+formatting one many times that: it is formatted once per fingerprint (decisions 24).
+"""
+
+import hashlib
+import json
+import traceback
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, TracebackType
+
+from rqretry.errors import show
+
+MAX_MESSAGE_BYTES = 256
+_DEEPEST = 64
+_TRACEBACK_CHARACTERS = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptError:
+    """One line of a message's failure record.
+
+    Attributes:
+        attempt: Which delivery failed; 0 marks a redrive.
+        at_ms: When the server learned of it, milliseconds since the epoch.
+        cause: "failure", "timeout", "expired", "undecodable", "rejected", "redriven", ...
+        type: The exception's type, or "" where none was raised.
+        message: What it said, or the handler's reason; at most 256 bytes.
+        fingerprint: What failures of one kind have in common.
+        worker: Who ran the attempt; "" where that is not known.
+        seconds: How long the handler ran.
+    """
+
+    attempt: int
+    at_ms: int
+    cause: str
+    type: str = ""
+    message: str = ""
+    fingerprint: str = ""
+    worker: str = ""
+    seconds: float = 0.0
+
+
+def fingerprint_of(error: BaseException) -> str:
+    """16 hex characters from the exception type and the functions and lines it came through."""
+    return _hash(type(error), tuple(_positions(error.__traceback__)))
+
+
+def fingerprint_of_text(kind: str, text: str) -> str:
+    """The fingerprint of a failure that is no exception: what kind, and the reason given."""
+    return hashlib.blake2b(f"{kind}\0{text}".encode(errors="replace"), digest_size=8).hexdigest()
+
+
+def describe_exception(error: BaseException, fingerprint: str, worker: str, seconds: float) -> str:
+    """The line for an exception."""
+    return _line("failure", type(error).__qualname__, _text_of(error), fingerprint, worker, seconds)
+
+
+def describe_cause(cause: str, reason: str, worker: str = "", seconds: float = 0.0) -> str:
+    """The line for a failure that is no exception."""
+    return _line(cause, "", reason, fingerprint_of_text(cause, reason), worker, seconds)
+
+
+def formatted(error: BaseException) -> str:
+    """The traceback as text, cut in the middle where it is very long."""
+    text = "".join(traceback.format_exception(error))
+    if len(text) <= _TRACEBACK_CHARACTERS:
+        return text
+    half = _TRACEBACK_CHARACTERS // 2
+    return f"{text[:half]}\n[...]\n{text[-half:]}"
+
+
+def read_record(record: str) -> list[AttemptError]:
+    """A failure record as the script keeps it; a damaged line is skipped."""
+    return [error for error in map(_read_line, record.splitlines()) if error is not None]
+
+
+def _read_line(line: str) -> AttemptError | None:
+    try:
+        attempt, at_ms, text = line.split(" ", 2)
+        fields = json.loads(text)
+        return AttemptError(
+            int(attempt),
+            int(float(at_ms)),
+            str(fields.get("c", "failure")),
+            str(fields.get("t", "")),
+            str(fields.get("m", "")),
+            str(fields.get("f") or fingerprint_of_text(str(fields.get("c", "")), "")),
+            str(fields.get("w", "")),
+            float(fields.get("d", 0.0)),
+        )
+    except (ValueError, AttributeError, TypeError):
+        return None
+
+
+def _line(cause: str, kind: str, message: str, fingerprint: str, worker: str, seconds: float) -> str:
+    fields = {"c": cause, "t": kind, "m": _cut(message), "f": fingerprint, "w": worker}
+    fields = {name: value for name, value in fields.items() if value}
+    return json.dumps({**fields, "d": round(seconds, 3)}, separators=(",", ":"))
+
+
+def _cut(message: str) -> str:
+    data = message.encode(errors="replace")
+    return message if len(data) <= MAX_MESSAGE_BYTES else data[:MAX_MESSAGE_BYTES].decode(errors="ignore")
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure
+        return show(error)
+
+
+def _positions(trace: TracebackType | None) -> list[tuple[CodeType, int]]:
+    positions = []
+    while trace is not None and len(positions) < _DEEPEST:
+        positions.append((trace.tb_frame.f_code, trace.tb_lineno))
+        trace = trace.tb_next
+    return positions
+
+
+@lru_cache(maxsize=4096)
+def _hash(kind: type[BaseException], positions: tuple[tuple[CodeType, int], ...]) -> str:
+    # File names differ between machines and line numbers between releases; functions rarely do.
+    names = [f"{code.co_qualname}:{line - code.co_firstlineno}" for code, line in positions]
+    text = "\n".join([kind.__module__, kind.__qualname__, *names])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

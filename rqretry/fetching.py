@@ -1,0 +1,226 @@
+"""Leasing for all consumers of a process: one loop, one connection.
+
+The loop leases from every source that has room and may hold something, all in one round trip. When
+nothing does, it blocks on the wake keys of those with room: a wake-up is a hint, the lease is the
+truth. With a single source the wake-up and the lease go in one round trip (decisions 14).
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection
+
+from rqretry.command import Command
+from rqretry.commands.consuming import Leased, lease
+from rqretry.consumer import Consumer
+from rqretry.delivery import Delivery, Source
+from rqretry.errors import RqretryError
+from rqretry.store import BLOCK_MARGIN_SECONDS, Store, jitter
+from rqretry.wire import TryAgain, is_error
+
+log = logging.getLogger("rqretry")
+
+LOOK_EVERY_S = 5.0
+_UNBLOCK_EVERY_S = 0.005
+
+Place = tuple[Consumer, Source]
+
+
+class Fetcher:
+    """Fills the buffers of consumers."""
+
+    def __init__(
+        self, store: Store, consumers: list[Consumer], worker: str, rejoin: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._consumers = consumers
+        self._places: list[Place] = [(c, source) for c in consumers for source in c.sources]
+        self._rejoin = rejoin
+        self._random = random.Random()
+        self._line: AbstractConnection | None = None
+        self._line_id = 0
+        self._watched: set[Source] | None = None
+        """The sources whose wake keys we are blocked on; None while we are not blocked."""
+        self._room = asyncio.Event()
+        self._stopping = False
+        self._unblocking: asyncio.Task[None] | None = None
+        for consumer in consumers:
+            consumer.on_room = lambda consumer=consumer: self._room_in(consumer)
+        self.changed: Callable[[], None] = lambda: None
+        """Called when something is known to be due earlier or later."""
+
+    async def run(self) -> None:
+        """Lease until stopped."""
+        while not self._stopping:
+            try:
+                await self._round()
+            except RqretryError as error:
+                log.warning("fetching failed, trying again: %s", error)
+                await asyncio.sleep(jitter(0.5, self._random))
+        await self._drop_line()
+
+    async def stop(self) -> None:
+        """Lease nothing more; returns when the loop was told, not when it has ended."""
+        self._stopping = True
+        self._room.set()
+        self._unblock()
+
+    async def _round(self) -> None:
+        open_ = [(c, s, room) for c, s in self._places if (room := c.room()) > 0]
+        if not open_:
+            self._room.clear()
+            await self._room.wait()
+            return
+        likely = [(c, s, room) for c, s, room in open_ if not s.empty]
+        if likely:
+            shared = _shared(likely)
+            commands = [self._lease(source, want) for _, source, want in shared]
+            sent_at = time.monotonic()
+            answers = await self._store.run_all(commands)
+            self._store.clock.note(answers[0].now_ms, sent_at)
+            for (consumer, source, _), leased in zip(shared, answers, strict=True):
+                await self._accept(consumer, source, leased, sent_at)
+        elif len(self._places) == 1:
+            await self._wait_and_lease(*open_[0])
+        else:
+            await self._wait([source for _, source, _ in open_])
+
+    def _lease(self, source: Source, want: int) -> Command[Leased]:
+        source.prefer = "retry" if source.prefer == "ready" else "ready"
+        return lease(
+            source.keys,
+            worker=self._worker,
+            want=want,
+            visibility_ms=round(source.visibility_s * 1000),
+            prefer=source.prefer,
+        )
+
+    async def _accept(
+        self, consumer: Consumer, source: Source, leased: Leased, sent_at: float
+    ) -> None:
+        if leased.status == "NO_GROUP":
+            await self._rejoin()
+            return
+        now = time.monotonic()
+        source.looked_at = now
+        source.empty = leased.left == 0
+        source.due_at = _at(now, leased.next_due_ms)
+        source.deadline_at = _at(now, leased.next_deadline_ms)
+        source.scheduled_at = _at(now, leased.next_scheduled_ms)
+        source.seen = source.seen or (leased.now_ms, sent_at)
+        self.changed()
+        if leased.ids:
+            rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
+            deliveries = [Delivery(source, id_, data, numbers, sent_at) for id_, data, numbers in rows]
+            for delivery in deliveries:
+                source.leases[delivery.id] = delivery
+            consumer.accept(deliveries)
+        elif leased.status == "PAUSED":
+            source.empty = True
+
+    # -- waiting -----------------------------------------------------------------------------
+
+    async def _wait_and_lease(self, consumer: Consumer, source: Source, want: int) -> None:
+        command = self._lease(source, want)
+        words = self._store.wire.words(command)
+        started = time.monotonic()
+        replies = await self._blocked([source], [words])
+        if replies is None:
+            source.empty = False
+            return
+        reply = replies[1]
+        if is_error(reply):
+            leased = await self._store.run(command)  # loads the script, or says what is wrong
+        else:
+            leased = command.decode(reply)
+        # The lease ran when we were woken, not when it was sent: ask the server's own clock.
+        sent_at = max(started, self._store.clock.local(leased.now_ms))
+        await self._accept(consumer, source, leased, sent_at)
+
+    async def _wait(self, sources: list[Source]) -> None:
+        replies = await self._blocked(sources, [])
+        woken = replies[0][0].decode() if replies and isinstance(replies[0], list) else None
+        for source in sources:
+            looked_long_ago = time.monotonic() - source.looked_at >= self._patience(source)
+            if source.keys.wake == woken or looked_long_ago or replies is None:
+                source.empty = False
+
+    def _patience(self, source: Source) -> float:
+        return 0.85 * min(LOOK_EVERY_S, source.visibility_s)
+
+    async def _blocked(
+        self, sources: list[Source], after: list[tuple[Any, ...]]
+    ) -> list[Any] | None:
+        """Block on wake keys, then run `after` on the same connection; None if it broke."""
+        seconds = jitter(min([LOOK_EVERY_S, *(s.visibility_s for s in sources)]), self._random)
+        words = ("BZPOPMIN", *(s.keys.wake for s in sources), round(seconds, 3))
+        try:
+            line = await self._connected()
+            self._watched = set(sources)
+            if self._stopping:
+                return None
+            return await self._store.exchange(line, [words, *after], seconds + BLOCK_MARGIN_SECONDS)
+        except TryAgain as error:
+            log.info("waiting for messages was cut off: %s", error)
+            await self._drop_line()
+            await asyncio.sleep(jitter(0.1, self._random))
+            return None
+        finally:
+            self._watched = None
+
+    async def _connected(self) -> AbstractConnection:
+        if self._line is None:
+            line = await self._store.acquire()
+            (self._line_id,) = await self._store.exchange(line, [("CLIENT", "ID")])
+            self._line = line
+        return self._line
+
+    async def _drop_line(self) -> None:
+        if self._line is not None:
+            line, self._line = self._line, None
+            await line.disconnect(nowait=True)
+
+    # -- being told --------------------------------------------------------------------------
+
+    def _room_in(self, consumer: Consumer) -> None:
+        """A slot became free: is anybody waiting for that?"""
+        if self._watched is None:
+            if not self._room.is_set() and consumer.room() > 0:
+                self._room.set()
+        elif len(self._places) > 1 and not self._watched.issuperset(consumer.sources):
+            if self._unblocking is None and consumer.room() > 0:
+                self._unblock()
+
+    def _unblock(self) -> None:
+        if self._watched is not None and self._unblocking is None:
+            self._unblocking = asyncio.get_running_loop().create_task(self._keep_unblocking())
+
+    async def _keep_unblocking(self) -> None:
+        """CLIENT UNBLOCK until it took: it may reach the server before the blocking command."""
+        command: Command[int] = Command(
+            "unblock", (), (), int, words=("CLIENT", "UNBLOCK", self._line_id)
+        )
+        try:
+            while self._watched is not None and not await self._store.run(command):
+                await asyncio.sleep(_UNBLOCK_EVERY_S)
+        except RqretryError:
+            pass  # the connection that blocks is as broken as this one
+        finally:
+            self._unblocking = None
+
+
+def _shared(likely: list[tuple[Consumer, Source, int]]) -> list[tuple[Consumer, Source, int]]:
+    """Divide each consumer's room among its sources, so that one call does not take it twice."""
+    counts: dict[int, int] = {}
+    for consumer, _, _ in likely:
+        counts[id(consumer)] = counts.get(id(consumer), 0) + 1
+    return [(c, s, max(1, -(-room // counts[id(c)]))) for c, s, room in likely]
+
+
+def _at(now: float, in_ms: int | None) -> float | None:
+    return None if in_ms is None else now + in_ms / 1000

@@ -1,0 +1,72 @@
+"""Renewing leases, in a thread with a connection of its own.
+
+A handler that blocks the event loop, or computes for minutes, must not lose its lease for that.
+Renewal is at a third of the visibility; what is trusted runs from the time of sending.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from rqretry.command import MAX_BATCH
+from rqretry.commands.consuming import OK, renew
+from rqretry.delivery import Delivery, Source
+from rqretry.errors import RqretryError
+from rqretry.store_sync import SyncStore
+
+log = logging.getLogger("rqretry")
+
+
+class Heartbeat:
+    """Renews the leases of a process."""
+
+    def __init__(
+        self, store: SyncStore, sources: Sequence[Source], lose: Callable[[Delivery], None]
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._lose = lose
+        self._loop = asyncio.get_running_loop()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rqretry-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Renew no more; the thread ends by itself."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        every = min((source.visibility_s for source in self._sources), default=30.0) / 6
+        while not self._stopped.wait(every):
+            for source in self._sources:
+                try:
+                    self._renew(source)
+                except RqretryError as error:
+                    log.warning("renewing leases failed, trying again: %s", error)
+                except RuntimeError:  # the event loop has closed under us: we are stopping
+                    return
+        self._store.close()
+
+    def _renew(self, source: Source) -> None:
+        before = time.monotonic() - source.visibility_s / 3
+        old = [d for d in list(source.leases.values()) if d.sent_at < before and not d.lost]
+        for start in range(0, len(old), MAX_BATCH):
+            batch = old[start : start + MAX_BATCH]
+            sent_at = time.monotonic()
+            verdicts = self._store.run(
+                renew(
+                    source.keys,
+                    [delivery.receipt for delivery in batch],
+                    visibility_ms=round(source.visibility_s * 1000),
+                )
+            )
+            for delivery, verdict in zip(batch, verdicts, strict=True):
+                if verdict == OK:
+                    delivery.sent_at = sent_at
+                elif not delivery.settled:
+                    self._loop.call_soon_threadsafe(self._lose, delivery)

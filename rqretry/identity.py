@@ -1,0 +1,13 @@
+"""How this process calls itself in histories, records and rosters."""
+
+import os
+import socket
+from itertools import count
+
+_numbers = count(1)
+
+
+def worker_name() -> str:
+    """host:pid:number, unique among the running ones."""
+    host = "".join(c if c.isalnum() or c in "-_." else "-" for c in socket.gethostname())[:60]
+    return f"{host}:{os.getpid()}:{next(_numbers)}"

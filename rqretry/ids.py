@@ -1,0 +1,71 @@
+"""Message ids that the client makes: 16 sortable characters (decisions 3).
+
+96 bits, base 64 in ASCII order: 42 bits of server milliseconds as the client estimates them, which
+is also the message's published_at, and 54 random bits. Made before the first send, so that a
+repeated call carries the same ids.
+"""
+
+import base64
+import os
+import struct
+import time
+import zlib
+from typing import Self
+
+_ORDERED = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+_STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_TO_ORDERED = bytes.maketrans(_STANDARD, _ORDERED)
+_TO_STANDARD = bytes.maketrans(_ORDERED, _STANDARD)
+_RANDOM_BITS = 54
+_RANDOM_MASK = (1 << _RANDOM_BITS) - 1
+_TIME_MASK = (1 << 42) - 1
+LENGTH = 16
+
+
+class MessageId(str):
+    """A message's id, with what publishing it found out.
+
+    Attributes:
+        duplicate: The message was published before with this id and the same content.
+        durability: What confirmed it: "memory", the primary executed it.
+    """
+
+    __slots__ = ("duplicate", "durability")
+
+    duplicate: bool
+    durability: str
+
+    def __new__(cls, text: str, *, duplicate: bool = False, durability: str = "memory") -> Self:
+        """Make an id; `duplicate` and `durability` say what publishing found out."""
+        made = super().__new__(cls, text)
+        made.duplicate = duplicate
+        made.durability = durability
+        return made
+
+
+def make_ids(count: int, now_ms: int) -> list[str]:
+    """Ids for `count` messages published at `now_ms` (0: this machine's clock has to do)."""
+    milliseconds = now_ms or time.time_ns() // 1_000_000
+    high = (milliseconds & _TIME_MASK) << _RANDOM_BITS
+    noise = struct.unpack(f"{count}Q", os.urandom(8 * count))
+    packed = b"".join([(high | bits & _RANDOM_MASK).to_bytes(12, "big") for bits in noise])
+    text = base64.b64encode(packed).translate(_TO_ORDERED).decode()
+    return [text[at : at + LENGTH] for at in range(0, LENGTH * count, LENGTH)]
+
+
+def born_ms(id_: str) -> int | None:
+    """When an id was made, in milliseconds since the epoch; None if its shape is another one."""
+    if len(id_) != LENGTH or "." in id_ or ":" in id_:
+        return None
+    packed = base64.b64decode(id_.encode().translate(_TO_STANDARD))
+    return int.from_bytes(packed, "big") >> _RANDOM_BITS
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """The partition of a message, from its id (or message group): the same in every client."""
+    return 0 if partitions == 1 else zlib.crc32(key.encode()) % partitions
+
+
+def make_producer() -> str:
+    """A new name for a lane."""
+    return base64.b64encode(os.urandom(9)).translate(_TO_ORDERED).decode()

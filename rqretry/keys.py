@@ -1,0 +1,123 @@
+"""The only place that spells a Redis key.
+
+Everything of one partition carries one hash tag, `{topic:partition}`, so that one script can touch
+all of it on a cluster; the catalog of a namespace carries the tag `{namespace}`. Names come here
+checked (see limits.py): their alphabets hold none of `:{}`, so no two keys can meet.
+"""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+ROOT = "rqretry"
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceKeys:
+    """The catalog: what belongs to the whole namespace."""
+
+    namespace: str
+    meta: str = field(init=False)
+    topics: str = field(init=False)
+    groups: str = field(init=False)
+    settings: str = field(init=False)
+    workers: str = field(init=False)
+    worker_details: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Spell the keys."""
+        base = f"{ROOT}:{self.namespace}:{{{self.namespace}}}:"
+        _spell(self, base, ("meta", "topics", "groups", "settings", "workers", "worker_details"))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionKeys:
+    """One partition of a topic: bodies, route, history, and what is not any group's."""
+
+    namespace: str
+    topic: str
+    partition: int
+    base: str = field(init=False)
+    meta: str = field(init=False)
+    route: str = field(init=False)
+    bodies: str = field(init=False)
+    big: str = field(init=False)
+    pending: str = field(init=False)
+    ids: str = field(init=False)
+    id_expiry: str = field(init=False)
+    scheduled: str = field(init=False)
+    backlog: str = field(init=False)
+    events: str = field(init=False)
+    counters: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Spell the keys."""
+        base = f"{ROOT}:{self.namespace}:{{{self.topic}:{self.partition}}}:"
+        object.__setattr__(self, "base", base)
+        _spell(
+            self,
+            base,
+            (
+                "meta", "route", "bodies", "big", "pending", "ids", "id_expiry", "scheduled",
+                "backlog", "events", "counters",
+            ),
+        )  # fmt: skip
+
+    def lane(self, producer: str) -> str:
+        """Where a producer's last call into this partition is remembered."""
+        return f"{self.base}lane:{producer}"
+
+    def group(self, name: str, levels: int) -> "GroupKeys":
+        """The keys of a consumer group in this partition, with `levels` delay levels."""
+        return group_keys(self, name, levels)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKeys:
+    """One consumer group in one partition."""
+
+    partition: PartitionKeys
+    group: str
+    level_count: int
+    config: str = field(init=False)
+    ready: str = field(init=False)
+    retry: str = field(init=False)
+    inflight: str = field(init=False)
+    attempts: str = field(init=False)
+    failures: str = field(init=False)
+    tracebacks: str = field(init=False)
+    dead: str = field(init=False)
+    graves: str = field(init=False)
+    due: str = field(init=False)
+    wake: str = field(init=False)
+    levels: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Spell the keys."""
+        base = f"{self.partition.base}group:{self.group}:"
+        _spell(
+            self,
+            base,
+            (
+                "config", "ready", "retry", "inflight", "attempts", "failures", "tracebacks",
+                "dead", "graves", "due", "wake",
+            ),
+        )  # fmt: skip
+        levels = tuple(f"{base}delay:{level}" for level in range(1, self.level_count + 1))
+        object.__setattr__(self, "levels", levels)
+
+
+@lru_cache(maxsize=4096)
+def partition_keys(namespace: str, topic: str, partition: int) -> PartitionKeys:
+    """The keys of one partition; spelled once."""
+    return PartitionKeys(namespace, topic, partition)
+
+
+@lru_cache(maxsize=4096)
+def group_keys(partition: PartitionKeys, group: str, levels: int) -> GroupKeys:
+    """The keys of one group in one partition; spelled once."""
+    return GroupKeys(partition, group, levels)
+
+
+def _spell(keys: object, base: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        object.__setattr__(keys, name, base + name)

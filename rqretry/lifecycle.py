@@ -1,0 +1,138 @@
+"""The life of a message in one consumer group, as data.
+
+One verb per transition, spelled the same in Lua, Python, events, the command line, tests
+and documentation (design.md section 1). The docs, the model test and the vocabulary test
+read this table; nothing else may describe the life cycle.
+
+To add a verb:
+
+1. Add it to `Verb`, and one row to `TRANSITIONS` with its states before and after.
+2. Write `lua/<verb>.lua`: header, checks first, then writes, a bounded batch.
+3. Add `<verb>` to `commands.py`: keys, arguments and the decoder of its reply.
+4. Write `tests/lua/test_<verb>.py`: the whole state before, the call, the state after;
+   every refusal and every repeat.
+5. Add a rule to the model test and the script to the crash-point enumeration.
+6. Add its cost to the table in `docs/architecture.md`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a message is, for one group; it is always in exactly one of them."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    INFLIGHT = "inflight"
+    WAITING_RETRY = "waiting_retry"
+    COMMITTED = "committed"
+    DEAD = "dead"
+
+
+class Verb(StrEnum):
+    """What can happen to a message."""
+
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"
+    DELIVER = "deliver"
+    LEASE = "lease"
+    RENEW = "renew"
+    CHANGE = "change"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    RELEASE = "release"
+    EXPIRE = "expire"
+    PROMOTE = "promote"
+    REDRIVE = "redrive"
+    PURGE = "purge"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One verb: the states it accepts and the states it may lead to.
+
+    Empty `before` means the group does not have the message yet; empty `after` means
+    the group has it no more.
+    """
+
+    verb: Verb
+    before: tuple[State, ...]
+    after: tuple[State, ...]
+    when: str
+
+
+TRANSITIONS: tuple[Transition, ...] = (
+    Transition(
+        Verb.PUBLISH,
+        (),
+        (State.READY, State.SCHEDULED),
+        "a producer sends it; with a delay it is scheduled",
+    ),
+    Transition(
+        Verb.SUBSCRIBE,
+        (),
+        (State.READY,),
+        "a group is created and takes what was stored before it",
+    ),
+    Transition(
+        Verb.DELIVER,
+        (State.SCHEDULED,),
+        (State.READY,),
+        "the delay it asked for is over",
+    ),
+    Transition(Verb.LEASE, (State.READY,), (State.INFLIGHT,), "a consumer takes it"),
+    Transition(
+        Verb.RENEW,
+        (State.INFLIGHT,),
+        (State.INFLIGHT,),
+        "its worker moves the deadline; the receipt stays valid",
+    ),
+    Transition(
+        Verb.CHANGE,
+        (State.INFLIGHT,),
+        (State.INFLIGHT, State.READY),
+        "a simple consumer sets a new deadline; at once for 0",
+    ),
+    Transition(Verb.SUCCEED, (State.INFLIGHT,), (State.COMMITTED,), "the work is done"),
+    Transition(
+        Verb.FAIL,
+        (State.INFLIGHT,),
+        (State.WAITING_RETRY, State.DEAD),
+        "the attempt failed; dead when no retries are left or the handler asks for it",
+    ),
+    Transition(
+        Verb.RELEASE,
+        (State.INFLIGHT,),
+        (State.READY, State.WAITING_RETRY),
+        "it is given back uncounted; waits when postponed",
+    ),
+    Transition(
+        Verb.EXPIRE,
+        (State.INFLIGHT,),
+        (State.READY, State.WAITING_RETRY, State.DEAD),
+        "the deadline passed: ready the first time, then it waits; dead at the end",
+    ),
+    Transition(Verb.PROMOTE, (State.WAITING_RETRY,), (State.READY,), "its wait is over"),
+    Transition(
+        Verb.REDRIVE,
+        (State.DEAD,),
+        (State.READY,),
+        "an operator sends it back: attempt 1",
+    ),
+    Transition(Verb.PURGE, (State.DEAD,), (), "an operator deletes it"),
+)
+
+
+def table() -> str:
+    """The transitions as a Markdown table, for the documentation."""
+    rows = ["| verb | from | to | when |", "|---|---|---|---|"]
+    rows += [
+        f"| {row.verb} | {_names(row.before)} | {_names(row.after)} | {row.when} |"
+        for row in TRANSITIONS
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _names(states: tuple[State, ...]) -> str:
+    return " or ".join(states) or "-"

@@ -1,0 +1,157 @@
+"""Messages: what is published, what a handler or a simple consumer receives, and its receipt."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from rqretry.commands.consuming import Receipt
+from rqretry.durations import Duration
+from rqretry.errors import InvalidReceiptHandle, show
+from rqretry.ids import born_ms
+from rqretry.limits import UNLIMITED
+
+T = TypeVar("T")
+
+_HANDLE_PARTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingMessage:
+    """A message to publish with `publish_many`; the fields are those of `publish`.
+
+    Attributes:
+        body: A JSON-compatible value, or raw bytes.
+        tag: What subscriptions filter by.
+        keys: Business keys to find the message by, at most 16.
+        headers: User properties, text to text.
+        delay: Do not deliver before this has passed, at most 40 days.
+        delay_level: The same, as a level of the namespace's table.
+        id: An id of the caller's choice; the same id and body again is a duplicate.
+    """
+
+    body: Any
+    tag: str | None = None
+    keys: str | Sequence[str] = ()
+    headers: Mapping[str, str] | None = None
+    delay: Duration | None = None
+    delay_level: int | None = None
+    id: str | None = None
+
+
+class ReceiptHandle(NamedTuple):
+    """Names one lease of one message in one group; its text is the public receipt handle."""
+
+    topic: str
+    partition: int
+    group: str
+    lease_no: int
+    id: str
+
+    def __str__(self) -> str:
+        return "/".join(map(str, self))
+
+    @property
+    def receipt(self) -> Receipt:
+        """What the scripts compare."""
+        return Receipt(self.id, self.lease_no)
+
+    @staticmethod
+    def parse(text: object) -> "ReceiptHandle":
+        """Read a receipt handle. Raises InvalidReceiptHandle."""
+        parts = text.split("/") if isinstance(text, str) else []
+        if len(parts) != _HANDLE_PARTS or not (parts[1].isdecimal() and parts[3].isdecimal()):
+            raise InvalidReceiptHandle(
+                f"receipt handle {show(text)} is malformed; pass the message, or its receipt_handle"
+            )
+        topic, partition, group, lease_no, id_ = parts
+        return ReceiptHandle(topic, int(partition), group, int(lease_no), id_)
+
+
+class Message(Generic[T]):
+    """One delivery of one message to one group.
+
+    Attributes:
+        id: The same on every delivery, in the dead-letter queue and after a redrive.
+        topic: The original topic.
+        body: What was published.
+        tag, keys, headers: As published; never change.
+        attempt: 1 for the first delivery.
+        reconsume_times: attempt - 1.
+        max_retries: The group's limit when this was leased; None is unlimited. There are at
+            most max_retries + 1 deliveries.
+        group: The consumer group.
+        receipt_handle: Names this lease; a change of the invisible duration makes a new one.
+        fencing_token: Grows with every lease of this message in this group, also across redrives;
+            hand it to the systems you write to, to refuse writers whose lease is over.
+        cancelled: The lease was lost or the time is up; stop, the result will be refused.
+    """
+
+    __slots__ = (
+        "_expires", "_lease", "_published_ms", "attempt", "body", "cancelled", "group", "headers",
+        "id", "keys", "max_retries", "message_group", "tag", "topic",
+    )  # fmt: skip
+
+    id: str
+    topic: str
+    body: T
+    tag: str | None
+    keys: tuple[str, ...]
+    headers: Mapping[str, str]
+    message_group: str | None
+    attempt: int
+    max_retries: int | None
+    group: str
+    cancelled: bool
+
+    def __init__(
+        self, handle: ReceiptHandle, envelope: Any, attempt: int, max_retries: int, expires: float
+    ) -> None:
+        """Made by consumers; `expires` is the local monotonic time of the deadline."""
+        self._lease = handle
+        self.topic, _, self.group, _, self.id = handle
+        self.body, self.tag, self.keys, self.headers, self.message_group, born = envelope
+        self._published_ms = born
+        self.attempt = attempt
+        self.max_retries = None if max_retries == UNLIMITED else max_retries
+        self._expires = expires
+        self.cancelled = False
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often the message was delivered before: attempt - 1."""
+        return self.attempt - 1
+
+    @property
+    def receipt_handle(self) -> str:
+        """The name of this lease."""
+        return str(self._lease)
+
+    @property
+    def fencing_token(self) -> int:
+        """The number of this lease; it only ever grows for a message in a group."""
+        return self._lease.lease_no
+
+    @property
+    def published_at(self) -> datetime | None:
+        """When it was published, server time as the publisher estimated it."""
+        made = self._published_ms or born_ms(self.id)
+        return None if made is None else datetime.fromtimestamp(made / 1000, UTC)
+
+    @property
+    def deadline(self) -> datetime:
+        """When the lease ends unless it is renewed, by this machine's clock; see remaining()."""
+        return datetime.fromtimestamp(time.time() + self.remaining(), UTC)
+
+    def remaining(self) -> float:
+        """Seconds until the lease ends unless it is renewed; 0 when it is over."""
+        return max(0.0, self._expires - time.monotonic())
+
+    def _moved(self, lease_no: int, expires: float) -> None:
+        """The lease has a new number and end: its invisible duration was changed."""
+        self._lease = self._lease._replace(lease_no=lease_no)
+        self._expires = expires
+
+    def __repr__(self) -> str:
+        return f"<Message {self.id} of {self.topic} for {self.group}, attempt {self.attempt}>"

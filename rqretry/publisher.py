@@ -1,0 +1,164 @@
+"""The asyncio publisher: one lane per partition; concurrent publishes share its next call."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rqretry.command import MAX_BATCH
+from rqretry.commands.producing import Prepared
+from rqretry.errors import AmbiguousResult, PublishError, RqretryError
+from rqretry.ids import MessageId
+from rqretry.limits import MAX_CALL_BYTES, check_topic
+from rqretry.publishing import Lane, Publishing, chunks
+from rqretry.store import Store
+
+_Waiting = tuple[list[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
+
+
+class LaneQueue:
+    """What waits for one lane. Whoever finds the lane free sends; the rest is sent after it."""
+
+    def __init__(self, store: Store, publishing: Publishing, lane: Lane) -> None:
+        self._store = store
+        self._publishing = publishing
+        self._lane = lane
+        self._waiting: deque[_Waiting] = deque()
+        self._busy = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def send(self, messages: list[Prepared]) -> list[MessageId | Exception]:
+        """Send messages (one call's worth); an id or an error for each."""
+        if not self._busy:
+            self._busy = True
+            try:
+                return await self._call(messages)
+            finally:
+                self._go_on()
+        future: asyncio.Future[list[MessageId | Exception]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((messages, future))
+        return await future
+
+    async def aclose(self) -> None:
+        """Wait until what was given to the lane is sent."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _call(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
+        return await self._store.perform(self._publishing.send(self._lane, messages))
+
+    def _go_on(self) -> None:
+        if self._waiting:
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+        else:
+            self._busy = False
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            batch = self._next_batch()
+            try:
+                answers = await self._call([m for messages, _ in batch for m in messages])
+            except Exception as error:  # noqa: BLE001 - every waiting publisher is told
+                for messages, future in batch:
+                    if not future.done():
+                        future.set_exception(_own(error, messages))
+                continue
+            for messages, future in batch:
+                mine, answers = answers[: len(messages)], answers[len(messages) :]
+                if not future.done():
+                    future.set_result(mine)
+        self._busy = False
+        self._task = None
+
+    def _next_batch(self) -> list[_Waiting]:
+        batch, count, size = [], 0, 0
+        while self._waiting:
+            messages = self._waiting[0][0]
+            count += len(messages)
+            size += sum(len(message.data) for message in messages)
+            if batch and (count > MAX_BATCH or size > MAX_CALL_BYTES):
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+
+class Publisher:
+    """Publishes for one asyncio client."""
+
+    def __init__(self, store: Store, publishing: Publishing) -> None:
+        self._store = store
+        self._publishing = publishing
+        self._lanes: dict[tuple[str, int], LaneQueue] = {}
+
+    async def publish(self, topic: str, item: Any) -> MessageId:
+        """Publish one body or OutgoingMessage."""
+        ((partition, message),) = await self._prepare(topic, [item])
+        (answer,) = await self._lane(topic, partition).send([message])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
+        """Publish bodies or OutgoingMessages in bounded calls, one after another per partition."""
+        prepared = await self._prepare(topic, items)
+        by_partition: dict[int, list[Prepared]] = {}
+        for partition, message in prepared:
+            by_partition.setdefault(partition, []).append(message)
+        parts = await asyncio.gather(
+            *(self._publish_to(topic, partition, messages) for partition, messages in by_partition.items())
+        )
+        answers = {id_: answer for part in parts for id_, answer in part.items()}
+        return collected([answers[message.id] for _, message in prepared], prepared)
+
+    async def aclose(self) -> None:
+        """Wait until everything given to the lanes is sent."""
+        for lane in self._lanes.values():
+            await lane.aclose()
+
+    async def _prepare(self, topic: str, items: Iterable[Any]) -> list[tuple[int, Prepared]]:
+        await self._store.connect()
+        record = await self._store.perform(
+            self._publishing.catalog.topic(check_topic(topic), create=True)
+        )
+        return await self._store.perform(self._publishing.prepare(record, items))
+
+    async def _publish_to(
+        self, topic: str, partition: int, messages: Sequence[Prepared]
+    ) -> dict[str, MessageId | Exception]:
+        lane, answers = self._lane(topic, partition), {}
+        for chunk in chunks(messages):
+            try:
+                verdicts: Sequence[MessageId | Exception] = await lane.send(chunk)
+            except RqretryError as error:
+                verdicts = [error] * len(chunk)
+            answers.update(zip((message.id for message in chunk), verdicts, strict=True))
+        return answers
+
+    def _lane(self, topic: str, partition: int) -> LaneQueue:
+        if (topic, partition) not in self._lanes:
+            lane = Lane(topic, partition)
+            self._lanes[topic, partition] = LaneQueue(self._store, self._publishing, lane)
+        return self._lanes[topic, partition]
+
+
+def collected(
+    answers: Sequence[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
+) -> list[MessageId]:
+    """The ids, or a PublishError that says what is where."""
+    done, failed, ambiguous, first = [], [], [], ""
+    for answer, (_, message) in zip(answers, prepared, strict=True):
+        if isinstance(answer, MessageId):
+            done.append(answer)
+            continue
+        (ambiguous if isinstance(answer, AmbiguousResult) else failed).append(message.id)
+        first = first or str(answer)
+    if failed or ambiguous:
+        raise PublishError(done, failed, ambiguous, first)
+    return done
+
+
+def _own(error: Exception, messages: Sequence[Prepared]) -> Exception:
+    """An error of a shared call, in the words of one of its publishers."""
+    if isinstance(error, AmbiguousResult):
+        return AmbiguousResult("publish", [message.id for message in messages], error.reason)
+    return error

@@ -1,0 +1,69 @@
+"""The sync publisher: each thread has lanes of its own, so no call waits for another thread's."""
+
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from rqretry.commands.producing import Prepared
+from rqretry.errors import RqretryError
+from rqretry.ids import MessageId
+from rqretry.limits import check_topic
+from rqretry.publisher import collected
+from rqretry.publishing import Lane, Publishing, chunks
+from rqretry.store_sync import SyncStore
+
+
+class _Lanes(threading.local):
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lanes: dict[tuple[str, int], Lane] = {}
+
+
+class SyncPublisher:
+    """Publishes for one sync client; thread- and fork-safe."""
+
+    def __init__(self, store: SyncStore, publishing: Publishing) -> None:
+        self._store = store
+        self._publishing = publishing
+        self._local = _Lanes()
+
+    def publish(self, topic: str, item: Any) -> MessageId:
+        """Publish one body or OutgoingMessage."""
+        ((partition, message),) = self._prepare(topic, [item])
+        (answer,) = self._store.perform(self._publishing.send(self._lane(topic, partition), [message]))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
+        """Publish bodies or OutgoingMessages in bounded calls."""
+        prepared = self._prepare(topic, items)
+        by_partition: dict[int, list[Prepared]] = {}
+        for partition, message in prepared:
+            by_partition.setdefault(partition, []).append(message)
+        answers: dict[str, MessageId | Exception] = {}
+        for partition, messages in by_partition.items():
+            lane = self._lane(topic, partition)
+            for chunk in chunks(messages):
+                try:
+                    verdicts = self._store.perform(self._publishing.send(lane, chunk))
+                except RqretryError as error:
+                    verdicts = [error] * len(chunk)
+                answers.update(zip((message.id for message in chunk), verdicts, strict=True))
+        return collected([answers[message.id] for _, message in prepared], prepared)
+
+    def _prepare(self, topic: str, items: Iterable[Any]) -> list[tuple[int, Prepared]]:
+        self._store.connect()
+        record = self._store.perform(
+            self._publishing.catalog.topic(check_topic(topic), create=True)
+        )
+        return self._store.perform(self._publishing.prepare(record, items))
+
+    def _lane(self, topic: str, partition: int) -> Lane:
+        local = self._local
+        if local.pid != os.getpid():  # forked: the parent's lanes are the parent's
+            local.pid, local.lanes = os.getpid(), {}
+        if (topic, partition) not in local.lanes:
+            local.lanes[topic, partition] = Lane(topic, partition)
+        return local.lanes[topic, partition]

@@ -1,0 +1,219 @@
+"""Publishing, without I/O: messages are checked and encoded, go into lanes, and lanes into calls.
+
+A lane is one producer's line into one partition with at most one unresolved call (decisions 3). A
+call that may have happened is remembered with its lane: publishing one of its ids again repeats
+that very call, so the answer is exact; everybody else gets a fresh lane at once.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rqretry.catalog import Catalog
+from rqretry.codec import checksum, digest, encode
+from rqretry.command import MAX_BATCH, Operation
+from rqretry.commands.producing import Prepared, Published, publish
+from rqretry.errors import AmbiguousResult, InvalidArgument, ScriptError, refuse, show
+from rqretry.ids import MessageId, make_ids, make_producer, partition_of
+from rqretry.limits import (
+    MAX_CALL_BYTES,
+    check_delay,
+    check_headers,
+    check_keys,
+    check_message_id,
+    check_tag,
+)
+from rqretry.message import OutgoingMessage
+from rqretry.records import TopicRecord
+from rqretry.wire import ServerClock
+
+LANE_TTL_MS = 3_600_000
+"""How long a partition remembers a silent lane's last call."""
+_UNRESOLVED_KEPT = 1000
+_ROUTE_CHANGES = 50
+
+
+@dataclass(slots=True)
+class Lane:
+    """One producer's line into one partition; used by one call at a time."""
+
+    topic: str
+    partition: int
+    producer: str = field(default_factory=make_producer)
+    seq: int = 0
+
+    def start_over(self) -> None:
+        """Leave the unresolved call behind: a fresh producer cannot meet it."""
+        self.producer, self.seq = make_producer(), 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What one lane sends at once, and sends again as it is until it is answered."""
+
+    topic: str
+    partition: int
+    producer: str
+    seq: int
+    messages: tuple[Prepared, ...]
+
+
+class Publishing:
+    """The publishing half of a client."""
+
+    def __init__(self, catalog: Catalog, clock: ServerClock) -> None:
+        self.catalog = catalog
+        self.clock = clock
+        self._unresolved: dict[str, Call] = {}
+
+    def prepare(
+        self, topic: TopicRecord, bodies: Iterable[Any]
+    ) -> Operation[list[tuple[int, Prepared]]]:
+        """Check and encode bodies or OutgoingMessages; each with its partition.
+
+        Raises:
+            InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published; nothing
+                was written.
+        """
+        levels = yield from self.catalog.open()
+        items = list(bodies)
+        now_ms = self.clock.now_ms()
+        made = make_ids(len(items), now_ms)
+        prepared = []
+        for item, made_id in zip(items, made, strict=True):
+            if isinstance(item, OutgoingMessage):
+                message = _prepare(item, made_id, now_ms, levels.delay_ms)
+            else:
+                message = Prepared(made_id, encode(item), "", "")
+            prepared.append((partition_of(message.id, topic.partitions), message))
+        return prepared
+
+    def send(self, lane: Lane, messages: Sequence[Prepared]) -> Operation[list[MessageId | Exception]]:
+        """One call through a lane; an id, or what is wrong with it, for each message.
+
+        Raises:
+            AmbiguousResult: It may have happened; publishing the same ids again finds out.
+            StoreUnavailable, QueueFull: Nothing was stored.
+        """
+        repeated = self._repeated(messages)
+        if repeated is not None:
+            return (yield from self._resolve(repeated, messages))
+        lane.seq += 1
+        call = Call(lane.topic, lane.partition, lane.producer, lane.seq, tuple(messages))
+        try:
+            answer = yield from self._call(call)
+        except AmbiguousResult:
+            self._remember(call)
+            lane.start_over()
+            raise
+        except GeneratorExit:  # cancelled: what was sent is not known
+            lane.start_over()
+            raise
+        return _verdicts(messages, answer)
+
+    def _call(self, call: Call) -> Operation[Published]:
+        topic, number = call.topic, call.partition
+        total = checksum(part for m in call.messages for part in (m.id.encode(), m.data))
+        for _ in range(_ROUTE_CHANGES):
+            answer: Published = yield publish(
+                self.catalog.partition(topic, number),
+                self.catalog.route(topic, number),
+                call.messages,
+                producer=call.producer,
+                seq=call.seq,
+                checksum=total,
+                lane_ttl_ms=LANE_TTL_MS,
+            )
+            if answer.route is None:
+                break
+            yield from self.catalog.note_route(topic, number, answer.route)
+        if answer.status not in {"OK", "DUPLICATE"}:
+            raise ScriptError("lua/publish.lua", 0, f"unexpected answer {answer.status}")
+        self.clock.note(answer.now_ms)
+        return answer
+
+    def _repeated(self, messages: Sequence[Prepared]) -> Call | None:
+        if not self._unresolved:
+            return None
+        return next((self._unresolved[m.id] for m in messages if m.id in self._unresolved), None)
+
+    def _resolve(
+        self, call: Call, messages: Sequence[Prepared]
+    ) -> Operation[list[MessageId | Exception]]:
+        """Repeat the unresolved call, which may hold these messages' neighbours too."""
+        answer = yield from self._call(call)
+        found = dict(zip((m.id for m in call.messages), _verdicts(call.messages, answer), strict=True))
+        for message in call.messages:
+            self._unresolved.pop(message.id, None)
+        rest = [message for message in messages if message.id not in found]
+        if rest:
+            lane = Lane(call.topic, call.partition)
+            found.update(zip((m.id for m in rest), (yield from self.send(lane, rest)), strict=True))
+        return [found[message.id] for message in messages]
+
+    def _remember(self, call: Call) -> None:
+        for message in call.messages:
+            self._unresolved[message.id] = call
+        while len(self._unresolved) > _UNRESOLVED_KEPT:
+            self._unresolved.pop(next(iter(self._unresolved)))
+
+
+def chunks(messages: Sequence[Prepared]) -> Iterable[list[Prepared]]:
+    """Cut messages into calls: at most 500 messages or 1 MiB, one message at least."""
+    chunk: list[Prepared] = []
+    size = 0
+    for message in messages:
+        length = len(message.data)
+        if chunk and (len(chunk) >= MAX_BATCH or size + length > MAX_CALL_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(message)
+        size += length
+    if chunk:
+        yield chunk
+
+
+def _prepare(item: OutgoingMessage, made_id: str, now_ms: int, level_ms: Any) -> Prepared:
+    if item.delay is not None and item.delay_level is not None:
+        refuse("delay_level", item.delay_level, f"cannot be given with delay={show(item.delay)}")
+    delay_ms: int | str = ""
+    if item.delay is not None:
+        delay_ms = check_delay(item.delay) or ""
+    elif item.delay_level is not None:
+        delay_ms = level_ms(_check_level(item.delay_level))
+    data = encode(
+        item.body,
+        tag=None if item.tag is None else check_tag(item.tag),
+        keys=check_keys(item.keys),
+        headers=check_headers(item.headers) if item.headers else None,
+        born_ms=now_ms or None if item.id is not None else None,
+    )
+    if item.id is None:
+        return Prepared(made_id, data, "", delay_ms)
+    id_ = check_message_id(item.id)
+    # The digest leaves the born time out: the same message published later is the same message.
+    same = encode(item.body, tag=item.tag, keys=check_keys(item.keys), headers=item.headers or None)
+    return Prepared(id_, data, digest(same), delay_ms)
+
+
+def _check_level(level: object) -> int:
+    if isinstance(level, bool) or not isinstance(level, int) or level < 1:
+        refuse("delay_level", level, "must be 1 or more")
+    return level
+
+
+def _verdicts(messages: Sequence[Prepared], answer: Published) -> list[MessageId | Exception]:
+    again = answer.status == "DUPLICATE"
+    letters = answer.verdicts or "A" * len(messages)
+    return [
+        _conflict(message.id)
+        if letter == "C"
+        else MessageId(message.id, duplicate=letter == "D" or again)
+        for message, letter in zip(messages, letters, strict=True)
+    ]
+
+
+def _conflict(id_: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"id {show(id_)} is the id of another message, with other content; publish under a new id"
+    )

@@ -1,0 +1,134 @@
+"""Upkeep for everybody: expire, promote and deliver what is due, to the millisecond.
+
+There is no leader. Every process does this for the partitions it works on, at the times that its
+leases told it; two at once are harmless. Nothing here blocks: the server's own time-outs are only
+as fine as its timer, so the moment is waited for here.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rqretry.catalog import Catalog
+from rqretry.command import MAX_BATCH, Command
+from rqretry.commands.upkeep import Expired, Promoted, expire, promote, sweep
+from rqretry.delivery import Source
+from rqretry.errors import RqretryError
+from rqretry.store import Store
+from rqretry.ticking import deliver_due
+
+log = logging.getLogger("rqretry")
+
+LOOK_EVERY_S = 5.0
+SWEEP_EVERY_S = 60.0
+
+
+class Reaper:
+    """Moves what is due in the partitions of a process."""
+
+    def __init__(
+        self, store: Store, catalog: Catalog, sources: Sequence[Source], worker: str
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._sources = sources
+        self._worker = worker
+        self._random = random.Random()
+        self._changed = asyncio.Event()
+        self._sweep_at = time.monotonic() + SWEEP_EVERY_S
+
+    def changed(self) -> None:
+        """A lease told new times."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Tick for ever."""
+        while True:
+            now = time.monotonic()
+            try:
+                for source in self._sources:
+                    await self._tick(source, now)
+                await self._sweep(now)
+            except RqretryError as error:
+                log.warning("upkeep failed, trying again: %s", error)
+                await asyncio.sleep(0.5)
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        self._changed.clear()
+        wait = min((self._next(source) for source in self._sources), default=LOOK_EVERY_S)
+        seconds = wait - time.monotonic()
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _next(self, source: Source) -> float:
+        times = (source.due_at, source.deadline_at, source.scheduled_at, self._look_at(source))
+        return min(moment for moment in times if moment is not None)
+
+    def _look_at(self, source: Source) -> float:
+        # An idle process looks by leasing; a full one, which does not lease, looks here.
+        return source.looked_at + 1.2 * min(LOOK_EVERY_S, source.visibility_s) + 0.5
+
+    async def _tick(self, source: Source, now: float) -> None:
+        look = now >= self._look_at(source)
+        commands: list[Command[Any]] = []
+        if look or _due(source.due_at, now):
+            commands.append(promote(source.keys, worker=self._worker))
+        if look or _due(source.deadline_at, now):
+            commands.append(self._expire(source, now))
+        if commands:
+            for answer in await self._store.run_all(commands):
+                self._note(source, answer)
+        if look or _due(source.scheduled_at, now):
+            deliver = deliver_due(self._catalog, source.topic, source.partition, self._worker)
+            source.scheduled_at = _at(await self._store.perform(deliver))
+
+    def _expire(self, source: Source, now: float) -> Command[Expired]:
+        seen_ms, seen_at = source.seen or (None, now)
+        return expire(
+            source.keys,
+            worker=self._worker,
+            hold_ms=round(source.visibility_s * 1000 / 3),
+            random=self._random.random(),
+            last_seen_ms=seen_ms,
+            elapsed_ms=round((now - seen_at) * 1000),
+        )
+
+    def _note(self, source: Source, answer: Promoted | Expired) -> None:
+        now = time.monotonic()
+        source.looked_at = now
+        source.seen = (answer.now_ms, now)
+        if isinstance(answer, Promoted):
+            source.due_at = _at(answer.next_due_ms)
+        elif answer.held:
+            log.warning("the server's clock jumped; leases expire in %d ms", answer.count)
+            source.deadline_at = now + answer.count / 1000
+        else:
+            # More may be overdue than one batch; else the next lease tells the next deadline.
+            source.deadline_at = now if answer.count >= MAX_BATCH else None
+        if answer.count:
+            source.empty = False
+
+    async def _sweep(self, now: float) -> None:
+        if now < self._sweep_at:
+            return
+        self._sweep_at = now + SWEEP_EVERY_S
+        partitions = {source.keys.partition for source in self._sources}
+        await self._store.run_all([sweep(keys) for keys in partitions])
+
+
+def _due(moment: float | None, now: float) -> bool:
+    return moment is not None and moment <= now
+
+
+def _at(in_ms: int | None) -> float | None:
+    return None if in_ms is None else time.monotonic() + in_ms / 1000

@@ -1,0 +1,196 @@
+"""Telling the server how attempts ended: batches per source, one round trip for all of them.
+
+While one round trip is under way the next batch gathers. A settle is repeated with back-off until
+it is answered or the lease is over; GONE after a repeat means that it was done the first time.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rqretry.command import MAX_BATCH, Command
+from rqretry.commands.consuming import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
+from rqretry.delivery import Delivery, Source
+from rqretry.errors import RqretryError
+from rqretry.store import Store
+
+log = logging.getLogger("rqretry")
+
+Answered = Callable[[Any], None]
+
+
+class Settler:
+    """Settles for all consumers of a process."""
+
+    def __init__(self, store: Store, worker: str) -> None:
+        self._store = store
+        self._worker = worker
+        self._dirty: dict[Source, None] = {}
+        self._wanted = asyncio.Event()
+        self._busy = False
+        self._postpones: dict[str, tuple[int, Failure]] = {}
+        self.stale = 0
+        """Results that came after their lease was over."""
+
+    def succeed(self, delivery: Delivery) -> None:
+        """The attempt succeeded."""
+        delivery.source.succeeded.append(delivery)
+        self._want(delivery.source)
+
+    def fail(self, delivery: Delivery, failure: Failure) -> None:
+        """The attempt failed."""
+        delivery.source.failed.append((delivery, failure))
+        self._want(delivery.source)
+
+    def release(self, delivery: Delivery, delay_ms: int | str) -> None:
+        """Give the message back, uncounted: at once, or after a delay."""
+        delivery.source.released.append((delivery, delay_ms))
+        self._want(delivery.source)
+
+    def postpone(self, delivery: Delivery, delay_ms: int, most: int, limit: Failure) -> None:
+        """Give it back after a delay; postponed more than `most` times, it fails with `limit`."""
+        self._postpones[delivery.id] = (most, limit)
+        self.release(delivery, delay_ms)
+
+    async def run(self) -> None:
+        """Settle what comes, for ever."""
+        while True:
+            await self._wanted.wait()
+            await self._flush()
+
+    async def finish(self, until: float) -> None:
+        """Settle what is left, until a monotonic time at the latest."""
+        while (self._dirty or self._busy) and time.monotonic() < until:
+            await asyncio.sleep(0.002)
+
+    def _want(self, source: Source) -> None:
+        if source not in self._dirty:
+            self._dirty[source] = None
+            self._wanted.set()
+
+    async def _flush(self) -> None:
+        sources, self._dirty = list(self._dirty), {}
+        self._wanted.clear()
+        batches = [batch for source in sources for batch in self._batches(source)]
+        self._busy = True
+        try:
+            results = await self._store.run_all([command for command, _, _ in batches])
+        except RqretryError as error:
+            log.warning("settling %d messages failed, trying again: %s", len(batches), error)
+            for _, _, again in batches:
+                again()
+            await asyncio.sleep(0.1)
+        else:
+            for (_, answered, _), result in zip(batches, results, strict=True):
+                answered(result)
+        finally:
+            self._busy = False
+
+    def _batches(self, source: Source) -> list[tuple[Command[Any], Answered, Callable[[], None]]]:
+        batches: list[tuple[Command[Any], Answered, Callable[[], None]]] = []
+        done, source.succeeded = source.succeeded, []
+        failed, source.failed = source.failed, []
+        released, source.released = source.released, []
+        for start in range(0, len(done), MAX_BATCH):
+            batches.append(self._succeed_batch(source, done[start : start + MAX_BATCH]))
+        for start in range(0, len(failed), MAX_BATCH):
+            batches.append(self._fail_batch(source, failed[start : start + MAX_BATCH]))
+        by_limit: dict[int, list[tuple[Delivery, int | str]]] = {}
+        for item in released:
+            most = self._postpones[item[0].id][0] if item[0].id in self._postpones else 0
+            by_limit.setdefault(most, []).append(item)
+        for most, items in by_limit.items():
+            for start in range(0, len(items), MAX_BATCH):
+                batches.append(self._release_batch(source, items[start : start + MAX_BATCH], most))
+        return batches
+
+    def _succeed_batch(
+        self, source: Source, batch: list[Delivery]
+    ) -> tuple[Command[Any], Answered, Callable[[], None]]:
+        def answered(verdicts: list[bytes]) -> None:
+            for delivery, verdict in zip(batch, verdicts, strict=True):
+                self._over(source, delivery, late=verdict not in (OK, GONE))
+
+        def again() -> None:
+            for delivery in self._still_ours(source, batch):
+                self.succeed(delivery)
+
+        command = succeed(source.keys, [d.receipt for d in batch], worker=self._worker)
+        return command, answered, again
+
+    def _fail_batch(
+        self, source: Source, batch: list[tuple[Delivery, Failure]]
+    ) -> tuple[Command[Any], Answered, Callable[[], None]]:
+        tracebacks, source.tracebacks = source.tracebacks, {}
+
+        def answered(results: list[Failed]) -> None:
+            source.told.update(tracebacks)
+            for (delivery, failure), result in zip(batch, results, strict=True):
+                self._over(source, delivery, late=result.verdict == "STALE")
+                if result.dead:
+                    _log_dead(source, delivery, failure, result.attempt)
+
+        def again() -> None:
+            source.tracebacks = {**tracebacks, **source.tracebacks}
+            ours = set(self._still_ours(source, [delivery for delivery, _ in batch]))
+            for delivery, failure in batch:
+                if delivery in ours:
+                    self.fail(delivery, failure)
+
+        failures = [failure for _, failure in batch]
+        command = fail(source.keys, failures, worker=self._worker, tracebacks=tracebacks)
+        return command, answered, again
+
+    def _release_batch(
+        self, source: Source, batch: list[tuple[Delivery, int | str]], most: int
+    ) -> tuple[Command[Any], Answered, Callable[[], None]]:
+        def answered(verdicts: list[bytes]) -> None:
+            for (delivery, _), verdict in zip(batch, verdicts, strict=True):
+                _, limit = self._postpones.pop(delivery.id, (0, None))
+                if verdict == LIMIT and limit is not None:
+                    self.fail(delivery, limit)
+                else:
+                    self._over(source, delivery, late=False)
+
+        def again() -> None:
+            ours = set(self._still_ours(source, [delivery for delivery, _ in batch]))
+            for delivery, delay_ms in batch:
+                if delivery in ours:
+                    self.release(delivery, delay_ms)
+
+        command = release(
+            source.keys,
+            [delivery.receipt for delivery, _ in batch],
+            worker=self._worker,
+            delays_ms=[delay_ms for _, delay_ms in batch],
+            max_postpones=most,
+        )
+        return command, answered, again
+
+    def _over(self, source: Source, delivery: Delivery, *, late: bool) -> None:
+        if source.leases.get(delivery.id) is delivery:
+            del source.leases[delivery.id]
+        if late:
+            self.stale += 1
+            log.warning(
+                "a result was refused: the lease of message %s, attempt %d, was over",
+                delivery.id, delivery.attempt,
+            )  # fmt: skip
+
+    def _still_ours(self, source: Source, batch: list[Delivery]) -> list[Delivery]:
+        now, ours = time.monotonic(), []
+        for delivery in batch:
+            if now < delivery.sent_at + source.visibility_s:
+                ours.append(delivery)
+            else:
+                self._over(source, delivery, late=True)
+        return ours
+
+
+def _log_dead(source: Source, delivery: Delivery, failure: Failure, attempt: int) -> None:
+    log.warning(
+        "dead letter: message %s of %s, group %s, after %d deliveries: %s",
+        delivery.id, source.topic, source.keys.group, attempt, failure.record,
+    )  # fmt: skip

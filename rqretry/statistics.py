@@ -1,0 +1,96 @@
+"""Gathering numbers: one read-only call per group and partition, added up."""
+
+import json
+from collections.abc import Sequence
+
+from rqretry.catalog import Catalog
+from rqretry.command import MAX_BATCH, Operation
+from rqretry.commands.administering import Stats as Part
+from rqretry.commands.administering import stats
+from rqretry.ids import born_ms
+from rqretry.records import TopicRecord
+from rqretry.routes import RouteGroup
+from rqretry.views import GroupStats, Stats, TopicStats, Waiting
+
+_NO_GROUP = RouteGroup("-", 0, "")
+
+
+def gather_stats(
+    catalog: Catalog, topics: Sequence[TopicRecord], group: str | None, workers: Sequence[str]
+) -> Operation[Stats]:
+    """Ask every partition of these topics, and add up."""
+    levels = yield from catalog.open()
+    rows = []
+    for topic in topics:
+        groups = [g for g in topic.groups if group in (None, g.name)] or [_NO_GROUP]
+        parts: dict[str, list[Part]] = {}
+        for asked in groups:
+            keys = [catalog.group_keys(topic.name, n, asked.name) for n in range(topic.partitions)]
+            for start in range(0, len(keys), MAX_BATCH):
+                parts.setdefault(asked.name, []).extend(
+                    (yield [stats(key) for key in keys[start : start + MAX_BATCH]])
+                )
+        any_group = parts[groups[0].name]
+        rows.append(
+            TopicStats(
+                topic=topic.name,
+                partitions=topic.partitions,
+                stored=sum(part.bodies for part in any_group),
+                scheduled=sum(part.scheduled for part in any_group),
+                backlog=sum(part.backlog for part in any_group),
+                groups=tuple(
+                    _add_up(g, parts[g.name], levels.ms, workers) for g in groups if g is not _NO_GROUP
+                ),
+            )
+        )
+    return Stats(catalog.namespace, tuple(rows))
+
+
+def _add_up(
+    group: RouteGroup, parts: Sequence[Part], levels_ms: Sequence[int], workers: Sequence[str]
+) -> GroupStats:
+    due = sum(level.due for part in parts for level in part.levels)
+    overdue = sum(part.overdue for part in parts)
+    return GroupStats(
+        group=group.name,
+        kind=group.kind,
+        ready=sum(part.ready for part in parts),
+        retry=sum(part.retry for part in parts) + due + overdue,
+        inflight=sum(part.inflight for part in parts) - overdue,
+        waiting=tuple(_waiting(parts, len(levels_ms))),
+        dead=sum(part.dead for part in parts),
+        oldest_age_s=_oldest_age(parts),
+        paused=any(part.paused for part in parts),
+        workers=sum(group.name in json.loads(about).get("groups", ()) for about in workers),
+        counters=_counters(group.name, parts),
+    )
+
+
+def _waiting(parts: Sequence[Part], levels: int) -> list[Waiting]:
+    rungs = []
+    for index in range(levels):
+        here = [part.levels[index] for part in parts]
+        count = sum(level.count - level.due for level in here)
+        nexts = [level.next_due_ms for level in here if level.next_due_ms is not None]
+        if count:
+            rungs.append(Waiting(index + 1, count, min(nexts)))
+    return rungs
+
+
+def _oldest_age(parts: Sequence[Part]) -> float | None:
+    ages = []
+    for part in parts:
+        born = born_ms(part.oldest_id) if part.oldest_id else None
+        if born is not None:
+            ages.append(max(0, part.now_ms - born) / 1000)
+    return max(ages, default=None)
+
+
+def _counters(group: str, parts: Sequence[Part]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, value in part.counters.items():
+            verb, colon, owner = name.partition(":")
+            if colon and owner == group:
+                total[verb] = total.get(verb, 0) + int(value)
+    return total

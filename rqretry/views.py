@@ -1,0 +1,257 @@
+"""What the admin verbs answer: plain records of what is where."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rqretry.failures import AttemptError
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One rung of the ladder.
+
+    Attributes:
+        level: 1 for the shortest.
+        count: Messages that wait there and are not due yet.
+        next_due_ms: Server time, milliseconds since the epoch, when the first is due.
+    """
+
+    level: int
+    count: int
+    next_due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStats:
+    """One group of one topic, over all partitions. What is due counts as ready."""
+
+    group: str
+    kind: str
+    ready: int
+    """New messages that can be delivered now."""
+    retry: int
+    """Retries, and messages whose lease ran out, that can be delivered now."""
+    inflight: int
+    waiting: tuple[Waiting, ...]
+    dead: int
+    oldest_age_s: float | None
+    """Age of the message at the head of the ready list; None when it is empty."""
+    paused: bool
+    workers: int
+    """Live worker processes of the group."""
+    counters: dict[str, int] = field(default_factory=dict)
+    """How often each verb happened to a message: publish, lease, succeed, fail, ..."""
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages on all rungs."""
+        return sum(rung.count for rung in self.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """One topic over all partitions."""
+
+    topic: str
+    partitions: int
+    stored: int
+    """Message bodies kept."""
+    scheduled: int
+    """Published with a delay and not due."""
+    backlog: int
+    """Waiting for the topic's first group."""
+    groups: tuple[GroupStats, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What `admin.stats` answers; sums over all that it names, details in `topics`."""
+
+    namespace: str
+    topics: tuple[TopicStats, ...]
+
+    @property
+    def groups(self) -> Iterator[GroupStats]:
+        """All groups of all topics."""
+        return (group for topic in self.topics for group in topic.groups)
+
+    @property
+    def ready(self) -> int:
+        """New messages that can be delivered now."""
+        return sum(group.ready for group in self.groups)
+
+    @property
+    def retry(self) -> int:
+        """Retries that can be delivered now."""
+        return sum(group.retry for group in self.groups)
+
+    @property
+    def inflight(self) -> int:
+        """Messages under a lease."""
+        return sum(group.inflight for group in self.groups)
+
+    @property
+    def waiting(self) -> int:
+        """Messages on the ladder."""
+        return sum(group.waiting_count for group in self.groups)
+
+    @property
+    def dead(self) -> int:
+        """Dead letters."""
+        return sum(group.dead for group in self.groups)
+
+    @property
+    def scheduled(self) -> int:
+        """Published with a delay and not due."""
+        return sum(topic.scheduled for topic in self.topics)
+
+    @property
+    def backlog(self) -> int:
+        """Waiting for a topic's first group."""
+        return sum(topic.backlog for topic in self.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One entry of a group's dead-letter queue (semantics.md section 5)."""
+
+    id: str
+    topic: str
+    group: str
+    body: Any
+    """None when it was not asked for, or cannot be decoded (then `raw` has the bytes)."""
+    raw: bytes
+    tag: str | None
+    keys: tuple[str, ...]
+    headers: dict[str, str]
+    born_ms: int | None
+    attempt: int
+    """Deliveries made."""
+    cause: str
+    """Why the last one ended: failure, expired, timeout, rejected, undecodable."""
+    dead_since_ms: int
+    errors: tuple[AttemptError, ...]
+    """The failure record: the first 3 and the last 16 attempts."""
+
+    @property
+    def error(self) -> str:
+        """The last error in one line: its type and message, or the reason or cause."""
+        last = self._last
+        if last is None:
+            return self.cause
+        return ": ".join(filter(None, (last.type, last.message))) or last.cause
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the last error."""
+        return self._last.fingerprint if self._last else ""
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was delivered."""
+        return self.attempt
+
+    @property
+    def _last(self) -> AttemptError | None:
+        return self.errors[-1] if self.errors else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Dead letters with one fingerprint."""
+
+    fingerprint: str
+    error: str
+    count: int
+    first_ms: int
+    last_ms: int
+    sample_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """Where one message is, for one group.
+
+    Attributes:
+        state: "ready", "inflight", "waiting_retry", "dead", "committed" or "scheduled".
+        attempt: The number of the current delivery, else of the next one.
+        due_ms: Server time when it moves: due time, or deadline of the lease; None for none.
+        explain: Why it is not running now, in one sentence.
+    """
+
+    group: str
+    state: str
+    attempt: int
+    due_ms: int | None
+    explain: str
+    errors: tuple[AttemptError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a message's history."""
+
+    at_ms: int
+    event: str
+    group: str
+    worker: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """What `admin.message` answers."""
+
+    id: str
+    topic: str
+    partition: int
+    body: Any
+    tag: str | None
+    keys: tuple[str, ...]
+    headers: dict[str, str]
+    born_ms: int | None
+    states: tuple[GroupState, ...]
+    timeline: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What `admin.topics` answers for one topic."""
+
+    name: str
+    partitions: int
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """What `admin.groups` answers for one group; max_retries None is unlimited."""
+
+    name: str
+    kind: str
+    max_retries: int | None
+    policy: str
+    ladder: str
+    """In words: retries, deliveries and how long they take."""
+    topics: tuple[str, ...]
+    changed_by: str
+
+
+def clusters(letters: Sequence[DeadLetter]) -> list[Cluster]:
+    """Dead letters by fingerprint, the most frequent first."""
+    found: dict[str, list[DeadLetter]] = {}
+    for letter in letters:
+        found.setdefault(letter.fingerprint, []).append(letter)
+    rows = [
+        Cluster(
+            fingerprint,
+            members[-1].error,
+            len(members),
+            min(letter.dead_since_ms for letter in members),
+            max(letter.dead_since_ms for letter in members),
+            members[-1].id,
+        )
+        for fingerprint, members in found.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.count, row.fingerprint))

@@ -1,0 +1,245 @@
+"""A worker process: puts the parts together, starts them in order, and stops them in order."""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rqretry.catalog import Catalog
+from rqretry.command import Operation
+from rqretry.commands.upkeep import register
+from rqretry.config import Settings
+from rqretry.consumer import Consumer
+from rqretry.delivery import Delivery, Source
+from rqretry.errors import ConfigError, RqretryError
+from rqretry.fetching import Fetcher
+from rqretry.heartbeat import Heartbeat
+from rqretry.identity import worker_name
+from rqretry.reaper import Reaper
+from rqretry.records import PUSH
+from rqretry.registry import ConsumerSpec
+from rqretry.scripts import ScriptLibrary
+from rqretry.settling import Settler
+from rqretry.store import Store
+from rqretry.store_sync import SyncStore
+
+log = logging.getLogger("rqretry")
+
+GRACE_S = 25.0
+ROSTER_EVERY_S = 5.0
+ROSTER_TTL_MS = 15_000
+_LAST_SETTLE_S = 5.0
+
+
+class Worker:
+    """Runs consumers in this process until it is stopped.
+
+    Args:
+        settings: Server and namespace.
+        specs: What to run.
+        concurrency: Attempts at once per consumer; None for each consumer's own.
+        grace: Seconds that running handlers get when the worker stops.
+        explicit: Apply the settings that consumers name to their groups (decisions 20).
+        library: The scripts, for tests.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a process can be told
+        self,
+        settings: Settings,
+        specs: Sequence[ConsumerSpec],
+        *,
+        concurrency: int | None = None,
+        grace: float = GRACE_S,
+        explicit: bool = True,
+        library: ScriptLibrary | None = None,
+    ) -> None:
+        if not specs:
+            raise ConfigError("the app has no consumers: register one with @app.consumer")
+        self.name = worker_name()
+        self._settings = settings
+        self._grace = grace
+        self._explicit = explicit
+        self._library = library
+        self._specs = [replace(s, concurrency=concurrency) if concurrency else s for s in specs]
+        self._store = Store(settings.url, library)
+        self._catalog = Catalog(settings.namespace, settings.levels, self.name)
+        self._settler = Settler(self._store, self.name)
+        self._consumers: list[Consumer] = []
+        self._stop = asyncio.Event()
+        self._stop_now = asyncio.Event()
+        self.started = asyncio.Event()
+        self.needs_replacement = False
+        """Too many threads are stuck in handlers that do not end."""
+
+    def stop(self) -> None:
+        """Stop gracefully; called a second time, at once."""
+        if self._stop.is_set():
+            self._stop_now.set()
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Join the groups, work until stopped, and give back what is not done.
+
+        Raises:
+            ConfigError: A group is of another kind, or the level tables differ.
+        """
+        try:
+            await self._join_until_reachable()
+            await self._work()
+        finally:
+            await self._store.aclose()
+
+    @property
+    def sources(self) -> list[Source]:
+        """All partitions that this process works on."""
+        return [source for consumer in self._consumers for source in consumer.sources]
+
+    # -- joining -----------------------------------------------------------------------------
+
+    async def _join_until_reachable(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._consumers = [await self._join(spec) for spec in self._specs]
+            except ConfigError:
+                raise
+            except RqretryError as error:
+                log.warning("cannot start yet, trying again: %s", error)
+                await self._pause(1.0)
+            else:
+                return
+
+    async def _join(self, spec: ConsumerSpec) -> Consumer:
+        consumer = Consumer(spec, self._settler, self.name)
+        record = await self._store.perform(apply_spec(self._catalog, spec, explicit=self._explicit))
+        consumer.execution.max_retries = record
+        for name in spec.topics:
+            topic = await self._store.perform(self._catalog.topic(name))
+            for number in range(topic.partitions):
+                keys = self._catalog.group_keys(name, number, spec.group)
+                consumer.sources.append(Source(name, number, keys, spec.visibility_ms / 1000))
+        consumer.on_stuck = self._replace
+        return consumer
+
+    async def _rejoin(self) -> None:
+        """A partition does not know the group: the server lost its data, or a copy is missing."""
+        log.warning("a partition does not know its group, joining again")
+        self._catalog = Catalog(self._settings.namespace, self._settings.levels, self.name)
+        for spec in self._specs:
+            await self._store.perform(apply_spec(self._catalog, spec, explicit=False))
+
+    def _replace(self) -> None:
+        log.error("all threads of a consumer are stuck in handlers that timed out; restarting")
+        self.needs_replacement = True
+        self._stop.set()
+
+    # -- working -----------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        if not self._consumers:  # stopped before the server was reached
+            return
+        fetcher = Fetcher(self._store, self._consumers, self.name, self._rejoin)
+        reaper = Reaper(self._store, self._catalog, self.sources, self.name)
+        fetcher.changed = reaper.changed
+        heartbeat = Heartbeat(
+            SyncStore(self._settings.url, self._library, repeat_seconds=2.0), self.sources, self._lose
+        )
+        for consumer in self._consumers:
+            consumer.start()
+        heartbeat.start()
+        loop = asyncio.get_running_loop()
+        fetching = loop.create_task(fetcher.run(), name="fetcher")
+        others = [
+            loop.create_task(self._settler.run(), name="settler"),
+            loop.create_task(reaper.run(), name="reaper"),
+            loop.create_task(self._appear(), name="roster"),
+        ]
+        self.started.set()
+        try:
+            await self._until_stopped([fetching, *others])
+            await self._wind_down(fetcher, fetching)
+        finally:
+            heartbeat.stop()
+            for task in (fetching, *others):
+                task.cancel()
+            await asyncio.gather(fetching, *others, return_exceptions=True)
+            await self._say_goodbye()
+
+    async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> None:
+        stopped = asyncio.get_running_loop().create_task(self._stop.wait())
+        done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        for task in done - {stopped}:
+            task.result()  # a part that ends by itself has failed: say why, and be replaced
+            raise RuntimeError(f"{task.get_name()} ended")
+
+    async def _wind_down(self, fetcher: Fetcher, fetching: asyncio.Task[None]) -> None:
+        """Lease nothing more, give back what has not started, drain, give back the rest."""
+        await fetcher.stop()
+        await asyncio.wait([fetching], timeout=2.0)
+        until = time.monotonic() + self._grace
+        drains = asyncio.gather(*(consumer.drain(until) for consumer in self._consumers))
+        hurry = asyncio.get_running_loop().create_task(self._stop_now.wait())
+        await asyncio.wait([drains, hurry], return_when=asyncio.FIRST_COMPLETED)
+        drains.cancel()
+        hurry.cancel()
+        for consumer in self._consumers:
+            consumer.abandon()
+        await self._settler.finish(time.monotonic() + _LAST_SETTLE_S)
+
+    def _lose(self, delivery: Delivery) -> None:
+        for consumer in self._consumers:
+            if delivery.source in consumer.sources:
+                consumer.lose(delivery)
+
+    # -- the roster --------------------------------------------------------------------------
+
+    async def _appear(self) -> None:
+        about = json.dumps(
+            {
+                "groups": sorted({spec.group for spec in self._specs}),
+                "topics": sorted({topic for spec in self._specs for topic in spec.topics}),
+                "pid": os.getpid(),
+            }
+        )
+        while True:
+            alive = register(
+                self._catalog.keys, worker=self.name, about=about, ttl_ms=ROSTER_TTL_MS
+            )
+            try:
+                await self._store.run(alive)
+            except RqretryError as error:
+                log.debug("cannot say that this worker lives: %s", error)
+            await asyncio.sleep(ROSTER_EVERY_S)
+
+    async def _say_goodbye(self) -> None:
+        goodbye = register(self._catalog.keys, worker=self.name, about="", ttl_ms=0)
+        self._store.repeat_seconds = 1.0
+        try:
+            await self._store.run(goodbye)
+        except RqretryError:
+            pass  # the roster forgets us by itself
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            pass
+
+
+def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Operation[int]:
+    """Subscribe a consumer's group; `explicit`: what the consumer names becomes the group's.
+
+    Returns:
+        The group's max_retries; -1 is unlimited.
+    """
+    settings = {}
+    if explicit and spec.max_retries is not None:
+        settings["max_retries"] = spec.max_retries
+    if explicit and spec.policy is not None:
+        settings["policy"] = replace(spec.policy, max_retries=None)
+    record = yield from catalog.join(spec.group, PUSH, spec.topics, **settings)
+    return record.max_retries

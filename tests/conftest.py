@@ -1,0 +1,59 @@
+"""Private Redis servers: each is started once per test process, on a unix socket, when needed."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+
+from rqretry.embedded import EmbeddedRedis
+from tests.support.servers import available_servers, start
+
+SERVERS = {"redis-7": "7.", "redis-6.2": "6.2"}
+
+ServerOf = Callable[..., EmbeddedRedis]
+
+
+@pytest.fixture(scope="session")
+def server_of() -> Iterator[ServerOf]:
+    """A function from a name in SERVERS to a running server, shared by the whole process.
+
+    A server that this machine does not have skips the test, and fails it in CI.
+    """
+    running: dict[tuple[str, bool], EmbeddedRedis] = {}
+
+    def server(name: str, *, cluster: bool = False) -> EmbeddedRedis:
+        if (name, cluster) not in running:
+            wanted = SERVERS[name]
+            found = [s for s in available_servers() if s.version.startswith(wanted)]
+            if not found:
+                missing(f"there is no Redis {wanted} here")
+            running[name, cluster] = start(found[0], cluster=cluster)
+        return running[name, cluster]
+
+    yield server
+    for embedded in running.values():
+        embedded.stop()
+
+
+@pytest.fixture(params=list(SERVERS))
+def server(request: pytest.FixtureRequest, server_of: ServerOf) -> EmbeddedRedis:
+    """An empty server of each supported generation."""
+    return emptied(server_of(request.param))
+
+
+def missing(reason: str) -> None:
+    """Skip for this reason; in CI, where everything must be there, fail."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def emptied(server: EmbeddedRedis) -> EmbeddedRedis:
+    """The server without any data and with its settings as at the start."""
+
+
+    with redis.Redis(unix_socket_path=str(server.socket_path)) as client:
+        client.flushall()
+        client.config_set("maxmemory", 0)
+    return server

@@ -1,0 +1,44 @@
+"""The script suite runs on every server, on fakeredis, and on a cluster with keys checked."""
+
+from collections.abc import Iterator
+from functools import cache
+
+import fakeredis
+import pytest
+
+from rqretry.scripts import ScriptLibrary
+from tests.conftest import ServerOf
+from tests.support import lua_hooks
+from tests.support.world import Backend, World, fake_backend, server_backend
+
+BACKENDS = ["redis-7", "redis-6.2", "fakeredis", "cluster"]
+
+# Composed once, so that every test finds its scripts on the server.
+virtual_time = cache(lua_hooks.virtual_time)
+declared_keys = cache(lua_hooks.virtual_time_declared_keys)
+counted = cache(lua_hooks.counted)
+cut = cache(lua_hooks.cut)
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+def backend(request: pytest.FixtureRequest, server_of: ServerOf) -> Iterator[Backend]:
+    """Each way to run the scripts."""
+    name = request.param
+    if name == "fakeredis":
+        yield fake_backend(fakeredis.FakeStrictRedis(version=(6, 2)), virtual_time())
+    elif name == "cluster":
+        url = server_of("redis-7", cluster=True).url
+        yield server_backend(name, url, declared_keys(), clock_in_slot=True)
+    else:
+        yield server_backend(name, server_of(name).url, virtual_time())
+
+
+@pytest.fixture
+def world(backend: Backend) -> World:
+    """An empty partition without groups."""
+    return World(backend)
+
+
+def world_on(server_of: ServerOf, name: str, library: ScriptLibrary) -> World:
+    """An empty partition on a real server with scripts of the test's choice."""
+    return World(server_backend(name, server_of(name).url, library))

@@ -1,0 +1,80 @@
+"""change: inflight -> inflight with a new receipt, or -> ready."""
+
+from rqretry.commands.consuming import Receipt
+from tests.support.builders import SECOND, failure
+from tests.support.world import START_MS, VISIBILITY_MS, World
+
+
+def test_change_moves_the_deadline_from_now_and_makes_a_new_receipt(world: World) -> None:
+    world.subscribe(kind="simple")
+    (receipt,) = world.leased("a")
+    world.advance(10 * SECOND)
+    deadline = START_MS + 15 * SECOND
+    with world.changes() as changed:
+        assert world.change(receipt, 5 * SECOND) == 2
+    assert changed == {
+        "g:inflight": {"a": deadline},
+        "g:attempts": {"a": "2:1:0:0"},
+        "g:wake": {"1": 0},
+        "counters": {"change:g": 1},
+        "events": [f"change g w1 a 1,{deadline}"],
+    }
+    assert world.succeed(receipt, strict=True) == ["STALE"]
+    assert world.succeed(Receipt("a", 2), strict=True) == ["OK"]
+
+
+def test_change_to_a_later_deadline_wakes_nobody(world: World) -> None:
+    world.subscribe(kind="simple")
+    (receipt,) = world.leased("a")
+    with world.changes() as changed:
+        assert world.change(receipt, 60 * SECOND) == 2
+    assert changed["g:inflight"] == {"a": START_MS + 60 * SECOND}
+    assert "g:wake" not in changed
+
+
+def test_change_to_nothing_gives_the_message_back_at_once_with_its_attempt(world: World) -> None:
+    world.subscribe(kind="simple")
+    (receipt,) = world.leased("a")
+    with world.changes() as changed:
+        assert world.change(receipt, 0) == 2
+    assert changed == {
+        "g:ready": ["a"],
+        "g:inflight": {"a": None},
+        "g:attempts": {"a": "2:1:0:0"},
+        "g:wake": {"1": 0},
+        "counters": {"change:g": 1},
+        "events": ["change g w1 a 1,1000000"],
+    }
+    assert world.lease().numbers == [(2, 1)]
+
+
+def test_change_to_nothing_gives_a_retry_back_to_its_own_lane(world: World) -> None:
+    world.subscribe(kind="simple")
+    world.leased("a")
+    world.advance(VISIBILITY_MS)
+    world.expire()
+    world.lease()
+    assert world.change(Receipt("a", 2), 0) == 3
+    assert world.state()["g:retry"] == ["a"]
+
+
+def test_change_needs_a_deadline_in_the_future(world: World) -> None:
+    world.subscribe(kind="simple")
+    (receipt,) = world.leased("a")
+    world.advance(VISIBILITY_MS)
+    with world.changes() as changed:
+        assert world.change(receipt, 5 * SECOND) == "STALE"
+    assert changed == {}
+
+
+def test_change_with_a_superseded_receipt_is_stale_and_of_an_ended_message_gone(
+    world: World,
+) -> None:
+    world.subscribe(kind="simple")
+    (a, b, c) = world.leased("a", "b", "c")
+    world.change(a, 5 * SECOND)
+    world.succeed(b)
+    world.fail(failure("c", level=-1))
+    with world.changes() as changed:
+        assert [world.change(r, SECOND) for r in (a, b, c)] == ["STALE", "GONE", "GONE"]
+    assert changed == {}

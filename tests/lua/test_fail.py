@@ -1,0 +1,255 @@
+"""fail: inflight -> waiting_retry | dead."""
+
+import pytest
+
+from rqretry.commands.consuming import Failed, Receipt
+from tests.support.builders import LEVELS, MINUTE, SECOND, failure, first
+from tests.support.world import START_MS, VISIBILITY_MS, World
+
+
+def test_fail_waits_on_the_ladder_from_the_moment_it_is_reported(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.advance(3 * SECOND)
+    due = START_MS + 13 * SECOND
+    with world.changes() as changed:
+        assert world.fail(failure("a")) == [Failed("OK", False, 1, 3, due)]
+    assert changed == {
+        "g:delay:3": {"a": due},
+        "g:due": {"3": due},
+        "g:attempts": {"a": "2:2:0:0"},
+        "g:failures": {"a": '1 1003000 {"c":"failure"}\n'},
+        "g:inflight": {"a": None},
+        "g:wake": {"1": 0},
+        "counters": {"fail:g": 1},
+        "events": [f"fail g w1 a 1,W,3,{due}"],
+    }
+
+
+def test_fail_goes_the_whole_ladder_and_then_to_the_dead_letters_at_once(world: World) -> None:
+    world.subscribe()
+    world.publish("a")
+    waits, verdicts = [], []
+    for attempt in range(1, 18):
+        assert world.lease().numbers == [(attempt, attempt)]
+        (failed,) = world.fail(failure("a", attempt))
+        verdicts.append((failed.dead, failed.attempt, failed.level))
+        if not failed.dead:
+            waits.append((failed.due_ms - world.now) // SECOND)
+            world.set_time(failed.due_ms - 1)
+            assert world.promote().count == 0
+            world.advance(1)
+            assert world.promote().count == 1
+    assert waits == [10, 30, *(60 * m for m in range(1, 11)), 1200, 1800, 3600, 7200]
+    assert sum(waits) == 17_140
+    assert verdicts[:-1] == [(False, k, k + 2) for k in range(1, 17)]
+    assert verdicts[-1] == (True, 17, 0)
+    assert world.lease().ids == []
+
+
+def test_fail_with_no_retries_left_is_dead_with_its_body_and_reason(world: World) -> None:
+    world.subscribe(max_retries=0)
+    world.leased("a")
+    with world.changes() as changed:
+        assert world.fail(failure("a", cause="timeout")) == [Failed("OK", True, 1)]
+    assert changed == {
+        "g:dead": {"a": START_MS},
+        "g:graves": {"a": "1 timeout"},
+        "g:attempts": {"a": "2:1:0:0"},
+        "g:failures": {"a": '1 1000000 {"c":"failure"}\n'},
+        "g:inflight": {"a": None},
+        "counters": {"fail:g": 1, "dead:g": 1},
+        "events": ["fail g w1 a 1,D"],
+    }
+
+
+def test_fail_of_an_unlimited_group_never_dies(world: World) -> None:
+    world.subscribe(max_retries=-1)
+    world.leased("a")
+    world.client.hset(world.group().attempts, "a", "90:90:0:0")
+    (failed,) = world.fail(failure("a", 90))
+    assert (failed.dead, failed.level) == (False, 18)
+
+
+@pytest.mark.parametrize(
+    ("level", "expected", "wait_ms"),
+    [(1, 1, SECOND), (4, 4, 30 * SECOND), (18, 18, 120 * MINUTE), (99, 18, 120 * MINUTE)],
+)
+def test_fail_with_a_level_waits_at_that_level(
+    world: World, level: int, expected: int, wait_ms: int
+) -> None:
+    world.subscribe()
+    world.leased("a")
+    (failed,) = world.fail(failure("a", level=level))
+    assert (failed.level, failed.due_ms) == (expected, START_MS + wait_ms)
+    assert world.state()[f"g:delay:{expected}"] == {"a": START_MS + wait_ms}
+
+
+def test_fail_with_level_minus_one_is_dead_with_retries_left(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    assert world.fail(failure("a", level=-1, delay_ms=5)) == [Failed("OK", True, 1)]
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "level"),
+    [(1, 1), (999, 1), (1000, 1), (4999, 1), (5000, 2), (29_999, 3), (9_999_999, 18)],
+)
+def test_fail_with_a_delay_goes_to_the_largest_level_not_above_it(
+    world: World, delay_ms: int, level: int
+) -> None:
+    world.subscribe()
+    world.leased("a")
+    (failed,) = world.fail(failure("a", level=7, delay_ms=delay_ms))
+    assert (failed.level, failed.due_ms) == (level, START_MS + delay_ms)
+    assert LEVELS.level_for(delay_ms) == level
+
+
+def test_fail_by_an_explicit_level_does_not_change_the_automatic_ones_after_it(
+    world: World,
+) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.fail(failure("a", level=1))
+    world.advance(SECOND)
+    world.promote()
+    world.lease()
+    (failed,) = world.fail(failure("a", 2))
+    assert failed.level == 4
+
+
+@pytest.mark.parametrize(("random", "wait_ms"), [(0.0, 9_000), (0.5, 10_000), (0.75, 10_500)])
+def test_fail_with_jitter_spreads_the_wait(world: World, random: float, wait_ms: int) -> None:
+    world.subscribe(jitter="0.1")
+    world.leased("a")
+    (failed,) = world.fail(failure("a", random=random))
+    assert failed.due_ms == START_MS + wait_ms
+
+
+def test_fail_does_not_jitter_what_the_handler_chose(world: World) -> None:
+    world.subscribe(jitter="0.5")
+    world.leased("a", "b")
+    failed = world.fail(failure("a", delay_ms=700, random=0.0), failure("b", level=2, random=0.0))
+    assert [f.due_ms - START_MS for f in failed] == [700, 5000]
+
+
+def test_fail_repeats_the_last_step_of_a_short_ladder(world: World) -> None:
+    world.subscribe(delays="200 700")
+    world.publish("a")
+    waits = []
+    for attempt in range(1, 5):
+        world.lease()
+        (failed,) = world.fail(failure("a", attempt))
+        waits.append(failed.due_ms - world.now)
+        world.set_time(failed.due_ms)
+        world.promote()
+    assert waits == [200, 700, 700, 700]
+
+
+def test_fail_by_a_lowered_limit_is_dead_at_the_next_failure(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.fail(failure("a", level=1))
+    world.configure("g", 2, max_retries=0)
+    world.advance(SECOND)
+    world.promote()
+    assert world.lease().ids == ["a"]
+    assert world.fail(failure("a", 2)) == [Failed("OK", True, 2)]
+
+
+def test_fail_repeated_is_stale_and_counts_no_second_attempt(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.fail(failure("a"), failure("b", level=-1))
+    with world.changes() as changed:
+        assert world.fail(failure("a"), failure("b")) == [Failed("STALE"), Failed("GONE")]
+    assert changed == {"counters": {"stale:g": 2}}
+
+
+def test_fail_after_success_is_gone_and_after_expiry_stale(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.succeed(*first("a"))
+    world.advance(VISIBILITY_MS)
+    world.expire()
+    assert world.fail(failure("a"), failure("b"), failure("c")) == [
+        Failed("GONE"), Failed("STALE"), Failed("GONE"),
+    ]  # fmt: skip
+
+
+def test_fail_twice_in_one_call_counts_once(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    assert [f.verdict for f in world.fail(failure("a"), failure("a"))] == ["OK", "STALE"]
+    assert world.state()["g:attempts"] == {"a": "2:2:0:0"}
+
+
+def test_fail_wakes_only_where_something_is_due_earlier(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b", "c")
+    for id_, delay_ms, wakes in (("a", 5000, True), ("b", 60_000, False), ("c", 4000, True)):
+        with world.changes() as changed:
+            world.fail(failure(id_, delay_ms=delay_ms))
+        assert ("g:wake" in changed) is wakes
+
+
+def test_fail_lowers_the_index_of_a_level_and_never_raises_it(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b", "c")
+    world.fail(failure("a", delay_ms=3000))
+    world.fail(failure("b", delay_ms=4000))
+    assert world.state()["g:due"] == {"1": START_MS + 3000}
+    world.fail(failure("c", delay_ms=2000))
+    assert world.state()["g:due"] == {"1": START_MS + 2000}
+
+
+def test_fail_keeps_the_first_3_and_the_last_16_lines_of_a_failure_record(world: World) -> None:
+    world.subscribe(max_retries=-1, delays="1000")
+    world.publish("a")
+    for attempt in range(1, 26):
+        world.lease()
+        world.fail(failure("a", attempt, record=f'{{"n":{attempt}}}'))
+        world.advance(SECOND)
+        world.promote()
+    lines = world.state()["g:failures"]["a"].splitlines()
+    assert [int(line.split()[0]) for line in lines] == [1, 2, 3, *range(10, 26)]
+    assert lines[0] == '1 1000000 {"n":1}'
+    assert lines[-1] == '25 1024000 {"n":25}'
+
+
+def test_fail_keeps_one_traceback_of_a_kind_and_a_thousand_kinds(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b", "c")
+    world.fail(failure("a"), tracebacks={"f1": "Traceback 1", "f2": "Traceback 2"})
+    assert world.state()["g:tracebacks"] == {"f1": "Traceback 1", "f2": "Traceback 2"}
+    world.client.hset(world.group().tracebacks, mapping={f"x{n}": "t" for n in range(998)})
+    world.fail(failure("b"), tracebacks={"f3": "Traceback 3"})
+    assert len(world.state()["g:tracebacks"]) == 1000
+
+
+def test_fail_of_a_full_batch_with_every_kind_of_outcome(world: World) -> None:
+    world.subscribe()
+    ids = [f"m{n}" for n in range(500)]
+    world.leased(*ids)
+    choices = [{"level": n % 20 - 1} for n in range(500)]
+    failed = world.fail(*(failure(id_, **c) for id_, c in zip(ids, choices, strict=True)))
+    assert sum(f.dead for f in failed) == 25
+    state = world.state()
+    waiting = sum(len(state.get(f"g:delay:{n}", {})) for n in range(1, 19))
+    assert (waiting, len(state["g:dead"]), "g:inflight" in state) == (475, 25, False)
+
+
+def test_fail_of_one_group_leaves_the_others_alone(world: World) -> None:
+    world.subscribe("g")
+    world.subscribe("h")
+    receipts = world.leased("a")
+    world.lease(group="h")
+    world.fail(failure("a", level=-1))
+    assert world.succeed(*receipts, group="h") == ["OK"]
+    state = world.state()
+    assert state["bodies"] == {"a": "body of a"}
+    assert state["pending"] == {"a": "a"}
+    assert world.redrive("a") == ["OK"]
+    assert world.lease().numbers == [(3, 1)]
+    assert world.succeed(Receipt("a", 3)) == ["OK"]
+    assert "bodies" not in world.state()

@@ -1,0 +1,220 @@
+"""lease: ready -> inflight."""
+
+from rqretry.command import MAX_BATCH_BYTES
+from tests.support.builders import MINUTE, SECOND, failure, first, prepared
+from tests.support.world import START_MS, VISIBILITY_MS, World
+
+DEADLINE = START_MS + VISIBILITY_MS
+
+
+def test_lease_moves_the_oldest_messages_to_inflight_until_their_deadline(world: World) -> None:
+    world.subscribe()
+    world.publish("a", "b", "c")
+    with world.changes() as changed:
+        leased = world.lease(2)
+    assert leased.ids == ["a", "b"]
+    assert leased.data == [b"body of a", b"body of b"]
+    assert leased.numbers == [(1, 1), (1, 1)]
+    assert (leased.left, leased.next_due_ms, leased.next_deadline_ms) == (1, None, VISIBILITY_MS)
+    assert changed == {
+        "g:ready": ["c"],
+        "g:inflight": {"a": DEADLINE, "b": DEADLINE},
+        "g:wake": {"1": 0},
+        "counters": {"lease:g": 2},
+        "events": ["lease g w1 a b"],
+    }
+
+
+def test_lease_that_takes_everything_wakes_nobody(world: World) -> None:
+    world.subscribe()
+    world.publish("a")
+    with world.changes() as changed:
+        assert world.lease().left == 0
+    assert "g:wake" not in changed
+    assert changed["g:ready"] is None
+
+
+def test_lease_of_nothing_changes_nothing(world: World) -> None:
+    world.subscribe()
+    with world.changes() as changed:
+        leased = world.lease()
+    assert leased == ("OK", None, None, None, 0, [], [], [])
+    assert changed == {}
+
+
+def test_lease_without_a_configuration_says_so(world: World) -> None:
+    world.publish("a")
+    with world.changes() as changed:
+        assert world.lease(group="nobody").status == "NO_GROUP"
+    assert changed == {}
+
+
+def test_lease_of_a_paused_group_takes_nothing_until_it_is_resumed(world: World) -> None:
+    world.subscribe()
+    world.publish("a")
+    world.configure("g", 2, paused=1)
+    with world.changes() as changed:
+        assert world.lease().status == "PAUSED"
+    assert changed == {}
+    world.configure("g", 3, paused=0)
+    assert world.lease().ids == ["a"]
+
+
+def test_lease_prefers_one_lane_and_fills_up_from_the_other(world: World) -> None:
+    world.subscribe()
+    world.leased("r1", "r2")
+    world.advance(VISIBILITY_MS)
+    world.expire()
+    world.publish("n1", "n2")
+    with world.changes() as changed:
+        leased = world.lease(3, prefer="retry")
+    assert leased.ids == ["r1", "r2", "n1"]
+    assert leased.numbers == [(2, 2), (2, 2), (1, 1)]
+    assert (changed["g:ready"], changed["g:retry"]) == (["n2"], None)
+    assert changed["events"] == ["lease g w1 r1 r2 n1 2:2:1:0 2:2:1:0 -"]
+
+
+def test_lease_of_new_messages_first_leaves_the_retries(world: World) -> None:
+    world.subscribe()
+    world.leased("r1", "r2")
+    world.advance(VISIBILITY_MS)
+    world.expire()
+    world.publish("n1", "n2")
+    with world.changes() as changed:
+        assert world.lease(3, prefer="ready").ids == ["n1", "n2", "r1"]
+    assert (changed["g:ready"], changed["g:retry"]) == (None, ["r2"])
+
+
+def test_lease_takes_one_lane_when_it_is_enough(world: World) -> None:
+    world.subscribe()
+    world.publish("a", "b", "c")
+    assert world.lease(2, prefer="ready").ids == ["a", "b"]
+
+
+def test_lease_stops_before_the_bodies_are_too_many_bytes(world: World) -> None:
+    world.subscribe()
+    half = "x" * (MAX_BATCH_BYTES // 2)
+    world.publish(prepared("a", half), prepared("b", half), prepared("c", half))
+    with world.changes() as changed:
+        leased = world.lease()
+    assert (leased.ids, leased.left) == (["a", "b"], 1)
+    assert changed["g:ready"] == ["c"]
+
+
+def test_lease_takes_one_message_however_big_it_is(world: World) -> None:
+    world.subscribe()
+    world.publish(prepared("a", "x" * (MAX_BATCH_BYTES + 1)), "b")
+    assert world.lease().ids == ["a"]
+    assert world.lease().ids == ["b"]
+
+
+def test_lease_counts_a_small_body_at_most_as_8_kib(world: World) -> None:
+    world.subscribe()
+    world.publish(*(f"m{n}" for n in range(500)))
+    assert len(world.lease(500).ids) == 500
+
+
+def test_lease_drops_an_id_that_is_in_flight_and_one_that_came_twice(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.publish("b", "c")
+    world.client.rpush(world.group().ready, "a", "b")
+    with world.changes() as changed:
+        assert world.lease().ids == ["b", "c"]
+    assert changed["g:ready"] is None
+    assert changed["g:inflight"] == {"b": DEADLINE, "c": DEADLINE}
+
+
+def test_lease_drops_a_dead_letter_that_is_still_in_a_list(world: World) -> None:
+    world.subscribe()
+    world.bury("a")
+    world.client.rpush(world.group().retry, "a")
+    with world.changes() as changed:
+        assert world.lease().ids == []
+    assert changed == {"g:retry": None}
+
+
+def test_lease_counts_and_drops_an_id_without_a_body(world: World) -> None:
+    world.subscribe()
+    world.subscribe("h")
+    world.publish("a", "b")
+    world.client.hdel(world.keys.bodies, "a")
+    with world.changes() as changed:
+        assert world.lease().ids == ["b"]
+    assert changed == {
+        "pending": {"a": None},
+        "g:ready": None,
+        "g:inflight": {"b": DEADLINE},
+        "counters": {"orphan:g": 1, "lease:g": 1},
+        "events": ["lease g w1 b"],
+    }
+
+
+def test_lease_drops_an_id_that_the_group_no_longer_owes(world: World) -> None:
+    world.subscribe("g")
+    world.subscribe("h")
+    world.succeed(*world.leased("a"))
+    world.client.rpush(world.group().ready, "a")
+    with world.changes() as changed:
+        assert world.lease().ids == []
+    assert changed == {"g:ready": None}
+    assert world.lease(group="h").ids == ["a"]
+
+
+def test_lease_that_only_drops_leftovers_wakes_for_the_rest(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.publish("b")
+    world.client.lpush(world.group().ready, "a")
+    with world.changes() as changed:
+        leased = world.lease(1)
+    assert (leased.ids, leased.left) == ([], 1)
+    assert changed == {"g:ready": ["b"], "g:wake": {"1": 0}}
+
+
+def test_lease_tells_when_to_look_again(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.fail(failure("a"))
+    world.publish(prepared("later", delay_ms=7 * SECOND))
+    world.advance(2 * SECOND)
+    leased = world.lease()
+    assert leased.next_due_ms == 8 * SECOND
+    assert leased.next_deadline_ms == VISIBILITY_MS - 2 * SECOND
+    assert leased.next_scheduled_ms == 5 * SECOND
+    world.advance(MINUTE)
+    leased = world.lease()
+    assert (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms) == (0, 0, 0)
+
+
+def test_lease_of_a_short_time_tells_the_others_of_its_deadline(world: World) -> None:
+    world.subscribe()
+    world.publish("a")
+    with world.changes() as changed:
+        world.lease(visibility_ms=2 * SECOND)
+    assert changed["g:wake"] == {"1": 0}
+
+
+def test_lease_behind_an_earlier_deadline_tells_nobody(world: World) -> None:
+    world.subscribe()
+    world.publish("a", "b")
+    world.lease(1, visibility_ms=SECOND)
+    with world.changes() as changed:
+        world.lease(1, visibility_ms=2 * SECOND)
+    assert "g:wake" not in changed
+
+
+def test_lease_of_several_groups_is_independent(world: World) -> None:
+    world.subscribe("g")
+    world.subscribe("h")
+    world.publish("a")
+    assert world.lease(group="g").ids == ["a"]
+    assert world.lease(group="g").ids == []
+    assert world.lease(group="h").ids == ["a"]
+
+
+def test_lease_again_after_a_release_has_a_higher_number(world: World) -> None:
+    world.subscribe()
+    world.release(*world.leased("a"))
+    assert world.lease().numbers == [(2, 1)]
+    assert world.succeed(*first("a")) == ["STALE"]

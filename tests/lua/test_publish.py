@@ -1,0 +1,226 @@
+"""publish: nothing -> ready of every group of the topic, or -> scheduled, or -> backlog."""
+
+from rqretry.routes import Route
+from tests.support.builders import HOUR, SECOND, prepared
+from tests.support.world import START_MS, World
+
+
+def test_publish_stores_the_body_once_and_makes_the_message_ready(world: World) -> None:
+    world.subscribe()
+    with world.changes() as changed:
+        published = world.publish("a", "b")
+    assert (published.status, published.now_ms, published.verdicts) == ("OK", START_MS, "")
+    assert changed == {
+        "bodies": {"a": "body of a", "b": "body of b"},
+        "g:ready": ["a", "b"],
+        "g:wake": {"1": 0},
+        "lane:p": "1 sum",
+        "counters": {"publish": 2, "publish:g": 2},
+        "events": ["publish  p a b"],
+    }
+
+
+def test_publish_before_any_group_exists_goes_to_the_backlog(world: World) -> None:
+    with world.changes() as changed:
+        world.publish("a", "b")
+    assert changed == {
+        "bodies": {"a": "body of a", "b": "body of b"},
+        "backlog": ["a", "b"],
+        "lane:p": "1 sum",
+        "counters": {"publish": 2},
+        "events": ["publish  p a b"],
+    }
+
+
+def test_publish_to_several_groups_notes_who_still_owes_the_message(world: World) -> None:
+    world.subscribe("g")
+    world.subscribe("h")
+    with world.changes() as changed:
+        world.publish("a")
+    assert changed == {
+        "bodies": {"a": "body of a"},
+        "pending": {"a": "ab"},
+        "g:ready": ["a"],
+        "g:wake": {"1": 0},
+        "h:ready": ["a"],
+        "h:wake": {"1": 0},
+        "lane:p": "1 sum",
+        "counters": {"publish": 1, "publish:g": 1, "publish:h": 1},
+        "events": ["publish  p a"],
+    }
+
+
+def test_publish_wakes_only_where_the_ready_list_was_empty(world: World) -> None:
+    world.subscribe("g")
+    world.publish("a")
+    world.subscribe("h")
+    with world.changes() as changed:
+        world.publish("b")
+    assert (changed["g:ready"], changed["h:ready"]) == (["a", "b"], ["b"])
+    assert "g:wake" not in changed
+    assert changed["h:wake"] == {"1": 0}
+
+
+def test_publish_repeated_is_answered_as_before_and_changes_nothing(world: World) -> None:
+    world.subscribe()
+    world.publish("a", seq=7, checksum="s")
+    world.advance(SECOND)
+    with world.changes() as changed:
+        published = world.publish("a", seq=7, checksum="s")
+    assert (published.status, published.verdicts) == ("DUPLICATE", "")
+    assert changed == {}
+
+
+def test_publish_repeated_finds_its_answer_even_after_the_route_has_changed(world: World) -> None:
+    world.subscribe("g")
+    known = world.route
+    world.publish("a", seq=7)
+    world.subscribe("h")
+    with world.changes() as changed:
+        assert world.publish("a", seq=7, route=known).status == "DUPLICATE"
+    assert changed == {}
+
+
+def test_publish_repeated_answers_the_same_verdicts(world: World) -> None:
+    world.subscribe()
+    world.publish(prepared("a", digest="x"))
+    batch = (prepared("a", digest="x"), prepared("b", digest="y"), prepared("a", digest="z"))
+    assert world.publish(*batch, seq=9).verdicts == "DAC"
+    with world.changes() as changed:
+        again = world.publish(*batch, seq=9)
+    assert (again.status, again.verdicts) == ("DUPLICATE", "DAC")
+    assert changed == {}
+
+
+def test_publish_with_the_number_of_another_batch_is_a_conflict(world: World) -> None:
+    world.subscribe()
+    world.publish("a", seq=7, checksum="s")
+    with world.changes() as changed:
+        assert world.publish("b", seq=7, checksum="other").status == "LANE_CONFLICT"
+    assert changed == {}
+
+
+def test_publish_overtaken_by_a_later_call_is_a_conflict(world: World) -> None:
+    world.subscribe()
+    world.publish("b", seq=8)
+    with world.changes() as changed:
+        assert world.publish("a", seq=7).status == "LANE_CONFLICT"
+    assert changed == {}
+
+
+def test_publish_lanes_do_not_see_each_other_and_expire(world: World) -> None:
+    world.subscribe()
+    world.publish("a", producer="p", seq=8)
+    assert world.publish("b", producer="q", seq=1).status == "OK"
+    assert 3_590_000 < world.client.pttl(world.keys.lane("q")) <= 3_600_000
+
+
+def test_publish_by_a_stale_route_writes_nothing_and_tells_the_new_one(world: World) -> None:
+    world.subscribe()
+    with world.changes() as changed:
+        published = world.publish("a", route=Route())
+    assert (published.status, published.route) == ("STALE_ROUTE", world.route)
+    assert changed == {}
+
+
+def test_publish_by_a_route_that_the_partition_does_not_know_yet_writes_nothing(
+    world: World,
+) -> None:
+    with world.changes() as changed:
+        published = world.publish("a", route=Route(version=3))
+    assert (published.status, published.route) == ("STALE_ROUTE", Route())
+    assert changed == {}
+
+
+def test_publish_of_a_known_id_stores_nothing_and_says_whether_the_body_differs(
+    world: World,
+) -> None:
+    world.subscribe()
+    world.publish(prepared("a", digest="x"))
+    with world.changes() as changed:
+        published = world.publish(prepared("a", digest="x"), prepared("a", digest="y"))
+    assert published.verdicts == "DC"
+    assert changed == {"lane:p": "2 sum DC"}
+
+
+def test_publish_of_one_id_twice_in_a_batch_stores_the_first(world: World) -> None:
+    world.subscribe()
+    with world.changes() as changed:
+        batch = (prepared("a", "1", digest="x"), prepared("a", "2", digest="y"))
+        assert world.publish(*batch).verdicts == "AC"
+    assert changed == {
+        "bodies": {"a": "1"},
+        "ids": {"a": "x"},
+        "g:ready": ["a"],
+        "g:wake": {"1": 0},
+        "lane:p": "1 sum AC",
+        "counters": {"publish": 1, "publish:g": 1},
+        "events": ["publish  p a"],
+    }
+
+
+def test_publish_remembers_an_id_for_an_hour_after_its_message_is_gone(world: World) -> None:
+    world.subscribe()
+    world.publish(prepared("a", digest="x"))
+    world.succeed(*world.leased("a", publish=False))
+    assert world.state()["id_expiry"] == {"a": START_MS + HOUR}
+    world.set_time(START_MS + HOUR - 1)
+    assert world.publish(prepared("a", digest="x")).verdicts == "D"
+    assert world.publish(prepared("a", digest="y")).verdicts == "C"
+    world.advance(1)
+    with world.changes() as changed:
+        assert world.publish(prepared("a", digest="y")).verdicts == ""
+    assert changed == {
+        "bodies": {"a": "body of a"},
+        "ids": {"a": "y"},
+        "id_expiry": {"a": None},
+        "g:ready": ["a"],
+        "g:wake": {"1": 0},
+        "lane:p": "4 sum",
+        "counters": {"publish": 1, "publish:g": 1},
+        "events": ["publish  p a"],
+    }
+
+
+def test_publish_notes_the_size_of_a_big_body(world: World) -> None:
+    world.subscribe()
+    with world.changes() as changed:
+        world.publish(prepared("a", "x" * 8192), prepared("b", "x" * 8193))
+    assert changed["big"] == {"b": "8193"}
+
+
+def test_publish_with_a_delay_waits_for_the_whole_topic(world: World) -> None:
+    world.subscribe("g")
+    world.subscribe("h")
+    with world.changes() as changed:
+        world.publish(prepared("a", delay_ms=5 * SECOND), "b")
+    assert changed == {
+        "bodies": {"a": "body of a", "b": "body of b"},
+        "pending": {"b": "ab"},
+        "scheduled": {"a": START_MS + 5 * SECOND},
+        "g:ready": ["b"],
+        "g:wake": {"1": 0},
+        "h:ready": ["b"],
+        "h:wake": {"1": 0},
+        "lane:p": "1 sum",
+        "counters": {"publish": 2, "publish:g": 1, "publish:h": 1},
+        "events": ["publish  p a b"],
+    }
+
+
+def test_publish_with_a_delay_wakes_where_it_is_the_next_thing_to_happen(world: World) -> None:
+    world.subscribe()
+    for delay_s, wakes in ((5, True), (6, False), (4, True)):
+        with world.changes() as changed:
+            world.publish(prepared(f"m{delay_s}", delay_ms=delay_s * SECOND))
+        assert ("g:wake" in changed) is wakes
+
+
+def test_publish_takes_a_full_batch_of_ids_that_the_caller_chose(world: World) -> None:
+    world.subscribe("g")
+    world.subscribe("h")
+    ids = [f"m{n}" for n in range(500)]
+    assert world.publish(*(prepared(id_, digest="x") for id_ in ids)).status == "OK"
+    state = world.state()
+    assert state["g:ready"] == state["h:ready"] == ids
+    assert set(state["ids"]) == set(state["pending"]) == set(state["bodies"]) == set(ids)

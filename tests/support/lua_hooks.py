@@ -1,0 +1,85 @@
+"""Lua that tests link into the scripts: a virtual clock, declared keys, counted and cut calls.
+
+Every other line of a script stays what production runs (see ScriptLibrary).
+"""
+
+from rqretry.scripts import ScriptLibrary
+
+CLOCK_KEY = "rqretry:virtual-clock"
+"""Milliseconds. Tests set it; the scripts read it in place of TIME."""
+
+VIRTUAL_CLOCK = f"""
+local function wall_ms()
+  return tonumber(redis.call('GET', '{CLOCK_KEY}'))
+end
+"""
+
+# On a cluster a script may touch the keys of one slot only, so the clock lies in the slot of the
+# partition: its key ends with the hash tag of KEYS[1]. It is the one key that is not declared.
+CLOCK_IN_SLOT = f"""
+local function wall_ms()
+  return tonumber(undeclared('GET', '{CLOCK_KEY}:' .. string.match(KEYS[1], '{{.-}}')))
+end
+"""
+
+DECLARED_KEYS = """
+local undeclared, declared = redis.call, {}
+for _, key in ipairs(KEYS) do
+  declared[key] = true
+end
+local key_counts = { TIME = 0, RENAME = 2, LMOVE = 2 }
+local redis = {
+  call = function(command, ...)
+    for i = 1, key_counts[command] or 1 do
+      local key = select(i, ...)
+      if not declared[key] then
+        error('undeclared key in ' .. command .. ': ' .. tostring(key))
+      end
+    end
+    return undeclared(command, ...)
+  end,
+}
+"""
+"""A prelude: `redis.call` refuses a key that is not in KEYS."""
+
+CALLS_KEY = "rqretry:calls"
+CUT_KEY = "rqretry:cut-at"
+
+COUNTED_CALL = f"""
+local function call(...)
+  redis.call('INCR', '{CALLS_KEY}')
+  return redis.call(...)
+end
+"""
+
+CUT_CALL = f"""
+local calls, cut_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
+local function call(...)
+  calls = calls + 1
+  if calls == cut_at then
+    error('cut')
+  end
+  return redis.call(...)
+end
+"""
+"""The script stops at call number CUT_KEY; what it wrote before stays, as Redis keeps it."""
+
+
+def virtual_time() -> ScriptLibrary:
+    """The scripts on the virtual clock."""
+    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK})
+
+
+def virtual_time_declared_keys() -> ScriptLibrary:
+    """The same on a cluster; every key touched must be declared."""
+    return ScriptLibrary(overrides={"clock": CLOCK_IN_SLOT}, prelude=DECLARED_KEYS)
+
+
+def counted() -> ScriptLibrary:
+    """The scripts on the virtual clock, counting their Redis commands in CALLS_KEY."""
+    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK}, call_override=COUNTED_CALL)
+
+
+def cut() -> ScriptLibrary:
+    """The scripts on the virtual clock, stopping at the call that CUT_KEY names."""
+    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK}, call_override=CUT_CALL)

@@ -1,0 +1,328 @@
+"""One partition on one server and a virtual clock: verbs in, whole states out."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import redis
+from redis.exceptions import ResponseError
+
+from rqretry.command import Command
+from rqretry.commands import administering, consuming, producing, upkeep
+from rqretry.commands.consuming import Failed, Failure, Leased, Receipt
+from rqretry.commands.producing import Prepared, Published
+from rqretry.keys import GroupKeys, PartitionKeys, partition_keys
+from rqretry.routes import Route, RouteGroup
+from rqretry.scripts import Dialect, ScriptLibrary
+from rqretry.store_sync import SyncStore
+from rqretry.url import RedisUrl
+from rqretry.wire import Wire
+from tests.support.builders import LEVELS, SECOND, failure, first, group_fields, prepared
+from tests.support.lua_hooks import CLOCK_KEY
+
+T = TypeVar("T")
+
+START_MS = 1_000_000
+"""When every world begins; small, so that a state is easy to read."""
+WORKER = "w1"
+VISIBILITY_MS = 30 * SECOND
+
+Run = Callable[[Command[Any]], Any]
+State = dict[str, Any]
+Changes = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How commands get to a server, and a client for looking at what is there."""
+
+    name: str
+    run: Run
+    client: Any
+    clock_in_slot: bool = False
+
+
+def server_backend(
+    name: str, url: str, library: ScriptLibrary, *, clock_in_slot: bool = False
+) -> Backend:
+    """A real server, through the sync store."""
+    parsed = RedisUrl.parse(url)
+    store = SyncStore(parsed, library)
+    path = parsed.redis_kwargs()["path"]
+    client = redis.Redis(unix_socket_path=path, protocol=2)
+    return Backend(name, store.run, client, clock_in_slot)
+
+
+def fake_backend(client: Any, library: ScriptLibrary) -> Backend:
+    """Fakeredis: it takes the words of 6.2."""
+    wire = Wire(library, "fakeredis")
+    wire.dialect = Dialect.LEGACY
+
+    def send(words: Sequence[Any]) -> Any:
+        try:
+            return client.execute_command(*words)
+        except ResponseError as error:
+            return error
+
+    def run(command: Command[Any]) -> Any:
+        reply = send(wire.words(command))
+        if wire.unknown([command], [reply]):
+            send(wire.load(command))
+            reply = send(wire.words(command))
+        return wire.result(command, reply)
+
+    return Backend("fakeredis", run, client)
+
+
+class World:
+    """A partition of topic `t` in namespace `test`; the clock moves when the test says so."""
+
+    def __init__(self, backend: Backend, library_change: Backend | None = None) -> None:
+        self.backend = backend
+        self.client = (library_change or backend).client
+        self.keys: PartitionKeys = partition_keys("test", "t", 0)
+        self.route = Route()
+        self.now = START_MS
+        self.seq = 0
+        backend.client.flushall()
+        self.set_time(START_MS)
+
+    # The clock
+
+    def set_time(self, now_ms: int) -> None:
+        """The server's wall clock says `now_ms` from here on."""
+        self.now = now_ms
+        place = f"{CLOCK_KEY}:{{t:0}}" if self.backend.clock_in_slot else CLOCK_KEY
+        self.client.set(place, now_ms)
+
+    def advance(self, ms: int) -> None:
+        """The clock runs on."""
+        self.set_time(self.now + ms)
+
+    # The verbs, with defaults
+
+    def run(self, command: Command[T]) -> T:
+        """Run one command."""
+        result: T = self.backend.run(command)
+        return result
+
+    def subscribe(self, name: str = "g", *, kind: str = "push", **settings: Any) -> GroupKeys:
+        """A new group of the topic, configured and routed."""
+        byte = len(self.route.groups) + 97
+        groups = (*self.route.groups, RouteGroup(name, byte, kind))
+        self.route = replace(self.route, version=self.route.version + 1, groups=groups)
+        keys = self.group(name)
+        self.configure(name, 1, **group_fields(byte, kind=kind, **settings))
+        self.run(administering.subscribe(self.keys, self.route))
+        return keys
+
+    def group(self, name: str = "g") -> GroupKeys:
+        """The keys of a group."""
+        return self.keys.group(name, len(LEVELS))
+
+    def configure(self, name: str, version: int, **fields: Any) -> int:
+        """Change a group's configuration."""
+        return self.run(administering.configure(self.group(name), version, fields))
+
+    def publish(
+        self,
+        *messages: str | Prepared,
+        producer: str = "p",
+        seq: int | None = None,
+        checksum: str = "sum",
+        route: Route | None = None,
+    ) -> Published:
+        """Publish messages, or ids with a small body, in the producer's next call."""
+        if seq is None:
+            self.seq += 1
+            seq = self.seq
+        return self.run(
+            producing.publish(
+                self.keys,
+                route or self.route,
+                [prepared(m) if isinstance(m, str) else m for m in messages],
+                producer=producer,
+                seq=seq,
+                checksum=checksum,
+                lane_ttl_ms=3600 * SECOND,
+            )
+        )
+
+    def lease(
+        self,
+        want: int = 10,
+        *,
+        group: str = "g",
+        visibility_ms: int = VISIBILITY_MS,
+        prefer: str = "ready",
+    ) -> Leased:
+        """Lease for the default worker."""
+        return self.run(
+            consuming.lease(
+                self.group(group),
+                worker=WORKER,
+                want=want,
+                visibility_ms=visibility_ms,
+                prefer=prefer,
+            )
+        )
+
+    def renew(self, *receipts: Receipt, visibility_ms: int = VISIBILITY_MS) -> list[str]:
+        """Renew; verdicts as text."""
+        command = consuming.renew(self.group(), receipts, visibility_ms=visibility_ms)
+        return _words(self.run(command))
+
+    def succeed(self, *receipts: Receipt, group: str = "g", strict: bool = False) -> list[str]:
+        """Commit; verdicts as text."""
+        command = consuming.succeed(self.group(group), receipts, worker=WORKER, strict=strict)
+        return _words(self.run(command))
+
+    def fail(
+        self, *failures: Failure, group: str = "g", tracebacks: dict[str, str] | None = None
+    ) -> list[Failed]:
+        """Report failed attempts."""
+        keys = self.group(group)
+        return self.run(
+            consuming.fail(keys, failures, worker=WORKER, tracebacks=tracebacks or {})
+        )
+
+    def release(
+        self,
+        *receipts: Receipt,
+        delays_ms: Sequence[int | str] | None = None,
+        max_postpones: int = 0,
+    ) -> list[str]:
+        """Give back, or postpone; verdicts as text."""
+        command = consuming.release(
+            self.group(),
+            receipts,
+            worker=WORKER,
+            delays_ms=delays_ms,
+            max_postpones=max_postpones,
+        )
+        return _words(self.run(command))
+
+    def change(self, receipt: Receipt, duration_ms: int) -> int | str:
+        """Change a deadline; the new lease number, or the verdict as text."""
+        command = consuming.change(
+            self.group(), receipt, worker=WORKER, duration_ms=duration_ms
+        )
+        answer = self.run(command)
+        return answer.decode() if isinstance(answer, bytes) else answer
+
+    def expire(self, *, group: str = "g", **changes: Any) -> upkeep.Expired:
+        """Expire what is overdue."""
+        options = {"worker": WORKER, "hold_ms": 10 * SECOND, "random": 0.5} | changes
+        return self.run(upkeep.expire(self.group(group), **options))
+
+    def promote(self, *, group: str = "g", limit: int = 500) -> upkeep.Promoted:
+        """Promote what is due."""
+        return self.run(upkeep.promote(self.group(group), worker=WORKER, limit=limit))
+
+    def deliver(self, *, route: Route | None = None, limit: int = 500) -> Any:
+        """Deliver what is scheduled and due."""
+        return self.run(
+            producing.deliver(self.keys, route or self.route, worker=WORKER, limit=limit)
+        )
+
+    def redrive(self, *ids: str, group: str = "g") -> list[str]:
+        """Send dead letters back; verdicts as text."""
+        return _words(self.run(administering.redrive(self.group(group), ids, actor="ops")))
+
+    def purge(self, *ids: str, group: str = "g") -> list[str]:
+        """Delete dead letters; verdicts as text."""
+        return _words(self.run(administering.purge(self.group(group), ids, actor="ops")))
+
+    def sweep(self, limit: int = 500) -> int:
+        """Forget caller-given ids whose hour is over."""
+        return self.run(upkeep.sweep(self.keys, limit=limit))
+
+    # Ways into a state
+
+    def leased(self, *ids: str, group: str = "g", publish: bool = True) -> list[Receipt]:
+        """Publish these and lease them for the first time."""
+        if publish:
+            self.publish(*ids)
+        assert self.lease(len(ids), group=group).ids == list(ids)
+        return first(*ids)
+
+    def bury(self, *ids: str, group: str = "g") -> None:
+        """Publish these, lease them and let them die at the first attempt."""
+        self.leased(*ids, group=group)
+        self.fail(*(failure(id_, level=-1) for id_ in ids), group=group)
+
+    # What is there
+
+    def state(self) -> State:
+        """Every key of the partition: short name to value; marks of time and bytes left out."""
+        base = self.keys.base
+        names = sorted(key.decode() for key in self.client.scan_iter(match="rqretry:test:*"))
+        state = {}
+        for name in names:
+            assert name.startswith(base), name
+            state[name.removeprefix(base).removeprefix("group:")] = self._value(name)
+        meta = state.pop("meta", {})
+        if "hold" in meta:
+            state["hold"] = meta["hold"]
+        return state
+
+    @contextmanager
+    def changes(self) -> Iterator[Changes]:
+        """What the calls inside change, everywhere in the partition.
+
+        Of hashes and sorted sets the changed entries (None: removed), of lists and strings the new
+        value, of counters the difference, of the history the new entries. Wake keys are popped
+        first, as a blocked consumer does, so that one that is set shows.
+        """
+        for key in list(self.client.scan_iter(match="*:wake")):
+            self.client.delete(key)
+        before = self.state()
+        changes: Changes = {}
+        yield changes
+        after = self.state()
+        for key in sorted(before.keys() | after.keys()):
+            if before.get(key) != after.get(key):
+                changes[key] = _difference(key, before.get(key), after.get(key))
+
+    def history(self) -> list[str]:
+        """The history, one line per entry: verb, group, worker, ids, notes."""
+        return self.state().get("events", [])
+
+    def _value(self, name: str) -> Any:
+        kind = self.client.type(name).decode()
+        if kind == "hash":
+            found = self.client.hgetall(name)
+            return {k.decode(): v.decode(errors="replace") for k, v in found.items()}
+        if kind == "zset":
+            scored = self.client.zrange(name, 0, -1, withscores=True)
+            return {member.decode(): _whole(score) for member, score in scored}
+        if kind == "list":
+            return _words(self.client.lrange(name, 0, -1))
+        if kind == "stream":
+            return [_entry(fields) for _, fields in self.client.xrange(name)]
+        return self.client.get(name).decode()
+
+
+def _difference(key: str, before: Any, after: Any) -> Any:
+    if isinstance(before or after, dict):
+        old, new = before or {}, after or {}
+        changed = {k: new.get(k) for k in old.keys() | new.keys() if old.get(k) != new.get(k)}
+        if key == "counters":
+            return {name: int(new[name]) - int(old.get(name, 0)) for name in changed}
+        return changed
+    if key == "events" and before and after[: len(before)] == before:
+        return after[len(before) :]
+    return after
+
+
+def _entry(fields: dict[bytes, bytes]) -> str:
+    return " ".join(fields[name].decode() for name in (b"e", b"g", b"w", b"i", b"d")).rstrip()
+
+
+def _whole(score: float) -> float:
+    return int(score) if score == int(score) else score
+
+
+def _words(values: Sequence[bytes]) -> list[str]:
+    return [value.decode() for value in values]
