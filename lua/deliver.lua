@@ -60,6 +60,8 @@ if #live > 0 then
 end
 if #ids > 0 then
   call('ZREM', scheduled, unpack(ids))
+end
+if #live > 0 then
   append_history(clock, meta, events, 'deliver', '', worker, live, '', '')
 end
 local next_due = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]

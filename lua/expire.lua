@@ -15,7 +15,7 @@ local call = redis.call
          pending, then the delay level keys
   ARGV   group worker limit last_seen_ms ('' on a first look) elapsed_ms hold_ms random
   REPLY  OK | HELD, now_ms, messages expired | ms to wait
-  COST   O(limit * log inflight); 17 commands and 2 a level
+  COST   O(limit * log inflight); 20 commands, 2 a level and 1 a message
 ]]
 -- @include clock
 -- @include logical

@@ -8,7 +8,7 @@ local call = redis.call
   KEYS   meta config ready inflight attempts failures dead graves wake bodies events counters
   ARGV   group actor, then ids
   REPLY  OK | GONE of each message
-  COST   O(messages * log dead); 14 commands
+  COST   O(messages * log dead); 15 commands and 1 a message
 ]]
 -- @include clock
 -- @include logical

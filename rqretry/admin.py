@@ -7,7 +7,7 @@ from typing import Any
 from rqretry import inspecting
 from rqretry.catalog import Catalog
 from rqretry.codec import Envelope, decode
-from rqretry.command import MAX_BATCH, Command, Operation
+from rqretry.command import Command, Operation, batches
 from rqretry.commands import administering as commands
 from rqretry.commands.upkeep import roster
 from rqretry.dead_letters import DeadLetterFilter, chosen
@@ -15,7 +15,13 @@ from rqretry.errors import CodecError, GroupNotFound, MessageNotFound, show
 from rqretry.failures import read_record
 from rqretry.ids import partition_of
 from rqretry.keys import GroupKeys
-from rqretry.limits import check_group, check_max_retries, check_message_id, check_partitions, check_topic
+from rqretry.limits import (
+    check_group,
+    check_max_retries,
+    check_message_id,
+    check_partitions,
+    check_topic,
+)
 from rqretry.policy import RetryPolicy
 from rqretry.records import GroupRecord, TopicRecord
 from rqretry.statistics import gather_stats
@@ -138,6 +144,7 @@ class AdminOperations:
 
     def dead_letters(
         self,
+        /,
         group: str,
         filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
         *,
@@ -150,6 +157,7 @@ class AdminOperations:
             group: The group's name.
             filter: Which ones; default all. Its fields can be given as keywords instead.
             bodies: Fetch and decode the bodies too.
+            fields: The filter's fields, where no filter is given.
 
         Raises:
             GroupNotFound: There is no such group.
@@ -167,6 +175,7 @@ class AdminOperations:
 
     def redrive(
         self,
+        /,
         group: str,
         filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
         *,
@@ -179,6 +188,7 @@ class AdminOperations:
             group: The group's name.
             filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, since=,
                 before=, or all=True.
+            fields: The filter's fields, where no filter is given.
             dry_run: Only count them.
 
         Returns:
@@ -192,6 +202,7 @@ class AdminOperations:
 
     def purge(
         self,
+        /,
         group: str,
         filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
         *,
@@ -218,8 +229,7 @@ class AdminOperations:
                 continue
             letters = yield from self._read_dead(topic, keys, wanted, with_bodies=False)
             ids = [letter.id for letter in letters]
-            for start in range(0, len(ids), MAX_BATCH):
-                batch = ids[start : start + MAX_BATCH]
+            for batch in batches(ids):
                 if dry_run:
                     moved += len(batch)
                     continue
@@ -231,8 +241,10 @@ class AdminOperations:
         places = []
         for name in record.topics:
             topic = yield from self.catalog.topic(name)
-            for number in range(topic.partitions):
-                places.append((name, number, self.catalog.group_keys(name, number, record.name)))
+            places += [
+                (name, number, self.catalog.group_keys(name, number, record.name))
+                for number in range(topic.partitions)
+            ]
         return places
 
     def _read_dead(
@@ -248,7 +260,9 @@ class AdminOperations:
             if not letters.ids:
                 break
             offset, total = offset + len(letters.ids), letters.total
-            found += [letter for letter in _letters(topic, keys.group, letters) if wanted.matches(letter)]
+            found += [
+                letter for letter in _letters(topic, keys.group, letters) if wanted.matches(letter)
+            ]
         return found
 
 
@@ -273,7 +287,7 @@ def _letters(topic: str, group: str, page: commands.DeadPage) -> Sequence[DeadLe
     return [_letter(topic, group, *row) for row in rows]
 
 
-def _letter(  # noqa: PLR0913 - the columns of a page
+def _letter(
     topic: str, group: str, id_: str, since_ms: int, grave: str, record: str, data: bytes
 ) -> DeadLetter:
     attempt, _, cause = grave.partition(" ")
@@ -312,5 +326,3 @@ def _group_info(record: GroupRecord, levels: Any) -> GroupInfo:
         record.topics,
         record.changed_by,
     )
-
-

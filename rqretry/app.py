@@ -63,7 +63,7 @@ class App:
         self.settings = Settings.read(*self._given)
         self._client = self._async_client = None
 
-    def consumer(  # noqa: PLR0913 - the options of the contract
+    def consumer(
         self,
         topics: str | Sequence[str],
         *,
@@ -142,7 +142,7 @@ class App:
         """The operator's verbs, for asyncio."""
         return self.async_client.admin
 
-    async def publish(  # noqa: PLR0913 - a keyword per field of a message
+    async def publish(
         self,
         topic: str,
         body: Any,

@@ -85,7 +85,9 @@ class Catalog:
             return (yield from self.create_topic(name, None))
         stored = yield admin.read_record(self.keys.topics, name)
         if not stored:
-            raise TopicNotFound(f"there is no topic {show(name)} in namespace {show(self.namespace)}")
+            raise TopicNotFound(
+                f"there is no topic {show(name)} in namespace {show(self.namespace)}"
+            )
         return self._keep(TopicRecord.decode(name, stored))
 
     def refreshed(self, name: str) -> Operation[TopicRecord]:
@@ -148,7 +150,7 @@ class Catalog:
         stored = yield admin.read_records(self.keys.groups)
         return [GroupRecord.decode(name, stored[name]) for name in sorted(stored)]
 
-    def join(  # noqa: PLR0913 - who, what, where, and two permissions
+    def join(
         self,
         group: str,
         kind: str,
@@ -237,7 +239,8 @@ class Catalog:
         rest = list(range(record.partitions) if partitions is None else partitions)
         while rest:
             left = yield [
-                admin.subscribe(self.partition(record.name, number), record.route) for number in rest
+                admin.subscribe(self.partition(record.name, number), record.route)
+                for number in rest
             ]
             rest = [number for number, waiting in zip(rest, left, strict=True) if waiting]
 
@@ -249,9 +252,7 @@ class Catalog:
                 self._routes.pop((record.name, number), None)
         return self._topics[record.name]
 
-    def _change(
-        self, records: str, name: str, decide: Callable[[str], str]
-    ) -> Operation[str]:
+    def _change(self, records: str, name: str, decide: Callable[[str], str]) -> Operation[str]:
         while True:
             old: str = yield admin.read_record(records, name)
             new = decide(old)

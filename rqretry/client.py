@@ -80,7 +80,10 @@ class SimpleConsumer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -114,12 +117,15 @@ class AsyncSimpleConsumer:
         return await self.join()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
 
-def outgoing(  # noqa: PLR0913 - a keyword per field of a message
+def outgoing(
     body: Any,
     tag: str | None,
     keys: str | Sequence[str],
@@ -133,7 +139,13 @@ def outgoing(  # noqa: PLR0913 - a keyword per field of a message
         if (tag, keys, headers, delay, delay_level, id_) != (None, (), None, None, None, None):
             raise InvalidArgument("an OutgoingMessage has its own tag, keys, headers, delay and id")
         return body
-    if tag is None and not keys and headers is None and delay is None and id_ is None is delay_level:
+    if (
+        tag is None
+        and not keys
+        and headers is None
+        and delay is None
+        and id_ is None is delay_level
+    ):
         return body
     return OutgoingMessage(
         body=body, tag=tag, keys=keys, headers=headers, delay=delay, delay_level=delay_level, id=id_
@@ -171,7 +183,7 @@ class Client:
         self._publisher = SyncPublisher(self.store, Publishing(self.catalog, self.store.clock))
         self.admin = Admin(self.store, AdminOperations(self.catalog, self.name))
 
-    def publish(  # noqa: PLR0913 - a keyword per field of a message
+    def publish(
         self,
         topic: str,
         body: Any,
@@ -188,7 +200,9 @@ class Client:
         Args:
             topic: The topic.
             body: A JSON-compatible value, or raw bytes; at most 4 MiB.
-            tag, keys, headers: See OutgoingMessage.
+            tag: What subscriptions filter by.
+            keys: Business keys to find the message by, at most 16.
+            headers: User properties, text to text.
             delay: Deliver after this, at most 40 days; default at once.
             delay_level: The same as a level, 1 for the shortest.
             id: Your own id; the same id and content again is a duplicate and stored once.
@@ -230,7 +244,12 @@ class Client:
             ConfigError: The group is of another kind.
         """
         operations = _simple(
-            self.catalog, self.name, group, topics, create_group=create_group, max_retries=max_retries
+            self.catalog,
+            self.name,
+            group,
+            topics,
+            create_group=create_group,
+            max_retries=max_retries,
         )
         return SimpleConsumer(self.store, operations)
 
@@ -242,7 +261,10 @@ class Client:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -269,7 +291,7 @@ class AsyncClient:
         self._publisher = Publisher(self.store, Publishing(self.catalog, self.store.clock))
         self.admin = AsyncAdmin(self.store, AdminOperations(self.catalog, self.name))
 
-    async def publish(  # noqa: PLR0913 - a keyword per field of a message
+    async def publish(
         self,
         topic: str,
         body: Any,
@@ -299,7 +321,12 @@ class AsyncClient:
     ) -> AsyncSimpleConsumer:
         """A consumer that receives and acknowledges by hand; see Client.simple_consumer."""
         operations = _simple(
-            self.catalog, self.name, group, topics, create_group=create_group, max_retries=max_retries
+            self.catalog,
+            self.name,
+            group,
+            topics,
+            create_group=create_group,
+            max_retries=max_retries,
         )
         return AsyncSimpleConsumer(self.store, operations)
 
@@ -312,7 +339,10 @@ class AsyncClient:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
@@ -320,7 +350,7 @@ class AsyncClient:
         return f"<AsyncClient {self.settings.url.safe} namespace {self.settings.namespace}>"
 
 
-def _simple(  # noqa: PLR0913 - what both clients were given
+def _simple(
     catalog: Catalog,
     name: str,
     group: str,
@@ -340,5 +370,3 @@ def _simple(  # noqa: PLR0913 - what both clients were given
         create_group=create_group,
         settings=group_settings(max_retries, None),
     )
-
-

@@ -5,9 +5,9 @@ A `Command` is one call of one script, or one plain Redis command, with a decode
 performs it. So every verb is written once and served twice.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -83,11 +83,11 @@ def awaitable(
 ) -> Callable[Concatenate[Any, P], Awaitable[T]]:
     """Serve an operation method of a facade's `operations` as a coroutine method."""
 
-    @wraps(operation)
     async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
         result: T = await self.store.perform(operation(self.operations, *args, **kwargs))
         return result
 
+    update_wrapper(method, operation)
     return method
 
 
@@ -96,12 +96,17 @@ def blocking(
 ) -> Callable[Concatenate[Any, P], T]:
     """Serve an operation method of a facade's `operations` as a plain method."""
 
-    @wraps(operation)
     def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
         result: T = self.store.perform(operation(self.operations, *args, **kwargs))
         return result
 
+    update_wrapper(method, operation)
     return method
+
+
+def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut a sequence into what one script call may take."""
+    return (items[at : at + MAX_BATCH] for at in range(0, len(items), MAX_BATCH))
 
 
 def text(value: bytes | str | int) -> str:
@@ -109,7 +114,7 @@ def text(value: bytes | str | int) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def number(value: bytes | str | int | float | None) -> int | None:
+def number(value: bytes | str | float | None) -> int | None:
     """A reply's number, which may be text such as b"12" or b"1.7e3"; None for '' and None."""
     if value is None or value in (b"", ""):
         return None

@@ -39,8 +39,9 @@ class Settings:
         namespace: str | None = None,
         delay_levels: str | Sequence[Duration] | None = None,
     ) -> "Settings":
-        """Fill in what is not given from RQRETRY_REDIS_URL, RQRETRY_NAMESPACE and
-        RQRETRY_DELAY_LEVELS.
+        """Fill in what is not given from the environment.
+
+        The variables are RQRETRY_REDIS_URL, RQRETRY_NAMESPACE and RQRETRY_DELAY_LEVELS.
 
         Raises:
             ConfigError: The URL cannot work as it is written.

@@ -1,6 +1,7 @@
 """Connections of redis-py, both kinds, with everything that repeats or guesses switched off."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import redis.asyncio.connection as aio
@@ -12,9 +13,9 @@ from redis.retry import Retry
 from rqretry.url import RedisUrl
 
 try:
-    from hiredis import pack_command as _pack_one
-except ImportError:  # the extra [fast] is not installed
-    _pack_one = None  # type: ignore[assignment]  # redis-py's own packer serves
+    _pack_one: Callable[[tuple[Any, ...]], bytes] | None = import_module("hiredis").pack_command
+except ImportError:  # the extra [fast] is not installed; redis-py's own packer serves
+    _pack_one = None
 
 _PACKER = aio.Connection()
 

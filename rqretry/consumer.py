@@ -93,7 +93,9 @@ class Consumer:
         """Give back what has not started, and wait for the rest until a monotonic time."""
         self._give_back(list(self._buffer))
         self._buffer.clear()
-        while time.monotonic() < until and any(not d.settled for d in self.running.values()):
+        while time.monotonic() < until and any(  # noqa: ASYNC110 - ends within one look of the last
+            not d.settled for d in self.running.values()
+        ):
             await asyncio.sleep(0.01)
 
     def abandon(self) -> None:
@@ -129,10 +131,12 @@ class Consumer:
         """Run one attempt and settle it."""
         task = asyncio.current_task()
         delivery.task = task
+        result: ConsumeResult | Failure | None
         self.running[delivery.id] = delivery
         try:
             result = await self.execution.attempt(delivery)
         except asyncio.CancelledError:
+            result = None
             called_off = delivery.lost or delivery.settled
             if not called_off or self.execution.abandoned or task is None:
                 raise
@@ -144,7 +148,7 @@ class Consumer:
                 self.stuck -= self._threads is not None
             self._finished += 1
             self.on_room()
-        if not (delivery.settled or delivery.lost):
+        if result is not None and not (delivery.settled or delivery.lost):
             self._settle(delivery, result)
 
     def _settle(self, delivery: Delivery, result: ConsumeResult | Failure) -> None:

@@ -146,4 +146,4 @@ def isolated(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
             value = yield waited
             step = coroutine.send
         except BaseException as error:  # noqa: BLE001 - thrown into the coroutine, where it belongs
-            step, value = coroutine.throw, error  # type: ignore[assignment]
+            step, value = coroutine.throw, error

@@ -11,6 +11,7 @@ import traceback
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, TracebackType
+from typing import Any
 
 from rqretry.errors import show
 
@@ -46,7 +47,8 @@ class AttemptError:
 
 def fingerprint_of(error: BaseException) -> str:
     """16 hex characters from the exception type and the functions and lines it came through."""
-    return _hash(type(error), tuple(_positions(error.__traceback__)))
+    kind: Any = type(error)
+    return _hash(kind, tuple(_positions(error.__traceback__)))
 
 
 def fingerprint_of_text(kind: str, text: str) -> str:
@@ -96,7 +98,9 @@ def _read_line(line: str) -> AttemptError | None:
         return None
 
 
-def _line(cause: str, kind: str, message: str, fingerprint: str, worker: str, seconds: float) -> str:
+def _line(
+    cause: str, kind: str, message: str, fingerprint: str, worker: str, seconds: float
+) -> str:
     fields = {"c": cause, "t": kind, "m": _cut(message), "f": fingerprint, "w": worker}
     fields = {name: value for name, value in fields.items() if value}
     return json.dumps({**fields, "d": round(seconds, 3)}, separators=(",", ":"))
@@ -104,7 +108,11 @@ def _line(cause: str, kind: str, message: str, fingerprint: str, worker: str, se
 
 def _cut(message: str) -> str:
     data = message.encode(errors="replace")
-    return message if len(data) <= MAX_MESSAGE_BYTES else data[:MAX_MESSAGE_BYTES].decode(errors="ignore")
+    return (
+        message
+        if len(data) <= MAX_MESSAGE_BYTES
+        else data[:MAX_MESSAGE_BYTES].decode(errors="ignore")
+    )
 
 
 def _text_of(error: BaseException) -> str:
@@ -115,7 +123,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _positions(trace: TracebackType | None) -> list[tuple[CodeType, int]]:
-    positions = []
+    positions: list[tuple[CodeType, int]] = []
     while trace is not None and len(positions) < _DEEPEST:
         positions.append((trace.tb_frame.f_code, trace.tb_lineno))
         trace = trace.tb_next
@@ -123,7 +131,7 @@ def _positions(trace: TracebackType | None) -> list[tuple[CodeType, int]]:
 
 
 @lru_cache(maxsize=4096)
-def _hash(kind: type[BaseException], positions: tuple[tuple[CodeType, int], ...]) -> str:
+def _hash(kind: Any, positions: tuple[tuple[CodeType, int], ...]) -> str:
     # File names differ between machines and line numbers between releases; functions rarely do.
     names = [f"{code.co_qualname}:{line - code.co_firstlineno}" for code, line in positions]
     text = "\n".join([kind.__module__, kind.__qualname__, *names])

@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
@@ -34,7 +35,11 @@ class Fetcher:
     """Fills the buffers of consumers."""
 
     def __init__(
-        self, store: Store, consumers: list[Consumer], worker: str, rejoin: Callable[[], Awaitable[None]]
+        self,
+        store: Store,
+        consumers: list[Consumer],
+        worker: str,
+        rejoin: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
         self._worker = worker
@@ -50,7 +55,7 @@ class Fetcher:
         self._stopping = False
         self._unblocking: asyncio.Task[None] | None = None
         for consumer in consumers:
-            consumer.on_room = lambda consumer=consumer: self._room_in(consumer)
+            consumer.on_room = partial(self._room_in, consumer)
         self.changed: Callable[[], None] = lambda: None
         """Called when something is known to be due earlier or later."""
 
@@ -116,7 +121,9 @@ class Fetcher:
         self.changed()
         if leased.ids:
             rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
-            deliveries = [Delivery(source, id_, data, numbers, sent_at) for id_, data, numbers in rows]
+            deliveries = [
+                Delivery(source, id_, data, numbers, sent_at) for id_, data, numbers in rows
+            ]
             for delivery in deliveries:
                 source.leases[delivery.id] = delivery
             consumer.accept(deliveries)
@@ -192,9 +199,12 @@ class Fetcher:
         if self._watched is None:
             if not self._room.is_set() and consumer.room() > 0:
                 self._room.set()
-        elif len(self._places) > 1 and not self._watched.issuperset(consumer.sources):
-            if self._unblocking is None and consumer.room() > 0:
-                self._unblock()
+        elif self._unwatched(consumer) and self._unblocking is None and consumer.room() > 0:
+            self._unblock()
+
+    def _unwatched(self, consumer: Consumer) -> bool:
+        watched = self._watched or set()
+        return len(self._places) > 1 and not watched.issuperset(consumer.sources)
 
     def _unblock(self) -> None:
         if self._watched is not None and self._unblocking is None:
@@ -206,7 +216,7 @@ class Fetcher:
             "unblock", (), (), int, words=("CLIENT", "UNBLOCK", self._line_id)
         )
         try:
-            while self._watched is not None and not await self._store.run(command):
+            while self._watched is not None and not await self._store.run(command):  # noqa: ASYNC110
                 await asyncio.sleep(_UNBLOCK_EVERY_S)
         except RqretryError:
             pass  # the connection that blocks is as broken as this one

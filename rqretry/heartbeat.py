@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from rqretry.command import MAX_BATCH
+from rqretry.command import batches
 from rqretry.commands.consuming import OK, renew
 from rqretry.delivery import Delivery, Source
 from rqretry.errors import RqretryError
@@ -55,8 +55,7 @@ class Heartbeat:
     def _renew(self, source: Source) -> None:
         before = time.monotonic() - source.visibility_s / 3
         old = [d for d in list(source.leases.values()) if d.sent_at < before and not d.lost]
-        for start in range(0, len(old), MAX_BATCH):
-            batch = old[start : start + MAX_BATCH]
+        for batch in batches(old):
             sent_at = time.monotonic()
             verdicts = self._store.run(
                 renew(

@@ -63,7 +63,8 @@ def read_timeline(
 ) -> Operation[list[Event]]:
     """What the partition's history says of a message: a bounded scan from its birth on."""
     keys = catalog.partition(topic, partition)
-    start, events = str(max(0, (since_ms or 0) - _LOOK_BACK_MS)), []
+    start = str(max(0, (since_ms or 0) - _LOOK_BACK_MS))
+    events: list[Event] = []
     wanted = id_.encode()
     for _ in range(_PAGES):
         page = yield history(keys, start=start, count=_PAGE)
@@ -103,12 +104,16 @@ def _state(group: RouteGroup, p: Peeked, some_list: bool) -> GroupState:  # noqa
         return made("dead", None, f"dead after {deliveries} deliveries, cause {cause}{last}")
     if p.deadline_ms is not None:
         left = p.deadline_ms - p.now_ms
-        when = f"for {spell(left / 1000)} more" if left > 0 else "past its deadline, until it expires"
+        when = (
+            f"for {spell(left / 1000)} more" if left > 0 else "past its deadline, until it expires"
+        )
         return made("inflight", p.deadline_ms, f"a worker has it, attempt {attempt}, {when}")
     if p.waiting:
         level, due_ms = p.waiting[0]
         when = f"due in {spell(max(0, due_ms - p.now_ms) / 1000)}"
-        return made("waiting_retry", due_ms, f"waits on level {level}, {when}, then attempt {attempt}")
+        return made(
+            "waiting_retry", due_ms, f"waits on level {level}, {when}, then attempt {attempt}"
+        )
     if p.scheduled_ms is not None:
         when = spell(max(0, p.scheduled_ms - p.now_ms) / 1000)
         return made("scheduled", p.scheduled_ms, f"published with a delay, due in {when}")

@@ -53,14 +53,11 @@ class PartitionKeys:
         """Spell the keys."""
         base = f"{ROOT}:{self.namespace}:{{{self.topic}:{self.partition}}}:"
         object.__setattr__(self, "base", base)
-        _spell(
-            self,
-            base,
-            (
-                "meta", "route", "bodies", "big", "pending", "ids", "id_expiry", "scheduled",
-                "backlog", "events", "counters",
-            ),
+        names = (
+            "meta", "route", "bodies", "big", "pending", "ids", "id_expiry", "scheduled",
+            "backlog", "events", "counters",
         )  # fmt: skip
+        _spell(self, base, names)
 
     def lane(self, producer: str) -> str:
         """Where a producer's last call into this partition is remembered."""
@@ -94,14 +91,11 @@ class GroupKeys:
     def __post_init__(self) -> None:
         """Spell the keys."""
         base = f"{self.partition.base}group:{self.group}:"
-        _spell(
-            self,
-            base,
-            (
-                "config", "ready", "retry", "inflight", "attempts", "failures", "tracebacks",
-                "dead", "graves", "due", "wake",
-            ),
+        names = (
+            "config", "ready", "retry", "inflight", "attempts", "failures", "tracebacks",
+            "dead", "graves", "due", "wake",
         )  # fmt: skip
+        _spell(self, base, names)
         levels = tuple(f"{base}delay:{level}" for level in range(1, self.level_count + 1))
         object.__setattr__(self, "levels", levels)
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rqretry.commands.consuming import Receipt
@@ -142,7 +142,7 @@ class Message(Generic[T]):
     @property
     def deadline(self) -> datetime:
         """When the lease ends unless it is renewed, by this machine's clock; see remaining()."""
-        return datetime.fromtimestamp(time.time() + self.remaining(), UTC)
+        return datetime.now(UTC) + timedelta(seconds=self.remaining())  # noqa: TID251 - for people
 
     def remaining(self) -> float:
         """Seconds until the lease ends unless it is renewed; 0 when it is over."""

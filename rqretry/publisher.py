@@ -35,7 +35,9 @@ class LaneQueue:
                 return await self._call(messages)
             finally:
                 self._go_on()
-        future: asyncio.Future[list[MessageId | Exception]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[list[MessageId | Exception]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._waiting.append((messages, future))
         return await future
 
@@ -71,7 +73,8 @@ class LaneQueue:
         self._task = None
 
     def _next_batch(self) -> list[_Waiting]:
-        batch, count, size = [], 0, 0
+        batch: list[_Waiting] = []
+        count = size = 0
         while self._waiting:
             messages = self._waiting[0][0]
             count += len(messages)
@@ -105,7 +108,10 @@ class Publisher:
         for partition, message in prepared:
             by_partition.setdefault(partition, []).append(message)
         parts = await asyncio.gather(
-            *(self._publish_to(topic, partition, messages) for partition, messages in by_partition.items())
+            *(
+                self._publish_to(topic, partition, messages)
+                for partition, messages in by_partition.items()
+            )
         )
         answers = {id_: answer for part in parts for id_, answer in part.items()}
         return collected([answers[message.id] for _, message in prepared], prepared)
@@ -125,7 +131,8 @@ class Publisher:
     async def _publish_to(
         self, topic: str, partition: int, messages: Sequence[Prepared]
     ) -> dict[str, MessageId | Exception]:
-        lane, answers = self._lane(topic, partition), {}
+        lane = self._lane(topic, partition)
+        answers: dict[str, MessageId | Exception] = {}
         for chunk in chunks(messages):
             try:
                 verdicts: Sequence[MessageId | Exception] = await lane.send(chunk)
@@ -145,7 +152,10 @@ def collected(
     answers: Sequence[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
 ) -> list[MessageId]:
     """The ids, or a PublishError that says what is where."""
-    done, failed, ambiguous, first = [], [], [], ""
+    done: list[MessageId] = []
+    failed: list[str] = []
+    ambiguous: list[str] = []
+    first = ""
     for answer, (_, message) in zip(answers, prepared, strict=True):
         if isinstance(answer, MessageId):
             done.append(answer)

@@ -31,7 +31,9 @@ class SyncPublisher:
     def publish(self, topic: str, item: Any) -> MessageId:
         """Publish one body or OutgoingMessage."""
         ((partition, message),) = self._prepare(topic, [item])
-        (answer,) = self._store.perform(self._publishing.send(self._lane(topic, partition), [message]))
+        (answer,) = self._store.perform(
+            self._publishing.send(self._lane(topic, partition), [message])
+        )
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -88,7 +88,9 @@ class Publishing:
             prepared.append((partition_of(message.id, topic.partitions), message))
         return prepared
 
-    def send(self, lane: Lane, messages: Sequence[Prepared]) -> Operation[list[MessageId | Exception]]:
+    def send(
+        self, lane: Lane, messages: Sequence[Prepared]
+    ) -> Operation[list[MessageId | Exception]]:
         """One call through a lane; an id, or what is wrong with it, for each message.
 
         Raises:
@@ -114,8 +116,9 @@ class Publishing:
     def _call(self, call: Call) -> Operation[Published]:
         topic, number = call.topic, call.partition
         total = checksum(part for m in call.messages for part in (m.id.encode(), m.data))
+        answer = Published("STALE_ROUTE", 0, "")
         for _ in range(_ROUTE_CHANGES):
-            answer: Published = yield publish(
+            answer = yield publish(
                 self.catalog.partition(topic, number),
                 self.catalog.route(topic, number),
                 call.messages,
@@ -142,7 +145,9 @@ class Publishing:
     ) -> Operation[list[MessageId | Exception]]:
         """Repeat the unresolved call, which may hold these messages' neighbours too."""
         answer = yield from self._call(call)
-        found = dict(zip((m.id for m in call.messages), _verdicts(call.messages, answer), strict=True))
+        found = dict(
+            zip((m.id for m in call.messages), _verdicts(call.messages, answer), strict=True)
+        )
         for message in call.messages:
             self._unresolved.pop(message.id, None)
         rest = [message for message in messages if message.id not in found]

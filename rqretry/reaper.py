@@ -110,12 +110,12 @@ class Reaper:
         if isinstance(answer, Promoted):
             source.due_at = _at(answer.next_due_ms)
         elif answer.held:
-            log.warning("the server's clock jumped; leases expire in %d ms", answer.count)
-            source.deadline_at = now + answer.count / 1000
+            log.warning("the server's clock jumped; leases expire in %d ms", answer.moved)
+            source.deadline_at = now + answer.moved / 1000
         else:
             # More may be overdue than one batch; else the next lease tells the next deadline.
-            source.deadline_at = now if answer.count >= MAX_BATCH else None
-        if answer.count:
+            source.deadline_at = now if answer.moved >= MAX_BATCH else None
+        if answer.moved:
             source.empty = False
 
     async def _sweep(self, now: float) -> None:

@@ -41,7 +41,9 @@ class TopicRecord:
         if self.byte_of(group):
             return self
         if self.next_byte > MAX_GROUPS:
-            raise ConfigError(f"topic {show(self.name)} has had {MAX_GROUPS} groups, which is the most")
+            raise ConfigError(
+                f"topic {show(self.name)} has had {MAX_GROUPS} groups, which is the most"
+            )
         return replace(
             self,
             version=self.version + 1,

@@ -68,7 +68,7 @@ class Registry:
     def __init__(self) -> None:
         self.consumers: list[ConsumerSpec] = []
 
-    def add(  # noqa: PLR0913 - the options of the contract
+    def add(
         self,
         handler: Handler,
         topics: str | Sequence[str],

@@ -7,10 +7,10 @@ it is answered or the lease is over; GONE after a repeat means that it was done 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from rqretry.command import MAX_BATCH, Command
+from rqretry.command import Command, batches
 from rqretry.commands.consuming import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
 from rqretry.delivery import Delivery, Source
 from rqretry.errors import RqretryError
@@ -18,7 +18,14 @@ from rqretry.store import Store
 
 log = logging.getLogger("rqretry")
 
-Answered = Callable[[Any], None]
+
+class Settlement(NamedTuple):
+    """One call to settle a batch, and what to do about its answer."""
+
+    command: Command[Any]
+    answered: Callable[[Any], None]
+    again: Callable[[], None]
+    """The call failed: put back what is still ours."""
 
 
 class Settler:
@@ -62,7 +69,7 @@ class Settler:
 
     async def finish(self, until: float) -> None:
         """Settle what is left, until a monotonic time at the latest."""
-        while (self._dirty or self._busy) and time.monotonic() < until:
+        while (self._dirty or self._busy) and time.monotonic() < until:  # noqa: ASYNC110 - at the end
             await asyncio.sleep(0.002)
 
     def _want(self, source: Source) -> None:
@@ -73,42 +80,35 @@ class Settler:
     async def _flush(self) -> None:
         sources, self._dirty = list(self._dirty), {}
         self._wanted.clear()
-        batches = [batch for source in sources for batch in self._batches(source)]
+        settlements = [made for source in sources for made in self._settlements(source)]
         self._busy = True
         try:
-            results = await self._store.run_all([command for command, _, _ in batches])
+            results = await self._store.run_all([made.command for made in settlements])
         except RqretryError as error:
-            log.warning("settling %d messages failed, trying again: %s", len(batches), error)
-            for _, _, again in batches:
-                again()
+            log.warning("settling failed, trying again: %s", error)
+            for made in settlements:
+                made.again()
             await asyncio.sleep(0.1)
         else:
-            for (_, answered, _), result in zip(batches, results, strict=True):
-                answered(result)
+            for made, result in zip(settlements, results, strict=True):
+                made.answered(result)
         finally:
             self._busy = False
 
-    def _batches(self, source: Source) -> list[tuple[Command[Any], Answered, Callable[[], None]]]:
-        batches: list[tuple[Command[Any], Answered, Callable[[], None]]] = []
+    def _settlements(self, source: Source) -> Iterator[Settlement]:
         done, source.succeeded = source.succeeded, []
         failed, source.failed = source.failed, []
         released, source.released = source.released, []
-        for start in range(0, len(done), MAX_BATCH):
-            batches.append(self._succeed_batch(source, done[start : start + MAX_BATCH]))
-        for start in range(0, len(failed), MAX_BATCH):
-            batches.append(self._fail_batch(source, failed[start : start + MAX_BATCH]))
+        yield from (self._succeed_batch(source, batch) for batch in batches(done))
+        yield from (self._fail_batch(source, batch) for batch in batches(failed))
         by_limit: dict[int, list[tuple[Delivery, int | str]]] = {}
         for item in released:
             most = self._postpones[item[0].id][0] if item[0].id in self._postpones else 0
             by_limit.setdefault(most, []).append(item)
         for most, items in by_limit.items():
-            for start in range(0, len(items), MAX_BATCH):
-                batches.append(self._release_batch(source, items[start : start + MAX_BATCH], most))
-        return batches
+            yield from (self._release_batch(source, batch, most) for batch in batches(items))
 
-    def _succeed_batch(
-        self, source: Source, batch: list[Delivery]
-    ) -> tuple[Command[Any], Answered, Callable[[], None]]:
+    def _succeed_batch(self, source: Source, batch: Sequence[Delivery]) -> Settlement:
         def answered(verdicts: list[bytes]) -> None:
             for delivery, verdict in zip(batch, verdicts, strict=True):
                 self._over(source, delivery, late=verdict not in (OK, GONE))
@@ -118,11 +118,9 @@ class Settler:
                 self.succeed(delivery)
 
         command = succeed(source.keys, [d.receipt for d in batch], worker=self._worker)
-        return command, answered, again
+        return Settlement(command, answered, again)
 
-    def _fail_batch(
-        self, source: Source, batch: list[tuple[Delivery, Failure]]
-    ) -> tuple[Command[Any], Answered, Callable[[], None]]:
+    def _fail_batch(self, source: Source, batch: Sequence[tuple[Delivery, Failure]]) -> Settlement:
         tracebacks, source.tracebacks = source.tracebacks, {}
 
         def answered(results: list[Failed]) -> None:
@@ -141,11 +139,11 @@ class Settler:
 
         failures = [failure for _, failure in batch]
         command = fail(source.keys, failures, worker=self._worker, tracebacks=tracebacks)
-        return command, answered, again
+        return Settlement(command, answered, again)
 
     def _release_batch(
-        self, source: Source, batch: list[tuple[Delivery, int | str]], most: int
-    ) -> tuple[Command[Any], Answered, Callable[[], None]]:
+        self, source: Source, batch: Sequence[tuple[Delivery, int | str]], most: int
+    ) -> Settlement:
         def answered(verdicts: list[bytes]) -> None:
             for (delivery, _), verdict in zip(batch, verdicts, strict=True):
                 _, limit = self._postpones.pop(delivery.id, (0, None))
@@ -167,7 +165,7 @@ class Settler:
             delays_ms=[delay_ms for _, delay_ms in batch],
             max_postpones=most,
         )
-        return command, answered, again
+        return Settlement(command, answered, again)
 
     def _over(self, source: Source, delivery: Delivery, *, late: bool) -> None:
         if source.leases.get(delivery.id) is delivery:
@@ -179,7 +177,7 @@ class Settler:
                 delivery.id, delivery.attempt,
             )  # fmt: skip
 
-    def _still_ours(self, source: Source, batch: list[Delivery]) -> list[Delivery]:
+    def _still_ours(self, source: Source, batch: Sequence[Delivery]) -> list[Delivery]:
         now, ours = time.monotonic(), []
         for delivery in batch:
             if now < delivery.sent_at + source.visibility_s:

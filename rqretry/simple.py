@@ -11,8 +11,18 @@ from typing import Any
 
 from rqretry.catalog import Catalog
 from rqretry.codec import decode
-from rqretry.command import MAX_BATCH, Block, Command, Operation
-from rqretry.commands.consuming import GONE, OK, STALE, Failure, Leased, change, fail, lease, succeed
+from rqretry.command import Block, Command, Operation, batches
+from rqretry.commands.consuming import (
+    GONE,
+    OK,
+    STALE,
+    Failure,
+    Leased,
+    change,
+    fail,
+    lease,
+    succeed,
+)
 from rqretry.commands.upkeep import expire, promote
 from rqretry.durations import Duration, milliseconds, seconds
 from rqretry.errors import CodecError, InvalidReceiptHandle, refuse, show
@@ -106,9 +116,7 @@ class SimpleOperations:
             wakes = tuple(keys.wake for _, _, keys in self._sources)
             yield Block(wakes, min(rest, look_again_s))
 
-    def ack(
-        self, messages: Acknowledgeable | Iterable[Acknowledgeable]
-    ) -> Operation[None]:
+    def ack(self, messages: Acknowledgeable | Iterable[Acknowledgeable]) -> Operation[None]:
         """Commit one message or several, given as messages or receipt handles.
 
         Raises:
@@ -123,11 +131,12 @@ class SimpleOperations:
         for topic, partition in places:
             here = [h for h in handles if (h.topic, h.partition) == (topic, partition)]
             keys = self.catalog.group_keys(topic, partition, self.group)
-            for start in range(0, len(here), MAX_BATCH):
-                batch = here[start : start + MAX_BATCH]
+            for batch in batches(here):
                 receipts = [handle.receipt for handle in batch]
                 verdicts = yield succeed(keys, receipts, worker=self.worker, strict=True)
-                refused += [h.id for h, verdict in zip(batch, verdicts, strict=True) if verdict != OK]
+                refused += [
+                    h.id for h, verdict in zip(batch, verdicts, strict=True) if verdict != OK
+                ]
         if refused:
             raise InvalidReceiptHandle(_over(refused))
 
@@ -208,7 +217,12 @@ class SimpleOperations:
             upkeep.append(promote(keys, worker=self.worker))
         if leased.next_deadline_ms == 0:
             upkeep.append(
-                expire(keys, worker=self.worker, hold_ms=invisible_ms // 3, random=self._random.random())
+                expire(
+                    keys,
+                    worker=self.worker,
+                    hold_ms=invisible_ms // 3,
+                    random=self._random.random(),
+                )
             )
         if leased.next_scheduled_ms == 0:
             yield from deliver_due(self.catalog, topic, partition, self.worker)
@@ -224,8 +238,11 @@ class SimpleOperations:
     ) -> Operation[list[Message[Any]]]:
         topic, partition, keys = source
         record = yield from self.join()
-        good, bad = [], []
-        for id_, data, (lease_no, attempt) in zip(leased.ids, leased.data, leased.numbers, strict=True):
+        good: list[Message[Any]] = []
+        bad: list[Failure] = []
+        for id_, data, (lease_no, attempt) in zip(
+            leased.ids, leased.data, leased.numbers, strict=True
+        ):
             handle = ReceiptHandle(topic, partition, self.group, lease_no, id_)
             try:
                 good.append(Message(handle, decode(data), attempt, record.max_retries, expires))
@@ -251,5 +268,3 @@ def _over(ids: Sequence[str]) -> str:
         f"the receipt of {which} is not valid any more: the lease ended, or the message was"
         " acknowledged already; nothing was changed for it"
     )
-
-

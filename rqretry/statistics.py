@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from rqretry.catalog import Catalog
-from rqretry.command import MAX_BATCH, Operation
+from rqretry.command import Operation, batches
 from rqretry.commands.administering import Stats as Part
 from rqretry.commands.administering import stats
 from rqretry.ids import born_ms
@@ -26,10 +26,9 @@ def gather_stats(
         parts: dict[str, list[Part]] = {}
         for asked in groups:
             keys = [catalog.group_keys(topic.name, n, asked.name) for n in range(topic.partitions)]
-            for start in range(0, len(keys), MAX_BATCH):
-                parts.setdefault(asked.name, []).extend(
-                    (yield [stats(key) for key in keys[start : start + MAX_BATCH]])
-                )
+            parts[asked.name] = []
+            for batch in batches(keys):
+                parts[asked.name] += yield [stats(key) for key in batch]
         any_group = parts[groups[0].name]
         rows.append(
             TopicStats(
@@ -39,7 +38,9 @@ def gather_stats(
                 scheduled=sum(part.scheduled for part in any_group),
                 backlog=sum(part.backlog for part in any_group),
                 groups=tuple(
-                    _add_up(g, parts[g.name], levels.ms, workers) for g in groups if g is not _NO_GROUP
+                    _add_up(g, parts[g.name], levels.ms, workers)
+                    for g in groups
+                    if g is not _NO_GROUP
                 ),
             )
         )
@@ -70,7 +71,7 @@ def _waiting(parts: Sequence[Part], levels: int) -> list[Waiting]:
     rungs = []
     for index in range(levels):
         here = [part.levels[index] for part in parts]
-        count = sum(level.count - level.due for level in here)
+        count = sum(level.waiting - level.due for level in here)
         nexts = [level.next_due_ms for level in here if level.next_due_ms is not None]
         if count:
             rungs.append(Waiting(index + 1, count, min(nexts)))

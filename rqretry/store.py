@@ -59,7 +59,10 @@ class Store:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 
@@ -175,7 +178,10 @@ class Store:
         return replies
 
     async def exchange(
-        self, connection: AbstractConnection, requests: list[tuple[Any, ...]], seconds: float | None = None
+        self,
+        connection: AbstractConnection,
+        requests: list[tuple[Any, ...]],
+        seconds: float | None = None,
     ) -> list[Any]:
         """Send requests and read as many replies; errors of the server are values here."""
         sent = False
@@ -205,7 +211,9 @@ class Store:
         except BaseException as error:
             await connection.disconnect(nowait=True)
             if isinstance(error, AuthenticationError):
-                raise ConfigError(f"Redis at {self.url.place} refused the user name or password") from None
+                raise ConfigError(
+                    f"Redis at {self.url.place} refused the user name or password"
+                ) from None
             if isinstance(error, RedisError | OSError | TimeoutError):
                 raise self.wire.broken(error, sent=False) from error
             if isinstance(error, TryAgain):  # the greeting failed; the call itself was not sent

@@ -49,7 +49,10 @@ class SyncStore:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -161,7 +164,10 @@ class SyncStore:
         return [self.wire.result(c, reply) for c, reply in zip(commands, replies, strict=True)]
 
     def _exchange(
-        self, connection: AbstractConnection, requests: list[tuple[Any, ...]], seconds: float | None = None
+        self,
+        connection: AbstractConnection,
+        requests: list[tuple[Any, ...]],
+        seconds: float | None = None,
     ) -> list[Any]:
         sent = False
         try:
@@ -184,7 +190,9 @@ class SyncStore:
         except BaseException as error:
             connection.disconnect()
             if isinstance(error, AuthenticationError):
-                raise ConfigError(f"Redis at {self.url.place} refused the user name or password") from None
+                raise ConfigError(
+                    f"Redis at {self.url.place} refused the user name or password"
+                ) from None
             if isinstance(error, RedisError | OSError | TimeoutError):
                 raise self.wire.broken(error, sent=False) from error
             if isinstance(error, TryAgain):  # the greeting failed; the call itself was not sent

@@ -49,7 +49,7 @@ class Orders:
     grace: float
 
 
-def supervise(  # noqa: PLR0913 - the options of `rqretry worker`
+def supervise(
     target: str,
     *,
     app_dir: str = ".",
@@ -180,7 +180,7 @@ def run_child(orders: Orders) -> None:
         app = _load(orders)
         status = _run_loop(app, orders)
     except RqretryError as error:
-        log.error("%s", error)
+        log.error("%s", error)  # noqa: TRY400 - one sentence, no traceback
         status = REFUSED if isinstance(error, ConfigError) else 1
     finally:
         sys.stdout.flush()

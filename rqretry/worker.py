@@ -6,7 +6,9 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from rqretry.catalog import Catalog
 from rqretry.command import Operation
@@ -46,7 +48,7 @@ class Worker:
         library: The scripts, for tests.
     """
 
-    def __init__(  # noqa: PLR0913 - what a process can be told
+    def __init__(
         self,
         settings: Settings,
         specs: Sequence[ConsumerSpec],
@@ -144,7 +146,9 @@ class Worker:
         reaper = Reaper(self._store, self._catalog, self.sources, self.name)
         fetcher.changed = reaper.changed
         heartbeat = Heartbeat(
-            SyncStore(self._settings.url, self._library, repeat_seconds=2.0), self.sources, self._lose
+            SyncStore(self._settings.url, self._library, repeat_seconds=2.0),
+            self.sources,
+            self._lose,
         )
         for consumer in self._consumers:
             consumer.start()
@@ -168,12 +172,17 @@ class Worker:
             await self._say_goodbye()
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> None:
-        stopped = asyncio.get_running_loop().create_task(self._stop.wait())
-        done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        stopped = asyncio.get_running_loop().create_task(self._wait_for_stop())
+        everything: list[asyncio.Task[None]] = [stopped, *tasks]
+        await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
-        for task in done - {stopped}:
-            task.result()  # a part that ends by itself has failed: say why, and be replaced
-            raise RuntimeError(f"{task.get_name()} ended")
+        for task in tasks:
+            if task.done():
+                task.result()  # a part that ends by itself has failed: say why, and be replaced
+                raise RuntimeError(f"{task.get_name()} ended")
+
+    async def _wait_for_stop(self) -> None:
+        await self._stop.wait()
 
     async def _wind_down(self, fetcher: Fetcher, fetching: asyncio.Task[None]) -> None:
         """Lease nothing more, give back what has not started, drain, give back the rest."""
@@ -182,7 +191,8 @@ class Worker:
         until = time.monotonic() + self._grace
         drains = asyncio.gather(*(consumer.drain(until) for consumer in self._consumers))
         hurry = asyncio.get_running_loop().create_task(self._stop_now.wait())
-        await asyncio.wait([drains, hurry], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [drains, hurry]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         drains.cancel()
         hurry.cancel()
         for consumer in self._consumers:
@@ -217,10 +227,8 @@ class Worker:
     async def _say_goodbye(self) -> None:
         goodbye = register(self._catalog.keys, worker=self.name, about="", ttl_ms=0)
         self._store.repeat_seconds = 1.0
-        try:
+        with suppress(RqretryError):  # the roster forgets us by itself
             await self._store.run(goodbye)
-        except RqretryError:
-            pass  # the roster forgets us by itself
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -236,7 +244,7 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
     Returns:
         The group's max_retries; -1 is unlimited.
     """
-    settings = {}
+    settings: dict[str, Any] = {}
     if explicit and spec.max_retries is not None:
         settings["max_retries"] = spec.max_retries
     if explicit and spec.policy is not None:

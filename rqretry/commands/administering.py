@@ -14,7 +14,7 @@ LOOKED_AT = 100_000
 class LevelStats(NamedTuple):
     """One rung of the ladder."""
 
-    count: int
+    waiting: int
     due: int
     next_due_ms: int | None
     """Server time in ms when the first one is due."""
@@ -84,7 +84,9 @@ def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
     )
 
 
-def configure(keys: GroupKeys, version: int, fields: Mapping[str, str | int | bytes]) -> Command[int]:
+def configure(
+    keys: GroupKeys, version: int, fields: Mapping[str, str | int | bytes]
+) -> Command[int]:
     """Copy a group's configuration into a partition; newer wins."""
     flat = [word for pair in fields.items() for word in pair]
     return Command(
@@ -110,12 +112,13 @@ def read_records(records: str) -> Command[dict[str, str]]:
 def redrive(keys: GroupKeys, ids: Sequence[str], *, actor: str) -> Command[list[bytes]]:
     """Dead to ready; OK or GONE for each id."""
     p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
+        keys.dead, keys.graves, keys.wake, p.bodies, p.events, p.counters,
+    )  # fmt: skip
     return Command(
         verb="redrive",
-        keys=(
-            p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
-            keys.dead, keys.graves, keys.wake, p.bodies, p.events, p.counters,
-        ),  # fmt: skip
+        keys=touched,
         args=(keys.group, actor, *ids),
         decode=list,
         ids=tuple(ids),
@@ -125,12 +128,13 @@ def redrive(keys: GroupKeys, ids: Sequence[str], *, actor: str) -> Command[list[
 def purge(keys: GroupKeys, ids: Sequence[str], *, actor: str) -> Command[list[bytes]]:
     """Dead to gone; OK or GONE for each id."""
     p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.attempts, keys.failures, keys.dead, keys.graves, p.bodies,
+        p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
+    )  # fmt: skip
     return Command(
         verb="purge",
-        keys=(
-            p.meta, keys.config, keys.attempts, keys.failures, keys.dead, keys.graves, p.bodies,
-            p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
-        ),  # fmt: skip
+        keys=touched,
         args=(keys.group, actor, *ids),
         decode=list,
         ids=tuple(ids),
@@ -140,12 +144,13 @@ def purge(keys: GroupKeys, ids: Sequence[str], *, actor: str) -> Command[list[by
 def stats(keys: GroupKeys) -> Command[Stats]:
     """How many messages of a group are where; what is due counts as ready."""
     p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.dead, p.scheduled,
+        p.backlog, p.counters, p.bodies, *keys.levels,
+    )  # fmt: skip
     return Command(
         verb="stats",
-        keys=(
-            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.dead, p.scheduled,
-            p.backlog, p.counters, p.bodies, *keys.levels,
-        ),  # fmt: skip
+        keys=touched,
         args=(),
         decode=_stats,
     )
@@ -154,13 +159,14 @@ def stats(keys: GroupKeys) -> Command[Stats]:
 def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
     """Where a message is, for one group."""
     p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts,
+        keys.failures, keys.dead, keys.graves, p.bodies, p.pending, p.scheduled, p.backlog,
+        *keys.levels,
+    )  # fmt: skip
     return Command(
         verb="peek",
-        keys=(
-            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts,
-            keys.failures, keys.dead, keys.graves, p.bodies, p.pending, p.scheduled, p.backlog,
-            *keys.levels,
-        ),  # fmt: skip
+        keys=touched,
         args=(id_, LOOKED_AT),
         decode=_peeked,
     )
@@ -214,12 +220,13 @@ def _records(reply: Any) -> dict[str, str]:
 
 
 def _stats(reply: list[Any]) -> Stats:
-    now, *counts = reply[:9]
+    now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies = map(int, reply[:9])
     oldest, paused, levels, counters = reply[9:]
     rungs = [LevelStats(count, due, number(first)) for count, due, first in levels]
     return Stats(
-        int(now), *counts, text(oldest), paused == b"1", rungs, pairs(counters)
-    )
+        now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, text(oldest),
+        paused == b"1", rungs, pairs(counters),
+    )  # fmt: skip
 
 
 def _peeked(reply: list[Any]) -> Peeked:

@@ -72,12 +72,13 @@ def lease(
 ) -> Command[Leased]:
     """Ready to inflight: take up to `want` messages for `visibility_ms`."""
     p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
+        keys.due, keys.wake, p.bodies, p.big, p.pending, p.scheduled, p.events, p.counters,
+    )  # fmt: skip
     return Command(
         verb="lease",
-        keys=(
-            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
-            keys.due, keys.wake, p.bodies, p.big, p.pending, p.scheduled, p.events, p.counters,
-        ),  # fmt: skip
+        keys=touched,
         args=(keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer),
         decode=_leased,
     )
@@ -102,12 +103,13 @@ def succeed(
 ) -> Command[list[bytes]]:
     """Inflight to committed; `strict` also wants the deadline in the future (a simple ack)."""
     p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead, p.bodies,
+        p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
+    )  # fmt: skip
     return Command(
         verb="succeed",
-        keys=(
-            p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead, p.bodies,
-            p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
-        ),  # fmt: skip
+        keys=touched,
         args=(keys.group, worker, int(strict), *_flat(receipts)),
         decode=list,
         ids=_ids(receipts),
@@ -128,13 +130,14 @@ def fail(
         args += (fingerprint, traceback)
     for failure in failures:
         args += (*failure.receipt, *failure[1:])
+    touched = (
+        p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
+        keys.graves, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
+        p.counters, *keys.levels,
+    )  # fmt: skip
     return Command(
         verb="fail",
-        keys=(
-            p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
-            keys.graves, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
-            p.counters, *keys.levels,
-        ),  # fmt: skip
+        keys=touched,
         args=tuple(args),
         decode=_failed,
         ids=tuple(failure.receipt.id for failure in failures),
@@ -155,13 +158,14 @@ def release(
     args: list[Any] = [keys.group, worker, max_postpones]
     for receipt, delay_ms in zip(receipts, delays, strict=True):
         args += (*receipt, delay_ms)
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
+        keys.due, keys.wake, p.bodies, p.pending, p.events, p.counters, keys.graves,
+        *keys.levels,
+    )  # fmt: skip
     return Command(
         verb="release",
-        keys=(
-            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
-            keys.due, keys.wake, p.bodies, p.pending, p.events, p.counters, keys.graves,
-            *keys.levels,
-        ),  # fmt: skip
+        keys=touched,
         args=tuple(args),
         decode=list,
         ids=_ids(receipts),
@@ -173,12 +177,13 @@ def change(
 ) -> Command[bytes | int]:
     """Inflight to inflight with a new deadline (0: to ready); the new lease_no, STALE or GONE."""
     p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
+        keys.wake, p.bodies, p.pending, p.events, p.counters,
+    )  # fmt: skip
     return Command(
         verb="change",
-        keys=(
-            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
-            keys.wake, p.bodies, p.pending, p.events, p.counters,
-        ),  # fmt: skip
+        keys=touched,
         args=(keys.group, worker, *receipt, duration_ms),
         decode=_changed,
         ids=(receipt.id,),
@@ -223,7 +228,7 @@ def _outcome(verdict: bytes) -> Failed:
     attempt, *place = verdict.split(b",")
     if place[0] == b"D":
         return Failed("OK", dead=True, attempt=int(attempt))
-    return Failed("OK", False, int(attempt), int(place[1]), int(float(place[2])))
+    return Failed("OK", attempt=int(attempt), level=int(place[1]), due_ms=int(float(place[2])))
 
 
 def _changed(reply: list[bytes]) -> bytes | int:

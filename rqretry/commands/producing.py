@@ -27,7 +27,7 @@ class Published:
 
     Attributes:
         status: "OK", "DUPLICATE" (this very call was done before), "STALE_ROUTE" (nothing was
-            written; `route` is the partition's) or "LANE_CONFLICT" (a bug: the lane was used twice).
+            written; `route` is the partition's) or "LANE_CONFLICT" (a bug: a lane used twice).
         now_ms: The server's time, 0 where nothing was written.
         verdicts: A letter per message, A accepted, D duplicate, C another body has this id.
         route: The partition's route, where the one sent was stale.
@@ -59,13 +59,14 @@ def publish(
         args += (group.name, bytes((group.byte,)))
     for message in messages:
         args += message
+    touched = (
+        keys.meta, keys.route, keys.lane(producer), keys.bodies, keys.big, keys.pending,
+        keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,
+        *(key for group in groups for key in (group.ready, group.wake)),
+    )  # fmt: skip
     return Command(
         verb="publish",
-        keys=(
-            keys.meta, keys.route, keys.lane(producer), keys.bodies, keys.big, keys.pending,
-            keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,
-            *(key for group in groups for key in (group.ready, group.wake)),
-        ),  # fmt: skip
+        keys=touched,
         args=tuple(args),
         decode=_published,
         ids=tuple(message.id for message in messages),
@@ -80,13 +81,14 @@ def deliver(
     args: list[Any] = [route.version, worker, limit, len(groups)]
     for group in route.groups:
         args += (group.name, bytes((group.byte,)))
+    touched = (
+        keys.meta, keys.route, keys.bodies, keys.pending, keys.scheduled, keys.backlog,
+        keys.events, keys.counters,
+        *(key for group in groups for key in (group.ready, group.wake)),
+    )  # fmt: skip
     return Command(
         verb="deliver",
-        keys=(
-            keys.meta, keys.route, keys.bodies, keys.pending, keys.scheduled, keys.backlog,
-            keys.events, keys.counters,
-            *(key for group in groups for key in (group.ready, group.wake)),
-        ),  # fmt: skip
+        keys=touched,
         args=tuple(args),
         decode=_delivered,
     )

@@ -12,7 +12,7 @@ class Expired(NamedTuple):
     held: bool
     """Nothing may expire yet: the server's clock jumped (decisions 11)."""
     now_ms: int
-    count: int
+    moved: int
     """Messages expired, or milliseconds to wait where `held`."""
 
 
@@ -20,7 +20,7 @@ class Promoted(NamedTuple):
     """What a promote answered."""
 
     now_ms: int
-    count: int
+    moved: int
     next_due_ms: int | None
     """Milliseconds until the next message is due; None for none."""
 
@@ -42,13 +42,14 @@ def expire(
     """
     p = keys.partition
     seen: int | str = "" if last_seen_ms is None else last_seen_ms
+    touched = (
+        p.meta, keys.config, keys.retry, keys.inflight, keys.attempts, keys.failures,
+        keys.dead, keys.graves, keys.due, keys.wake, p.events, p.counters, p.bodies,
+        p.pending, *keys.levels,
+    )  # fmt: skip
     return Command(
         verb="expire",
-        keys=(
-            p.meta, keys.config, keys.retry, keys.inflight, keys.attempts, keys.failures,
-            keys.dead, keys.graves, keys.due, keys.wake, p.events, p.counters, p.bodies,
-            p.pending, *keys.levels,
-        ),  # fmt: skip
+        keys=touched,
         args=(keys.group, worker, limit, seen, elapsed_ms, hold_ms, random),
         decode=_expired,
     )

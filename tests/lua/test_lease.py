@@ -38,7 +38,8 @@ def test_lease_of_nothing_changes_nothing(world: World) -> None:
     world.subscribe()
     with world.changes() as changed:
         leased = world.lease()
-    assert leased == ("OK", None, None, None, 0, [], [], [])
+    assert (leased.status, leased.ids, leased.left, leased.now_ms) == ("OK", [], 0, START_MS)
+    assert leased[1:4] == (None, None, None)
     assert changed == {}
 
 
