@@ -83,17 +83,18 @@ class Catalog:
         yield from self.open()
         if create:
             return (yield from self.create_topic(name, None))
+        return (yield from self.refreshed(name))
+
+    def refreshed(self, name: str) -> Operation[TopicRecord]:
+        """A topic's record as it is now. Raises TopicNotFound."""
+        yield from self.open()
         stored = yield admin.read_record(self.keys.topics, name)
         if not stored:
+            self._topics.pop(name, None)
             raise TopicNotFound(
                 f"there is no topic {show(name)} in namespace {show(self.namespace)}"
             )
         return self._keep(TopicRecord.decode(name, stored))
-
-    def refreshed(self, name: str) -> Operation[TopicRecord]:
-        """A topic's record as it is now. Raises TopicNotFound."""
-        self._topics.pop(name, None)
-        return (yield from self.topic(name))
 
     def create_topic(self, name: str, partitions: int | None) -> Operation[TopicRecord]:
         """Create a topic, or find it; `partitions` None: 1 for a new one.
@@ -220,7 +221,7 @@ class Catalog:
     ) -> Operation[None]:
         levels = yield from self.open()
         for name in group.topics if topics is None else topics:
-            topic = yield from self.topic(name)
+            topic = yield from self.refreshed(name)
             byte = topic.byte_of(group.name)
             fields = group.configuration(levels, byte)
             commands = [

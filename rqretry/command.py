@@ -83,7 +83,7 @@ def awaitable(
 ) -> Callable[Concatenate[Any, P], Awaitable[T]]:
     """Serve an operation method of a facade's `operations` as a coroutine method."""
 
-    async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         result: T = await self.store.perform(operation(self.operations, *args, **kwargs))
         return result
 
@@ -96,7 +96,7 @@ def blocking(
 ) -> Callable[Concatenate[Any, P], T]:
     """Serve an operation method of a facade's `operations` as a plain method."""
 
-    def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         result: T = self.store.perform(operation(self.operations, *args, **kwargs))
         return result
 

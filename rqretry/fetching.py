@@ -171,7 +171,9 @@ class Fetcher:
             self._watched = set(sources)
             if self._stopping:
                 return None
-            return await self._store.exchange(line, [words, *after], seconds + BLOCK_MARGIN_SECONDS)
+            replies = await self._store.exchange(
+                line, [words, *after], seconds + BLOCK_MARGIN_SECONDS
+            )
         except TryAgain as error:
             log.info("waiting for messages was cut off: %s", error)
             await self._drop_line()
@@ -179,6 +181,9 @@ class Fetcher:
             return None
         finally:
             self._watched = None
+        if is_error(replies[0]):  # loading, failing over: do not ask again at once
+            await asyncio.sleep(jitter(0.1, self._random))
+        return replies
 
     async def _connected(self) -> AbstractConnection:
         if self._line is None:

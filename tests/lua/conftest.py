@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from functools import cache
 
-import fakeredis
 import pytest
 
 from rqretry.scripts import ScriptLibrary
@@ -25,7 +24,7 @@ def backend(request: pytest.FixtureRequest, server_of: ServerOf) -> Iterator[Bac
     """Each way to run the scripts."""
     name = request.param
     if name == "fakeredis":
-        yield fake_backend(fakeredis.FakeStrictRedis(version=(6, 2)), virtual_time())
+        yield fake_backend(virtual_time())
     elif name == "cluster":
         url = server_of("redis-7", cluster=True).url
         yield server_backend(name, url, declared_keys(), clock_in_slot=True)

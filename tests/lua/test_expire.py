@@ -44,7 +44,7 @@ def test_expire_again_waits_by_the_ladder(world: World) -> None:
     world.advance(VISIBILITY_MS)
     due = world.now + 30 * SECOND
     with world.changes() as changed:
-        assert world.expire().count == 1
+        assert world.expire().moved == 1
     assert changed == {
         "g:delay:4": {"a": due},
         "g:due": {"4": due},
@@ -75,7 +75,7 @@ def test_expire_of_the_last_attempt_is_dead_at_once(world: World) -> None:
     world.leased("a")
     world.set_time(DEADLINE)
     with world.changes() as changed:
-        assert world.expire().count == 1
+        assert world.expire().moved == 1
     assert changed == {
         "g:dead": {"a": DEADLINE},
         "g:graves": {"a": "1 expired"},
@@ -117,7 +117,7 @@ def test_expire_takes_a_bounded_batch_oldest_first(world: World) -> None:
     for visibility_ms in (3000, 1000, 2000):
         world.lease(1, visibility_ms=visibility_ms)
     world.advance(MINUTE)
-    assert world.expire(limit=2).count == 2
+    assert world.expire(limit=2).moved == 2
     state = world.state()
     assert (state["g:retry"], state["g:inflight"]) == (["b", "c"], {"a": START_MS + 3000})
 
@@ -128,7 +128,7 @@ def test_expire_twice_counts_once(world: World) -> None:
     world.set_time(DEADLINE)
     world.expire()
     with world.changes() as changed:
-        assert world.expire().count == 0
+        assert world.expire().moved == 0
     assert changed == {}
 
 
@@ -143,7 +143,7 @@ def test_expire_clears_what_has_no_body(world: World) -> None:
     world.client.hdel(world.keys.bodies, "a")
     world.advance(VISIBILITY_MS)
     with world.changes() as changed:
-        assert world.expire().count == 2
+        assert world.expire().moved == 2
     assert changed == {
         "pending": {"a": None},
         "g:attempts": {"a": None, "b": "2:2:1:0"},
@@ -161,9 +161,9 @@ def test_expire_of_only_what_has_no_body_is_counted_as_done(world: World) -> Non
     world.leased("a")
     world.client.hdel(world.keys.bodies, "a")
     world.set_time(DEADLINE)
-    assert world.expire().count == 1
+    assert world.expire().moved == 1
     assert "g:inflight" not in world.state()
-    assert world.expire().count == 0
+    assert world.expire().moved == 0
 
 
 def test_expire_clears_what_this_group_has_committed_and_another_still_owes(world: World) -> None:
@@ -173,7 +173,7 @@ def test_expire_clears_what_this_group_has_committed_and_another_still_owes(worl
     world.client.hset(world.keys.pending, "a", "b")
     world.set_time(DEADLINE)
     with world.changes() as changed:
-        assert world.expire().count == 1
+        assert world.expire().moved == 1
     assert changed == {"g:inflight": {"a": None}}
     assert world.lease(group="h").ids == ["a"]
 
@@ -184,7 +184,7 @@ def test_expire_clears_a_dead_letter_that_is_still_in_flight(world: World) -> No
     world.client.zadd(world.group().inflight, {"a": DEADLINE})
     world.set_time(DEADLINE)
     with world.changes() as changed:
-        assert world.expire().count == 1
+        assert world.expire().moved == 1
     assert changed == {"g:inflight": {"a": None}}
 
 
@@ -194,7 +194,7 @@ def test_expire_without_a_configuration_touches_nothing(world: World) -> None:
     world.client.delete(world.group().config)
     world.set_time(DEADLINE)
     with world.changes() as changed:
-        assert world.expire().count == 0
+        assert world.expire().moved == 0
     assert changed == {}
 
 

@@ -37,9 +37,9 @@ def test_fail_goes_the_whole_ladder_and_then_to_the_dead_letters_at_once(world: 
         if not failed.dead:
             waits.append((failed.due_ms - world.now) // SECOND)
             world.set_time(failed.due_ms - 1)
-            assert world.promote().count == 0
+            assert world.promote().moved == 0
             world.advance(1)
-            assert world.promote().count == 1
+            assert world.promote().moved == 1
     assert waits == [10, 30, *(60 * m for m in range(1, 11)), 1200, 1800, 3600, 7200]
     assert sum(waits) == 17_140
     assert verdicts[:-1] == [(False, k, k + 2) for k in range(1, 17)]

@@ -107,4 +107,4 @@ def test_release_after_the_deadline_is_accepted_while_nobody_has_expired_it(worl
     receipts = world.leased("a")
     world.advance(2 * VISIBILITY_MS)
     assert world.release(*receipts) == ["OK"]
-    assert world.expire().count == 0
+    assert world.expire().moved == 0

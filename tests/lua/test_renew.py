@@ -29,7 +29,7 @@ def test_renew_is_accepted_after_the_deadline_while_nobody_has_expired_it(world:
     receipts = world.leased("a")
     world.advance(2 * VISIBILITY_MS)
     assert world.renew(*receipts) == ["OK"]
-    assert world.expire().count == 0
+    assert world.expire().moved == 0
 
 
 def test_renew_of_a_lease_that_ended_is_stale_and_of_a_message_that_ended_gone(

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import fakeredis
 import redis
 from redis.exceptions import ResponseError
 
@@ -54,14 +55,17 @@ def server_backend(
     return Backend(name, store.run, client, clock_in_slot)
 
 
-def fake_backend(client: Any, library: ScriptLibrary) -> Backend:
+def fake_backend(library: ScriptLibrary) -> Backend:
     """Fakeredis: it takes the words of 6.2."""
     wire = Wire(library, "fakeredis")
     wire.dialect = Dialect.LEGACY
+    fake = fakeredis.FakeServer(version=(6, 2))
+    raw = fakeredis.FakeStrictRedis(server=fake)
+    raw.response_callbacks.clear()  # replies as the stores get them
 
     def send(words: Sequence[Any]) -> Any:
         try:
-            return client.execute_command(*words)
+            return raw.execute_command(*words)
         except ResponseError as error:
             return error
 
@@ -72,15 +76,15 @@ def fake_backend(client: Any, library: ScriptLibrary) -> Backend:
             reply = send(wire.words(command))
         return wire.result(command, reply)
 
-    return Backend("fakeredis", run, client)
+    return Backend("fakeredis", run, fakeredis.FakeStrictRedis(server=fake))
 
 
 class World:
     """A partition of topic `t` in namespace `test`; the clock moves when the test says so."""
 
-    def __init__(self, backend: Backend, library_change: Backend | None = None) -> None:
+    def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.client = (library_change or backend).client
+        self.client = backend.client
         self.keys: PartitionKeys = partition_keys("test", "t", 0)
         self.route = Route()
         self.now = START_MS

@@ -1,0 +1,112 @@
+"""A script makes the same number of Redis commands whatever the batch (design, budgets)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rqretry.commands.consuming import Receipt
+from tests.conftest import ServerOf
+from tests.lua.conftest import counted, world_on
+from tests.support.builders import SECOND, failure, first, prepared
+from tests.support.lua_hooks import CALLS_KEY
+from tests.support.world import World
+
+SMALL, LARGE = 1, 100
+
+Ids = list[str]
+
+
+def publish(world: World, ids: Ids) -> None:
+    world.publish(*ids)
+
+
+def publish_chosen_ids(world: World, ids: Ids) -> None:
+    world.publish(*(prepared(id_, digest="d") for id_ in ids))
+
+
+def publish_delayed(world: World, ids: Ids) -> None:
+    world.publish(*(prepared(id_, delay_ms=SECOND) for id_ in ids))
+
+
+def lease(world: World, ids: Ids) -> None:
+    assert world.lease(len(ids)).ids == ids
+
+
+def renew(world: World, ids: Ids) -> None:
+    assert set(world.renew(*first(*ids))) == {"OK"}
+
+
+def succeed(world: World, ids: Ids) -> None:
+    assert set(world.succeed(*first(*ids))) == {"OK"}
+
+
+def succeed_second_attempts(world: World, ids: Ids) -> None:
+    assert set(world.succeed(*(Receipt(id_, 2) for id_ in ids))) == {"OK"}
+
+
+def fail(world: World, ids: Ids) -> None:
+    assert {f.level for f in world.fail(*(failure(id_) for id_ in ids))} == {3}
+
+
+def fail_for_good(world: World, ids: Ids) -> None:
+    assert all(f.dead for f in world.fail(*(failure(id_, level=-1) for id_ in ids)))
+
+
+def release(world: World, ids: Ids) -> None:
+    assert set(world.release(*first(*ids))) == {"OK"}
+
+
+def postpone(world: World, ids: Ids) -> None:
+    delays_ms = [SECOND] * len(ids)
+    verdicts = world.release(*first(*ids), delays_ms=delays_ms, max_postpones=1)
+    assert set(verdicts) == {"OK"}
+
+
+def promote(world: World, ids: Ids) -> None:
+    world.advance(10 * SECOND)
+    assert world.promote().moved == len(ids)
+
+
+def purge(world: World, ids: Ids) -> None:
+    assert set(world.purge(*ids)) == {"OK"}
+
+
+Step = Callable[[World, Ids], None]
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (publish,),
+        (publish_chosen_ids,),
+        (publish_delayed,),
+        (publish, lease),
+        (publish, lease, renew),
+        (publish, lease, succeed),
+        (publish_chosen_ids, lease, succeed),
+        (publish, lease, fail),
+        (publish, lease, fail_for_good),
+        (publish, lease, fail_for_good, purge),
+        (publish, lease, release),
+        (publish, lease, postpone),
+        (publish, lease, fail, promote),
+        (publish, lease, fail, promote, lease),
+        (publish, lease, fail, promote, lease, succeed_second_attempts),
+    ],
+    ids=lambda steps: " ".join(step.__name__ for step in steps),
+)
+def test_a_script_makes_as_many_commands_for_100_messages_as_for_1(
+    server_of: ServerOf, steps: tuple[Step, ...], groups: int
+) -> None:
+    calls = {}
+    for size in (SMALL, LARGE):
+        world = world_on(server_of, "redis-7", counted())
+        for name in ("g", "h", "i")[:groups]:
+            world.subscribe(name)
+        for step in steps:
+            world.client.set(CALLS_KEY, 0)
+            step(world, [f"m{n:03}" for n in range(size)])
+        calls[size] = int(world.client.get(CALLS_KEY))
+    assert calls[LARGE] == calls[SMALL]
+    assert calls[LARGE] <= 30
