@@ -20,8 +20,8 @@ from rqretry.commands.consuming import Leased, lease
 from rqretry.consumer import Consumer
 from rqretry.delivery import Delivery, Source
 from rqretry.errors import RqretryError
-from rqretry.store import BLOCK_MARGIN_SECONDS, Store, jitter
-from rqretry.wire import TryAgain, is_error
+from rqretry.store import Store, jitter
+from rqretry.wire import BLOCK_MARGIN_SECONDS, TryAgain, is_error
 
 log = logging.getLogger("rqretry")
 

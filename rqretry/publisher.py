@@ -7,10 +7,10 @@ from typing import Any
 
 from rqretry.command import MAX_BATCH
 from rqretry.commands.producing import Prepared
-from rqretry.errors import AmbiguousResult, PublishError, RqretryError
+from rqretry.errors import AmbiguousResult, RqretryError
 from rqretry.ids import MessageId
 from rqretry.limits import MAX_CALL_BYTES, check_topic
-from rqretry.publishing import Lane, Publishing, chunks
+from rqretry.publishing import Lane, Publishing, chunks, collected
 from rqretry.store import Store
 
 _Waiting = tuple[list[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
@@ -146,25 +146,6 @@ class Publisher:
             lane = Lane(topic, partition)
             self._lanes[topic, partition] = LaneQueue(self._store, self._publishing, lane)
         return self._lanes[topic, partition]
-
-
-def collected(
-    answers: Sequence[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
-) -> list[MessageId]:
-    """The ids, or a PublishError that says what is where."""
-    done: list[MessageId] = []
-    failed: list[str] = []
-    ambiguous: list[str] = []
-    first = ""
-    for answer, (_, message) in zip(answers, prepared, strict=True):
-        if isinstance(answer, MessageId):
-            done.append(answer)
-            continue
-        (ambiguous if isinstance(answer, AmbiguousResult) else failed).append(message.id)
-        first = first or str(answer)
-    if failed or ambiguous:
-        raise PublishError(done, failed, ambiguous, first)
-    return done
 
 
 def _own(error: Exception, messages: Sequence[Prepared]) -> Exception:

@@ -9,8 +9,7 @@ from rqretry.commands.producing import Prepared
 from rqretry.errors import RqretryError
 from rqretry.ids import MessageId
 from rqretry.limits import check_topic
-from rqretry.publisher import collected
-from rqretry.publishing import Lane, Publishing, chunks
+from rqretry.publishing import Lane, Publishing, chunks, collected
 from rqretry.store_sync import SyncStore
 
 

@@ -13,7 +13,7 @@ from rqretry.catalog import Catalog
 from rqretry.codec import checksum, digest, encode
 from rqretry.command import MAX_BATCH, Operation
 from rqretry.commands.producing import Prepared, Published, publish
-from rqretry.errors import AmbiguousResult, InvalidArgument, ScriptError, refuse, show
+from rqretry.errors import AmbiguousResult, InvalidArgument, PublishError, ScriptError, refuse, show
 from rqretry.ids import MessageId, make_ids, make_producer, partition_of
 from rqretry.limits import (
     MAX_CALL_BYTES,
@@ -176,6 +176,25 @@ def chunks(messages: Sequence[Prepared]) -> Iterable[list[Prepared]]:
         size += length
     if chunk:
         yield chunk
+
+
+def collected(
+    answers: Sequence[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
+) -> list[MessageId]:
+    """The ids, or a PublishError that says what is where."""
+    done: list[MessageId] = []
+    failed: list[str] = []
+    ambiguous: list[str] = []
+    first = ""
+    for answer, (_, message) in zip(answers, prepared, strict=True):
+        if isinstance(answer, MessageId):
+            done.append(answer)
+            continue
+        (ambiguous if isinstance(answer, AmbiguousResult) else failed).append(message.id)
+        first = first or str(answer)
+    if failed or ambiguous:
+        raise PublishError(done, failed, ambiguous, first)
+    return done
 
 
 def _prepare(item: OutgoingMessage, made_id: str, now_ms: int, level_ms: Any) -> Prepared:

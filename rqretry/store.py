@@ -23,16 +23,18 @@ from rqretry.connecting import async_connection, pack, read_info
 from rqretry.errors import AmbiguousResult, ConfigError, UnsafeServer
 from rqretry.scripts import ScriptLibrary
 from rqretry.url import RedisUrl
-from rqretry.wire import ServerClock, TryAgain, Wire, dialect_of, supported
+from rqretry.wire import (
+    BLOCK_MARGIN_SECONDS,
+    REPEAT_SECONDS,
+    REPLY_SECONDS,
+    ServerClock,
+    TryAgain,
+    Wire,
+    dialect_of,
+    supported,
+)
 
 T = TypeVar("T")
-
-REPEAT_SECONDS = 15.0
-"""How long a call is repeated before its error is raised."""
-REPLY_SECONDS = 10.0
-"""How long one attempt waits for its reply."""
-BLOCK_MARGIN_SECONDS = 5.0
-"""How much later than its own time-out a blocking command may answer."""
 
 
 class Store:

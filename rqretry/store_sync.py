@@ -18,9 +18,17 @@ from rqretry.command import Block, Command, Operation, Pause
 from rqretry.connecting import pack, read_info, sync_connection
 from rqretry.errors import AmbiguousResult, ConfigError, UnsafeServer
 from rqretry.scripts import ScriptLibrary
-from rqretry.store import BLOCK_MARGIN_SECONDS, REPEAT_SECONDS, REPLY_SECONDS
 from rqretry.url import RedisUrl
-from rqretry.wire import ServerClock, TryAgain, Wire, dialect_of, supported
+from rqretry.wire import (
+    BLOCK_MARGIN_SECONDS,
+    REPEAT_SECONDS,
+    REPLY_SECONDS,
+    ServerClock,
+    TryAgain,
+    Wire,
+    dialect_of,
+    supported,
+)
 
 T = TypeVar("T")
 

@@ -15,6 +15,13 @@ from rqretry.command import Command, Word
 from rqretry.errors import ConfigError, QueueFull, RqretryError, ScriptError, StoreUnavailable
 from rqretry.scripts import Dialect, ScriptLibrary
 
+REPEAT_SECONDS = 15.0
+"""How long a call is repeated before its error is raised."""
+REPLY_SECONDS = 10.0
+"""How long one attempt waits for its reply."""
+BLOCK_MARGIN_SECONDS = 5.0
+"""How much later than its own time-out a blocking command may answer."""
+
 _WAIT = {
     "LOADING": "is loading its data",
     "BUSY": "is busy with a long script",

@@ -1,0 +1,191 @@
+"""What the demo's handlers write: the book of arrivals, and the ledger of effects.
+
+Both are ordinary data of an application, in Redis keys outside rqretry's own. The ledger gets one
+entry each time a handler took effect, so that the end report can tell what really happened from
+what the queue says about itself.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from rqretry.command import Command, Operation, text
+from rqretry.message import Message
+from rqretry.store import Store
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+_PAGE = 10_000
+
+# Look an arrival up and take effect in one atomic step: one round trip for many claims.
+_SETTLE = """
+local ids, entries, effects, known = {}, {}, {}, {}
+for i = 1, #ARGV, 2 do
+  ids[#ids + 1], entries[#entries + 1] = ARGV[i], ARGV[i + 1]
+end
+for i, arrival in ipairs(redis.call('HMGET', KEYS[1], unpack(ids))) do
+  known[i] = arrival and 1 or 0
+  if arrival then
+    effects[#effects + 1] = entries[i]
+  end
+end
+if #effects > 0 then
+  redis.call('RPUSH', KEYS[2], unpack(effects))
+end
+return known
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BookKeys:
+    """The demo's own keys for one namespace; one hash tag, so that a cluster keeps them together.
+
+    `book` is a hash from flight id to arrival; `booked` and `settled` are ledgers: lists of
+    entries written by the handlers of group arrival-book and of group claims.
+    """
+
+    namespace: str
+    book: str = field(init=False)
+    booked: str = field(init=False)
+    settled: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Spell the keys."""
+        for name in ("book", "booked", "settled"):
+            object.__setattr__(self, name, f"demo:{{{self.namespace}}}:{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a ledger.
+
+    Attributes:
+        flight_id: The flight.
+        attempt: Which delivery took effect.
+        lease: The fencing token of that delivery: two entries with one lease are one delivery
+            that took effect twice.
+    """
+
+    flight_id: str
+    attempt: int
+    lease: int
+
+    def __str__(self) -> str:
+        return f"{self.flight_id} {self.attempt} {self.lease}"
+
+    @staticmethod
+    def parse(line: str) -> "Entry":
+        """Read what `str` wrote."""
+        flight_id, attempt, lease = line.split(" ")
+        return Entry(flight_id, int(attempt), int(lease))
+
+
+class Coalescer(Generic[A, R]):
+    """Makes one call of those that come while another is under way, or in one tick of the loop.
+
+    Args:
+        send: Takes the arguments of all callers, answers a result for each.
+    """
+
+    def __init__(self, send: Callable[[list[A]], Awaitable[list[R]]]) -> None:
+        self._send = send
+        self._waiting: list[tuple[A, asyncio.Future[R]]] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    async def __call__(self, item: A) -> R:
+        """The result for `item`; raises what the whole call raised."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._waiting.append((item, future))
+        if self._sender is None:
+            self._sender = loop.create_task(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        while self._waiting:
+            calls, self._waiting = self._waiting, []
+            try:
+                results = await self._send([item for item, _ in calls])
+            except Exception as error:  # noqa: BLE001 - it belongs to the callers
+                for _, future in calls:
+                    if not future.done():
+                        future.set_exception(error)
+            else:
+                for (_, future), result in zip(calls, results, strict=True):
+                    if not future.done():  # its handler was cancelled meanwhile
+                        future.set_result(result)
+        self._sender = None
+
+
+class Book:
+    """The book and the ledgers, for the handlers of one worker process."""
+
+    def __init__(self, store: Store, namespace: str) -> None:
+        self._store = store
+        self._keys = BookKeys(namespace)
+        self._record = Coalescer(self._record_all)
+        self._settle = Coalescer(self._settle_all)
+
+    async def record(self, message: Message[Any]) -> None:
+        """Write an arrival into the book."""
+        await self._record(message)
+
+    async def settle(self, message: Message[Any]) -> bool:
+        """Settle the claim if its arrival is in the book; whether it was."""
+        return await self._settle(message)
+
+    async def _record_all(self, messages: list[Message[Any]]) -> list[None]:
+        arrivals: list[str] = []
+        for message in messages:
+            arrivals += (message.body["flight_id"], json.dumps(message.body))
+        lines = [str(_entry(m, m.body["flight_id"])) for m in messages]
+        await self._store.run_all(
+            [
+                Command("record arrivals", (), (), int, words=("HSET", self._keys.book, *arrivals)),
+                Command("record effects", (), (), int, words=("RPUSH", self._keys.booked, *lines)),
+            ]
+        )
+        return [None] * len(messages)
+
+    async def _settle_all(self, messages: list[Message[Any]]) -> list[bool]:
+        words: list[str | int] = ["EVAL", _SETTLE, 2, self._keys.book, self._keys.settled]
+        for message in messages:
+            words += (message.id, str(_entry(message, message.id)))
+        found: list[int] = await self._store.run(
+            Command("settle claims", (), (), list, words=tuple(words))
+        )
+        return [bool(known) for known in found]
+
+
+def _entry(message: Message[Any], flight_id: str) -> Entry:
+    return Entry(flight_id, message.attempt, message.fencing_token)
+
+
+def read_ledger(key: str) -> Operation[list[Entry]]:
+    """All entries of a ledger, in the order they were written."""
+    entries: list[Entry] = []
+    start = 0
+    while True:
+        words = ("LRANGE", key, start, start + _PAGE - 1)
+        lines: list[bytes] = yield Command("read ledger", (), (), list, words=words)
+        entries += (Entry.parse(text(line)) for line in lines)
+        if len(lines) < _PAGE:
+            return entries
+        start += _PAGE
+
+
+def forget_everything(namespace: str) -> Operation[int]:
+    """Delete all keys of a demo's namespace, rqretry's and its own; answers how many."""
+    deleted = 0
+    for pattern in (f"rqretry:{namespace}:*", f"demo:{{{namespace}}}:*"):
+        cursor: int | None = None
+        while cursor != 0:
+            words = ("SCAN", cursor or 0, "MATCH", pattern, "COUNT", 1000)
+            reply: list[Any] = yield Command("scan", (), (), list, words=words)
+            cursor, keys = int(reply[0]), reply[1]
+            if keys:
+                deleted += yield Command("delete", (), (), int, words=("UNLINK", *keys))
+    return deleted

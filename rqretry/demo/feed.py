@@ -1,0 +1,102 @@
+"""Publishing the demo's input: claims, and their arrivals a little later, never too late.
+
+The ladder of a claim lasts 17.1 s, so its arrival must be in the book well before. Flights go in
+blocks: the claims of a block, then, when a part of them has been delivered and so has failed at
+least once, their arrivals. The next block waits until the workers have nearly caught up, and
+blocks are sized by how fast they do: a slow machine gets smaller blocks, not later arrivals.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rqretry.client import Client
+from rqretry.demo.flights import Flight
+from rqretry.message import OutgoingMessage
+from rqretry.views import GroupStats
+
+FLIGHTS = "flights"
+ARRIVALS = "arrivals"
+CLAIMS_GROUP = "claims"
+BOOK_GROUP = "arrival-book"
+
+BLOCK_SECONDS = 0.4
+"""How long the workers shall take for one block, about."""
+SMALLEST_BLOCK = 100
+LARGEST_BLOCK = 4_000
+FIRST_BLOCK = 500
+DELIVERED_FIRST = 0.3
+"""The part of a block's claims that is delivered before the arrivals are published."""
+LEFT_OVER = 0.3
+"""The part of a block that may be unfinished when the next one is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The two groups at one moment."""
+
+    claims: GroupStats
+    book: GroupStats
+
+    @property
+    def unfinished(self) -> int:
+        """Messages neither committed nor dead."""
+        return sum(
+            g.ready + g.retry + g.inflight + g.waiting_count for g in (self.claims, self.book)
+        )
+
+
+Watch = Callable[[], Progress]
+"""Looks, shows what it saw, and raises when the workers have ended; takes a few milliseconds."""
+
+
+class Feed:
+    """Publishes flights with back-pressure.
+
+    Attributes:
+        claims, arrivals: How many were published.
+    """
+
+    def __init__(self, client: Client, watch: Watch) -> None:
+        self._client = client
+        self._watch = watch
+        self.claims = 0
+        self.arrivals = 0
+
+    def publish_all(self, flights: Sequence[Flight]) -> None:
+        """Publish the claim of every flight, and the arrival of every one that arrived."""
+        size, done = FIRST_BLOCK, 0
+        while done < len(flights):
+            block = flights[done : done + size]
+            done += len(block)
+            started = time.monotonic()
+            self._publish_block(block)
+            pace = BLOCK_SECONDS / max(0.001, time.monotonic() - started)
+            size = round(size * min(2.0, max(0.5, pace)))
+            size = min(LARGEST_BLOCK, max(SMALLEST_BLOCK, size))
+
+    def publish_claims(self, flights: Iterable[Flight]) -> None:
+        """Publish claims: the schedule and the departure."""
+        claims = [OutgoingMessage(body=flight.claim, id=flight.id) for flight in flights]
+        ids = self._client.publish_many(FLIGHTS, claims)
+        self.claims += sum(not id_.duplicate for id_ in ids)
+
+    def publish_arrivals(self, bodies: Iterable[object]) -> None:
+        """Publish arrivals."""
+        ids = self._client.publish_many(ARRIVALS, bodies)
+        self.arrivals += sum(not id_.duplicate for id_ in ids)
+
+    def _publish_block(self, block: Sequence[Flight]) -> None:
+        self.publish_claims(block)
+        self._until(lambda now: now.claims.ready <= (1 - DELIVERED_FIRST) * len(block))
+        self.publish_arrivals(flight.arrival for flight in block if flight.arrival)
+        self._until(lambda now: _nearly_done(now, LEFT_OVER * len(block)))
+
+    def _until(self, reached: Callable[[Progress], bool]) -> None:
+        while not reached(self._watch()):
+            time.sleep(0.002)
+
+
+def _nearly_done(now: Progress, most: float) -> bool:
+    book = now.book.ready + now.book.retry + now.book.inflight + now.book.waiting_count
+    return book <= most and now.claims.ready <= most and now.claims.retry <= most
