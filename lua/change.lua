@@ -34,7 +34,9 @@ for i, id in ipairs(ids) do
     local lease_no, attempt, expiries, postpones = read_entry(entries[i])
     local n, due = #done + 1, clock.now + duration_ms
     done[n], notes[n], verdicts[i] = id, attempt .. ',' .. due, tostring(lease_no + 1)
-    written[2 * n - 1], written[2 * n] = id, spell_entry(lease_no + 1, attempt, expiries, postpones)
+    -- The receipt answered for duration 0 names no lease; the next lease must not have its number.
+    local next_no = duration_ms > 0 and lease_no + 1 or lease_no + 2
+    written[2 * n - 1], written[2 * n] = id, spell_entry(next_no, attempt, expiries, postpones)
     if duration_ms > 0 then
       moved[#moved + 1], moved[#moved + 2] = due, id
       earliest = math.min(earliest or due, due)

@@ -40,7 +40,8 @@ for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' then
     local at = FIRST + (i - 1) * STRIDE
     local lease_no, attempt, expiries, postpones = read_entry(entries[i])
-    local choice = { level = tonumber(ARGV[at + 2]), delay_ms = tonumber(ARGV[at + 3]), random = tonumber(ARGV[at + 4]) }
+    local choice = { level = tonumber(ARGV[at + 2]), delay_ms = tonumber(ARGV[at + 3]) }
+    choice.random = tonumber(ARGV[at + 4])
     local note = attempt .. ',' .. wait_or_bury(plan, policy, clock.now, id, attempt, ARGV[at + 5], choice)
     local dead = string.sub(note, -1) == 'D'
     local n = #done + 1

@@ -15,6 +15,7 @@ from rqretry.errors import CodecError, GroupNotFound, MessageNotFound, show
 from rqretry.failures import read_record
 from rqretry.ids import partition_of
 from rqretry.keys import GroupKeys
+from rqretry.levels import LevelTable
 from rqretry.limits import (
     check_group,
     check_max_retries,
@@ -23,7 +24,7 @@ from rqretry.limits import (
     check_topic,
 )
 from rqretry.policy import RetryPolicy
-from rqretry.records import GroupRecord, TopicRecord
+from rqretry.records import SIMPLE, GroupRecord, TopicRecord
 from rqretry.statistics import gather_stats
 from rqretry.views import (
     DeadLetter,
@@ -316,13 +317,24 @@ def _topic_info(record: TopicRecord) -> TopicInfo:
     return TopicInfo(record.name, record.partitions, tuple(group.name for group in record.groups))
 
 
-def _group_info(record: GroupRecord, levels: Any) -> GroupInfo:
+def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
     return GroupInfo(
         record.name,
         record.kind,
         None if record.max_retries < 0 else record.max_retries,
         str(record.policy),
-        record.policy.describe(record.max_retries, levels),
+        _in_words(record, levels),
         record.topics,
         record.changed_by,
     )
+
+
+def _in_words(record: GroupRecord, levels: LevelTable) -> str:
+    """How often and when; a simple consumer's messages do not use the ladder."""
+    if record.kind != SIMPLE:
+        return record.policy.describe(record.max_retries, levels)
+    if record.max_retries < 0:
+        return "unlimited deliveries, each when the one before was not acknowledged in time"
+    retries = "1 retry" if record.max_retries == 1 else f"{record.max_retries} retries"
+    deliveries = record.max_retries + 1
+    return f"{retries}, so at most {deliveries} deliveries, each when the lease before has ended"

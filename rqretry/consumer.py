@@ -114,7 +114,7 @@ class Consumer:
 
     async def _slot(self) -> None:
         since = time.monotonic()
-        while True:
+        while not self.execution.abandoned:
             if not self._buffer:
                 idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._idle.append(idle)
@@ -122,7 +122,8 @@ class Consumer:
                 since = time.monotonic()
                 continue
             delivery = self._buffer.popleft()
-            await self._process(delivery)
+            if not delivery.lost:
+                await self._process(delivery)
             if time.monotonic() - since > _LONGEST_RUN_S:
                 await asyncio.sleep(0)
                 since = time.monotonic()
@@ -137,19 +138,23 @@ class Consumer:
             result = await self.execution.attempt(delivery)
         except asyncio.CancelledError:
             result = None
-            called_off = delivery.lost or delivery.settled
-            if not called_off or self.execution.abandoned or task is None:
+            if self.execution.abandoned or not (delivery.lost or delivery.settled):
                 raise
-            task.uncancel()  # it was this attempt that was cancelled, not the slot
         finally:
             if self.running.get(delivery.id) is delivery:
                 del self.running[delivery.id]
             if delivery.lost or delivery.settled:
                 self.stuck -= self._threads is not None
+                self._keep_slot(task)
             self._finished += 1
             self.on_room()
         if result is not None and not (delivery.settled or delivery.lost):
             self._settle(delivery, result)
+
+    def _keep_slot(self, task: asyncio.Task[None] | None) -> None:
+        """It was the attempt that was cancelled, even where its handler swallowed that."""
+        while task is not None and not self.execution.abandoned and task.cancelling():
+            task.uncancel()
 
     def _settle(self, delivery: Delivery, result: ConsumeResult | Failure) -> None:
         delivery.settled = True

@@ -49,9 +49,9 @@ class Execution:
             value = await isolated(self._call(message))
         except HandlerSignal as signal:
             return signal.result
-        except (asyncio.CancelledError, GeneratorExit):
-            raise
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the worker
+            if isinstance(error, GeneratorExit) or (_cancels(error) and _is_cancelled()):
+                raise
             return self._raised(delivery, error, time.monotonic() - started)
         spec = self._spec
         return classify_return(
@@ -87,7 +87,7 @@ class Execution:
         )
         expires = delivery.sent_at + source.visibility_s
         envelope = decode(delivery.data)
-        message = Message[Any](handle, envelope, delivery.attempt, self.max_retries, expires)
+        message: Message[Any] = Message(handle, envelope, delivery.attempt, self.max_retries, expires)
         delivery.message = message
         return message
 
@@ -100,7 +100,9 @@ class Execution:
     async def _in_thread(self, message: Message[Any]) -> Any:
         """Run a plain function in a thread. A thread cannot be killed: its slot stays taken."""
         loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-        future = loop.run_in_executor(self._threads, context.run, self._spec.handler, message)
+        future = loop.run_in_executor(
+            self._threads, context.run, _caught, self._spec.handler, message
+        )
         called_off: asyncio.CancelledError | None = None
         while not future.done():
             try:
@@ -110,11 +112,12 @@ class Execution:
                     called_off = error
                     continue
                 raise
-            except BaseException:  # noqa: BLE001 - raised again below, once, with its traceback
-                break
         if called_off is not None:
             raise called_off
-        return future.result()
+        value, raised = future.result()
+        if raised is not None:
+            raise raised
+        return value
 
 
 def outcome_of(result: ConsumeResult, execution: Execution, delivery: Delivery) -> Failure | None:
@@ -126,6 +129,24 @@ def outcome_of(result: ConsumeResult, execution: Execution, delivery: Delivery) 
     if result.kind is Kind.DEAD_LETTER:
         return execution.failure(delivery, "rejected", result.reason or "dead-lettered", level=DEAD)
     return None
+
+
+def _caught(handler: Callable[..., Any], message: Message[Any]) -> tuple[Any, BaseException | None]:
+    """What a plain function returned or raised; a future does not take every exception."""
+    try:
+        return handler(message), None
+    except BaseException as error:  # noqa: BLE001 - raised again in the event loop
+        return None, error
+
+
+def _cancels(error: BaseException) -> bool:
+    return isinstance(error, asyncio.CancelledError)
+
+
+def _is_cancelled() -> bool:
+    """Whether this slot was cancelled; else a CancelledError came out of the handler itself."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 @types.coroutine
@@ -142,6 +163,10 @@ def isolated(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
             waited = run(step, value)
         except StopIteration as end:
             return end.value
+        except GeneratorExit as error:
+            if isinstance(value, GeneratorExit):  # we are being closed
+                raise
+            raise RuntimeError("the handler raised GeneratorExit") from error
         try:
             value = yield waited
             step = coroutine.send

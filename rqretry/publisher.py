@@ -26,9 +26,11 @@ class LaneQueue:
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, messages: list[Prepared]) -> list[MessageId | Exception]:
         """Send messages (one call's worth); an id or an error for each."""
+        self._notice_loop()
         if not self._busy:
             self._busy = True
             try:
@@ -43,8 +45,16 @@ class LaneQueue:
 
     async def aclose(self) -> None:
         """Wait until what was given to the lane is sent."""
-        if self._task is not None:
+        if self._task is not None and self._loop is asyncio.get_running_loop():
             await asyncio.wait([self._task])
+
+    def _notice_loop(self) -> None:
+        """Another asyncio.run(): what the last one left unfinished ended with its loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._task, self._busy = loop, None, False
+            self._waiting.clear()
+            self._lane.start_over()
 
     async def _call(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
         return await self._store.perform(self._publishing.send(self._lane, messages))

@@ -37,7 +37,7 @@ class Settler:
         self._dirty: dict[Source, None] = {}
         self._wanted = asyncio.Event()
         self._busy = False
-        self._postpones: dict[str, tuple[int, Failure]] = {}
+        self._postpones: dict[Delivery, tuple[int, Failure]] = {}
         self.stale = 0
         """Results that came after their lease was over."""
 
@@ -58,7 +58,7 @@ class Settler:
 
     def postpone(self, delivery: Delivery, delay_ms: int, most: int, limit: Failure) -> None:
         """Give it back after a delay; postponed more than `most` times, it fails with `limit`."""
-        self._postpones[delivery.id] = (most, limit)
+        self._postpones[delivery] = (most, limit)
         self.release(delivery, delay_ms)
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class Settler:
         yield from (self._fail_batch(source, batch) for batch in batches(failed))
         by_limit: dict[int, list[tuple[Delivery, int | str]]] = {}
         for item in released:
-            most = self._postpones[item[0].id][0] if item[0].id in self._postpones else 0
+            most = self._postpones[item[0]][0] if item[0] in self._postpones else 0
             by_limit.setdefault(most, []).append(item)
         for most, items in by_limit.items():
             yield from (self._release_batch(source, batch, most) for batch in batches(items))
@@ -146,7 +146,7 @@ class Settler:
     ) -> Settlement:
         def answered(verdicts: list[bytes]) -> None:
             for (delivery, _), verdict in zip(batch, verdicts, strict=True):
-                _, limit = self._postpones.pop(delivery.id, (0, None))
+                _, limit = self._postpones.pop(delivery, (0, None))
                 if verdict == LIMIT and limit is not None:
                     self.fail(delivery, limit)
                 else:

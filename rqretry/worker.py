@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -89,7 +89,7 @@ class Worker:
             ConfigError: A group is of another kind, or the level tables differ.
         """
         try:
-            await self._join_until_reachable()
+            await self._unless_stopped(self._join_until_reachable())
             await self._work()
         finally:
             await self._store.aclose()
@@ -100,6 +100,20 @@ class Worker:
         return [source for consumer in self._consumers for source in consumer.sources]
 
     # -- joining -----------------------------------------------------------------------------
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this; when told to stop leave it, however long the server lets it wait."""
+        loop = asyncio.get_running_loop()
+        working, stopped = loop.create_task(work), loop.create_task(self._wait_for_stop())
+        try:
+            await asyncio.wait([working, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            if not working.done():
+                working.cancel()
+        await asyncio.wait([working])
+        if not working.cancelled():
+            working.result()
 
     async def _join_until_reachable(self) -> None:
         while not self._stop.is_set():

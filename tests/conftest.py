@@ -51,8 +51,6 @@ def missing(reason: str) -> None:
 
 def emptied(server: EmbeddedRedis) -> EmbeddedRedis:
     """The server without any data and with its settings as at the start."""
-
-
     with redis.Redis(unix_socket_path=str(server.socket_path)) as client:
         client.flushall()
         client.config_set("maxmemory", 0)

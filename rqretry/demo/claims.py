@@ -28,9 +28,7 @@ app = App(delay_levels=LEVELS)
 _books: list[Book] = []
 
 
-@app.consumer(
-    "arrivals", group="arrival-book", concurrency=CONCURRENCY, visibility=VISIBILITY_S
-)
+@app.consumer("arrivals", group="arrival-book", concurrency=CONCURRENCY, visibility=VISIBILITY_S)
 async def record(message: Message[dict[str, Any]]) -> None:
     """Record the arrival of a flight."""
     await _book().record(message)

@@ -76,7 +76,7 @@ def _work(processes: int, url: str, namespace: str, log: str) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    threading.Thread(target=_leave_with_parent, args=(Path(log),), daemon=True).start()
     try:
         status = supervise(
             TARGET,
@@ -87,14 +87,14 @@ def _work(processes: int, url: str, namespace: str, log: str) -> None:
             namespace=namespace,
         )
     except ConfigError as error:
-        logging.getLogger("rqretry").error("%s", error)
-        status = 1
+        sys.exit(str(error))  # one sentence in the log, which `check` reads
     sys.exit(status)
 
 
-def _leave_with_parent() -> None:
-    """A demo that was killed must leave no workers behind."""
+def _leave_with_parent(log: Path) -> None:
+    """A demo that was killed must leave nothing behind."""
     parent = parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])
+        log.unlink(missing_ok=True)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import redis
 
 from rqretry.embedded import EmbeddedRedis
 from tests.integration.harness import Lab
@@ -22,3 +23,11 @@ async def lab(redis_server: EmbeddedRedis) -> AsyncIterator[Lab]:
     lab.redis.flushall()
     yield lab
     await lab.aclose()
+
+
+@pytest.fixture
+def lab_url(redis_server: EmbeddedRedis) -> str:
+    """The URL of the emptied server, for tests that run event loops of their own."""
+    with redis.Redis(unix_socket_path=str(redis_server.socket_path)) as client:
+        client.flushall()
+    return redis_server.url

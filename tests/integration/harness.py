@@ -10,6 +10,7 @@ from typing import Any
 import redis
 
 from rqretry import App, Client
+from rqretry.commands.upkeep import expire
 from rqretry.embedded import EmbeddedRedis
 from rqretry.message import Message
 from rqretry.scripts import ScriptLibrary
@@ -61,6 +62,14 @@ class Lab:
         with Client(self.url, namespace=NAMESPACE) as client:
             (found,) = client.admin.stats(topic, group=group).groups
         return found
+
+    def expire(self, topic: str, group: str, partition: int = 0) -> int:
+        """Expire what is overdue, as any process may; answers how many."""
+        with Client(self.url, namespace=NAMESPACE) as client:
+            client.store.perform(client.catalog.topic(topic))
+            keys = client.catalog.group_keys(topic, partition, group)
+            command = expire(keys, worker="anybody", hold_ms=0, random=0.5)
+            return client.store.run(command).moved
 
     def audit(self) -> list[str]:
         """What the read-only auditor finds wrong, in words."""

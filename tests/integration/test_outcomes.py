@@ -152,7 +152,8 @@ async def test_whatever_a_handler_raises_is_a_failure_and_the_worker_goes_on(
     assert letter.cause == "failure"
     name = type(error).__name__
     # Python itself turns a StopIteration that leaves a coroutine into a RuntimeError.
-    assert letter.errors[-1].type in {name, "RuntimeError" if name.startswith("Stop") else name}
+    of_coroutines = name.startswith("Stop") or name == "GeneratorExit"
+    assert letter.errors[-1].type in {name, "RuntimeError" if of_coroutines else name}
     assert letter.fingerprint
 
 

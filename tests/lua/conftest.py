@@ -8,7 +8,8 @@ import pytest
 from rqretry.scripts import ScriptLibrary
 from tests.conftest import ServerOf
 from tests.support import lua_hooks
-from tests.support.world import Backend, World, fake_backend, server_backend
+from tests.support.backends import Backend, fake_backend, server_backend
+from tests.support.world import World
 
 BACKENDS = ["redis-7", "redis-6.2", "fakeredis", "cluster"]
 
@@ -33,11 +34,19 @@ def backend(request: pytest.FixtureRequest, server_of: ServerOf) -> Iterator[Bac
 
 
 @pytest.fixture
-def world(backend: Backend) -> World:
-    """An empty partition without groups."""
-    return World(backend)
+def world(backend: Backend) -> Iterator[World]:
+    """An empty partition without groups; at the end of the test it must be sound."""
+    world = World(backend)
+    yield world
+    if not world.damaged:
+        assert world.findings() == []
+
+
+@cache
+def _backend(url: str, name: str, library: ScriptLibrary) -> Backend:
+    return server_backend(name, url, library)
 
 
 def world_on(server_of: ServerOf, name: str, library: ScriptLibrary) -> World:
     """An empty partition on a real server with scripts of the test's choice."""
-    return World(server_backend(name, server_of(name).url, library))
+    return World(_backend(server_of(name).url, name, library))

@@ -7,8 +7,9 @@ import pytest
 from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import QueueFull
 from tests.lua.conftest import virtual_time
+from tests.support.backends import server_backend
 from tests.support.builders import HOUR, SECOND, failure, prepared
-from tests.support.world import VISIBILITY_MS, World, server_backend
+from tests.support.world import VISIBILITY_MS, World
 
 
 @pytest.fixture

@@ -40,12 +40,13 @@ def test_change_to_nothing_gives_the_message_back_at_once_with_its_attempt(world
     assert changed == {
         "g:ready": ["a"],
         "g:inflight": {"a": None},
-        "g:attempts": {"a": "2:1:0:0"},
+        "g:attempts": {"a": "3:1:0:0"},
         "g:wake": {"1": 0},
         "counters": {"change:g": 1},
         "events": ["change g w1 a 1,1000000"],
     }
-    assert world.lease().numbers == [(2, 1)]
+    # Nobody ever holds lease 2, whose receipt was answered: it cannot settle for the next holder.
+    assert world.lease().numbers == [(3, 1)]
 
 
 def test_change_to_nothing_gives_a_retry_back_to_its_own_lane(world: World) -> None:
@@ -78,3 +79,14 @@ def test_change_with_a_superseded_receipt_is_stale_and_of_an_ended_message_gone(
     with world.changes() as changed:
         assert [world.change(r, SECOND) for r in (a, b, c)] == ["STALE", "GONE", "GONE"]
     assert changed == {}
+
+
+def test_change_to_nothing_answers_a_receipt_that_never_names_a_lease(world: World) -> None:
+    world.subscribe(kind="simple")
+    (receipt,) = world.leased("a")
+    answered = world.change(receipt, 0)
+    assert isinstance(answered, int)
+    (numbers,) = world.lease().numbers
+    assert numbers[0] != answered
+    assert world.succeed(Receipt("a", answered)) == ["STALE"]
+    assert world.succeed(Receipt("a", numbers[0])) == ["OK"]

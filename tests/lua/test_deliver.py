@@ -78,7 +78,7 @@ def test_deliver_takes_a_bounded_batch(world: World) -> None:
 def test_deliver_drops_what_has_no_body(world: World) -> None:
     world.subscribe()
     scheduled(world, a=1, b=1)
-    world.client.hdel(world.keys.bodies, "a")
+    world.damage().hdel(world.keys.bodies, "a")
     world.advance(1)
     assert world.deliver() == ("OK", 2, None, None)
     state = world.state()
@@ -88,7 +88,7 @@ def test_deliver_drops_what_has_no_body(world: World) -> None:
 def test_deliver_of_nothing_but_messages_without_a_body_writes_no_history(world: World) -> None:
     world.subscribe()
     scheduled(world, a=1)
-    world.client.hdel(world.keys.bodies, "a")
+    world.damage().hdel(world.keys.bodies, "a")
     world.advance(1)
     with world.changes() as changed:
         world.deliver()

@@ -140,7 +140,7 @@ def test_expire_clears_what_has_no_body(world: World) -> None:
     world.advance(SECOND)
     world.promote()
     world.lease()
-    world.client.hdel(world.keys.bodies, "a")
+    world.damage().hdel(world.keys.bodies, "a")
     world.advance(VISIBILITY_MS)
     with world.changes() as changed:
         assert world.expire().moved == 2
@@ -159,7 +159,7 @@ def test_expire_clears_what_has_no_body(world: World) -> None:
 def test_expire_of_only_what_has_no_body_is_counted_as_done(world: World) -> None:
     world.subscribe()
     world.leased("a")
-    world.client.hdel(world.keys.bodies, "a")
+    world.damage().hdel(world.keys.bodies, "a")
     world.set_time(DEADLINE)
     assert world.expire().moved == 1
     assert "g:inflight" not in world.state()

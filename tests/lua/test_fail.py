@@ -231,8 +231,7 @@ def test_fail_of_a_full_batch_with_every_kind_of_outcome(world: World) -> None:
     world.subscribe()
     ids = [f"m{n}" for n in range(500)]
     world.leased(*ids)
-    choices = [{"level": n % 20 - 1} for n in range(500)]
-    failed = world.fail(*(failure(id_, **c) for id_, c in zip(ids, choices, strict=True)))
+    failed = world.fail(*(failure(id_, level=n % 20 - 1) for n, id_ in enumerate(ids)))
     assert sum(f.dead for f in failed) == 25
     state = world.state()
     waiting = sum(len(state.get(f"g:delay:{n}", {})) for n in range(1, 19))

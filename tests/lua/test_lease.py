@@ -139,7 +139,7 @@ def test_lease_counts_and_drops_an_id_without_a_body(world: World) -> None:
     world.subscribe()
     world.subscribe("h")
     world.publish("a", "b")
-    world.client.hdel(world.keys.bodies, "a")
+    world.damage().hdel(world.keys.bodies, "a")
     with world.changes() as changed:
         assert world.lease().ids == ["b"]
     assert changed == {

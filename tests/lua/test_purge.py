@@ -56,6 +56,6 @@ def test_purge_repeated_and_twice_in_one_call_counts_once(world: World) -> None:
 def test_purge_removes_a_dead_letter_whose_body_is_missing(world: World) -> None:
     world.subscribe()
     world.bury("a")
-    world.client.hdel(world.keys.bodies, "a")
+    world.damage().hdel(world.keys.bodies, "a")
     assert world.purge("a") == ["OK"]
     assert "g:dead" not in world.state()

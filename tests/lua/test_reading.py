@@ -1,5 +1,7 @@
 """stats, peek, dead_letters and the plain reads: they see everything and change nothing."""
 
+from typing import Any
+
 from rqretry.command import MAX_BATCH_BYTES
 from rqretry.commands import administering
 from rqretry.commands.administering import DeadPage, LevelStats, Peeked, Stats
@@ -33,7 +35,7 @@ def peek(world: World, id_: str) -> Peeked:
     return answer
 
 
-def dead_letters(world: World, offset: int = 0, **options: int) -> DeadPage:
+def dead_letters(world: World, offset: int = 0, **options: Any) -> DeadPage:
     with world.changes() as changed:
         page = world.run(administering.dead_letters(world.group(), offset=offset, **options))
     assert changed == {}

@@ -59,7 +59,7 @@ def test_redrive_repeated_and_twice_in_one_call_sends_back_once(world: World) ->
 def test_redrive_of_a_dead_letter_without_a_body_is_gone(world: World) -> None:
     world.subscribe()
     world.bury("a")
-    world.client.hdel(world.keys.bodies, "a")
+    world.damage().hdel(world.keys.bodies, "a")
     with world.changes() as changed:
         assert world.redrive("a") == ["GONE"]
     assert changed == {}

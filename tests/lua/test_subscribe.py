@@ -53,7 +53,7 @@ def test_subscribe_puts_the_backlog_behind_what_is_ready_in_bounded_steps(world:
     world.publish(*(f"m{n}" for n in range(500)))
     world.publish("m500", "m501")
     route_with(world, "g", version=1)
-    world.client.rpush(world.group().ready, "first")
+    world.damage().rpush(world.group().ready, "first")
     assert subscribe(world) == 2
     assert subscribe(world) == 0
     state = world.state()

@@ -1,24 +1,18 @@
 """One partition on one server and a virtual clock: verbs in, whole states out."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
-import fakeredis
-import redis
-from redis.exceptions import ResponseError
-
-from rqretry.command import Command
+from rqretry.auditor import Finding, audit
+from rqretry.command import Command, Operation, Pause
 from rqretry.commands import administering, consuming, producing, upkeep
 from rqretry.commands.consuming import Failed, Failure, Leased, Receipt
 from rqretry.commands.producing import Prepared, Published
 from rqretry.keys import GroupKeys, PartitionKeys, partition_keys
 from rqretry.routes import Route, RouteGroup
-from rqretry.scripts import Dialect, ScriptLibrary
-from rqretry.store_sync import SyncStore
-from rqretry.url import RedisUrl
-from rqretry.wire import Wire
+from tests.support.backends import Backend
 from tests.support.builders import LEVELS, SECOND, failure, first, group_fields, prepared
 from tests.support.lua_hooks import CLOCK_KEY
 
@@ -29,54 +23,8 @@ START_MS = 1_000_000
 WORKER = "w1"
 VISIBILITY_MS = 30 * SECOND
 
-Run = Callable[[Command[Any]], Any]
 State = dict[str, Any]
 Changes = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Backend:
-    """How commands get to a server, and a client for looking at what is there."""
-
-    name: str
-    run: Run
-    client: Any
-    clock_in_slot: bool = False
-
-
-def server_backend(
-    name: str, url: str, library: ScriptLibrary, *, clock_in_slot: bool = False
-) -> Backend:
-    """A real server, through the sync store."""
-    parsed = RedisUrl.parse(url)
-    store = SyncStore(parsed, library)
-    path = parsed.redis_kwargs()["path"]
-    client = redis.Redis(unix_socket_path=path, protocol=2)
-    return Backend(name, store.run, client, clock_in_slot)
-
-
-def fake_backend(library: ScriptLibrary) -> Backend:
-    """Fakeredis: it takes the words of 6.2."""
-    wire = Wire(library, "fakeredis")
-    wire.dialect = Dialect.LEGACY
-    fake = fakeredis.FakeServer(version=(6, 2))
-    raw = fakeredis.FakeStrictRedis(server=fake)
-    raw.response_callbacks.clear()  # replies as the stores get them
-
-    def send(words: Sequence[Any]) -> Any:
-        try:
-            return raw.execute_command(*words)
-        except ResponseError as error:
-            return error
-
-    def run(command: Command[Any]) -> Any:
-        reply = send(wire.words(command))
-        if wire.unknown([command], [reply]):
-            send(wire.load(command))
-            reply = send(wire.words(command))
-        return wire.result(command, reply)
-
-    return Backend("fakeredis", run, fakeredis.FakeStrictRedis(server=fake))
 
 
 class World:
@@ -89,6 +37,7 @@ class World:
         self.route = Route()
         self.now = START_MS
         self.seq = 0
+        self.damaged = False
         backend.client.flushall()
         self.set_time(START_MS)
 
@@ -110,6 +59,31 @@ class World:
         """Run one command."""
         result: T = self.backend.run(command)
         return result
+
+    def perform(self, operation: Operation[T]) -> T:
+        """Perform an operation to its end; it never waits, since the clock is virtual."""
+        result: Any = None
+        while True:
+            try:
+                step = operation.send(result)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            if isinstance(step, Command):
+                result = self.run(step)
+            else:
+                assert isinstance(step, Pause), step
+                result = None
+
+    def findings(self) -> list[Finding]:
+        """What the auditor says about the partition."""
+        groups = [self.group(group.name) for group in self.route.groups]
+        return self.perform(audit(self.keys, groups))
+
+    def damage(self) -> Any:
+        """The client, for damaging the store by hand: the world is not sound afterwards."""
+        self.damaged = True
+        return self.client
 
     def subscribe(self, name: str = "g", *, kind: str = "push", **settings: Any) -> GroupKeys:
         """A new group of the topic, configured and routed."""
@@ -187,9 +161,7 @@ class World:
     ) -> list[Failed]:
         """Report failed attempts."""
         keys = self.group(group)
-        return self.run(
-            consuming.fail(keys, failures, worker=WORKER, tracebacks=tracebacks or {})
-        )
+        return self.run(consuming.fail(keys, failures, worker=WORKER, tracebacks=tracebacks or {}))
 
     def release(
         self,
@@ -209,15 +181,14 @@ class World:
 
     def change(self, receipt: Receipt, duration_ms: int) -> int | str:
         """Change a deadline; the new lease number, or the verdict as text."""
-        command = consuming.change(
-            self.group(), receipt, worker=WORKER, duration_ms=duration_ms
-        )
+        command = consuming.change(self.group(), receipt, worker=WORKER, duration_ms=duration_ms)
         answer = self.run(command)
         return answer.decode() if isinstance(answer, bytes) else answer
 
     def expire(self, *, group: str = "g", **changes: Any) -> upkeep.Expired:
         """Expire what is overdue."""
-        options = {"worker": WORKER, "hold_ms": 10 * SECOND, "random": 0.5} | changes
+        options: dict[str, Any] = {"worker": WORKER, "hold_ms": 10 * SECOND, "random": 0.5}
+        options |= changes
         return self.run(upkeep.expire(self.group(group), **options))
 
     def promote(self, *, group: str = "g", limit: int = 500) -> upkeep.Promoted:
@@ -291,7 +262,8 @@ class World:
 
     def history(self) -> list[str]:
         """The history, one line per entry: verb, group, worker, ids, notes."""
-        return self.state().get("events", [])
+        entries: list[str] = self.state().get("events", [])
+        return entries
 
     def _value(self, name: str) -> Any:
         kind = self.client.type(name).decode()
@@ -328,5 +300,5 @@ def _whole(score: float) -> float:
     return int(score) if score == int(score) else score
 
 
-def _words(values: Sequence[bytes]) -> list[str]:
+def _words(values: list[bytes]) -> list[str]:
     return [value.decode() for value in values]

@@ -1,0 +1,228 @@
+"""The read-only auditor behind `rqretry fsck`: whether indexes, bodies and states agree (R14).
+
+It reads one partition in bounded pages and judges what it saw. A partition at work changes while it
+is read, so what looks wrong is looked at twice, and only what is wrong both times is a finding.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rqretry.auditor_pages import read_hash, read_list, read_scores
+from rqretry.command import Operation, Pause
+from rqretry.keys import GroupKeys, PartitionKeys
+
+ERROR, WARNING = "error", "warning"
+SECOND_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """Something that should not be.
+
+    Attributes:
+        severity: "error" (a message is lost, stuck or would be handled twice) or "warning" (a
+            leftover that the scripts pass over).
+        kind: One word or two, the same for all findings of a kind.
+        key: The Redis key it is in.
+        id: The message, or the field, it is about.
+        text: What is wrong, as a sentence.
+    """
+
+    severity: str
+    kind: str
+    key: str
+    id: str
+    text: str
+
+
+@dataclass(slots=True)
+class GroupSnapshot:
+    """What was read of one group; ids and their scores or values."""
+
+    keys: GroupKeys
+    byte: str = ""
+    lists: dict[str, list[str]] = field(default_factory=dict)
+    inflight: dict[str, float] = field(default_factory=dict)
+    dead: dict[str, float] = field(default_factory=dict)
+    levels: dict[str, dict[str, float]] = field(default_factory=dict)
+    due: dict[str, float] = field(default_factory=dict)
+    attempts: set[str] = field(default_factory=set)
+    failures: set[str] = field(default_factory=set)
+    graves: set[str] = field(default_factory=set)
+
+    def places(self) -> Iterator[tuple[str, Iterable[str]]]:
+        """Each key that holds messages, with the ids in it."""
+        yield from self.lists.items()
+        yield self.keys.inflight, self.inflight
+        yield self.keys.dead, self.dead
+        yield from self.levels.items()
+
+    def held(self) -> set[str]:
+        """Every message that the group has."""
+        return {id_ for _, ids in self.places() for id_ in ids}
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What was read of one partition."""
+
+    keys: PartitionKeys
+    bodies: set[str] = field(default_factory=set)
+    pending: dict[str, str] = field(default_factory=dict)
+    big: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    id_expiry: dict[str, float] = field(default_factory=dict)
+    scheduled: dict[str, float] = field(default_factory=dict)
+    backlog: list[str] = field(default_factory=list)
+    groups: list[GroupSnapshot] = field(default_factory=list)
+
+
+def audit(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[list[Finding]]:
+    """Read one partition and say what is wrong in it; nothing is written.
+
+    Args:
+        keys: The partition.
+        groups: Every group that is subscribed to the topic: one left out looks unknown.
+    """
+    findings = judge((yield from look(keys, groups)))
+    if not findings:
+        return []
+    yield Pause(SECOND_LOOK_SECONDS)
+    again = set(judge((yield from look(keys, groups))))
+    return [finding for finding in findings if finding in again]
+
+
+def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot]:
+    """Read a partition: indexes before bodies, so that a message on its way is seen in one."""
+    seen = Snapshot(keys)
+    seen.scheduled = yield from read_scores(keys.scheduled)
+    seen.backlog = yield from read_list(keys.backlog)
+    for group in groups:
+        seen.groups.append((yield from _look_at_group(group)))
+    seen.pending = yield from read_hash(keys.pending)
+    seen.big = set((yield from read_hash(keys.big)))
+    seen.bodies = set((yield from read_hash(keys.bodies, with_values=False)))
+    seen.id_expiry = yield from read_scores(keys.id_expiry)
+    seen.ids = set((yield from read_hash(keys.ids)))
+    return seen
+
+
+def judge(seen: Snapshot) -> list[Finding]:
+    """What is wrong in a snapshot, errors first."""
+    findings = [*_bodies(seen), *_pending(seen), *_partition(seen)]
+    for group in seen.groups:
+        findings += _places(seen, group)
+        findings += _entries(group)
+        findings += _due(group)
+    return sorted(set(findings))
+
+
+def _look_at_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
+    seen = GroupSnapshot(keys)
+    seen.byte = (yield from read_hash(keys.config)).get("byte", "")
+    for key in (keys.ready, keys.retry):
+        seen.lists[key] = yield from read_list(key)
+    seen.due = yield from read_scores(keys.due)
+    for key in keys.levels:
+        seen.levels[key] = yield from read_scores(key)
+    seen.inflight = yield from read_scores(keys.inflight)
+    seen.dead = yield from read_scores(keys.dead)
+    seen.attempts = set((yield from read_hash(keys.attempts)))
+    seen.failures = set((yield from read_hash(keys.failures, with_values=False)))
+    seen.graves = set((yield from read_hash(keys.graves)))
+    return seen
+
+
+def _bodies(seen: Snapshot) -> Iterator[Finding]:
+    held = {*seen.scheduled, *seen.backlog}.union(*(group.held() for group in seen.groups))
+    for id_ in seen.bodies - held:
+        text = "a body is stored that no group has and nothing will deliver"
+        yield Finding(ERROR, "orphan body", seen.keys.bodies, id_, text)
+    places: list[tuple[str, Iterable[str]]] = [
+        (seen.keys.scheduled, seen.scheduled),
+        (seen.keys.backlog, seen.backlog),
+    ]
+    for group in seen.groups:
+        places += group.places()
+    for key, ids in places:
+        for id_ in set(ids) - seen.bodies:
+            text = "a message is listed whose body is not stored"
+            yield Finding(ERROR, "missing body", key, id_, text)
+
+
+def _pending(seen: Snapshot) -> Iterator[Finding]:
+    known = {group.byte: group for group in seen.groups if group.byte}
+    held = {byte: group.held() for byte, group in known.items()}
+    key = seen.keys.pending
+    for id_, owed in seen.pending.items():
+        if id_ not in seen.bodies:
+            text = "groups owe a message whose body is not stored"
+            yield Finding(ERROR, "missing body", key, id_, text)
+        for byte in owed:
+            if byte not in known:
+                text = f"group byte {ord(byte)} owes the message, but no group has that byte"
+                yield Finding(ERROR, "unknown group", key, id_, text)
+            elif id_ in seen.bodies and id_ not in held[byte]:
+                text = f"group {known[byte].keys.group} owes the message but does not have it"
+                yield Finding(ERROR, "not delivered", key, id_, text)
+
+
+def _partition(seen: Snapshot) -> Iterator[Finding]:
+    for id_ in seen.big - seen.bodies:
+        text = "the size of a body is noted that is not stored"
+        yield Finding(WARNING, "leftover entry", seen.keys.big, id_, text)
+    for id_ in set(seen.id_expiry) - seen.ids:
+        text = "an id is to be forgotten that is not remembered"
+        yield Finding(WARNING, "leftover entry", seen.keys.id_expiry, id_, text)
+
+
+def _places(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
+    name = group.keys.group
+    firm: dict[str, str] = {}
+    for key, ids in group.places():
+        if key in group.lists:
+            continue
+        for id_ in ids:
+            if id_ in firm:
+                text = f"group {name} has the message here and in {firm[id_]}"
+                yield Finding(ERROR, "double booking", key, id_, text)
+            firm.setdefault(id_, key)
+    listed: dict[str, str] = {}
+    for key, ids in group.lists.items():
+        for id_ in ids:
+            elsewhere = firm.get(id_) or listed.get(id_)
+            if elsewhere:
+                text = f"group {name} also has the message in {elsewhere}; a lease passes over it"
+                yield Finding(WARNING, "leftover", key, id_, text)
+            listed.setdefault(id_, key)
+    for id_ in group.held() & seen.bodies:
+        owed = seen.pending.get(id_)
+        if owed is not None and group.byte not in owed:
+            text = f"group {name} has the message here, but has finished with it"
+            yield Finding(WARNING, "leftover", firm.get(id_) or listed[id_], id_, text)
+
+
+def _entries(group: GroupSnapshot) -> Iterator[Finding]:
+    keys, held = group.keys, group.held()
+    for key, ids in ((keys.attempts, group.attempts), (keys.failures, group.failures)):
+        for id_ in ids - held:
+            text = f"group {keys.group} keeps numbers or failures of a message it does not have"
+            yield Finding(WARNING, "leftover entry", key, id_, text)
+    for id_ in group.graves - set(group.dead):
+        text = "a cause of death is noted of a message that is not dead"
+        yield Finding(WARNING, "leftover entry", keys.graves, id_, text)
+    for id_ in set(group.dead) - group.graves:
+        text = "a dead letter has no cause of death"
+        yield Finding(WARNING, "no grave", keys.dead, id_, text)
+
+
+def _due(group: GroupSnapshot) -> Iterator[Finding]:
+    for number, key in enumerate(group.keys.levels, start=1):
+        waiting = group.levels[key]
+        if not waiting:
+            continue
+        first = min(waiting, key=lambda id_: (waiting[id_], id_))
+        noted = group.due.get(str(number))
+        if noted is None or noted > waiting[first]:
+            text = "a message of this level is due before the index says; it would be promoted late"
+            yield Finding(ERROR, "late index", key, first, text)

@@ -1,0 +1,141 @@
+"""`rqretry demo`."""
+
+import json
+import secrets
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+
+from rqretry.config import URL_VARIABLE
+from rqretry.demo.flights import INSTALL, Flight, installed_archive, load, sample_size
+from rqretry.demo.live import View
+from rqretry.demo.report import print_report, problems
+from rqretry.demo.run import Place, run_demo
+from rqretry.edge.cli.options import json_option
+from rqretry.edge.cli.output import terminal
+from rqretry.edge.cli.session import Target, target_of
+from rqretry.errors import show
+
+DEFAULT_ROWS = 20_000
+EMBEDDED = "embedded"
+MOST_PROCESSES = 64
+_TERMINATED = 128 + signal.SIGTERM
+
+
+class Rows(click.ParamType[int | None]):
+    """A number of rows, or "all", which is None."""
+
+    name = "rows"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        """Read a number of rows from 1."""
+        if value == "all":
+            return None
+        try:
+            rows = int(str(value))
+        except ValueError:
+            rows = 0
+        if rows < 1:
+            self.fail(f"{show(value)} must be a number from 1, or all", param, ctx)
+        return rows
+
+
+@click.command(epilog="Example: rqretry demo --rows all")
+@click.option(
+    "--rows", type=Rows(), metavar="N|all", help=f"How many flights; default {DEFAULT_ROWS}."
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, MOST_PROCESSES),
+    default=2,
+    show_default=True,
+    help="Worker processes.",
+)
+@click.option(
+    "--redis",
+    "--url",
+    "url",
+    metavar="embedded|URL",
+    envvar=URL_VARIABLE,
+    help="The server; default RQRETRY_REDIS_URL, else an embedded one.",
+)
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    help="An empty namespace, deleted at the end; default demo- and a random number.",
+)
+@json_option
+@click.pass_context
+def demo(
+    context: click.Context,
+    *,
+    rows: int | None,
+    processes: int,
+    url: str | None,
+    namespace: str | None,
+    as_json: bool,
+) -> None:
+    """Settle the delay claims of real flights, and prove that nothing was lost.
+
+    Flights that left New York in 2013 go to a topic, and their arrivals, a little later, to
+    another. A claim fails while its arrival is not known and climbs the 16-step ladder at 1/1000 of
+    its times; the claims of flights that never arrived end in the dead-letter queue.
+    """
+    progress = terminal(err=as_json)
+    place = _place(context, url, namespace)
+    given = context.get_parameter_source("rows") is not ParameterSource.DEFAULT
+    flights = load(rows) if given else _load_default(progress)
+    with _terminable():
+        result = run_demo(flights, place, processes=processes, view=View(progress, len(flights)))
+    if as_json:
+        click.echo(json.dumps(result.as_json))
+    else:
+        print_report(progress, result)
+    for problem in problems(result):
+        click.echo(f"not as promised: {problem}", err=True)
+    if not result.as_promised:
+        context.exit(1)
+    progress.print("nothing was lost", style="bold green")
+
+
+def _place(context: click.Context, url: str | None, namespace: str | None) -> Place:
+    """Where the demo runs. Raises UsageError for what is no URL or no namespace."""
+    before = target_of(context)  # what was said before the word demo
+    if before.url and context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
+        url = before.url
+    own = namespace or before.namespace or f"demo-{secrets.token_hex(4)}"
+    target = Target(None if url == EMBEDDED else url, own)
+    target.settings()
+    return Place(target.url, own)
+
+
+def _load_default(progress: Console) -> list[Flight]:
+    if installed_archive() is not None:
+        return load(DEFAULT_ROWS)
+    progress.print(
+        f"the full data is not installed ({INSTALL}): these are the {sample_size} rows of the"
+        " sample"
+    )
+    return load(sample_size)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the demo as an error does: the workers are stopped, the data is deleted."""
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(_TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,195 @@
+"""The end report: what became of every flight, against the file and not against the counters."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rqretry.demo.book import Entry
+from rqretry.demo.claims import MAX_RETRIES
+from rqretry.demo.feed import BOOK_GROUP, CLAIMS_GROUP, Progress
+from rqretry.demo.flights import Flight, expected_dead
+from rqretry.views import DeadLetter
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was read from Redis when nothing was left to do.
+
+    Attributes:
+        settled, booked: The ledgers that the handlers of the two groups wrote.
+        dead_claims, dead_arrivals: The dead letters of the two groups.
+        published: Claims and arrivals, as the answers to publishing count them.
+        last: The groups when they were done.
+    """
+
+    settled: Sequence[Entry]
+    booked: Sequence[Entry]
+    dead_claims: Sequence[DeadLetter]
+    dead_arrivals: Sequence[DeadLetter]
+    published: tuple[int, int]
+    last: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One group of the report.
+
+    Attributes:
+        published: Messages published for the group.
+        committed: Messages whose effect is in the ledger and that are not dead.
+        dead: Messages in the dead-letter queue.
+        attempts: Deliveries at the end -> messages, of all that are committed or dead.
+    """
+
+    published: int
+    committed: int
+    dead: int
+    attempts: Mapping[int, int]
+
+    @property
+    def retries(self) -> int:
+        """Deliveries after the first, of all messages."""
+        return sum((deliveries - 1) * count for deliveries, count in self.attempts.items())
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        histogram = {str(deliveries): count for deliveries, count in sorted(self.attempts.items())}
+        return {
+            "published": self.published,
+            "committed": self.committed,
+            "dead": self.dead,
+            "retries": self.retries,
+            "attempts_histogram": histogram,
+        }
+
+
+@dataclass(slots=True)
+class Proof:
+    """The verdict.
+
+    Attributes:
+        groups: Figures by group name, before the redrive.
+        retried_and_committed: Claims that failed at first and were committed.
+        dead_reasons: Why claims are dead -> how many.
+        explained_duplicates: Effects that happened twice because the lease of the first ran out.
+        lost: What is missing, in two places, or done twice without a reason; empty: nothing.
+        wrong: What ended in another way than the file says it must.
+    """
+
+    groups: dict[str, Figures]
+    retried_and_committed: int
+    dead_reasons: dict[str, int]
+    explained_duplicates: int = 0
+    lost: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def conserved(self) -> bool:
+        """Every message is committed or dead, once."""
+        return not self.lost
+
+
+def prove(flights: Sequence[Flight], seen: Evidence) -> Proof:
+    """Compare what happened with what the file says must happen."""
+    dead = {letter.id: letter for letter in seen.dead_claims}
+    settled = {entry.flight_id: entry for entry in seen.settled}
+    booked = {entry.flight_id: entry for entry in seen.booked}
+    dead_arrivals = Counter(letter.attempt for letter in seen.dead_arrivals)
+    claims = Counter(entry.attempt for id_, entry in settled.items() if id_ not in dead)
+    retried = claims.total() - claims[1]
+    proof = Proof(
+        groups={
+            BOOK_GROUP: Figures(
+                seen.published[1],
+                len(booked),
+                len(seen.dead_arrivals),
+                Counter(entry.attempt for entry in booked.values()) + dead_arrivals,
+            ),
+            CLAIMS_GROUP: Figures(
+                seen.published[0],
+                claims.total(),
+                len(dead),
+                claims + Counter(letter.attempt for letter in dead.values()),
+            ),
+        },
+        retried_and_committed=retried,
+        dead_reasons=dict(Counter(map(_reason, dead.values()))),
+    )
+    _check_conservation(proof, flights, seen, settled.keys(), dead.keys())
+    _check_outcomes(proof, flights, dead)
+    return proof
+
+
+def _check_conservation(
+    proof: Proof,
+    flights: Sequence[Flight],
+    seen: Evidence,
+    settled: Iterable[str],
+    dead: Iterable[str],
+) -> None:
+    every = {flight.id for flight in flights}
+    arrived = {flight.id for flight in flights if flight.expected == "committed"}
+    committed, buried = set(settled), set(dead)
+    booked = {entry.flight_id for entry in seen.booked}
+    lost = proof.lost
+    lost += _named("neither committed nor dead", every - committed - buried)
+    lost += _named("both committed and dead", committed & buried)
+    lost += _named("not in the file", (committed | buried) - every)
+    lost += _named("arrived and not in the book", arrived - booked)
+    lost += _named("in the book and did not arrive", booked - arrived)
+    if seen.published != (len(every), len(arrived)):
+        lost.append(f"published {seen.published}, and the file has {len(every), len(arrived)}")
+    if seen.last.unfinished:
+        lost.append(f"{seen.last.unfinished} messages are unfinished")
+    proof.explained_duplicates = _explained(
+        lost, CLAIMS_GROUP, seen.settled, seen.last.claims.counters
+    ) + _explained(lost, BOOK_GROUP, seen.booked, seen.last.book.counters)
+
+
+def _explained(
+    lost: list[str], group: str, ledger: Sequence[Entry], counters: Mapping[str, int]
+) -> int:
+    """How many effects happened again for a good reason; the others are told in `lost`.
+
+    A delivery whose lease ran out, or that a stopping worker gave up, may have taken effect without
+    being settled. The next one has another fencing token; one token twice has no excuse.
+    """
+    again = len(ledger) - len({entry.flight_id for entry in ledger})
+    twice = len(ledger) - len({(entry.flight_id, entry.lease) for entry in ledger})
+    excuses = counters.get("expire", 0) + counters.get("release", 0)
+    if twice:
+        lost.append(f"group {group}: {twice} deliveries took effect twice")
+    if again - twice > excuses:
+        lost.append(
+            f"group {group}: {again - twice} effects happened again, and only {excuses} leases"
+            " ended without a result"
+        )
+    return min(again - twice, excuses)
+
+
+def _check_outcomes(proof: Proof, flights: Sequence[Flight], dead: dict[str, DeadLetter]) -> None:
+    expected = expected_dead(flights)
+    wrong = proof.wrong
+    wrong += _named("dead, and must not be", dead.keys() - expected.keys())
+    wrong += _named("not dead, and must be", expected.keys() - dead.keys())
+    both = dead.keys() & expected.keys()
+    wrong += _named("dead for another reason", {i for i in both if _reason(dead[i]) != expected[i]})
+    wrong += _named(
+        f"dead after another number of deliveries than {MAX_RETRIES + 1}",
+        {i for i in both if dead[i].attempt != MAX_RETRIES + 1},
+    )
+
+
+def _reason(letter: DeadLetter) -> str:
+    return letter.errors[-1].message if letter.errors else letter.cause
+
+
+def _named(what: str, ids: set[str]) -> list[str]:
+    if not ids:
+        return []
+    some = ", ".join(sorted(ids)[:_EXAMPLES])
+    return [f"{len(ids)} flights are {what}: {some}{', ...' if len(ids) > _EXAMPLES else ''}"]

@@ -1,0 +1,227 @@
+"""The demo from start to end: serve, publish, wait, prove, redrive."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rqretry.client import Client
+from rqretry.demo.book import BookKeys, forget_everything, read_ledger
+from rqretry.demo.claims import LEVELS
+from rqretry.demo.crew import Crew
+from rqretry.demo.feed import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Feed, Progress
+from rqretry.demo.flights import Flight
+from rqretry.demo.live import View
+from rqretry.demo.proof import Evidence, Proof, prove
+from rqretry.edge.cli.session import connect
+from rqretry.embedded import EmbeddedRedis
+from rqretry.errors import ConfigError, RqretryError, show
+from rqretry.views import DeadLetter
+
+REDRIVEN = 10
+_START_SECONDS = 60.0
+_STALLED_SECONDS = 60.0
+"""Nothing has moved for this long: far beyond the longest wait of the ladder."""
+_LOOK_EVERY_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run of the demo came to.
+
+    Attributes:
+        rows: Flights.
+        proof: What became of them.
+        seconds: From the first publish until every message was committed or dead.
+        redriven: Dead claims sent back after their arrival was filed by hand.
+        redriven_committed: How many of them are in the ledger.
+    """
+
+    rows: int
+    proof: Proof
+    seconds: float
+    redriven: int
+    redriven_committed: int
+
+    @property
+    def messages_per_second(self) -> float:
+        """Messages of both topics, committed or dead, by `seconds`."""
+        done = sum(group.committed + group.dead for group in self.proof.groups.values())
+        return done / self.seconds
+
+    @property
+    def as_promised(self) -> bool:
+        """Nothing lost, every flight ended as the file says, all redriven claims committed."""
+        return (
+            self.proof.conserved
+            and not self.proof.wrong
+            and self.redriven_committed == self.redriven
+        )
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "rows": self.rows,
+            "groups": {name: group.as_json for name, group in self.proof.groups.items()},
+            "dead_reasons": self.proof.dead_reasons,
+            "redriven_committed": self.redriven_committed,
+            "conserved": self.proof.conserved,
+            "seconds": round(self.seconds, 3),
+            "messages_per_second": round(self.messages_per_second, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a demo runs.
+
+    Attributes:
+        url: The server; None for an embedded one.
+        namespace: One that holds nothing, and that the demo may delete.
+    """
+
+    url: str | None
+    namespace: str
+
+
+def run_demo(flights: Sequence[Flight], place: Place, *, processes: int, view: View) -> Result:
+    """Run the demo, and delete its namespace at the end.
+
+    Args:
+        flights: The input.
+        place: Server and namespace.
+        processes: Worker processes.
+        view: Where it is shown.
+
+    Raises:
+        ConfigError: There is no server to embed, or the namespace holds something.
+        RqretryError: The server cannot be reached, or the workers ended.
+    """
+    with (
+        _served(place) as url,
+        Client(url, namespace=place.namespace, delay_levels=LEVELS) as client,
+        Crew(processes, url, place.namespace) as crew,
+    ):
+        return _Run(client, crew, flights, view).play(processes)
+
+
+@contextmanager
+def _served(place: Place) -> Iterator[str]:
+    if place.url is None:
+        with EmbeddedRedis() as server:
+            yield server.url
+        return
+    with Client(place.url, namespace=place.namespace) as client:
+        connect(client.store)  # an unreachable server is told before anything is started
+        if client.admin.topics():
+            raise ConfigError(
+                f"namespace {show(place.namespace)} is in use, and the demo would delete it: name"
+                " another, or none"
+            )
+        try:
+            yield place.url
+        finally:
+            client.store.perform(forget_everything(place.namespace))
+
+
+class _Run:
+    """One run; the workers are starting."""
+
+    def __init__(self, client: Client, crew: Crew, flights: Sequence[Flight], view: View) -> None:
+        self._client = client
+        self._crew = crew
+        self._flights = flights
+        self._view = view
+        self._keys = BookKeys(client.settings.namespace)
+        self._feed = Feed(client, self._look)
+        self._moved = (0, 0, time.monotonic())
+
+    def play(self, processes: int) -> Result:
+        self._wait_for_workers(processes)
+        started = time.monotonic()
+        with self._view:
+            self._feed.publish_all(self._flights)
+            last = self._until(lambda now: now.unfinished == 0)
+        seconds = time.monotonic() - started
+        evidence = self._collect(last)
+        proof = prove(self._flights, evidence)
+        chosen = _choose(evidence.dead_claims)
+        committed = self._redrive(chosen)
+        return Result(len(self._flights), proof, seconds, len(chosen), committed)
+
+    def _wait_for_workers(self, processes: int) -> None:
+        until = time.monotonic() + _START_SECONDS
+        while not self._all_here(processes):
+            if time.monotonic() > until:
+                raise RqretryError(f"the workers did not start within {_START_SECONDS:g} s")
+            time.sleep(_LOOK_EVERY_S)
+
+    def _all_here(self, processes: int) -> bool:
+        self._crew.check()
+        groups = {group.group: group for group in self._client.admin.stats().groups}
+        return {BOOK_GROUP, CLAIMS_GROUP} <= groups.keys() and all(
+            group.workers >= processes for group in groups.values()
+        )
+
+    def _look(self) -> Progress:
+        self._crew.check()
+        claims, book = (
+            next(self._client.admin.stats(topic, group).groups)
+            for topic, group in ((FLIGHTS, CLAIMS_GROUP), (ARRIVALS, BOOK_GROUP))
+        )
+        now = Progress(claims, book)
+        self._view.show(now)
+        self._check_that_it_moves(now)
+        return now
+
+    def _check_that_it_moves(self, now: Progress) -> None:
+        unfinished, deliveries, since = self._moved
+        leased = now.claims.counters.get("lease", 0) + now.book.counters.get("lease", 0)
+        if (now.unfinished, leased) != (unfinished, deliveries):
+            self._moved = (now.unfinished, leased, time.monotonic())
+        elif now.unfinished and time.monotonic() - since > _STALLED_SECONDS:
+            raise RqretryError(
+                f"nothing has moved for {_STALLED_SECONDS:g} s, and {now.unfinished} messages are"
+                " unfinished; see the log of the Redis server"
+            )
+
+    def _until(self, reached: Callable[[Progress], bool]) -> Progress:
+        while not reached(now := self._look()):
+            time.sleep(_LOOK_EVERY_S)
+        return now
+
+    def _collect(self, last: Progress) -> Evidence:
+        store, admin = self._client.store, self._client.admin
+        return Evidence(
+            settled=store.perform(read_ledger(self._keys.settled)),
+            booked=store.perform(read_ledger(self._keys.booked)),
+            dead_claims=admin.dead_letters(CLAIMS_GROUP, bodies=False),
+            dead_arrivals=admin.dead_letters(BOOK_GROUP, bodies=False),
+            published=(self._feed.claims, self._feed.arrivals),
+            last=last,
+        )
+
+    def _redrive(self, ids: Sequence[str]) -> int:
+        """File arrivals by hand, send the dead claims back; how many of them are settled then."""
+        if not ids:
+            return 0
+        self._feed.publish_arrivals(_made_up(id_) for id_ in ids)
+        self._until(lambda now: now.unfinished == 0)
+        self._client.admin.redrive(CLAIMS_GROUP, ids=ids)
+        self._until(lambda now: now.unfinished == 0)
+        settled = self._client.store.perform(read_ledger(self._keys.settled))
+        still_dead = {x.id for x in self._client.admin.dead_letters(CLAIMS_GROUP, bodies=False)}
+        return len({entry.flight_id for entry in settled}.intersection(ids) - still_dead)
+
+
+def _choose(dead: Sequence[DeadLetter]) -> list[str]:
+    """Ten of the dead claims: the first ones and the last ones."""
+    ids = [letter.id for letter in dead]
+    half = REDRIVEN // 2
+    return ids if len(ids) <= REDRIVEN else ids[:half] + ids[-half:]
+
+
+def _made_up(flight_id: str) -> dict[str, object]:
+    return {"flight_id": flight_id, "arr_time": 1200, "arr_delay": 180, "air_time": 120}

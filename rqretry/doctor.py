@@ -1,0 +1,225 @@
+"""Is this server safe for a queue? The checks of `rqretry doctor`, and of every worker's start.
+
+What could lose messages is refused, what could surprise is a warning (design.md section 5,
+reliability.md R17). Everything is read; nothing is written.
+"""
+
+import re
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from rqretry.command import Command, Operation, Word
+from rqretry.connecting import read_info
+from rqretry.errors import RqretryError, UnsafeServer
+from rqretry.scripts import ScriptLibrary
+
+T = TypeVar("T")
+
+Severity = Literal["ok", "warning", "refused"]
+
+PINGS = 20
+MAX_SKEW_MS = 1000
+SLOW_MS = 10.0
+_OWN_COMMANDS = ("INFO", "TIME", "PING", "HGET", "HGETALL", "HMGET", "XRANGE", "BZPOPMIN", "SCAN")
+_CALL = re.compile(r"\bcall\(\s*'([A-Z]+)'")
+_DRYRUN_SINCE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found.
+
+    Attributes:
+        check: Its stable name, such as "eviction".
+        severity: "ok", "warning", or "refused": a worker does not start.
+        sentence: What is so.
+        fix: What to do; "" when it is in order.
+    """
+
+    check: str
+    severity: Severity
+    sentence: str
+    fix: str = ""
+
+
+def check(library: ScriptLibrary, namespace: str = "default") -> Operation[list[Finding]]:
+    """Look at the server, and judge it.
+
+    Args:
+        library: The scripts whose inner commands the user must be allowed to run.
+        namespace: Whose keys the user must be allowed to touch.
+
+    Raises:
+        StoreUnavailable: The server cannot be reached.
+    """
+    try:
+        info = yield _plain(read_info, "INFO")
+    except UnsafeServer as error:
+        return [Finding("version", "refused", str(error), "upgrade the server")]
+    findings = [
+        _version(info),
+        _role(info),
+        _eviction(info),
+        _memory_limit(info),
+        _persistence(info),
+        _cluster(info),
+    ]
+    findings.append((yield from _clock()))
+    findings.append((yield from _latency()))
+    findings.append((yield from _rights(info, library, namespace)))
+    return findings
+
+
+def refused(findings: Sequence[Finding], *, strict: bool = False) -> list[Finding]:
+    """The findings that a worker does not start with; `strict`: warnings too."""
+    severities = {"refused", "warning"} if strict else {"refused"}
+    return [finding for finding in findings if finding.severity in severities]
+
+
+def _plain(decode: Any, *words: Word) -> Command[Any]:
+    return Command(str(words[0]).lower(), (), (), decode, words=words)
+
+
+def _version(info: Mapping[str, str]) -> Finding:
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    version = info.get("valkey_version") or info.get("redis_version", "?")
+    return Finding("version", "ok", f"{name} {version}")
+
+
+def _role(info: Mapping[str, str]) -> Finding:
+    role = info.get("role", "?")
+    if role == "slave":
+        primary = f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
+        return Finding(
+            "role", "refused", "the server is a replica", f"use its primary at {primary}"
+        )
+    return Finding("role", "ok", "the server is a primary")
+
+
+def _eviction(info: Mapping[str, str]) -> Finding:
+    policy = info.get("maxmemory_policy", "?")
+    if policy == "noeviction":
+        return Finding("eviction", "ok", "maxmemory-policy is noeviction")
+    return Finding(
+        "eviction",
+        "refused",
+        f"maxmemory-policy is {policy}: the server would throw messages away when it is full",
+        "set maxmemory-policy noeviction",
+    )
+
+
+def _memory_limit(info: Mapping[str, str]) -> Finding:
+    limit = int(info.get("maxmemory", "0"))
+    if limit:
+        return Finding("maxmemory", "ok", f"maxmemory is {limit // 2**20} MiB")
+    return Finding(
+        "maxmemory",
+        "warning",
+        "maxmemory is not set: a growing queue ends with the machine out of memory",
+        "set maxmemory below the memory of the machine, so that publishing is refused instead",
+    )
+
+
+def _persistence(info: Mapping[str, str]) -> Finding:
+    if info.get("aof_enabled") == "1":
+        return Finding("persistence", "ok", "appendonly is on")
+    return Finding(
+        "persistence",
+        "warning",
+        "appendonly is off: a restart of the server loses messages",
+        "set appendonly yes",
+    )
+
+
+def _cluster(info: Mapping[str, str]) -> Finding:
+    if info.get("cluster_enabled") != "1":
+        return Finding("cluster", "ok", "the server is not a cluster node")
+    return Finding(
+        "cluster",
+        "warning",
+        "the server is a cluster node: this version of rqretry talks to one node only",
+        "use a server without cluster mode",
+    )
+
+
+def _clock() -> Operation[Finding]:
+    sent = time.time_ns()
+    server_ms: int = yield _plain(_milliseconds, "TIME")
+    middle_ms = (sent + time.time_ns()) // 2 // 1_000_000
+    skew_ms = server_ms - middle_ms
+    if abs(skew_ms) < MAX_SKEW_MS:
+        return Finding("clock", "ok", f"the clocks differ by {abs(skew_ms)} ms")
+    ahead = "ahead of" if skew_ms > 0 else "behind"
+    return Finding(
+        "clock",
+        "warning",
+        f"the server's clock is {abs(skew_ms) / 1000:.1f} s {ahead} this machine's",
+        "run an NTP client on both; due times follow the server's clock",
+    )
+
+
+def _latency() -> Operation[Finding]:
+    times = []
+    for _ in range(PINGS):
+        started = time.perf_counter()
+        yield _plain(bytes, "PING")
+        times.append((time.perf_counter() - started) * 1000)
+    median, slowest = statistics.median(times), max(times)
+    sentence = f"a round trip takes {median:.2f} ms (the slowest of {PINGS}: {slowest:.2f} ms)"
+    if median < SLOW_MS:
+        return Finding("latency", "ok", sentence)
+    return Finding("latency", "warning", sentence, "run workers nearer to the server")
+
+
+def _rights(info: Mapping[str, str], library: ScriptLibrary, namespace: str) -> Operation[Finding]:
+    if int(info.get("redis_version", "0").partition(".")[0]) < _DRYRUN_SINCE:
+        return Finding("rights", "ok", "not checked: the server is older than 7.0")
+    try:
+        user = yield _plain(bytes.decode, "ACL", "WHOAMI")
+        needed = sorted({*inner_commands(library), *_OWN_COMMANDS})
+        described = yield _plain(list, "COMMAND", "INFO", *needed)
+        calls = [_example(row, namespace) for row in described if row]
+        calls.append(("EVALSHA", "0" * 40, 1, _key(namespace)))
+        calls.append(("SCRIPT", "LOAD", "return 1"))
+        answers = yield [_plain(_verdict, "ACL", "DRYRUN", user, *call) for call in calls]
+    except RqretryError as error:
+        return Finding("rights", "ok", f"not checked: {error}")
+    denied = [str(call[0]) for call, answer in zip(calls, answers, strict=True) if answer]
+    if not denied:
+        return Finding("rights", "ok", f"user {user} may run all {len(calls)} commands")
+    return Finding(
+        "rights",
+        "refused",
+        f"user {user} may not run {', '.join(denied)}: a script would stop in the middle",
+        f"allow them, and keys ~{_key(namespace).partition('{')[0]}*, with ACL SETUSER",
+    )
+
+
+def inner_commands(library: ScriptLibrary) -> set[str]:
+    """The Redis commands that the scripts call."""
+    return {name for verb in library.names() for name in _CALL.findall(library.get(verb).source)}
+
+
+def _example(described: Sequence[Any], namespace: str) -> tuple[Word, ...]:
+    """A call of a command with as few arguments as it takes, on a key of ours."""
+    name, arity, _, first_key = described[:4]
+    words: list[Word] = [name, *(["1"] * (abs(arity) - 1))]
+    if first_key > 0:
+        words[first_key] = _key(namespace)
+    return (name.decode().upper(), *words[1:])
+
+
+def _key(namespace: str) -> str:
+    return f"rqretry:{namespace}:{{doctor:0}}:check"
+
+
+def _verdict(reply: bytes) -> str:
+    """What DRYRUN has against a call; "" for nothing."""
+    return "" if reply == b"OK" else reply.decode(errors="replace")
+
+
+def _milliseconds(reply: Sequence[bytes]) -> int:
+    return int(reply[0]) * 1000 + int(reply[1]) // 1000

@@ -1,0 +1,1 @@
+"""What talks to the outside: the command line. The core never imports from here."""

@@ -1,0 +1,68 @@
+"""What `rqretry worker` says before it works: what it will do, and on which server."""
+
+from collections.abc import Sequence
+
+import click
+
+from rqretry.app import App
+from rqretry.doctor import Finding
+from rqretry.edge.cli.output import clean
+from rqretry.errors import GroupNotFound
+from rqretry.levels import DEFAULT_LEVELS, LevelTable
+from rqretry.policy import RetryPolicy
+from rqretry.records import PUSH, GroupRecord
+from rqretry.registry import ConsumerSpec
+from rqretry.version import __version__
+
+
+def print_banner(
+    app: App,
+    findings: Sequence[Finding],
+    *,
+    reached: bool,
+    processes: int,
+    concurrency: int | None,
+) -> None:
+    """Print it to standard output."""
+    settings = app.settings
+    count = "1 process" if processes == 1 else f"{processes} processes"
+    _say(f"rqretry {__version__}: {count}, namespace {settings.namespace}")
+    _say(f"Redis    {settings.url.safe}{'' if reached else ' (cannot be reached yet)'}")
+    for spec in app.consumers:
+        _say_consumer(app, spec, reached=reached, concurrency=concurrency)
+    for finding in findings:
+        if finding.severity != "ok":
+            _say(f"{finding.severity}  {finding.sentence}; {finding.fix}")
+
+
+def _say_consumer(app: App, spec: ConsumerSpec, *, reached: bool, concurrency: int | None) -> None:
+    kind = "async" if spec.is_async else "threads"
+    topics = ", ".join(spec.topics)
+    plural = "topic" if len(spec.topics) == 1 else "topics"
+    _say(f"handler  {spec.name}: group {spec.group}, {plural} {topics}")
+    _say(f"         {concurrency or spec.concurrency} at once in each process ({kind})")
+    _say(f"         {ladder_in_words(app, spec, reached=reached)}")
+    _say(f"         None means {'success' if spec.none_is_success else 'failure'}")
+
+
+def ladder_in_words(app: App, spec: ConsumerSpec, *, reached: bool) -> str:
+    """What will hold once the worker has started: what the handler names, else the group's own."""
+    record, levels = GroupRecord(spec.group, PUSH), DEFAULT_LEVELS
+    if reached:
+        record, levels = _stored(app, record)
+    retries = record.max_retries if spec.max_retries is None else spec.max_retries
+    policy: RetryPolicy = record.policy if spec.policy is None else spec.policy
+    return f"{policy.describe(retries, levels)}, then %DLQ%{spec.group}"
+
+
+def _stored(app: App, default: GroupRecord) -> tuple[GroupRecord, LevelTable]:
+    store, catalog = app.client.store, app.client.catalog
+    levels = store.perform(catalog.open())
+    try:
+        return store.perform(catalog.group(default.name)), levels
+    except GroupNotFound:
+        return default, levels
+
+
+def _say(line: str) -> None:
+    click.echo(clean(line))

@@ -1,0 +1,45 @@
+"""The program `rqretry`: its commands, and the options that all of them take."""
+
+import sys
+
+import click
+
+from rqretry.edge.cli.boundary import Program
+from rqretry.edge.cli.options import server_options
+from rqretry.version import __version__
+
+_CLI = "rqretry.edge.cli"
+COMMANDS = {
+    "worker": f"{_CLI}.worker:worker",
+    "publish": f"{_CLI}.publish:publish",
+    "receive": f"{_CLI}.receive:receive",
+    "status": f"{_CLI}.status:status",
+    "message": f"{_CLI}.message:message",
+    "topic": f"{_CLI}.topic:topic",
+    "group": f"{_CLI}.group:group",
+    "dlq": f"{_CLI}.dlq:dlq",
+    "demo": "rqretry.demo.command:demo",
+    "doctor": f"{_CLI}.doctor:doctor",
+    "fsck": f"{_CLI}.fsck:fsck",
+}
+
+
+@click.group(
+    cls=Program,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: rqretry publish claims --body '{\"flight\": 1}'",
+)
+@click.version_option(__version__, prog_name="rqretry", message="%(prog)s %(version)s")
+@server_options
+def cli() -> None:
+    """Consumer groups with a retry ladder and a dead-letter queue, on Redis."""
+
+
+def main() -> None:
+    """Run the program; does not return."""
+    sys.exit(cli.main(prog_name="rqretry"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Options that commands share, and the reading of their values."""
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from rqretry.durations import seconds
+from rqretry.edge.cli.session import target_of
+from rqretry.errors import show
+
+Reader = Callable[[click.Context, click.Parameter, str | None], Any]
+_WHOLE = re.compile(r"-?[0-9]{1,9}")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def duration(minimum: float = 0.0, maximum: float | None = None) -> Reader:
+    """Reads seconds, or text such as "10s" or "1m30s", as seconds; both limits are seconds."""
+
+    def read(_context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+        if text is None:
+            return None
+        return seconds(text, name=parameter.opts[0], minimum=minimum, maximum=maximum)
+
+    return read
+
+
+def read_when(
+    _context: click.Context, parameter: click.Parameter, text: str | None
+) -> datetime | float | None:
+    """A date with a time zone as a datetime, or how long ago ("2h") as minus that many seconds."""
+    if text is None:
+        return None
+    name = parameter.opts[0]
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return -seconds(text, name=name)
+    if date.tzinfo is None:
+        raise click.UsageError(f"{name} {show(text)} has no time zone: write {show(f'{text}Z')}")
+    return date
+
+
+def read_retries(
+    _context: click.Context, parameter: click.Parameter, text: str | None
+) -> int | str | None:
+    """A whole number, or "unlimited"; its limits are checked where it is used."""
+    if text is None or text == "unlimited":
+        return text
+    if not _WHOLE.fullmatch(text):
+        reason = 'must be a whole number, or "unlimited"'
+        raise click.UsageError(f"{parameter.opts[0]} {show(text)} {reason}")
+    return int(text)
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None and parameter.name:
+        setattr(target_of(context), parameter.name, value)
+
+
+def server_options(command: F) -> F:
+    """--url and --namespace; see `session.connected`."""
+    url = click.option(
+        "--url",
+        metavar="URL",
+        expose_value=False,
+        callback=_remember,
+        help="The Redis server; default RQRETRY_REDIS_URL, else redis://localhost:6379/0.",
+    )
+    namespace = click.option(
+        "--namespace",
+        metavar="NAME",
+        expose_value=False,
+        callback=_remember,
+        help='The namespace; default RQRETRY_NAMESPACE, else "default".',
+    )
+    return url(namespace(command))
+
+
+def json_option(command: F) -> F:
+    """--json: one JSON object on standard output, nothing else there."""
+    return click.option("as_json", "--json", is_flag=True, help="Print one JSON object.")(command)
+
+
+def read_headers(
+    _context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, str]:
+    """NAME=VALUE pairs as a dict."""
+    headers: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"{parameter.opts[0]} {show(pair)} must be NAME=VALUE")
+        if name in headers:
+            raise click.UsageError(f"{parameter.opts[0]} gives {show(name)} twice: keep one")
+        headers[name] = value
+    return headers

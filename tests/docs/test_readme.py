@@ -1,0 +1,83 @@
+"""The README is run: its Python blocks as they stand, its commands by name."""
+
+import asyncio
+import re
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rqretry import App
+from rqretry.embedded import EmbeddedRedis
+from rqretry.worker import Worker
+
+README = Path(__file__).parents[2] / "README.md"
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+WRITTEN_URL = "redis://localhost:6379/0"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with EmbeddedRedis() as server:
+        yield server.url
+
+
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(README.read_text()) if kind == language]
+
+
+def run_block(text: str, url: str) -> types.ModuleType:
+    assert WRITTEN_URL in text
+    module = types.ModuleType("shop")
+    sys.modules["shop"] = module  # annotations are resolved in the module that holds them
+    exec(compile(text.replace(WRITTEN_URL, url), str(README), "exec"), module.__dict__)  # noqa: S102
+    return module
+
+
+async def test_the_consumer_bills_what_is_paid_and_buries_what_can_never_be_right(url: str) -> None:
+    app: App = run_block(blocks("python")[0], url).app
+    worker = Worker(app.settings, app.consumers)
+    task = asyncio.get_running_loop().create_task(worker.run())
+    await asyncio.wait([task, asyncio.ensure_future(worker.started.wait())], return_when="FIRST_COMPLETED")
+    await app.publish_many(
+        "orders", [{"amount": 12, "paid": True}, {"amount": 3}, {"amount": -1}]
+    )
+    async with asyncio.timeout(10):
+        while True:
+            stats = await app.admin.stats("orders", "billing")
+            if (stats.waiting, stats.dead, stats.ready, stats.inflight) == (1, 1, 0, 0):
+                break
+            await asyncio.sleep(0.01)
+    (dead,) = await app.admin.dead_letters("billing")
+    assert dead.error == "a negative amount will never be right"
+    worker.stop()
+    await task
+    await app.aclose()
+
+
+def test_publishing_and_the_simple_consumer_run_as_written(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_block(blocks("python")[1], url)
+    assert re.fullmatch(r"\d+ \d+ \d+ \d+ \d+\n", capsys.readouterr().out)
+
+
+def commands() -> list[str]:
+    shell = "\n".join(blocks("sh"))
+    found = re.findall(r"^rqretry ((?:dlq )?[a-z]+)", shell, re.MULTILINE)
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_of_the_readme_exists(command: str) -> None:
+    words = [sys.executable, "-m", "rqretry", *command.split(), "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Usage:" in done.stdout
+
+
+def test_the_readme_is_short_enough_to_be_read() -> None:
+    assert len(README.read_text().splitlines()) <= 200

@@ -1,0 +1,216 @@
+"""Start states and calls for the crash-point test: every writing script, many ways in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rqretry.commands import administering
+from rqretry.commands.consuming import Receipt
+from tests.support.builders import HOUR, SECOND, failure, first, prepared
+from tests.support.world import VISIBILITY_MS, World
+
+TWO = ("g", "h")
+
+Act = Callable[[World], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A start state, and the call to cut.
+
+    `ends` are the messages that the call itself ends, for group g.
+    """
+
+    name: str
+    start: Act
+    act: Act
+    ends: str = ""
+    publishes: str = ""
+
+
+# Start states. Messages a and b are what the call is about; c is a bystander.
+
+
+def published(world: World, *names: str, **settings: Any) -> None:
+    for name in names or ("g",):
+        world.subscribe(name, **settings)
+    world.publish(prepared("a", "x" * 9000, digest="d"), "b", "c")
+
+
+def leased(world: World, *names: str, **settings: Any) -> None:
+    published(world, *names, **settings)
+    world.lease(2)
+
+
+def leased_and_listed(world: World) -> None:
+    leased(world)
+    world.client.lpush(world.group().ready, "a", "a")
+
+
+def failed_before(world: World, *names: str) -> None:
+    leased(world, *names)
+    world.fail(*(failure(id_, delay_ms=1000 + n) for n, id_ in enumerate("ab")))
+
+
+def failed_and_due(world: World, *names: str) -> None:
+    failed_before(world, *names)
+    world.advance(2 * SECOND)
+
+
+def leased_again(world: World, *names: str) -> None:
+    failed_and_due(world, *names)
+    world.promote()
+    assert world.lease(2, prefer="retry").numbers == [(2, 2), (2, 2)]
+
+
+def overdue(world: World, *names: str, **settings: Any) -> None:
+    leased(world, *names, **settings)
+    world.advance(VISIBILITY_MS)
+
+
+def expired(world: World, *names: str) -> None:
+    overdue(world, *names)
+    world.expire()
+
+
+def overdue_again(world: World, *names: str) -> None:
+    expired(world, *names)
+    world.lease(2, prefer="retry")
+    world.advance(VISIBILITY_MS)
+
+
+def buried(world: World, *names: str) -> None:
+    leased(world, *names)
+    world.fail(failure("a", level=-1), failure("b", level=-1))
+
+
+def scheduled(world: World, *names: str) -> None:
+    for name in names:
+        world.subscribe(name)
+    world.publish(prepared("a", delay_ms=1), prepared("b", delay_ms=1), "c")
+    world.advance(1)
+
+
+def committed(world: World) -> None:
+    leased(world)
+    world.succeed(*first("a", "b"))
+    world.advance(HOUR)
+
+
+def with_backlog(world: World, *, and_ready: bool = False) -> None:
+    world.publish("a", "b", "c")
+    world.subscribe("g")  # takes the backlog; put back what it took
+    keys = world.group()
+    if and_ready:
+        world.client.lmove(keys.ready, world.keys.backlog, "RIGHT", "LEFT")
+        world.client.lmove(keys.ready, world.keys.backlog, "RIGHT", "LEFT")
+    else:
+        world.client.rename(keys.ready, world.keys.backlog)
+
+
+# Calls.
+
+
+def do_publish(world: World, *messages: str, delay_ms: int | str = "", digest: str = "") -> None:
+    world.publish(
+        *(prepared(m, delay_ms=delay_ms, digest=digest) for m in messages), seq=77, checksum="s"
+    )
+
+
+def settle(world: World, lease_no: int) -> list[str]:
+    return world.succeed(Receipt("a", lease_no), Receipt("b", lease_no))
+
+
+def fail(world: World, lease_no: int, level: int = 0) -> object:
+    failures = (failure(id_, lease_no, level=level) for id_ in "ab")
+    return world.fail(*failures, tracebacks={"f": "Traceback"})
+
+
+def release(world: World, lease_no: int, *, postpone: bool = False) -> object:
+    delays_ms: list[int | str] = [SECOND, SECOND] if postpone else ["", ""]
+    receipts = (Receipt("a", lease_no), Receipt("b", lease_no))
+    return world.release(*receipts, delays_ms=delays_ms, max_postpones=9)
+
+
+def other_done(world: World, lease_no: int) -> None:
+    leased(world, *TWO)
+    world.lease(2, group="h")
+    world.succeed(Receipt("a", lease_no), Receipt("b", lease_no), group="h")
+
+
+def settled_in_part(world: World) -> None:
+    overdue(world, *TWO)
+    world.lease(1, group="h")
+    world.succeed(*first("a"), group="h")
+    world.damage().hdel(world.keys.bodies, "a")
+    world.client.hdel(world.keys.big, "a")
+    world.client.hset(world.keys.pending, "b", "b")
+
+
+def subscribe(world: World) -> None:
+    world.run(administering.subscribe(world.keys, world.route))
+
+
+CASES = [
+    Case("publish", published, lambda w: do_publish(w, "x", "y"), publishes="xy"),
+    Case(
+        "publish to two groups",
+        lambda w: published(w, *TWO),
+        lambda w: do_publish(w, "x", "y"),
+        publishes="xy",
+    ),
+    Case(
+        "publish chosen ids",
+        lambda w: published(w, *TWO),
+        lambda w: do_publish(w, "x", "y", digest="d"),
+        publishes="xy",
+    ),
+    Case("publish delayed", published, lambda w: do_publish(w, "x", delay_ms=5), publishes="x"),
+    Case("publish to the backlog", lambda w: None, lambda w: do_publish(w, "x"), publishes="x"),
+    Case("lease", published, lambda w: w.lease(2)),
+    Case("lease from both lanes", expired, lambda w: w.lease(3, prefer="retry")),
+    Case("lease of leftovers", leased_and_listed, lambda w: w.lease(2)),
+    Case("renew", leased, lambda w: w.renew(*first("a", "b"), visibility_ms=HOUR)),
+    Case("succeed", leased, lambda w: settle(w, 1), ends="ab"),
+    Case("succeed again", leased_again, lambda w: settle(w, 2), ends="ab"),
+    Case("succeed, two groups", lambda w: leased(w, *TWO), lambda w: settle(w, 1), ends="ab"),
+    Case(
+        "succeed again, two groups",
+        lambda w: leased_again(w, *TWO),
+        lambda w: settle(w, 2),
+        ends="ab",
+    ),
+    Case("succeed as the last", lambda w: other_done(w, 1), lambda w: settle(w, 1), ends="ab"),
+    Case("fail", leased, lambda w: fail(w, 1)),
+    Case("fail again", leased_again, lambda w: fail(w, 2)),
+    Case("fail to death", leased, lambda w: fail(w, 1, level=-1)),
+    Case("fail, two groups", lambda w: leased(w, *TWO), lambda w: fail(w, 1)),
+    Case("fail with none left", lambda w: leased(w, max_retries=0), lambda w: fail(w, 1, level=0)),
+    Case("release", leased, lambda w: release(w, 1)),
+    Case("release again", leased_again, lambda w: release(w, 2)),
+    Case("postpone", leased, lambda w: release(w, 1, postpone=True)),
+    Case("change", leased, lambda w: w.change(Receipt("a", 1), SECOND)),
+    Case("change to nothing", leased, lambda w: w.change(Receipt("a", 1), 0)),
+    Case("change to nothing again", leased_again, lambda w: w.change(Receipt("a", 2), 0)),
+    Case("expire", overdue, lambda w: w.expire()),
+    Case("expire, two groups", lambda w: overdue(w, *TWO), lambda w: w.expire()),
+    Case("expire again", overdue_again, lambda w: w.expire()),
+    Case("expire with none left", lambda w: overdue(w, max_retries=0), lambda w: w.expire()),
+    Case("expire leftovers", settled_in_part, lambda w: w.expire(), ends="ab"),
+    Case("promote", failed_and_due, lambda w: w.promote()),
+    Case("deliver", lambda w: scheduled(w, "g"), lambda w: w.deliver()),
+    Case("deliver to two groups", lambda w: scheduled(w, *TWO), lambda w: w.deliver()),
+    Case("deliver to nobody", scheduled, lambda w: w.deliver()),
+    Case("redrive", buried, lambda w: w.redrive("a", "b")),
+    Case("redrive, two groups", lambda w: buried(w, *TWO), lambda w: w.redrive("a", "b")),
+    Case("purge", buried, lambda w: w.purge("a", "b"), ends="ab"),
+    Case("purge, two groups", lambda w: buried(w, *TWO), lambda w: w.purge("a", "b"), ends="ab"),
+    Case("subscribe", with_backlog, subscribe),
+    Case(
+        "subscribe with ready messages",
+        lambda w: with_backlog(w, and_ready=True),
+        subscribe,
+    ),
+    Case("configure", leased, lambda w: w.configure("g", 2, max_retries=1)),
+    Case("sweep", committed, lambda w: w.sweep()),
+]

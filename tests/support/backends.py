@@ -1,0 +1,62 @@
+"""The ways to run the scripts: a real server through the sync store, or fakeredis."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fakeredis
+import redis
+from redis.exceptions import ResponseError
+
+from rqretry.command import Command
+from rqretry.scripts import Dialect, ScriptLibrary
+from rqretry.store_sync import SyncStore
+from rqretry.url import RedisUrl
+from rqretry.wire import Wire
+
+Run = Callable[[Command[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How commands get to a server, and a client for looking at what is there."""
+
+    name: str
+    run: Run
+    client: Any
+    clock_in_slot: bool = False
+
+
+def server_backend(
+    name: str, url: str, library: ScriptLibrary, *, clock_in_slot: bool = False
+) -> Backend:
+    """A real server, through the sync store."""
+    parsed = RedisUrl.parse(url)
+    store = SyncStore(parsed, library)
+    path = str(parsed.redis_kwargs()["path"])
+    client = redis.Redis(unix_socket_path=path, protocol=2)
+    return Backend(name, store.run, client, clock_in_slot)
+
+
+def fake_backend(library: ScriptLibrary) -> Backend:
+    """Fakeredis: it takes the words of 6.2."""
+    wire = Wire(library, "fakeredis")
+    wire.dialect = Dialect.LEGACY
+    fake = fakeredis.FakeServer(version=(6, 2))
+    raw: Any = fakeredis.FakeStrictRedis(server=fake)
+    raw.response_callbacks.clear()  # replies as the stores get them
+
+    def send(words: Sequence[Any]) -> Any:
+        try:
+            return raw.execute_command(*words)
+        except ResponseError as error:
+            return error
+
+    def run(command: Command[Any]) -> Any:
+        reply = send(wire.words(command))
+        if wire.unknown([command], [reply]):
+            send(wire.load(command))
+            reply = send(wire.words(command))
+        return wire.result(command, reply)
+
+    return Backend("fakeredis", run, fakeredis.FakeStrictRedis(server=fake))
