@@ -42,7 +42,8 @@ _FATAL = {
     "MOVED": "is a node of a cluster that holds another part of the data",
     "CROSSSLOT": "refused keys of different slots",
 }
-_SCRIPT_LINE = re.compile(r"user_script:(\d+):")
+_SCRIPT_LINE = re.compile(r"user_script: ?(\d+):")
+_INNER_CODE = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 _SHA = re.compile(r"(script: [0-9a-f]{40}, on )?@?user_script:\d+:?")
 
 
@@ -121,7 +122,7 @@ class Wire:
     def meaning(self, command: Command[Any], error: Exception) -> Exception:
         """What an error reply means; all of these are definite: nothing was executed."""
         text = str(error)
-        code = getattr(error, "status_code", None) or text.split(" ", 1)[0]
+        code = _inner_code(text) or getattr(error, "status_code", None) or text.split(" ", 1)[0]
         if code == "OOM" and command.verb == "publish":
             return QueueFull(
                 f"Redis at {self.place} is at its memory limit (maxmemory); the messages were not"
@@ -162,6 +163,12 @@ def supported(version: str) -> bool:
 def is_error(reply: Any) -> bool:
     """Whether a raw reply is an error of the server."""
     return isinstance(reply, ResponseError)
+
+
+def _inner_code(text: str) -> str | None:
+    """Redis 6.2 wraps the error of a command inside a script, and its code with it."""
+    found = _INNER_CODE.search(text)
+    return found[1] if found else None
 
 
 def _version(text: str) -> tuple[int, ...]:

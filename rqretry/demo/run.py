@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rqretry.client import Client
+from rqretry.command import Command
 from rqretry.demo.book import BookKeys, forget_everything, read_ledger
 from rqretry.demo.claims import LEVELS
 from rqretry.demo.crew import Crew
@@ -17,6 +18,7 @@ from rqretry.demo.proof import Evidence, Proof, prove
 from rqretry.edge.cli.session import connect
 from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import ConfigError, RqretryError, show
+from rqretry.keys import NamespaceKeys
 from rqretry.views import DeadLetter
 
 REDRIVEN = 10
@@ -115,7 +117,9 @@ def _served(place: Place) -> Iterator[str]:
         return
     with Client(place.url, namespace=place.namespace) as client:
         connect(client.store)  # an unreachable server is told before anything is started
-        if client.admin.topics():
+        keys = NamespaceKeys(place.namespace)
+        words = ("EXISTS", keys.settings, keys.topics, keys.groups)
+        if client.store.run(Command("exists", (), (), int, words=words)):
             raise ConfigError(
                 f"namespace {show(place.namespace)} is in use, and the demo would delete it: name"
                 " another, or none"

@@ -9,7 +9,7 @@ import pytest
 from rqretry import Client
 from rqretry.command import Command
 from rqretry.version import __version__
-from tests.cli.conftest import Shell, bury
+from tests.cli.shell import Shell, bury
 
 
 def test_version_is_printed(shell: Shell) -> None:

@@ -102,7 +102,7 @@ def test_a_demo_that_is_interrupted_leaves_no_data_and_no_processes(lab: Lab) ->
         text=True,
     )
     with demo:
-        wait_for(lambda: b"demo:" in b" ".join(lab.redis.keys()))
+        wait_for(lambda: any(lab.redis.keys("demo:*")))
         demo.send_signal(signal.SIGINT)
         _, errors = demo.communicate()
 
@@ -140,7 +140,7 @@ def test_no_published_claim_says_anything_that_is_known_only_on_arrival(lab: Lab
     feed.publish_arrivals(flight.arrival for flight in flights if flight.arrival)
 
     client.simple_consumer("test", [FLIGHTS, ARRIVALS], create_group=True)
-    bodies = lab.redis.hgetall(client.catalog.partition(FLIGHTS, 0).bodies)
+    bodies: Any = lab.redis.hgetall(client.catalog.partition(FLIGHTS, 0).bodies)
     claims = [decode(data).body for data in bodies.values()]
     assert len(claims) == ROWS
     for claim in claims:

@@ -23,6 +23,7 @@ async def lab(redis_server: EmbeddedRedis) -> AsyncIterator[Lab]:
     lab.redis.flushall()
     yield lab
     await lab.aclose()
+    assert lab.audit() == []
 
 
 @pytest.fixture

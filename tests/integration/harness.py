@@ -1,19 +1,18 @@
 """What integration tests share: apps on a private server, workers in this process, waiting."""
 
 import asyncio
-import importlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import redis
 
 from rqretry import App, Client
+from rqretry.auditor import audit
 from rqretry.commands.upkeep import expire
 from rqretry.embedded import EmbeddedRedis
 from rqretry.message import Message
-from rqretry.scripts import ScriptLibrary
 from rqretry.views import GroupStats
 from rqretry.worker import Worker
 
@@ -72,9 +71,8 @@ class Lab:
             return client.store.run(command).moved
 
     def audit(self) -> list[str]:
-        """What the read-only auditor finds wrong, in words."""
-        auditor = importlib.import_module("rqretry.auditor")
-        return [str(finding) for finding in auditor.audit(self.redis)]
+        """What the read-only auditor finds wrong in the test's namespace, in words."""
+        return audited(self.url)
 
     async def aclose(self) -> None:
         """Close everything."""
@@ -141,9 +139,16 @@ async def counted(lab: Lab, group: str, **wanted: int) -> GroupStats:
     return found[0]
 
 
-def one_by_one(bodies: Iterable[Any]) -> Sequence[Any]:
-    """Bodies in a canonical order, to compare what was seen with what was sent."""
-    return sorted(bodies)
+def audited(url: str, namespace: str = NAMESPACE) -> list[str]:
+    """Every finding of the auditor in every partition of a namespace."""
+    with Client(url, namespace=namespace) as client:
+        catalog, perform = client.catalog, client.store.perform
+        findings = []
+        for topic in perform(catalog.topics()):
+            for number in range(topic.partitions):
+                groups = [catalog.group_keys(topic.name, number, g.name) for g in topic.groups]
+                findings += perform(audit(catalog.partition(topic.name, number), groups))
+    return [f"{found.severity} {found.kind}: {found.text}" for found in findings]
 
 
 async def _first(started: Any, task: asyncio.Task[None]) -> None:
@@ -153,8 +158,3 @@ async def _first(started: Any, task: asyncio.Task[None]) -> None:
     if task.done():
         task.result()
     assert task.done() or waiting.done() or waiting.cancelled()
-
-
-def library(**options: Any) -> ScriptLibrary:
-    """Scripts with a change of the test's choice."""
-    return ScriptLibrary(**options)
