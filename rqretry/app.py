@@ -1,23 +1,30 @@
 """The application: where handlers are registered, and where they publish from."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, ParamSpec, TypeVar, Unpack
 
 from rqretry.client import AsyncAdmin, AsyncClient, Client
 from rqretry.config import Settings
 from rqretry.durations import Duration
+from rqretry.hooks import Callback, Hooks, Middleware
 from rqretry.ids import MessageId
-from rqretry.policy import RetryPolicy
-from rqretry.registry import (
-    CONSUME_TIMEOUT_S,
-    MAX_POSTPONES,
-    VISIBILITY_S,
-    ConsumerSpec,
-    Registry,
-)
+from rqretry.limits import check_partitions, check_topic
+from rqretry.message import OutgoingMessage
+from rqretry.registry import ConsumerOptions, ConsumerSpec, Registry
+from rqretry.running import run_until_stopped
+from rqretry.tasks import Task, bind_task
+from rqretry.topics import Topic
+from rqretry.worker import GRACE_S, Worker
 
 F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=Middleware)
+C = TypeVar("C", bound=Callback)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
 
 class App:
@@ -28,6 +35,14 @@ class App:
         namespace: Default RQRETRY_NAMESPACE, else "default".
         delay_levels: The level table of the namespace, such as "1s 5s 10s"; set when it is first
             used. Default RQRETRY_DELAY_LEVELS, else the namespace's own, else RocketMQ's 18.
+        include: Modules that register more consumers; a worker imports them.
+        lifespan: An async context manager function that gets the app, entered in each worker
+            process before the first message and left after the last; its value is `app.state`.
+
+    Attributes:
+        state: What the lifespan yielded; None outside of it.
+        hooks: Middleware and callbacks.
+        declared: Partitions of the topics declared with `topic`.
 
     Raises:
         ConfigError: The URL cannot work as it is written.
@@ -40,8 +55,15 @@ class App:
         *,
         namespace: str | None = None,
         delay_levels: str | Sequence[Duration] | None = None,
+        include: Sequence[str] = (),
+        lifespan: Lifespan | None = None,
     ) -> None:
         self.settings = Settings.read(url, namespace, delay_levels)
+        self.include = [include] if isinstance(include, str) else list(include)
+        self.state: Any = None
+        self.hooks = Hooks()
+        self.declared: dict[str, int] = {}
+        self._lifespan = lifespan
         self._given = (url, namespace, delay_levels)
         self._registry = Registry()
         self._client: Client | None = None
@@ -50,7 +72,7 @@ class App:
 
     @property
     def consumers(self) -> Sequence[ConsumerSpec]:
-        """What `@app.consumer` registered."""
+        """What `@app.consumer` and `@app.task` registered."""
         return self._registry.consumers
 
     def configure(self, url: str | None = None, namespace: str | None = None) -> None:
@@ -63,62 +85,148 @@ class App:
         self.settings = Settings.read(*self._given)
         self._client = self._async_client = None
 
+    # -- registering -------------------------------------------------------------------------
+
+    def topic(self, name: str, *, body: Any = None, partitions: int | None = None) -> Topic:
+        """Declare a topic: its body type, and its partitions for when it is created.
+
+        Args:
+            name: 1 to 127 characters of A-Z a-z 0-9 _ -.
+            body: A dataclass, TypedDict, msgspec Struct, pydantic model, or another type that a
+                body must fit; default anything.
+            partitions: 1 to 1024; default 1 for a new topic.
+        """
+        checked = check_topic(name)
+        if partitions is not None:
+            self.declared[checked] = check_partitions(partitions)
+        return Topic(self, checked, body)
+
     def consumer(
-        self,
-        topics: str | Sequence[str],
-        *,
-        group: str,
-        max_retries: int | str | None = None,
-        policy: RetryPolicy | None = None,
-        concurrency: int | None = None,
-        visibility: Duration = VISIBILITY_S,
-        consume_timeout: Duration = CONSUME_TIMEOUT_S,
-        max_postpones: int = MAX_POSTPONES,
-        none_is: str | None = None,
+        self, topics: str | Sequence[str], *, group: str, **options: Unpack[ConsumerOptions]
     ) -> Callable[[F], F]:
         """Register a handler for one or more topics; the function stays an ordinary one.
 
-        An async function runs in the event loop, a plain one in a thread. It gets the Message and
-        answers as semantics.md section 2 says.
+        An async function runs in the event loop, a plain one in a thread. It gets the Message, or
+        the body where a parameter is annotated with the body's type, or both, and answers as
+        semantics.md section 2 says.
 
         Args:
             topics: A topic or several; created if they are not there.
             group: The consumer group; created when a worker starts.
-            max_retries: 0 or more, or "unlimited"; at most max_retries + 1 deliveries. Not given:
-                the group's own, 16 at first.
-            policy: When a failed message is tried again. Not given: the group's own, RocketMQ's
-                ladder at first.
-            concurrency: Attempts at once in one process; default 64 for async, 16 for threads.
-            visibility: The lease, 0.1 s to 12 h, renewed while the handler runs; default 30 s. A
-                killed worker's messages are delivered again when it ends.
-            consume_timeout: When a running attempt has failed, counted from its lease; default
-                15 min.
-            max_postpones: How often one message may be postponed before that counts as a
-                failure; default 1000.
-            none_is: "failure" or "success"; default by the handler's annotation.
+            options: See ConsumerOptions.
 
         Raises:
             InvalidArgument: A value is outside its limits.
             ConfigError: The function cannot take a message, or the group already has a handler
                 for this topic.
         """
+        return self.register(topics, group, options)
 
-        def register(handler: F) -> F:
-            self._registry.add(
-                handler,
-                topics,
-                group=group,
-                max_retries=max_retries,
-                policy=policy,
-                concurrency=concurrency,
-                visibility=visibility,
-                consume_timeout=consume_timeout,
-                max_postpones=max_postpones,
-                none_is=none_is,
-            )
+    def register(
+        self,
+        topics: str | Sequence[str],
+        group: str,
+        options: ConsumerOptions,
+        *,
+        body_type: Any = None,
+    ) -> Callable[[F], F]:
+        """The decorator behind `consumer`, for topics with a body type too."""
+
+        def decorate(handler: F) -> F:
+            self._registry.add(handler, topics, group, options, body_type=body_type)
             return handler
 
-        return register
+        return decorate
+
+    def task(
+        self, name: str | None = None, **options: Unpack[ConsumerOptions]
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Make a function a task: `await f.send(...)` has a worker call it.
+
+        Args:
+            name: Its topic and group; default the function's name.
+            options: See ConsumerOptions.
+
+        Raises:
+            InvalidArgument: A value is outside its limits.
+            ConfigError: An annotation cannot be checked, or the name is taken.
+        """
+
+        def decorate(function: Callable[P, R]) -> Task[P, R]:
+            chosen = check_topic(getattr(function, "__name__", "") if name is None else name)
+            self._registry.add(function, chosen, chosen, options, binding=bind_task(function))
+            return Task(self, chosen, function)
+
+        return decorate
+
+    def middleware(self, function: M) -> M:
+        """Put an async function (message, call_next) around every attempt, the first outermost."""
+        self.hooks.add_middleware(function)
+        return function
+
+    def on(self, event: str) -> Callable[[C], C]:
+        """Call a function, plain or async, with an Event when something happens.
+
+        Args:
+            event: "failure", "dead_letter", "lease_lost", "started" or "stopped".
+        """
+
+        def decorate(callback: C) -> C:
+            self.hooks.add_callback(event, callback)
+            return callback
+
+        return decorate
+
+    # -- running -----------------------------------------------------------------------------
+
+    def worker(
+        self,
+        *,
+        concurrency: int | None = None,
+        grace: float = GRACE_S,
+        explicit: bool = True,
+    ) -> Worker:
+        """A worker for this app's consumers; see Worker."""
+        return Worker(
+            self.settings,
+            self.consumers,
+            concurrency=concurrency,
+            grace=grace,
+            explicit=explicit,
+            hooks=self.hooks,
+            declared=self.declared,
+        )
+
+    async def run(
+        self, *, concurrency: int | None = None, grace: float = GRACE_S, signals: bool = True
+    ) -> None:
+        """Run a worker in this process, until it is cancelled or (with `signals`) told to stop.
+
+        Args:
+            concurrency: Attempts at once per consumer; default each consumer's own.
+            grace: Seconds that running handlers get when it stops.
+            signals: Stop on SIGTERM and SIGINT; False where the process is somebody else's.
+
+        Raises:
+            ConfigError: There are no consumers, or one does not fit its group.
+        """
+        async with self.living():
+            await run_until_stopped(self.worker(concurrency=concurrency, grace=grace), signals)
+
+    @asynccontextmanager
+    async def living(self) -> AsyncIterator[None]:
+        """The lifespan around what a worker does; closes the app's connections at its end."""
+        try:
+            if self._lifespan is None:
+                yield
+            else:
+                async with self._lifespan(self) as self.state:
+                    yield
+        finally:
+            self.state = None
+            await self.aclose()
+
+    # -- publishing --------------------------------------------------------------------------
 
     @property
     def client(self) -> Client:
@@ -127,6 +235,7 @@ class App:
             if self._client is None:
                 url, namespace, levels = self._given
                 self._client = Client(url, namespace=namespace, delay_levels=levels)
+                self._client.catalog.declared = self.declared
             return self._client
 
     @property
@@ -135,6 +244,7 @@ class App:
         if self._async_client is None:
             url, namespace, levels = self._given
             self._async_client = AsyncClient(url, namespace=namespace, delay_levels=levels)
+            self._async_client.catalog.declared = self.declared
         return self._async_client
 
     @property
@@ -169,6 +279,14 @@ class App:
     async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
         return await self.async_client.publish_many(topic, messages)
+
+    async def publish_item(self, topic: str, item: OutgoingMessage) -> MessageId:
+        """Publish one OutgoingMessage, for tasks and topics."""
+        return await self.async_client.publish(topic, item)
+
+    def publish_item_sync(self, topic: str, item: OutgoingMessage) -> MessageId:
+        """The same without asyncio."""
+        return self.client.publish(topic, item)
 
     async def aclose(self) -> None:
         """Send what is waiting to be sent, and close the connections."""

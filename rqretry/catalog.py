@@ -31,6 +31,8 @@ class Catalog:
         self._levels: LevelTable | None = None
         self._topics: dict[str, TopicRecord] = {}
         self._routes: dict[tuple[str, int], Route] = {}
+        self.declared: Mapping[str, int] = {}
+        """Partitions of topics that this program declares, for when it creates them."""
 
     # -- the namespace ---------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ class Catalog:
             return self._topics[name]
         yield from self.open()
         if create:
-            return (yield from self.create_topic(name, None))
+            return (yield from self.create_topic(name, self.declared.get(name)))
         return (yield from self.refreshed(name))
 
     def refreshed(self, name: str) -> Operation[TopicRecord]:

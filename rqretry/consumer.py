@@ -9,12 +9,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
+from rqretry.calling import make_caller
 from rqretry.command import MAX_BATCH
 from rqretry.commands.consuming import Failure
 from rqretry.delivery import Delivery, Source
 from rqretry.execution import Execution, outcome_of
+from rqretry.hooks import Hooks
 from rqretry.outcome import ConsumeResult, Kind
 from rqretry.registry import ConsumerSpec
 from rqretry.settling import Settler
@@ -32,19 +33,16 @@ _RATE_MEMORY_S = 0.2
 class Consumer:
     """Runs the messages of one registered handler."""
 
-    def __init__(self, spec: ConsumerSpec, settler: Settler, worker: str) -> None:
+    def __init__(self, spec: ConsumerSpec, settler: Settler, hooks: Hooks, worker: str) -> None:
         self.spec = spec
         self.sources: list[Source] = []
         self.running: dict[str, Delivery] = {}
         self.stuck = 0
         """Slots whose thread goes on although its attempt timed out or lost its lease."""
         self._settler = settler
-        self._threads = (
-            None
-            if spec.is_async
-            else ThreadPoolExecutor(spec.concurrency, thread_name_prefix=f"rqretry-{spec.group}")
-        )
-        self.execution = Execution(spec, self._threads, worker)
+        self._caller = make_caller(spec)
+        self._abandoned = False
+        self.execution = Execution(spec, self._caller, hooks, worker)
         self._buffer: deque[Delivery] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._slots: list[asyncio.Task[None]] = []
@@ -53,6 +51,7 @@ class Consumer:
         self._rate_from = (0, time.monotonic())
         self.on_room: Callable[[], None] = lambda: None
         self.on_stuck: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[Delivery], None] = lambda _: None
 
     # -- for fetching ------------------------------------------------------------------------
 
@@ -100,7 +99,7 @@ class Consumer:
 
     def abandon(self) -> None:
         """Give back, uncounted, what is still running, and stop the slots."""
-        self.execution.abandoned = True
+        self._abandoned = True
         for delivery in list(self.running.values()):
             if delivery.message is not None:
                 delivery.message.cancelled = True
@@ -109,12 +108,11 @@ class Consumer:
                 self._settler.release(delivery, "")
         for task in self._slots:
             task.cancel()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        self._caller.shut_down()
 
     async def _slot(self) -> None:
         since = time.monotonic()
-        while not self.execution.abandoned:
+        while not self._abandoned:
             if not self._buffer:
                 idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._idle.append(idle)
@@ -138,13 +136,13 @@ class Consumer:
             result = await self.execution.attempt(delivery)
         except asyncio.CancelledError:
             result = None
-            if self.execution.abandoned or not (delivery.lost or delivery.settled):
+            if self._abandoned or not (delivery.lost or delivery.settled):
                 raise
         finally:
             if self.running.get(delivery.id) is delivery:
                 del self.running[delivery.id]
             if delivery.lost or delivery.settled:
-                self.stuck -= self._threads is not None
+                self.stuck -= self._caller.can_stick
                 self._keep_slot(task)
             self._finished += 1
             self.on_room()
@@ -153,7 +151,7 @@ class Consumer:
 
     def _keep_slot(self, task: asyncio.Task[None] | None) -> None:
         """It was the attempt that was cancelled, even where its handler swallowed that."""
-        while task is not None and not self.execution.abandoned and task.cancelling():
+        while task is not None and not self._abandoned and task.cancelling():
             task.uncancel()
 
     def _settle(self, delivery: Delivery, result: ConsumeResult | Failure) -> None:
@@ -183,6 +181,7 @@ class Consumer:
             delivery.id, delivery.source.topic, self.spec.group, delivery.attempt,
         )  # fmt: skip
         self._call_off(delivery)
+        self.on_lost(delivery)
 
     async def _watch(self) -> None:
         timeout_s = self.spec.consume_timeout_ms / 1000
@@ -222,7 +221,7 @@ class Consumer:
         if delivery.message is not None:
             delivery.message.cancelled = True
         if delivery.task is not None and delivery.id in self.running:
-            self.stuck += self._threads is not None
+            self.stuck += self._caller.can_stick
             delivery.task.cancel()
             if self.stuck >= self.spec.concurrency:
                 self.on_stuck()

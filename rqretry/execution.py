@@ -5,34 +5,35 @@ import contextvars
 import random
 import time
 import types
-from collections.abc import Callable, Coroutine, Generator
-from concurrent.futures import Executor
+from collections.abc import Generator
 from typing import Any
 
+from rqretry.calling import Caller
 from rqretry.codec import decode
 from rqretry.commands.consuming import Failure
 from rqretry.delivery import Delivery
 from rqretry.errors import CodecError
 from rqretry.failures import describe_cause, describe_exception, fingerprint_of, formatted
+from rqretry.hooks import Hooks
 from rqretry.message import Message, ReceiptHandle
 from rqretry.outcome import ConsumeResult, HandlerSignal, Kind, classify_return
 from rqretry.registry import ConsumerSpec
+from rqretry.typed import BodyMismatch
 
 DEAD = -1
-Call = Callable[[Message[Any]], Coroutine[Any, Any, Any]]
 
 
 class Execution:
     """Runs attempts of one handler."""
 
-    def __init__(self, spec: ConsumerSpec, threads: Executor | None, worker: str) -> None:
+    def __init__(self, spec: ConsumerSpec, caller: Caller, hooks: Hooks, worker: str) -> None:
         self._spec = spec
-        self._threads = threads
+        self._caller = caller
+        # Middleware sees results; without any, nothing stands between the slot and the handler.
+        self._call = hooks.around(self._classified) if hooks.middleware else caller
         self._worker = worker
         self._random = random.Random()
         self.max_retries = 16
-        self.abandoned = False
-        """The worker does not wait for threads any more."""
 
     async def attempt(self, delivery: Delivery) -> ConsumeResult | Failure:
         """Run the handler on a delivery; an exception becomes the Failure that says so.
@@ -49,14 +50,13 @@ class Execution:
             value = await isolated(self._call(message))
         except HandlerSignal as signal:
             return signal.result
-        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the worker
+        except BodyMismatch as error:
+            return self.failure(delivery, "mismatch", str(error), level=DEAD)
+        except BaseException as error:
             if isinstance(error, GeneratorExit) or (_cancels(error) and _is_cancelled()):
                 raise
             return self._raised(delivery, error, time.monotonic() - started)
-        spec = self._spec
-        return classify_return(
-            value, returns_bool=spec.returns_bool, none_is_success=spec.none_is_success
-        )
+        return self._classify(value)
 
     def failure(
         self,
@@ -78,7 +78,22 @@ class Execution:
         if fingerprint not in source.told and fingerprint not in source.tracebacks:
             source.tracebacks[fingerprint] = formatted(error)
         record = describe_exception(error, fingerprint, self._worker, ran)
-        return Failure(delivery.receipt, 0, "", self._random.random(), "failure", record)
+        level = 0 if self._spec.retries_on(error) else DEAD
+        cause = "failure" if level == 0 else "rejected"
+        return Failure(delivery.receipt, level, "", self._random.random(), cause, record)
+
+    def _classify(self, value: Any) -> ConsumeResult:
+        spec = self._spec
+        return classify_return(
+            value, returns_bool=spec.returns_bool, none_is_success=spec.none_is_success
+        )
+
+    async def _classified(self, message: Message[Any]) -> ConsumeResult:
+        """What middleware's call_next answers."""
+        try:
+            return self._classify(await self._caller(message))
+        except HandlerSignal as signal:
+            return signal.result
 
     def _message(self, delivery: Delivery) -> Message[Any]:
         source, spec = delivery.source, self._spec
@@ -87,37 +102,11 @@ class Execution:
         )
         expires = delivery.sent_at + source.visibility_s
         envelope = decode(delivery.data)
-        message: Message[Any] = Message(handle, envelope, delivery.attempt, self.max_retries, expires)
+        message: Message[Any] = Message(
+            handle, envelope, delivery.attempt, self.max_retries, expires
+        )
         delivery.message = message
         return message
-
-    def _call(self, message: Message[Any]) -> Coroutine[Any, Any, Any]:
-        if self._threads is None:
-            coroutine: Coroutine[Any, Any, Any] = self._spec.handler(message)
-            return coroutine
-        return self._in_thread(message)
-
-    async def _in_thread(self, message: Message[Any]) -> Any:
-        """Run a plain function in a thread. A thread cannot be killed: its slot stays taken."""
-        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-        future = loop.run_in_executor(
-            self._threads, context.run, _caught, self._spec.handler, message
-        )
-        called_off: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.shield(future)
-            except asyncio.CancelledError as error:
-                if message.cancelled and not self.abandoned:  # wait for the thread all the same
-                    called_off = error
-                    continue
-                raise
-        if called_off is not None:
-            raise called_off
-        value, raised = future.result()
-        if raised is not None:
-            raise raised
-        return value
 
 
 def outcome_of(result: ConsumeResult, execution: Execution, delivery: Delivery) -> Failure | None:
@@ -131,14 +120,6 @@ def outcome_of(result: ConsumeResult, execution: Execution, delivery: Delivery) 
     return None
 
 
-def _caught(handler: Callable[..., Any], message: Message[Any]) -> tuple[Any, BaseException | None]:
-    """What a plain function returned or raised; a future does not take every exception."""
-    try:
-        return handler(message), None
-    except BaseException as error:  # noqa: BLE001 - raised again in the event loop
-        return None, error
-
-
 def _cancels(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError)
 
@@ -150,7 +131,7 @@ def _is_cancelled() -> bool:
 
 
 @types.coroutine
-def isolated(coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+def isolated(coroutine: Any) -> Generator[Any, Any, Any]:
     """Drive a coroutine in a context of its own, inside the current task.
 
     A slot's task runs one attempt after another without a task for each; context variables that

@@ -77,10 +77,11 @@ def formatted(error: BaseException) -> str:
 
 def read_record(record: str) -> list[AttemptError]:
     """A failure record as the script keeps it; a damaged line is skipped."""
-    return [error for error in map(_read_line, record.splitlines()) if error is not None]
+    return [error for error in map(read_line, record.splitlines()) if error is not None]
 
 
-def _read_line(line: str) -> AttemptError | None:
+def read_line(line: str) -> AttemptError | None:
+    """One line of a failure record; None where it is damaged."""
     try:
         attempt, at_ms, text = line.split(" ", 2)
         fields = json.loads(text)

@@ -37,7 +37,11 @@ def load_app(target: str, app_dir: str = ".") -> App:
     name, _, path = target.partition(":")
     _check_module_name(name, target)
     _check_attribute(path, target)
-    return _find(_import(name, folder), path)
+    app = _find(_import(name, folder), path)
+    for module in app.include:
+        _check_module_name(module, module)
+        _import(module, folder)
+    return app
 
 
 def require_consumers(app: App, target: str, app_dir: str = ".") -> None:

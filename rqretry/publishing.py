@@ -25,6 +25,7 @@ from rqretry.limits import (
 )
 from rqretry.message import OutgoingMessage
 from rqretry.records import TopicRecord
+from rqretry.typed import plain
 from rqretry.wire import ServerClock
 
 LANE_TTL_MS = 3_600_000
@@ -84,7 +85,7 @@ class Publishing:
             if isinstance(item, OutgoingMessage):
                 message = _prepare(item, made_id, now_ms, levels.delay_ms)
             else:
-                message = Prepared(made_id, encode(item), "", "")
+                message = Prepared(made_id, encode(plain(item)), "", "")
             prepared.append((partition_of(message.id, topic.partitions), message))
         return prepared
 
@@ -205,8 +206,9 @@ def _prepare(item: OutgoingMessage, made_id: str, now_ms: int, level_ms: Any) ->
         delay_ms = check_delay(item.delay) or ""
     elif item.delay_level is not None:
         delay_ms = level_ms(_check_level(item.delay_level))
+    body = plain(item.body)
     data = encode(
-        item.body,
+        body,
         tag=None if item.tag is None else check_tag(item.tag),
         keys=check_keys(item.keys),
         headers=check_headers(item.headers) if item.headers else None,
@@ -216,7 +218,7 @@ def _prepare(item: OutgoingMessage, made_id: str, now_ms: int, level_ms: Any) ->
         return Prepared(made_id, data, "", delay_ms)
     id_ = check_message_id(item.id)
     # The digest leaves the born time out: the same message published later is the same message.
-    same = encode(item.body, tag=item.tag, keys=check_keys(item.keys), headers=item.headers or None)
+    same = encode(body, tag=item.tag, keys=check_keys(item.keys), headers=item.headers or None)
     return Prepared(id_, data, digest(same), delay_ms)
 
 

@@ -1,15 +1,19 @@
 """What `@app.consumer` registers: handlers with their group, topics and settings, all checked."""
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypedDict
 
+from rqretry.binding import Binding, bind
 from rqretry.durations import Duration, milliseconds
 from rqretry.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.limits import check_count, check_group, check_max_retries, check_topic
 from rqretry.outcome import means_bool, none_means_success, return_annotation
 from rqretry.policy import RetryPolicy
+from rqretry.processes import address
+from rqretry.tasks import TaskBinding
 
 ASYNC_CONCURRENCY = 64
 SYNC_CONCURRENCY = 16
@@ -20,6 +24,7 @@ MAX_POSTPONES = 1000
 _LEAST_VISIBILITY_S, _MOST_VISIBILITY_S = 0.1, 12 * 3600
 
 Handler = Callable[..., Any]
+Exceptions = type[BaseException] | Sequence[type[BaseException]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,10 @@ class ConsumerSpec:
         none_is_success: What None means.
         returns_bool: Whether False is a failure.
         place: file:line of the handler.
+        binding: Which parameter gets what.
+        in_process: Runs in processes of its own.
+        retry_on: Only these exceptions are retried; None is all.
+        dead_letter_on: These exceptions go to the dead-letter queue at once.
     """
 
     handler: Handler
@@ -55,11 +64,54 @@ class ConsumerSpec:
     none_is_success: bool
     returns_bool: bool
     place: str
+    binding: Binding | TaskBinding
+    in_process: bool = False
+    retry_on: tuple[type[BaseException], ...] | None = None
+    dead_letter_on: tuple[type[BaseException], ...] = ()
 
     @property
     def name(self) -> str:
         """The handler's qualified name."""
         return getattr(self.handler, "__qualname__", repr(self.handler))
+
+    def retries_on(self, error: BaseException) -> bool:
+        """Whether this exception is worth another attempt."""
+        if isinstance(error, self.dead_letter_on):
+            return False
+        return self.retry_on is None or isinstance(error, self.retry_on)
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """The options of `@app.consumer` and `@app.task`.
+
+    Attributes:
+        max_retries: 0 or more, or "unlimited"; at most max_retries + 1 deliveries. Not given: the
+            group's own, 16 at first.
+        policy: When a failed message is tried again. Not given: the group's own, RocketMQ's ladder
+            at first.
+        concurrency: Attempts at once in one process; default 64 for async functions, 16 for
+            threads, one per core with process=True.
+        visibility: The lease, 0.1 s to 12 h, renewed while the handler runs; default 30 s. A
+            killed worker's messages are delivered again when it ends.
+        consume_timeout: When a running attempt has failed, counted from its lease; default 15 min.
+        max_postpones: How often one message may be postponed before that counts as a failure;
+            default 1000.
+        none_is: "failure" or "success"; default by the handler's annotation.
+        process: Run a plain function in a process of its own: for CPU-bound work.
+        retry_on: Only these exceptions are retried, all others are dead-lettered; default all.
+        dead_letter_on: These exceptions are dead-lettered at once; default none.
+    """
+
+    max_retries: int | str | None
+    policy: RetryPolicy | None
+    concurrency: int | None
+    visibility: Duration
+    consume_timeout: Duration
+    max_postpones: int
+    none_is: Literal["failure", "success"] | None
+    process: bool
+    retry_on: Exceptions
+    dead_letter_on: Exceptions
 
 
 class Registry:
@@ -72,46 +124,21 @@ class Registry:
         self,
         handler: Handler,
         topics: str | Sequence[str],
-        *,
         group: str,
-        max_retries: int | str | None = None,
-        policy: RetryPolicy | None = None,
-        concurrency: int | None = None,
-        visibility: Duration = VISIBILITY_S,
-        consume_timeout: Duration = CONSUME_TIMEOUT_S,
-        max_postpones: int = MAX_POSTPONES,
-        none_is: str | None = None,
+        options: ConsumerOptions,
+        *,
+        binding: Binding | TaskBinding | None = None,
+        body_type: Any = None,
     ) -> ConsumerSpec:
         """Check and keep a handler. Raises InvalidArgument, ConfigError."""
+        unknown = sorted(options.keys() - ConsumerOptions.__annotations__.keys())
+        if unknown:
+            known = ", ".join(sorted(ConsumerOptions.__annotations__))
+            refuse("consumer option", unknown[0], f"is not one of {known}")
         names = [topics] if isinstance(topics, str) else list(topics)
         if not names:
             raise InvalidArgument("topics: a consumer needs at least one topic")
-        is_async = _check_handler(handler)
-        annotation = return_annotation(handler)
-        spec = ConsumerSpec(
-            handler=handler,
-            topics=tuple(dict.fromkeys(check_topic(name) for name in names)),
-            group=check_group(group),
-            is_async=is_async,
-            max_retries=_max_retries(max_retries, policy),
-            policy=_policy(policy),
-            concurrency=check_count(
-                concurrency or (ASYNC_CONCURRENCY if is_async else SYNC_CONCURRENCY),
-                name="concurrency",
-                maximum=MAX_CONCURRENCY,
-            ),
-            visibility_ms=milliseconds(
-                visibility,
-                name="visibility",
-                minimum=_LEAST_VISIBILITY_S,
-                maximum=_MOST_VISIBILITY_S,
-            ),
-            consume_timeout_ms=milliseconds(consume_timeout, name="consume_timeout", minimum=0.001),
-            max_postpones=check_count(max_postpones, name="max_postpones", minimum=0),
-            none_is_success=_none_is(none_is, none_means_success(annotation)),
-            returns_bool=means_bool(annotation),
-            place=_place(handler),
-        )
+        spec = _spec(handler, names, group, options, binding or bind(handler, body_type))
         self._check_alone(spec)
         self.consumers.append(spec)
         return spec
@@ -128,24 +155,87 @@ class Registry:
                 )
 
 
+def _spec(
+    handler: Handler,
+    topics: Sequence[str],
+    group: str,
+    options: ConsumerOptions,
+    binding: Binding | TaskBinding,
+) -> ConsumerSpec:
+    process, policy = options.get("process", False), _policy(options.get("policy"))
+    is_async = _check_handler(handler)
+    if process:
+        _check_process(handler, is_async=is_async)
+    concurrency = options.get("concurrency")
+    if concurrency is None:
+        concurrency = _default_concurrency(is_async, process)
+    annotation = return_annotation(handler)
+    retry_on = options.get("retry_on")
+    return ConsumerSpec(
+        handler=handler,
+        topics=tuple(dict.fromkeys(check_topic(name) for name in topics)),
+        group=check_group(group),
+        is_async=is_async,
+        max_retries=_max_retries(options.get("max_retries"), policy),
+        policy=policy,
+        concurrency=check_count(concurrency, name="concurrency", maximum=MAX_CONCURRENCY),
+        visibility_ms=milliseconds(
+            options.get("visibility", VISIBILITY_S),
+            name="visibility",
+            minimum=_LEAST_VISIBILITY_S,
+            maximum=_MOST_VISIBILITY_S,
+        ),
+        consume_timeout_ms=milliseconds(
+            options.get("consume_timeout", CONSUME_TIMEOUT_S), name="consume_timeout", minimum=0.001
+        ),
+        max_postpones=check_count(
+            options.get("max_postpones", MAX_POSTPONES), name="max_postpones", minimum=0
+        ),
+        none_is_success=_none_is(options.get("none_is"), none_means_success(annotation)),
+        returns_bool=means_bool(annotation),
+        place=_place(handler),
+        binding=binding,
+        in_process=process,
+        retry_on=None if retry_on is None else _exceptions("retry_on", retry_on),
+        dead_letter_on=_exceptions("dead_letter_on", options.get("dead_letter_on") or ()),
+    )
+
+
 def _check_handler(handler: Handler) -> bool:
     if not callable(handler):
         refuse("handler", handler, "must be a function")
-    try:
-        signature = inspect.signature(handler)
-        signature.bind(object())
-    except ValueError:  # a builtin without a signature
-        return False
-    except TypeError as error:
-        raise ConfigError(
-            f"handler {show(handler)} with signature {show(str(inspect.signature(handler)))} cannot"
-            " be called with one message; it must take exactly one positional argument"
-        ) from error
     if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
         raise ConfigError(f"handler {show(handler)} must not yield; use async def and await inside")
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 - an object with async __call__
     )
+
+
+def _check_process(handler: Handler, *, is_async: bool) -> None:
+    if is_async:
+        raise ConfigError(
+            f"handler {show(handler)} is async and cannot run with process=True, which is for"
+            " CPU-bound work; use a plain function"
+        )
+    address(handler)
+
+
+def _default_concurrency(is_async: bool, process: bool) -> int:  # noqa: FBT001 - private
+    if process:
+        return os.cpu_count() or 1
+    return ASYNC_CONCURRENCY if is_async else SYNC_CONCURRENCY
+
+
+def _exceptions(name: str, given: Exceptions) -> tuple[type[BaseException], ...]:
+    listed = (given,) if isinstance(given, type) else tuple(given or ())
+    for kind in listed:
+        if not _is_exception(kind):
+            refuse(name, kind, "must be an exception class, or a list of them")
+    return listed
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def _max_retries(max_retries: int | str | None, policy: RetryPolicy | None) -> int | None:

@@ -14,6 +14,8 @@ from rqretry.command import Command, batches
 from rqretry.commands.consuming import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
 from rqretry.delivery import Delivery, Source
 from rqretry.errors import RqretryError
+from rqretry.failures import read_line
+from rqretry.hooks import Announcer, Event
 from rqretry.store import Store
 
 log = logging.getLogger("rqretry")
@@ -31,8 +33,9 @@ class Settlement(NamedTuple):
 class Settler:
     """Settles for all consumers of a process."""
 
-    def __init__(self, store: Store, worker: str) -> None:
+    def __init__(self, store: Store, announcer: Announcer, worker: str) -> None:
         self._store = store
+        self._announcer = announcer
         self._worker = worker
         self._dirty: dict[Source, None] = {}
         self._wanted = asyncio.Event()
@@ -127,8 +130,8 @@ class Settler:
             source.told.update(tracebacks)
             for (delivery, failure), result in zip(batch, results, strict=True):
                 self._over(source, delivery, late=result.verdict == "STALE")
-                if result.dead:
-                    _log_dead(source, delivery, failure, result.attempt)
+                if result.verdict == "OK":
+                    self._announce(source, failure, result)
 
         def again() -> None:
             source.tracebacks = {**tracebacks, **source.tracebacks}
@@ -177,6 +180,16 @@ class Settler:
                 delivery.id, delivery.attempt,
             )  # fmt: skip
 
+    def _announce(self, source: Source, failure: Failure, result: Failed) -> None:
+        if result.dead:
+            log.warning(
+                "dead letter: message %s of %s, group %s, after %d deliveries: %s",
+                failure.receipt.id, source.topic, source.keys.group, result.attempt, failure.record,
+            )  # fmt: skip
+        for name in ("failure", "dead_letter") if result.dead else ("failure",):
+            if self._announcer.wants(name):
+                self._announcer.post(_event(name, self._worker, source, failure, result))
+
     def _still_ours(self, source: Source, batch: Sequence[Delivery]) -> list[Delivery]:
         now, ours = time.monotonic(), []
         for delivery in batch:
@@ -187,8 +200,16 @@ class Settler:
         return ours
 
 
-def _log_dead(source: Source, delivery: Delivery, failure: Failure, attempt: int) -> None:
-    log.warning(
-        "dead letter: message %s of %s, group %s, after %d deliveries: %s",
-        delivery.id, source.topic, source.keys.group, attempt, failure.record,
-    )  # fmt: skip
+def _event(name: str, worker: str, source: Source, failure: Failure, result: Failed) -> Event:
+    error = read_line(f"{result.attempt} 0 {failure.record}")
+    reason = ": ".join(filter(None, (error.type, error.message))) if error else failure.cause
+    return Event(
+        name,
+        worker,
+        source.keys.group,
+        source.topic,
+        failure.receipt.id,
+        result.attempt,
+        reason,
+        None if result.dead else result.due_ms,
+    )

@@ -194,22 +194,14 @@ def _run_loop(app: App, orders: Orders) -> int:
 
 
 async def _work(app: App, orders: Orders) -> int:
-    worker = Worker(
-        app.settings,
-        app.consumers,
-        concurrency=orders.concurrency,
-        grace=orders.grace,
-        explicit=False,
-    )
+    worker = app.worker(concurrency=orders.concurrency, grace=orders.grace, explicit=False)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, worker.stop)
     parent = parent_process()
     if parent is not None:
         loop.add_reader(parent.sentinel, _orphaned, worker, parent.sentinel)
-    try:
+    async with app.living():
         await worker.run()
-    finally:
-        await app.aclose()
     return REPLACE if worker.needs_replacement else 0
 
 

@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,7 @@ from rqretry.delivery import Delivery, Source
 from rqretry.errors import ConfigError, RqretryError
 from rqretry.fetching import Fetcher
 from rqretry.heartbeat import Heartbeat
+from rqretry.hooks import Announcer, Event, Hooks
 from rqretry.identity import worker_name
 from rqretry.reaper import Reaper
 from rqretry.records import PUSH
@@ -45,6 +46,8 @@ class Worker:
         concurrency: Attempts at once per consumer; None for each consumer's own.
         grace: Seconds that running handlers get when the worker stops.
         explicit: Apply the settings that consumers name to their groups (decisions 20).
+        hooks: Middleware and callbacks.
+        declared: Partitions of topics that the app declares.
         library: The scripts, for tests.
     """
 
@@ -56,6 +59,8 @@ class Worker:
         concurrency: int | None = None,
         grace: float = GRACE_S,
         explicit: bool = True,
+        hooks: Hooks | None = None,
+        declared: Mapping[str, int] | None = None,
         library: ScriptLibrary | None = None,
     ) -> None:
         if not specs:
@@ -67,8 +72,11 @@ class Worker:
         self._library = library
         self._specs = [replace(s, concurrency=concurrency) if concurrency else s for s in specs]
         self._store = Store(settings.url, library)
-        self._catalog = Catalog(settings.namespace, settings.levels, self.name)
-        self._settler = Settler(self._store, self.name)
+        self._declared = declared or {}
+        self._catalog = self._new_catalog()
+        self._hooks = hooks or Hooks()
+        self._announcer = Announcer(self._hooks)
+        self._settler = Settler(self._store, self._announcer, self.name)
         self._consumers: list[Consumer] = []
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
@@ -128,7 +136,7 @@ class Worker:
                 return
 
     async def _join(self, spec: ConsumerSpec) -> Consumer:
-        consumer = Consumer(spec, self._settler, self.name)
+        consumer = Consumer(spec, self._settler, self._hooks, self.name)
         record = await self._store.perform(apply_spec(self._catalog, spec, explicit=self._explicit))
         consumer.execution.max_retries = record
         for name in spec.topics:
@@ -137,14 +145,20 @@ class Worker:
                 keys = self._catalog.group_keys(name, number, spec.group)
                 consumer.sources.append(Source(name, number, keys, spec.visibility_ms / 1000))
         consumer.on_stuck = self._replace
+        consumer.on_lost = self._announce_lost
         return consumer
 
     async def _rejoin(self) -> None:
         """A partition does not know the group: the server lost its data, or a copy is missing."""
         log.warning("a partition does not know its group, joining again")
-        self._catalog = Catalog(self._settings.namespace, self._settings.levels, self.name)
+        self._catalog = self._new_catalog()
         for spec in self._specs:
             await self._store.perform(apply_spec(self._catalog, spec, explicit=False))
+
+    def _new_catalog(self) -> Catalog:
+        catalog = Catalog(self._settings.namespace, self._settings.levels, self.name)
+        catalog.declared = self._declared
+        return catalog
 
     def _replace(self) -> None:
         log.error("all threads of a consumer are stuck in handlers that timed out; restarting")
@@ -173,8 +187,10 @@ class Worker:
             loop.create_task(self._settler.run(), name="settler"),
             loop.create_task(reaper.run(), name="reaper"),
             loop.create_task(self._appear(), name="roster"),
+            loop.create_task(self._announcer.run(), name="announcer"),
         ]
         self.started.set()
+        await self._hooks.emit(Event("started", self.name))
         try:
             await self._until_stopped([fetching, *others])
             await self._wind_down(fetcher, fetching)
@@ -184,6 +200,8 @@ class Worker:
                 task.cancel()
             await asyncio.gather(fetching, *others, return_exceptions=True)
             await self._say_goodbye()
+            await self._announcer.finish()
+            await self._hooks.emit(Event("stopped", self.name))
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> None:
         stopped = asyncio.get_running_loop().create_task(self._wait_for_stop())
@@ -217,6 +235,15 @@ class Worker:
         for consumer in self._consumers:
             if delivery.source in consumer.sources:
                 consumer.lose(delivery)
+
+    def _announce_lost(self, delivery: Delivery) -> None:
+        if self._announcer.wants("lease_lost"):
+            source = delivery.source
+            lost = Event(
+                "lease_lost", self.name, source.keys.group, source.topic, delivery.id,
+                delivery.attempt,
+            )  # fmt: skip
+            self._announcer.post(lost)
 
     # -- the roster --------------------------------------------------------------------------
 

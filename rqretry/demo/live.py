@@ -68,13 +68,13 @@ class View:
     def _table(self, now: Progress) -> Group:
         table = Table(title=f"{self._rows:,} flights", title_justify="left")
         table.add_column("group")
-        for name in ("ready", "retry", "in flight", "waiting", "committed", "dead", "per second"):
+        for name in ("ready", "retry", "in flight", "waiting", "committed", "dead", "deliveries/s"):
             table.add_column(name, justify="right", min_width=7)
         for g in (now.book, now.claims):
             numbers = (g.ready, g.retry, g.inflight, g.waiting_count, _committed(g), g.dead)
             rate = self._rates[g.group].per_second
             table.add_row(g.group, *(f"{n:,}" for n in (*numbers, rate)))
-        return Group(table, Text(f"claims wait on  {_rungs(now.claims) or '-'}"))
+        return Group(table, Text(f"claims waiting, level:count  {_rungs(now.claims) or '-'}"))
 
     def _line(self, g: GroupStats) -> str:
         return (

@@ -37,7 +37,7 @@ WRONG_USAGE = [
     (["publish", "claims", "--body", "1", "--delay", "41d"], "40 d"),
     (["publish", "claims", "--body", "1", "--delay", "soon"], "not a duration"),
     (["publish", "claims", "--body", "1", "--delay", "1s", "--delay-level", "1"], "one of them"),
-    (["publish", "claims", "--body", "1", "--delay-level", "0"], "delay_level"),
+    (["publish", "claims", "--body", "1", "--delay-level", "0"], "--delay-level"),
     (["publish", "claims", "--body", "1", "--id", "a b"], "message id"),
     (["publish", "claims", "-", "--id", "a"], "--id names one message"),
     (["publish", "claims", "x", "--body", "1"], "--body, --file or -"),

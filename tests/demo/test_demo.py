@@ -1,5 +1,6 @@
 """The demo from start to end, and what its end report would say if something were lost."""
 
+import io
 import json
 import signal
 import subprocess
@@ -10,11 +11,22 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from rqretry.codec import decode
+from rqretry.demo import flights as source
 from rqretry.demo.book import Entry
-from rqretry.demo.feed import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Feed, Progress
-from rqretry.demo.flights import Flight, load
+from rqretry.demo.command import load_default
+from rqretry.demo.feed import (
+    ARRIVALS,
+    BOOK_GROUP,
+    CLAIMS_GROUP,
+    FIRST_BLOCK,
+    FLIGHTS,
+    Feed,
+    Progress,
+)
+from rqretry.demo.flights import Flight, load, sample_size
 from rqretry.demo.proof import Evidence, prove
 from rqretry.embedded import EmbeddedRedis
 from rqretry.failures import AttemptError
@@ -247,3 +259,47 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     while not condition():
         assert time.monotonic() < end, f"not within {seconds} s"
         time.sleep(0.02)
+
+
+# -- the pace --------------------------------------------------------------------------------
+
+
+def test_arrivals_wait_for_first_deliveries_and_the_next_block_for_the_workers(lab: Lab) -> None:
+    flights = load(600)
+    block = FIRST_BLOCK
+    at_each_look: list[tuple[int, int, int]] = []
+    # Of the first block nothing, a little, enough is delivered; then the book catches up.
+    states = [(block, 0), (block - 50, 0), (block // 2, 0), (0, block), (0, block // 5), (0, 0)]
+
+    def look() -> Progress:
+        ready, left = states.pop(0) if states else (0, 0)
+        at_each_look.append((ready, feed.claims, feed.arrivals))
+        seen = state(ready=ready)
+        return Progress(seen.claims, replace(seen.book, ready=left))
+
+    feed = Feed(lab.client(), look)
+    feed.publish_all(flights)
+
+    arrived = [sum(f.arrival is not None for f in flights[:n]) for n in (block, len(flights))]
+    assert at_each_look[:5] == [
+        (block, block, 0),
+        (block - 50, block, 0),
+        (block // 2, block, 0),
+        (0, block, arrived[0]),
+        (0, block, arrived[0]),
+    ]
+    assert (feed.claims, feed.arrivals) == (len(flights), arrived[1])
+
+
+def test_without_the_full_data_the_default_is_the_sample_and_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(source, "PACKAGE", "rqretry-no-such-distribution")
+    console = Console(file=io.StringIO(), width=1000)
+
+    flights = load_default(console)
+
+    assert len(flights) == sample_size
+    assert isinstance(console.file, io.StringIO)
+    (line,) = console.file.getvalue().splitlines()
+    assert "these are the 2000 rows of the sample" in line

@@ -63,7 +63,9 @@ async def proxied(server: EmbeddedRedis) -> AsyncIterator[Proxy]:
     """A proxy before this server."""
     with tempfile.TemporaryDirectory(prefix="rqretry-") as directory:
         proxy = Proxy(server, Path(directory) / "proxy.sock")
-        listener = await asyncio.start_unix_server(proxy.handle, str(Path(directory) / "proxy.sock"))
+        listener = await asyncio.start_unix_server(
+            proxy.handle, str(Path(directory) / "proxy.sock")
+        )
         try:
             yield proxy
         finally:

@@ -116,7 +116,9 @@ def test_one_bad_receipt_does_not_keep_the_others_from_being_committed(
     assert lab.stats("g").counters["succeed"] == 3
 
 
-@pytest.mark.parametrize("handle", ["abc", "", "t/0/g/1", "t/x/g/1/id", "t/0/other/1/id", "u/0/g/1/i"])
+@pytest.mark.parametrize(
+    "handle", ["abc", "", "t/0/g/1", "t/x/g/1/id", "t/0/other/1/id", "u/0/g/1/i"]
+)
 def test_a_malformed_or_foreign_receipt_is_refused(consumer: SimpleConsumer, handle: str) -> None:
     with pytest.raises(InvalidReceiptHandle):
         consumer.ack(handle)

@@ -107,7 +107,9 @@ async def test_the_whole_ladder_at_a_thousandth_keeps_each_wait_within_50_ms(lab
         for step, (before, after) in enumerate(zip(at, at[1:], strict=False)):
             late[step].append(after - before - WAITS_MS[step] / 1000)
     assert min(map(min, late)) >= 0
-    assert [round(statistics.median(step), 3) for step in late if statistics.median(step) > 0.050] == []
+    assert [
+        round(statistics.median(step), 3) for step in late if statistics.median(step) > 0.050
+    ] == []
     assert sum(WAITS_MS) == 17_140
 
 

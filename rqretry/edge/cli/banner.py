@@ -14,6 +14,8 @@ from rqretry.records import PUSH, GroupRecord
 from rqretry.registry import ConsumerSpec
 from rqretry.version import __version__
 
+_NOT_REACHED = " (cannot be reached yet; the workers keep trying)"
+
 
 def print_banner(
     app: App,
@@ -27,7 +29,7 @@ def print_banner(
     settings = app.settings
     count = "1 process" if processes == 1 else f"{processes} processes"
     _say(f"rqretry {__version__}: {count}, namespace {settings.namespace}")
-    _say(f"Redis    {settings.url.safe}{'' if reached else ' (cannot be reached yet)'}")
+    _say(f"Redis    {settings.url.safe}{'' if reached else _NOT_REACHED}")
     for spec in app.consumers:
         _say_consumer(app, spec, reached=reached, concurrency=concurrency)
     for finding in findings:

@@ -14,7 +14,15 @@ from rqretry.edge.cli.output import note, print_json, terminal
 from rqretry.edge.cli.session import connected, target_of
 from rqretry.errors import RqretryError
 from rqretry.ids import MessageId
-from rqretry.limits import MAX_DELAY_S, check_headers, check_keys, check_tag, check_topic
+from rqretry.limits import (
+    MAX_DELAY_S,
+    check_count,
+    check_headers,
+    check_keys,
+    check_message_id,
+    check_tag,
+    check_topic,
+)
 from rqretry.message import OutgoingMessage
 
 _CHUNK = 5000
@@ -92,8 +100,12 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
     """Everything but the body and the id, checked before anything is read or sent."""
     if given["delay"] is not None and given["delay_level"] is not None:
         raise click.UsageError("--delay and --delay-level say the same: give one of them")
+    if given["delay_level"] is not None:
+        check_count(given["delay_level"], name="--delay-level")
     if given["tag"] is not None:
         check_tag(given["tag"])
+    if given["id_"] is not None:
+        check_message_id(given["id_"])
     check_keys(given["keys"])
     check_headers(given["headers"])
     return {name: given[name] for name in ("delay", "delay_level", "tag", "keys", "headers")}

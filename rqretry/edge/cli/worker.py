@@ -99,9 +99,8 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
         connect(client.store)
         library = client.store.wire.library
         findings = client.store.perform(check(library, app.settings.namespace))
-    except StoreUnavailable as error:
+    except StoreUnavailable:
         reached = False
-        logging.getLogger("rqretry").warning("%s; the workers keep trying", error)
     if embedded:  # it is meant to be forgotten
         findings = [f for f in findings if f.severity != "warning"]
     bad = refused(findings, strict=given["strict"])

@@ -1,0 +1,91 @@
+"""A declared topic: a name with a body type, and the verbs that use it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, Unpack
+
+from rqretry.durations import Duration
+from rqretry.ids import MessageId
+from rqretry.message import OutgoingMessage
+from rqretry.registry import ConsumerOptions
+from rqretry.typed import fitting, plain
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Registers(Protocol):
+    """What a topic needs of its app."""
+
+    def register(
+        self,
+        topics: str | Sequence[str],
+        group: str,
+        options: ConsumerOptions,
+        *,
+        body_type: Any = None,
+    ) -> Callable[[F], F]:
+        """Register a handler."""
+        ...
+
+    async def publish_item(self, topic: str, item: OutgoingMessage) -> MessageId:
+        """Publish one message."""
+        ...
+
+    async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
+        """Publish many messages."""
+        ...
+
+
+class Topic:
+    """A topic of an app; made by `app.topic`.
+
+    Attributes:
+        name: The topic.
+        body: The type that its bodies fit; None for anything.
+    """
+
+    def __init__(self, app: Registers, name: str, body: Any) -> None:
+        self._app = app
+        self.name = name
+        self.body = body
+        self._fit = None if body is None else fitting(body)
+
+    def consumer(self, *, group: str, **options: Unpack[ConsumerOptions]) -> Callable[[F], F]:
+        """Register a handler for this topic; see App.consumer."""
+        return self._app.register(self.name, group, options, body_type=self.body)
+
+    async def publish(
+        self,
+        body: Any,
+        *,
+        tag: str | None = None,
+        keys: str | Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        delay_level: int | None = None,
+        id: str | None = None,  # noqa: A002 - the name of the contract
+    ) -> MessageId:
+        """Publish one message; see Client.publish. Raises BodyMismatch too."""
+        item = OutgoingMessage(
+            body=self._checked(body),
+            tag=tag,
+            keys=keys,
+            headers=headers,
+            delay=delay,
+            delay_level=delay_level,
+            id=id,
+        )
+        return await self._app.publish_item(self.name, item)
+
+    async def publish_many(self, bodies: Iterable[Any]) -> list[MessageId]:
+        """Publish bodies; see Client.publish_many. Raises BodyMismatch before any is written."""
+        return await self._app.publish_many(self.name, [self._checked(body) for body in bodies])
+
+    def _checked(self, body: Any) -> Any:
+        """A body as plain values, after a look whether consumers will be able to read it."""
+        values = plain(body)
+        if self._fit is not None:
+            self._fit(values)
+        return values
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name}>"

@@ -1,0 +1,492 @@
+"""Random verbs and clock jumps against real scripts and a plain model (style guide P14).
+
+After every step each message is, for each group, in exactly one place, and it is the place where
+the model says it is; nothing is lost; receipts that are over change nothing.
+
+RQRETRY_MODEL=soak runs for long: `RQRETRY_MODEL=soak pytest tests/model`.
+"""
+
+import os
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+import redis
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from rqretry.auditor import audit
+from rqretry.command import Command
+from rqretry.commands import administering, consuming, producing, upkeep
+from rqretry.commands.consuming import Failure, Receipt
+from rqretry.commands.producing import Prepared
+from rqretry.embedded import EmbeddedRedis
+from rqretry.keys import GroupKeys, partition_keys
+from rqretry.routes import Route, RouteGroup
+from rqretry.store_sync import SyncStore
+from rqretry.url import RedisUrl
+from tests.model.model import (
+    DEAD,
+    DELAYS_MS,
+    DONE,
+    INFLIGHT,
+    LEVELS_MS,
+    MAX_ATTEMPTS,
+    MAX_POSTPONES,
+    READY,
+    RETRY,
+    WAITING,
+    Group,
+    Lease,
+    Partition,
+)
+from tests.support.lua_hooks import CLOCK_KEY, virtual_time
+
+COMMON = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": list(HealthCheck),
+    "database": None,
+}
+PROFILES = {
+    "dev": settings(max_examples=50, stateful_step_count=30, **COMMON),  # type: ignore[arg-type]
+    "soak": settings(max_examples=3000, stateful_step_count=100, **COMMON),  # type: ignore[arg-type]
+}
+PROFILE = PROFILES[os.environ.get("RQRETRY_MODEL", "dev")]
+
+NAMES = ("a", "b")
+VISIBILITY_MS = 10_000
+Held = tuple[int, str, str, int]
+"""Partition, group, id and lease_no: one lease that somebody was given."""
+
+
+class Settle(NamedTuple):
+    """One call about receipts of one partition and group."""
+
+    part: int
+    name: str
+    worker: str
+    batch: list[Receipt]
+
+
+parts = st.integers(0, 2)
+groups = st.sampled_from(NAMES)
+workers = st.sampled_from(("w1", "w2"))
+picks = st.lists(st.integers(0, 10_000), min_size=1, max_size=4)
+waits = st.sampled_from([0, 1, 1_000, 3_000, 61_000])
+
+
+class Conservation(RuleBasedStateMachine):
+    """The rules; `self.model` and the server must agree."""
+
+    def __init__(self, client: Any, store: SyncStore) -> None:
+        super().__init__()
+        self.client, self.store = client, store
+        self.now, self.calls, self.made = 1_000_000, 0, 0
+        self.last_call: Command[Any] | None = None
+        self.held: dict[str, list[Held]] = {"w1": [], "w2": []}
+        self.issued: list[Held] = []
+        self.highest: dict[tuple[int, str, str], int] = {}
+
+    @initialize(count=st.integers(1, 3), kind=st.sampled_from(["push", "simple"]))
+    def begin(self, count: int, kind: str) -> None:
+        self.client.flushall()
+        self.advance(0)
+        self.keys = [partition_keys("model", "t", number) for number in range(count)]
+        kinds = {"a": "push", "b": kind}
+        self.route = Route(
+            1, count, tuple(RouteGroup(n, 97 + i, kinds[n]) for i, n in enumerate(NAMES))
+        )
+        for number, keys in enumerate(self.keys):
+            for group in self.route.groups:
+                fields: dict[str, Any] = {
+                    "kind": group.kind,
+                    "max_retries": MAX_ATTEMPTS - 1,
+                    "delays": " ".join(map(str, DELAYS_MS)),
+                    "levels": " ".join(map(str, LEVELS_MS)),
+                    "jitter": "0",
+                    "byte": bytes((group.byte,)),
+                }
+                self.run(administering.configure(self.group(number, group.name), 1, fields))
+            self.run(administering.subscribe(keys, self.route))
+        self.model = [Partition({n: Group(kinds[n]) for n in NAMES}) for _ in self.keys]
+        for part in range(count):
+            self.publish(part, 3, 0, given=False, body=True)
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    @rule(
+        part=parts,
+        count=st.integers(1, 4),
+        delay=waits,
+        given=st.booleans(),
+        body=st.booleans(),
+        repeat=st.booleans(),
+    )
+    def produce(
+        self, part: int, count: int, delay: int, given: bool, body: bool, repeat: bool
+    ) -> None:
+        self.publish(part, count, delay, given=given, body=body)
+        if repeat:
+            self.publish_again()
+
+    def publish(self, part: int, count: int, delay: int, *, given: bool, body: bool) -> None:
+        part %= len(self.keys)
+        content = f"body {body}"
+        ids = (
+            [f"given-{n}" for n in range(count)] if given else [self.fresh() for _ in range(count)]
+        )
+        digest = content if given else ""
+        messages = [Prepared(i, content.encode(), digest, delay or "") for i in ids]
+        self.calls += 1
+        self.last_call = producing.publish(
+            self.keys[part],
+            self.route,
+            messages,
+            producer=f"p{self.calls}",
+            seq=1,
+            checksum="sum",
+            lane_ttl_ms=10**9,
+        )
+        answer = self.run(self.last_call)
+        model = self.model[part]
+        reborn = {i for i in ids if given and not self.remembered(part, i)}
+        wanted = [model.publish(i, content, self.now, given=given, delay_ms=delay) for i in ids]
+        assert answer.status == "OK"
+        assert (answer.verdicts or "A" * count) == "".join(wanted)
+        self.forget_receipts(part, reborn)
+
+    def publish_again(self) -> None:
+        assert self.last_call is not None
+        assert self.run(self.last_call).status == "DUPLICATE"
+
+    def deliver(self, part: int, _name: str = "") -> None:
+        self.run(producing.deliver(self.keys[part], self.route, worker="w1", limit=500))
+        self.model[part].deliver(self.now)
+
+    # -- leasing -------------------------------------------------------------------------------
+
+    @precondition(
+        lambda self: any(any(g.lists.values()) for m in self.model for g in m.groups.values())
+    )
+    @rule(
+        part=parts,
+        name=groups,
+        worker=workers,
+        want=st.integers(1, 5),
+        prefer=st.sampled_from([READY, RETRY]),
+    )
+    def lease(self, part: int, name: str, worker: str, want: int, prefer: str) -> None:
+        part %= len(self.keys)
+        leased = self.run(
+            consuming.lease(
+                self.group(part, name),
+                worker=worker,
+                want=want,
+                visibility_ms=VISIBILITY_MS,
+                prefer=prefer,
+            )
+        )
+        group = self.model[part].groups[name]
+        assert leased.ids == group.lease(want, self.now + VISIBILITY_MS, prefer)
+        for id_, (lease_no, attempt) in zip(leased.ids, leased.numbers, strict=True):
+            one = group.leases[id_]
+            assert (lease_no, attempt) == (one.lease_no, one.attempt)
+            assert attempt <= MAX_ATTEMPTS
+            held = (part, name, id_, lease_no)
+            assert held not in self.issued, "two leases with one number"
+            self.issued.append(held)
+            self.held[worker].append(held)
+
+    @rule(worker=workers)
+    def crash(self, worker: str) -> None:
+        self.held[worker].clear()
+
+    @rule(ms=st.sampled_from([1, 999, 1_000, 2_000, 5_000, 10_000, 60_000, 3_700_000]))
+    def advance(self, ms: int) -> None:
+        self.now += ms
+        self.client.set(CLOCK_KEY, self.now)
+
+    @rule(part=parts, name=groups, verb=st.sampled_from(["expire", "promote", "deliver"]))
+    def keep_up(self, part: int, name: str, verb: str) -> None:
+        getattr(self, verb)(part % len(self.keys), name)
+
+    @rule(ms=st.sampled_from([1_000, 10_000, 61_000]))
+    def let_time_pass(self, ms: int) -> None:
+        """All processes are alive: whatever is due is moved, several times over."""
+        self.advance(ms)
+        for part in range(len(self.keys)):
+            self.deliver(part)
+            for name in NAMES:
+                self.expire(part, name)
+                self.promote(part, name)
+
+    def expire(self, part: int, name: str) -> None:
+        keys = self.group(part, name)
+        answer = self.run(upkeep.expire(keys, worker="w1", hold_ms=1, random=0.5))
+        assert not answer.held
+        self.model[part].groups[name].expire(self.now)
+
+    def promote(self, part: int, name: str) -> None:
+        self.run(upkeep.promote(self.group(part, name), worker="w1"))
+        group = self.model[part].groups[name]
+        due, before = group.promote(self.now), group.lists[RETRY]
+        after = self.words(self.client.lrange(self.group(part, name).retry, 0, -1))
+        assert after[: len(before)] == before
+        assert sorted(after[len(before) :]) == sorted(due)
+        group.lists[RETRY] = after
+
+    # -- settling, with good receipts and bad ones -----------------------------------------------
+
+    @precondition(lambda self: self.issued)
+    @rule(
+        verb=st.sampled_from(["renew", "succeed", "fail", "fail", "release", "postpone", "change"]),
+        worker=workers,
+        pick=picks,
+        late=st.booleans(),
+        data=st.data(),
+    )
+    def settle(
+        self, verb: str, worker: str, pick: list[int], late: bool, data: st.DataObject
+    ) -> None:
+        """Receipts that the worker believes in, or late ones: any that were ever given out."""
+        pool = self.issued if late else self.held[worker]
+        chosen = list(dict.fromkeys(pool[n % len(pool)] for n in pick)) if pool else []
+        if verb == "change":
+            del chosen[1:]
+        for part, name in dict.fromkeys((part, name) for part, name, _, _ in chosen):
+            batch = [Receipt(i, no) for p, n, i, no in chosen if (p, n) == (part, name)]
+            getattr(self, verb)(Settle(part, name, worker, batch), data)
+
+    def renew(self, s: Settle, _data: st.DataObject) -> None:
+        verdicts = self.verdicts(s)
+        command = consuming.renew(self.group(s.part, s.name), s.batch, visibility_ms=VISIBILITY_MS)
+        assert self.words(self.run(command)) == verdicts
+        for one in self.won(s, verdicts).values():
+            one.until = max(one.until, self.now + VISIBILITY_MS)
+
+    def succeed(self, s: Settle, data: st.DataObject) -> None:
+        strict = data.draw(st.booleans(), "strict")
+        verdicts = self.verdicts(s, strict=strict)
+        keys = self.group(s.part, s.name)
+        command = consuming.succeed(keys, s.batch, worker=s.worker, strict=strict)
+        assert self.words(self.run(command)) == verdicts
+        for id_ in self.won(s, verdicts):
+            self.model[s.part].finish(s.name, id_, self.now)
+
+    def fail(self, s: Settle, data: st.DataObject) -> None:
+        level = data.draw(st.sampled_from([0, 0, 0, 1, 2, 99, -1]), "level")
+        delay = data.draw(st.sampled_from([None, None, 0, 1_500]), "delay")
+        verdicts = self.verdicts(s)
+        said: int | str = "" if delay is None else delay
+        failures = [Failure(receipt, level, said, 0.5, "failure", "{}") for receipt in s.batch]
+        keys = self.group(s.part, s.name)
+        command = consuming.fail(keys, failures, worker=s.worker, tracebacks={})
+        assert [answer.verdict for answer in self.run(command)] == verdicts
+        for id_ in self.won(s, verdicts):
+            group = self.model[s.part].groups[s.name]
+            group.fail(id_, self.now, level=level, delay_ms=delay)
+
+    def release(self, s: Settle, _data: st.DataObject) -> None:
+        verdicts = self.verdicts(s)
+        command = consuming.release(self.group(s.part, s.name), s.batch, worker=s.worker)
+        assert self.words(self.run(command)) == verdicts
+        self.model[s.part].groups[s.name].give_back(list(self.won(s, verdicts)))
+
+    def postpone(self, s: Settle, data: st.DataObject) -> None:
+        delay = data.draw(waits, "delay")
+        verdicts = self.verdicts(s)
+        command = consuming.release(
+            self.group(s.part, s.name),
+            s.batch,
+            worker=s.worker,
+            delays_ms=[delay] * len(s.batch),
+            max_postpones=MAX_POSTPONES,
+        )
+        leases = self.model[s.part].groups[s.name].leases
+        for place, receipt in enumerate(s.batch):
+            if verdicts[place] == "OK" and leases[receipt.id].postpones >= MAX_POSTPONES:
+                verdicts[place] = "LIMIT"
+        assert self.words(self.run(command)) == verdicts
+        for one in self.won(s, verdicts).values():
+            one.next(WAITING, self.now + delay)
+            one.postpones += 1
+
+    def change(self, s: Settle, data: st.DataObject) -> None:
+        duration = data.draw(waits, "duration")
+        verdicts = self.verdicts(s, strict=True)
+        ((id_, old),) = s.batch
+        keys = self.group(s.part, s.name)
+        answer = self.run(
+            consuming.change(keys, Receipt(id_, old), worker=s.worker, duration_ms=duration)
+        )
+        if verdicts != ["OK"]:
+            assert answer == verdicts[0].encode()
+            return
+        assert answer == old + 1
+        new = (s.part, s.name, id_, old + 1)
+        assert new not in self.issued
+        self.issued.append(new)
+        self.held[s.worker].append(new)
+        group = self.model[s.part].groups[s.name]
+        if duration:
+            group.leases[id_].next(INFLIGHT, self.now + duration)
+        else:
+            group.give_back([id_])
+            group.leases[id_].lease_no += 1  # the answered receipt never owns a lease
+
+    # -- dead letters --------------------------------------------------------------------------
+
+    @precondition(lambda self: any(g.at(DEAD) for m in self.model for g in m.groups.values()))
+    @rule(verb=st.sampled_from(["redrive", "purge"]), pick=picks)
+    def operate(self, verb: str, pick: list[int]) -> None:
+        """By an operator: dead letters, and ids that are none."""
+        for part, model in enumerate(self.model):
+            for name, group in model.groups.items():
+                dead, others = sorted(group.at(DEAD)), sorted(group.leases)
+                pool = [*dead, *dead, *others, "unknown"]
+                ids = list(dict.fromkeys(pool[n % len(pool)] for n in pick))
+                command = getattr(administering, verb)(self.group(part, name), ids, actor="ops")
+                verdicts = ["OK" if id_ in dead else "GONE" for id_ in ids]
+                assert self.words(self.run(command)) == verdicts
+                won = [id_ for id_ in ids if id_ in dead]
+                if verb == "redrive":
+                    group.redrive(won)
+                else:
+                    for id_ in won:
+                        model.finish(name, id_, self.now)
+
+    # -- what must hold ------------------------------------------------------------------------
+
+    @invariant()
+    def the_server_holds_what_the_model_says(self) -> None:
+        for part in range(len(getattr(self, "keys", ()))):
+            held = self.look(part)
+            model, keys = self.model[part], self.keys[part]
+            assert set(held[keys.bodies]) == model.stored
+            assert held[keys.scheduled] == model.scheduled
+            letters = {group.byte: group.name for group in self.route.groups}
+            pending = {i: {letters[ord(c)] for c in owed} for i, owed in held[keys.pending].items()}
+            assert pending == {i: model.owing(i) for i in model.stored - model.scheduled.keys()}
+            assert int(held[keys.counters].get("publish", 0)) == model.published
+            for name, group in model.groups.items():
+                self.compare(part, name, group, held)
+                self.count(name, group, held[keys.counters])
+
+    def look(self, part: int) -> dict[str, Any]:
+        """Everything of a partition that says where a message is."""
+        keys = self.keys[part]
+        both = [self.group(part, name) for name in NAMES]
+        hashes = [keys.bodies, keys.pending, keys.counters, *(group.attempts for group in both)]
+        lists = [key for group in both for key in (group.ready, group.retry)]
+        scored = [key for g in both for key in (g.inflight, g.dead, *g.levels)] + [keys.scheduled]
+        pipeline = self.client.pipeline(transaction=False)
+        for key in hashes:
+            pipeline.hgetall(key)
+        for key in lists:
+            pipeline.lrange(key, 0, -1)
+        for key in scored:
+            pipeline.zrange(key, 0, -1, withscores=True)
+        found = dict(zip([*hashes, *lists, *scored], pipeline.execute(), strict=True))
+        return {
+            **{key: {k.decode(): v.decode() for k, v in found[key].items()} for key in hashes},
+            **{key: self.words(found[key]) for key in lists},
+            **{key: {id_.decode(): int(due) for id_, due in found[key]} for key in scored},
+        }
+
+    def compare(self, part: int, name: str, group: Group, held: dict[str, Any]) -> None:
+        """Every message of a group is in one place, and it is the right one."""
+        keys = self.group(part, name)
+        lists = {READY: held[keys.ready], RETRY: held[keys.retry]}
+        waiting = [held[level] for level in keys.levels]
+        everywhere = [*lists[READY], *lists[RETRY], *held[keys.inflight], *held[keys.dead]]
+        everywhere += [id_ for level in waiting for id_ in level]
+        assert len(everywhere) == len(set(everywhere)), "a message in two places"
+        assert set(everywhere) <= self.model[part].stored, "a message without a body"
+        assert lists == group.lists
+        assert held[keys.inflight] == group.at(INFLIGHT)
+        assert {i: due for level in waiting for i, due in level.items()} == group.at(WAITING)
+        assert set(held[keys.dead]) == set(group.at(DEAD))
+        for id_ in everywhere:
+            one = group.leases[id_]
+            numbers = (one.lease_no, one.attempt, one.expiries, one.postpones)
+            assert held[keys.attempts].get(id_, "1:1:0:0") == ":".join(map(str, numbers))
+            assert one.lease_no >= self.highest.get((part, name, id_), 0), (
+                "a lease number went back"
+            )
+            self.highest[part, name, id_] = one.lease_no
+
+    def count(self, name: str, group: Group, counters: dict[str, str]) -> None:
+        """ready + inflight + waiting + dead = published - committed - purged."""
+        figure = {key: int(value) for key, value in counters.items()}
+        over = figure.get(f"succeed:{name}", 0) + figure.get(f"purge:{name}", 0)
+        here = sum(one.place != DONE for one in group.leases.values())
+        assert figure.get(f"publish:{name}", 0) - over == here
+
+    def teardown(self) -> None:
+        for keys in getattr(self, "keys", ()):
+            levels = [keys.group(name, len(LEVELS_MS)) for name in NAMES]
+            assert self.store.perform(audit(keys, levels)) == []
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def run(self, command: Command[Any]) -> Any:
+        return self.store.run(command)
+
+    def group(self, part: int, name: str) -> GroupKeys:
+        return self.keys[part].group(name, len(LEVELS_MS))
+
+    def fresh(self) -> str:
+        self.made += 1
+        return f"m{self.made:04}"
+
+    def remembered(self, part: int, id_: str) -> bool:
+        kept = self.model[part].given.get(id_)
+        return kept is not None and (kept[1] is None or self.now < kept[1])
+
+    def forget_receipts(self, part: int, ids: set[str]) -> None:
+        """An id used again long after its message was gone names another message."""
+
+        def other(held: Held) -> bool:
+            return held[0] != part or held[2] not in ids
+
+        self.issued = [held for held in self.issued if other(held)]
+        self.held = {worker: list(filter(other, held)) for worker, held in self.held.items()}
+        for name in NAMES:
+            for id_ in ids:
+                self.highest.pop((part, name, id_), None)
+
+    def verdicts(self, s: Settle, *, strict: bool = False) -> list[str]:
+        group = self.model[s.part].groups[s.name]
+        found = []
+        for id_, lease_no in s.batch:
+            verdict = group.verdict(id_, lease_no)
+            if verdict == "OK" and strict and group.leases[id_].until <= self.now:
+                verdict = "STALE"
+            found.append(verdict)
+        return found
+
+    def won(self, s: Settle, verdicts: list[str]) -> dict[str, Lease]:
+        leases = self.model[s.part].groups[s.name].leases
+        pairs = zip(s.batch, verdicts, strict=True)
+        return {receipt.id: leases[receipt.id] for receipt, verdict in pairs if verdict == "OK"}
+
+    @staticmethod
+    def words(values: Any) -> list[str]:
+        return [value.decode() for value in values]
+
+
+@pytest.mark.timeout(0 if PROFILE is PROFILES["soak"] else 120)
+def test_every_message_is_always_in_exactly_one_place() -> None:
+    with EmbeddedRedis() as server, redis.Redis(unix_socket_path=str(server.socket_path)) as client:
+        with SyncStore(RedisUrl.parse(server.url), virtual_time()) as store:
+            machine = partial(Conservation, client, store)
+            run_state_machine_as_test(machine, settings=PROFILE)
