@@ -12,7 +12,7 @@ local call = redis.call
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry')
   REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies, entries ('' where all are first attempts, else one per id, '-' for 1:1:0:0), now_ms
-         or PAUSED or NO_GROUP
+         or PAUSED and the same with nothing left and no message, or NO_GROUP
   COST   O(want + log inflight); 24 commands
 ]]
 -- @include clock
@@ -30,10 +30,17 @@ local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
 local settings = call('HMGET', config, 'version', 'paused', 'byte')
 if not settings[1] then
   return { 'NO_GROUP' }
-elseif settings[2] == '1' then
-  return { 'PAUSED' }
 end
 local clock = read_clock(meta)
+
+local function remaining(key)
+  local score = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  return score and math.max(0, math.ceil(score - clock.now)) or ''
+end
+
+if settings[2] == '1' then
+  return { 'PAUSED', remaining(due), remaining(inflight), remaining(scheduled), 0, {}, {}, '', clock.now }
+end
 local first = prefer == 'retry' and retry or ready
 local second = prefer == 'retry' and ready or retry
 
@@ -109,11 +116,6 @@ end
 local news = #found > 0 and visibility_ms < LOOKED_AT_MS and (not earliest or deadline < tonumber(earliest))
 if left > 0 or news then
   call('ZADD', wake, 0, '1')
-end
-
-local function remaining(key)
-  local score = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
-  return score and math.max(0, math.ceil(score - clock.now)) or ''
 end
 return {
   'OK', remaining(due), remaining(inflight), remaining(scheduled), left, found, texts, entry_text,

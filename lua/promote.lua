@@ -1,12 +1,14 @@
 local call = redis.call
 --[[ promote.lua: waiting_retry and due -> ready (retry lane)
 
+  An operator can promote what is not due yet: everything, one level, or some messages of a level.
   The index says which levels have something due; it may say so too early, never too late: it is
   lowered before a level is written and raised after the level is emptied.
 
   FLAGS  allow-oom
   KEYS   meta retry due wake events counters, then the delay level keys
-  ARGV   group worker limit
+  ARGV   group worker limit until ('' for what is due now, '+inf' for all) level ('' for every one),
+         then ids to take from that level (none: any)
   REPLY  now_ms, messages promoted, next_due_ms (from now; '' for none)
   COST   O(limit * log waiting); 10 commands and 4 a due level
 ]]
@@ -16,13 +18,27 @@ local call = redis.call
 
 local meta, retry, due, wake, events, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local levels = { unpack(KEYS, 7) }
-local group, worker, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local group, worker, limit, upto, only = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local chosen = { unpack(ARGV, 6) }
 
 local clock = read_clock(meta)
 local ids = {}
+upto = upto == '' and clock.now or upto
+
+local function members_of(level, most)
+  if #chosen == 0 then
+    return call('ZRANGEBYSCORE', level, '-inf', upto, 'LIMIT', 0, most)
+  end
+  local due_times, here, seen = call('ZMSCORE', level, unpack(chosen)), {}, {}
+  for i, id in ipairs(chosen) do
+    here[#here + 1] = due_times[i] and not seen[id] and id or nil
+    seen[id] = true
+  end
+  return here
+end
 
 local function promote_level(level, most)
-  local members = call('ZRANGEBYSCORE', level, '-inf', clock.now, 'LIMIT', 0, most)
+  local members = members_of(level, most)
   if #members > 0 then
     call('RPUSH', retry, unpack(members))
     call('ZREM', level, unpack(members))
@@ -33,7 +49,7 @@ local function promote_level(level, most)
   return call('ZRANGE', level, 0, 0, 'WITHSCORES')[2]
 end
 
-for _, number in ipairs(call('ZRANGEBYSCORE', due, '-inf', clock.now)) do
+for _, number in ipairs(only == '' and call('ZRANGEBYSCORE', due, '-inf', upto) or { only }) do
   local level = levels[tonumber(number)]
   if level and #ids < limit then
     local next_due = promote_level(level, limit - #ids)

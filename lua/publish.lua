@@ -5,6 +5,7 @@ local call = redis.call
   unresolved: the same number with the same checksum is that call again and is answered as it was.
   The client fans out: it passes the groups of the route it knows, and a changed route writes
   nothing. While a topic has no group its messages wait in the backlog, which the first group takes.
+  A call that would store more messages than the topic may hold stores none.
 
   FLAGS  none
   KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters,
@@ -13,8 +14,9 @@ local call = redis.call
          then name and byte of each group, then id, body, digest ('' for an id the client made) and
          delay_ms ('' for none) of each message
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
-         C another body has this id) or STALE_ROUTE, version, table or LANE_CONFLICT
-  COST   O(messages * groups); 12 commands and 3 a group
+         C another body has this id) or STALE_ROUTE, version, table or FULL, stored, limit
+         or LANE_CONFLICT
+  COST   O(messages * groups); 13 commands and 3 a group
 ]]
 -- @include clock
 -- @include logical
@@ -42,7 +44,7 @@ if last then
     return { 'LANE_CONFLICT' }
   end
 end
-local current = call('HMGET', route, 'version', 'table')
+local current = call('HMGET', route, 'version', 'table', 'limit')
 if (current[1] or '0') ~= route_version then
   return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
 end
@@ -94,6 +96,13 @@ for i = 1, messages do
   end
 end
 local verdict_text = all_new and '' or table.concat(verdicts)
+local most = tonumber(current[3] or 0)
+if most > 0 and #accepted > 0 then
+  local here = call('HLEN', bodies)
+  if here + #accepted > most then
+    return { 'FULL', here, most }
+  end
+end
 
 local function push_to_groups()
   if groups > 1 then

@@ -1,19 +1,22 @@
 local call = redis.call
---[[ purge.lua: dead -> gone, by an operator's word
+--[[ purge.lua: dead | waiting_retry | inflight -> gone, by an operator's word
+
+  One call is about one sorted set of the group: its dead letters, a delay level, or (where the group
+  leaves) what is in flight. What is ready lies in lists: see drop.lua.
 
   FLAGS  allow-oom
-  KEYS   meta config attempts failures dead graves bodies big pending ids id_expiry inflight events
+  KEYS   meta config attempts failures place graves bodies big pending ids id_expiry inflight events
          counters
   ARGV   group actor, then ids
   REPLY  OK | GONE of each message
-  COST   O(messages * log dead); 14 commands
+  COST   O(messages * log place); 14 commands
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include forget
 
-local meta, config, attempts, failures, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local meta, config, attempts, failures, place = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local graves, inflight, events, counters = KEYS[6], KEYS[12], KEYS[13], KEYS[14]
 local keys = { bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11] }
 local group, actor = ARGV[1], ARGV[2]
@@ -21,9 +24,9 @@ local ids = { unpack(ARGV, 3) }
 
 local byte = call('HGET', config, 'byte') or ''
 local clock = read_clock(meta)
-local buried, verdicts, purged, seen = call('ZMSCORE', dead, unpack(ids)), {}, {}, {}
+local scores, verdicts, purged, seen = call('ZMSCORE', place, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
-  local here = buried[i] and not seen[id]
+  local here = scores[i] and not seen[id]
   verdicts[i], seen[id] = here and 'OK' or 'GONE', true
   purged[#purged + 1] = here and id or nil
 end
@@ -33,7 +36,7 @@ if #purged > 0 then
   call('HDEL', attempts, unpack(purged))
   call('ZREM', inflight, unpack(purged))
   call('HDEL', graves, unpack(purged))
-  call('ZREM', dead, unpack(purged))
+  call('ZREM', place, unpack(purged))
   call('HINCRBY', counters, 'purge:' .. group, #purged)
   append_history(clock, meta, events, 'purge', group, actor, purged, '', '')
 end

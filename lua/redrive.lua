@@ -1,53 +1,74 @@
 local call = redis.call
---[[ redrive.lua: dead -> ready
+--[[ redrive.lua: dead -> ready | waiting_retry (sent back later)
 
   A dead letter starts again at attempt 1, for this group only. Its lease number goes on, so old
   receipts stay stale, and its failure record keeps the lineage: a line says when it was sent back.
+  With a delay it waits at a level until then, so that many can be spread over time.
 
   FLAGS  allow-oom
-  KEYS   meta config ready inflight attempts failures dead graves wake bodies events counters
-  ARGV   group actor, then ids
+  KEYS   meta config ready inflight attempts failures dead graves wake bodies events counters due,
+         then the delay level keys
+  ARGV   group actor, then id and delay_ms ('' at once) of each message
   REPLY  OK | GONE of each message
-  COST   O(messages * log dead); 15 commands and 1 a message
+  COST   O(messages * log dead); 16 commands, 2 a level used and 1 a message
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include entry
+-- @include policy
+-- @include wait_or_bury
 -- @include failures
 
 local meta, config, ready, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failures, dead, graves, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local events, counters = KEYS[11], KEYS[12]
+local keys = { dead = dead, graves = graves, due = KEYS[13] }
+local levels = { unpack(KEYS, 14) }
 local group, actor = ARGV[1], ARGV[2]
-local ids = { unpack(ARGV, 3) }
+local FIRST, STRIDE = 3, 2
 
+local ids, delays = {}, {}
+for at = FIRST, #ARGV, STRIDE do
+  ids[#ids + 1], delays[ARGV[at]] = ARGV[at], tonumber(ARGV[at + 1])
+end
+local policy = read_policy(config)
 local clock = read_clock(meta)
-local subscribed = call('EXISTS', config) == 1
 local buried, verdicts, sent, seen = call('ZMSCORE', dead, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
-  local here = subscribed and buried[i] and not seen[id] and call('HEXISTS', bodies, id) == 1
+  local here = policy.exists and buried[i] and not seen[id] and call('HEXISTS', bodies, id) == 1
   verdicts[i], seen[id] = here and 'OK' or 'GONE', true
   sent[#sent + 1] = here and id or nil
 end
 if #sent > 0 then
   local entries, records = call('HMGET', attempts, unpack(sent)), call('HMGET', failures, unpack(sent))
-  local written, changed = {}, {}
+  local plan, written, changed, at_once, notes = new_plan(), {}, {}, {}, {}
   for i, id in ipairs(sent) do
+    local level, due
+    if delays[id] then
+      level, due = wait(plan, policy, clock.now, id, delays[id])
+    else
+      at_once[#at_once + 1] = id
+    end
+    notes[i] = level and 'W,' .. level .. ',' .. due or 'R'
     local lease_no = read_entry(entries[i])
     written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, 1, 0, 0)
     changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], 0, clock.now, '{"c":"redriven"}')
   end
   call('HSET', attempts, unpack(written))
   call('HSET', failures, unpack(changed))
-  local length = call('RPUSH', ready, unpack(sent))
+  local earlier, filled = write_plan(plan, keys, levels), false
+  if #at_once > 0 then
+    filled = call('RPUSH', ready, unpack(at_once)) == #at_once
+  end
   call('ZREM', inflight, unpack(sent))
   call('HDEL', graves, unpack(sent))
   call('ZREM', dead, unpack(sent))
   call('HINCRBY', counters, 'redrive:' .. group, #sent)
-  if length == #sent then
+  if filled or earlier then
     call('ZADD', wake, 0, '1')
   end
-  append_history(clock, meta, events, 'redrive', group, actor, sent, '', '')
+  local note = #at_once < #sent and table.concat(notes, ' ') or ''
+  append_history(clock, meta, events, 'redrive', group, actor, sent, note, '')
 end
 return verdicts

@@ -1,11 +1,13 @@
 local call = redis.call
 --[[ register.lua: a worker says that it lives, and until when to believe it
 
+  Its details are kept behind the time at which it first said so.
+
   FLAGS  allow-oom
   KEYS   meta workers details
   ARGV   ttl_ms (0: goodbye) worker details
   REPLY  live workers
-  COST   O(log workers + dead workers); 7 commands
+  COST   O(log workers + dead workers); 8 commands
 ]]
 -- @include clock
 -- @include logical
@@ -20,7 +22,8 @@ if ttl_ms == 0 then
 end
 if ttl_ms > 0 then
   call('HSET', meta, 'mark', clock.now, 'offset', clock.offset)
-  call('HSET', details, worker, about)
+  local since = string.match(call('HGET', details, worker) or '', '^%d+') or clock.now
+  call('HSET', details, worker, since .. ' ' .. about)
   call('ZADD', workers, clock.now + ttl_ms, worker)
 end
 for i = #silent, 1, -1 do

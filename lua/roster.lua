@@ -4,7 +4,7 @@ local call = redis.call
   FLAGS  no-writes
   KEYS   meta workers details
   ARGV   -
-  REPLY  now_ms, names, details
+  REPLY  now_ms, names, details, lives since
   COST   O(workers); 4 commands
 ]]
 -- @include clock
@@ -13,11 +13,10 @@ local call = redis.call
 local meta, workers, details = KEYS[1], KEYS[2], KEYS[3]
 local clock = read_clock(meta)
 local names = call('ZRANGEBYSCORE', workers, '(' .. clock.now, '+inf', 'LIMIT', 0, 5000)
-local abouts = {}
-if #names > 0 then
-  abouts = call('HMGET', details, unpack(names))
-end
+local abouts, since = {}, {}
+local kept = #names > 0 and call('HMGET', details, unpack(names)) or {}
 for i = 1, #names do
-  abouts[i] = abouts[i] or ''
+  since[i], abouts[i] = string.match(kept[i] or '', '^(%d+) (.*)$')
+  since[i], abouts[i] = since[i] or '', abouts[i] or ''
 end
-return { clock.now, names, abouts }
+return { clock.now, names, abouts, since }

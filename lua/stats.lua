@@ -9,7 +9,8 @@ local call = redis.call
          level keys
   ARGV   -
   REPLY  now_ms, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, oldest ready id,
-         paused, per level {count, due already, next_due_ms}, counters as name and value
+         paused, per level {count, due already, next_due_ms}, counters as name and value, bytes of
+         history
   COST   O(levels * log waiting); 14 commands and 3 a level
 ]]
 -- @include clock
@@ -29,5 +30,5 @@ return {
   clock.now, call('LLEN', ready), call('LLEN', retry), call('ZCARD', inflight),
   call('ZCOUNT', inflight, '-inf', clock.now), call('ZCARD', dead), call('ZCARD', scheduled),
   call('LLEN', backlog), call('HLEN', bodies), call('LINDEX', ready, 0) or '',
-  call('HGET', config, 'paused') or '0', waiting, call('HGETALL', counters),
+  call('HGET', config, 'paused') or '0', waiting, call('HGETALL', counters), clock.bytes,
 }

@@ -7,16 +7,17 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta route backlog ready wake counters     (ready and wake of the first group)
-  ARGV   version table group ('' when the topic has none) limit
+  ARGV   version table group ('' when the topic has none) limit max_messages (0 for no limit)
   REPLY  messages still in the backlog
   COST   O(1), O(limit) when the ready list is not empty; 8 commands
 ]]
 local meta, route, backlog, ready, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local counters = KEYS[6]
 local version, route_table, group, limit = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
+local max_messages = ARGV[5]
 
 if version > tonumber(call('HGET', route, 'version') or 0) then
-  call('HSET', route, 'version', version, 'table', route_table)
+  call('HSET', route, 'version', version, 'table', route_table, 'limit', max_messages)
 end
 call('HSETNX', meta, 'mark', 0)
 local waiting = call('LLEN', backlog)

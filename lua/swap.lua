@@ -2,7 +2,7 @@ local call = redis.call
 --[[ swap.lua: replace one record of the catalog if nobody else has in the meantime
 
   The catalog (topics, groups, settings) is changed by read, decide, swap. Deciding is done by the
-  caller; this makes the last step atomic.
+  caller; this makes the last step atomic. An empty replacement deletes the record.
 
   FLAGS  allow-oom
   KEYS   meta record_hash
@@ -16,5 +16,9 @@ local field, expected, replacement = ARGV[1], ARGV[2], ARGV[3]
 if (call('HGET', records, field) or '') ~= expected then
   return 0
 end
-call('HSET', records, field, replacement)
+if replacement == '' then
+  call('HDEL', records, field)
+else
+  call('HSET', records, field, replacement)
+end
 return 1

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from rqretry.client import AsyncAdmin, AsyncClient, Client
@@ -154,8 +155,9 @@ class App:
 
         def decorate(function: Callable[P, R]) -> Task[P, R]:
             chosen = check_topic(getattr(function, "__name__", "") if name is None else name)
-            self._registry.add(function, chosen, chosen, options, binding=bind_task(function))
-            return Task(self, chosen, function)
+            binding = bind_task(function)
+            self._registry.add(function, chosen, chosen, options, binding=binding)
+            return Task(self, chosen, function, binding)
 
         return decorate
 
@@ -186,7 +188,9 @@ class App:
         grace: float = GRACE_S,
         explicit: bool = True,
     ) -> Worker:
-        """A worker for this app's consumers; see Worker."""
+        """A worker for this app's consumers, those of `include` too; see Worker."""
+        for module in self.include:
+            import_module(module)
         return Worker(
             self.settings,
             self.consumers,
@@ -289,11 +293,14 @@ class App:
         return self.client.publish(topic, item)
 
     async def aclose(self) -> None:
-        """Send what is waiting to be sent, and close the connections."""
-        if self._async_client is not None:
-            await self._async_client.aclose()
-        if self._client is not None:
-            self._client.close()
+        """Send what is waiting to be sent, and close the connections; using it opens new ones."""
+        with self._lock:
+            async_client, self._async_client = self._async_client, None
+            client, self._client = self._client, None
+        if async_client is not None:
+            await async_client.aclose()
+        if client is not None:
+            client.close()
 
     def __repr__(self) -> str:
         place, count = self.settings.url.safe, len(self.consumers)

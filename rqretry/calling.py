@@ -112,26 +112,26 @@ class ProcessCaller(ThreadCaller):
         super().__init__(spec)
         self._slots = [ProcessSlot() for _ in range(spec.concurrency)]
         self._free = deque(self._slots)
-        self._used: dict[str, ProcessSlot] = {}
+        self._used: dict[Message[Any], ProcessSlot] = {}
 
     async def __call__(self, message: Message[Any]) -> Any:
         """Run the function in a free process."""
         args, kwargs = self._binding.arguments(message)
         slot = self._free.popleft()
-        self._used[message.id] = slot
+        self._used[message] = slot
         try:
             return await self._finished(message, lambda: slot.call(self._handler, args, kwargs))
         finally:
-            self._free.append(self._used.pop(message.id))
+            self._free.append(self._used.pop(message))
 
     def shut_down(self) -> None:
         """End all processes."""
         super().shut_down()
         for slot in self._slots:
-            slot.kill()
+            slot.close()
 
     def _call_off(self, message: Message[Any]) -> None:
-        self._used[message.id].kill()
+        self._used[message].kill()
 
 
 def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:

@@ -5,146 +5,33 @@ wins. Everything is read, decide, swap, so a call that is cut off can be made ag
 left half copied, the next one that meets it completes.
 """
 
-import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rqretry.command import Command, Operation
+from rqretry.catalog_topics import TopicCatalog
+from rqretry.command import Operation
 from rqretry.commands import administering as admin
-from rqretry.errors import ConfigError, GroupNotFound, InvalidArgument, TopicNotFound, show
-from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys, partition_keys
-from rqretry.levels import DEFAULT_LEVELS, LevelTable
-from rqretry.records import SCHEMA, SIMPLE, GroupRecord, TopicRecord
-from rqretry.routes import Route
+from rqretry.draining import drain
+from rqretry.errors import ConfigError, GroupNotFound, show
+from rqretry.records import SIMPLE, GroupRecord, TopicRecord
 
-_SETTINGS = "settings"
+log = logging.getLogger("rqretry")
+
+_ROUNDS = 20
+PINNABLE = ("max_retries", "policy")
+"""The settings of a group that an operator can pin."""
 
 
-class Catalog:
+class Catalog(TopicCatalog):
     """One client's view of a namespace: cached records and the operations that change them."""
-
-    def __init__(self, namespace: str, levels: LevelTable | None = None, actor: str = "") -> None:
-        self.namespace = namespace
-        self.keys = NamespaceKeys(namespace)
-        self.actor = actor
-        self._wanted = levels
-        self._levels: LevelTable | None = None
-        self._topics: dict[str, TopicRecord] = {}
-        self._routes: dict[tuple[str, int], Route] = {}
-        self.declared: Mapping[str, int] = {}
-        """Partitions of topics that this program declares, for when it creates them."""
-
-    # -- the namespace ---------------------------------------------------------------------
-
-    def open(self) -> Operation[LevelTable]:
-        """The namespace's level table; the first client of all sets it.
-
-        Raises:
-            ConfigError: This client names another table than the namespace has, or a newer
-                rqretry wrote the namespace.
-        """
-        if self._levels is None:
-            stored = yield from self._change(self.keys.settings, _SETTINGS, self._settings)
-            self._levels = self._checked(json.loads(stored))
-        return self._levels
-
-    def _settings(self, old: str) -> str:
-        levels = self._wanted or DEFAULT_LEVELS
-        return old or json.dumps({"schema": SCHEMA, "delay_levels": levels.encode()})
-
-    def _checked(self, settings: Mapping[str, Any]) -> LevelTable:
-        if settings["schema"] > SCHEMA:
-            raise ConfigError(
-                f"namespace {show(self.namespace)} has schema {settings['schema']}, written by a"
-                f" newer rqretry; this one knows {SCHEMA}. Upgrade this client."
-            )
-        levels = LevelTable.decode(settings["delay_levels"])
-        if self._wanted is not None and self._wanted != levels:
-            raise ConfigError(
-                f"delay_levels {show(str(self._wanted))} differ from those of namespace"
-                f" {show(self.namespace)}, {show(str(levels))}, which were set when it was first"
-                " used; name the same ones, none, or use another namespace"
-            )
-        return levels
-
-    # -- topics ----------------------------------------------------------------------------
-
-    def partition(self, topic: str, number: int) -> PartitionKeys:
-        """The keys of a partition."""
-        return partition_keys(self.namespace, topic, number)
-
-    def group_keys(self, topic: str, partition: int, group: str) -> GroupKeys:
-        """The keys of a group in a partition; after `open`."""
-        assert self._levels is not None
-        return self.partition(topic, partition).group(group, len(self._levels))
-
-    def topic(self, name: str, *, create: bool = False) -> Operation[TopicRecord]:
-        """A topic's record, cached. Raises TopicNotFound unless `create`."""
-        if name in self._topics:
-            return self._topics[name]
-        yield from self.open()
-        if create:
-            return (yield from self.create_topic(name, self.declared.get(name)))
-        return (yield from self.refreshed(name))
-
-    def refreshed(self, name: str) -> Operation[TopicRecord]:
-        """A topic's record as it is now. Raises TopicNotFound."""
-        yield from self.open()
-        stored = yield admin.read_record(self.keys.topics, name)
-        if not stored:
-            self._topics.pop(name, None)
-            raise TopicNotFound(
-                f"there is no topic {show(name)} in namespace {show(self.namespace)}"
-            )
-        return self._keep(TopicRecord.decode(name, stored))
-
-    def create_topic(self, name: str, partitions: int | None) -> Operation[TopicRecord]:
-        """Create a topic, or find it; `partitions` None: 1 for a new one.
-
-        Raises:
-            InvalidArgument: The topic exists with another number of partitions.
-        """
-        yield from self.open()
-        new = TopicRecord(name, partitions or 1)
-        stored = yield from self._change(self.keys.topics, name, lambda old: old or new.encode())
-        record = TopicRecord.decode(name, stored)
-        if partitions is not None and record.partitions != partitions:
-            raise InvalidArgument(
-                f"partitions {partitions} of topic {show(name)}: it exists with {record.partitions}"
-            )
-        yield from self.install(record)
-        return self._keep(record)
-
-    def topics(self) -> Operation[list[TopicRecord]]:
-        """All topics, by name."""
-        yield from self.open()
-        stored = yield admin.read_records(self.keys.topics)
-        return [TopicRecord.decode(name, stored[name]) for name in sorted(stored)]
-
-    def route(self, topic: str, partition: int) -> Route:
-        """What is known of a partition's route."""
-        known = self._routes.get((topic, partition))
-        return known or self._topics[topic].route
-
-    def note_route(self, topic: str, partition: int, route: Route) -> Operation[None]:
-        """A partition said that its route is another one: believe it, or bring it up to date."""
-        record = self._topics[topic]
-        if route.version < record.version:
-            yield from self.install(record, partitions=[partition])
-            self._routes.pop((topic, partition), None)
-        else:
-            self._routes[topic, partition] = route
-
-    # -- groups ----------------------------------------------------------------------------
 
     def group(self, name: str) -> Operation[GroupRecord]:
         """A group's record. Raises GroupNotFound."""
         yield from self.open()
         stored = yield admin.read_record(self.keys.groups, name)
         if not stored:
-            raise GroupNotFound(
-                f"there is no consumer group {show(name)} in namespace {show(self.namespace)}"
-            )
+            raise _missing(name, self.namespace)
         return GroupRecord.decode(name, stored)
 
     def groups(self) -> Operation[list[GroupRecord]]:
@@ -165,7 +52,8 @@ class Catalog:
     ) -> Operation[GroupRecord]:
         """Subscribe a group to topics, and tell every partition.
 
-        `settings` (max_retries, policy) are those that the caller names: they win.
+        `settings` (max_retries, policy) are those that the caller names: they win, except over
+        what an operator has pinned; that is logged and changes nothing.
 
         Raises:
             GroupNotFound, TopicNotFound: It is not there, and must not be created.
@@ -175,30 +63,148 @@ class Catalog:
         for name in names:
             yield from self.topic(name, create=create_topics)
 
+        now_ms = yield from self.now_ms()
+        refused: dict[str, Any] = {}
+
         def joined(old: str) -> str:
             record = GroupRecord.decode(group, old) if old else self._new_group(group, kind, create)
             _check_kind(record, kind)
+            if any(name in record.leaving for name in names):
+                return old  # what is being freed there must be gone first
+            refused.clear()
+            refused.update(_against_pins(record, settings))
+            wanted = {field: v for field, v in settings.items() if field not in refused}
             union = record.topics + tuple(name for name in names if name not in record.topics)
-            return record.changed(self.actor, topics=union, **settings).encode()
+            return record.changed(self.actor, now_ms, topics=union, **wanted).encode()
 
-        stored = yield from self._change(self.keys.groups, group, joined)
-        record = GroupRecord.decode(group, stored)
-        for name in names:
-            yield from self._subscribe(name, record)
-        yield from self._configure(record)
-        return record
+        for _ in range(_ROUNDS):
+            stored = yield from self._change(self.keys.groups, group, joined)
+            record = GroupRecord.decode(group, stored)
+            left = [name for name in names if name in record.leaving]
+            for name in left:
+                yield from self._finish_leaving(group, name)
+            if left:
+                continue
+            for name in names:
+                yield from self._subscribe(name, record)
+            yield from self._configure(record)
+            record = yield from self.group(group)
+            if set(names) <= set(record.topics):  # else an operator unsubscribed it meanwhile
+                if refused:
+                    _warn(record, refused)
+                return record
+        raise ConfigError(f"group {show(group)} is unsubscribed all the time; start it later")
 
-    def set_group(self, name: str, **settings: Any) -> Operation[GroupRecord]:
-        """Change a group's settings everywhere at once. Raises GroupNotFound."""
+    def set_group(
+        self, name: str, *, pin: bool | None = None, **settings: Any
+    ) -> Operation[GroupRecord]:
+        """Change a group's settings everywhere at once. Raises GroupNotFound.
+
+        `pin` True pins what is named (nothing named: all that can be), False unpins it.
+        """
         yield from self.group(name)
+        now_ms = yield from self.now_ms()
+        named = [field for field in PINNABLE if field in settings] or list(PINNABLE)
 
         def changed(old: str) -> str:
-            return GroupRecord.decode(name, old).changed(self.actor, **settings).encode()
+            if not old:
+                raise _missing(name, self.namespace)
+            record = GroupRecord.decode(name, old)
+            pinned = set(record.pinned)
+            if pin is not None:
+                pinned = pinned | set(named) if pin else pinned - set(named)
+            kept = tuple(field for field in PINNABLE if field in pinned)
+            return record.changed(self.actor, now_ms, pinned=kept, **settings).encode()
 
         stored = yield from self._change(self.keys.groups, name, changed)
         record = GroupRecord.decode(name, stored)
         yield from self._configure(record)
         return record
+
+    def unsubscribe(self, group: str, topic: str) -> Operation[int]:
+        """A group leaves a topic: what it has not finished there is gone for it.
+
+        Done in steps that the next call (or the next start of the group) completes if this one is
+        cut off: the group's record says that it leaves, the route loses it, what it held is freed,
+        and the record forgets the topic.
+
+        Returns:
+            How many messages the group gave up.
+
+        Raises:
+            GroupNotFound: There is no such group, or it is not subscribed.
+        """
+        record = yield from self.group(group)
+        if topic not in (*record.topics, *record.leaving):
+            raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
+        now_ms = yield from self.now_ms()
+
+        def leaving(old: str) -> str:
+            if not old:
+                return old
+            record = GroupRecord.decode(group, old)
+            rest = tuple(name for name in record.topics if name != topic)
+            left = (*(name for name in record.leaving if name != topic), topic)
+            return record.changed(self.actor, now_ms, topics=rest, leaving=left).encode()
+
+        yield from self._change(self.keys.groups, group, leaving)
+        return (yield from self._finish_leaving(group, topic))
+
+    def held_by(self, group: str, topics: Iterable[str]) -> Operation[int]:
+        """How many messages a group holds in these topics. Raises GroupNotFound."""
+        record = yield from self.group(group)
+        count = 0
+        for name in topics:
+            if name not in (*record.topics, *record.leaving):
+                raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(name)}")
+            topic = yield from self.refreshed(name)
+            places = [self.group_keys(name, n, group) for n in range(topic.partitions)]
+            parts = yield [admin.stats(keys) for keys in places]
+            for part in parts:
+                waiting = sum(level.waiting for level in part.levels)
+                count += part.ready + part.retry + part.inflight + part.dead + waiting
+        return count
+
+    def remove_group(self, name: str) -> Operation[int]:
+        """Unsubscribe a group everywhere and delete its record; answers the messages it gave up.
+
+        Raises:
+            GroupNotFound: There is no such group.
+            ConfigError: Its workers subscribe it again all the time.
+        """
+        gone = 0
+        record = yield from self.group(name)
+        for _ in range(_ROUNDS):
+            for topic in (*record.topics, *record.leaving):
+                gone += yield from self.unsubscribe(name, topic)
+            stored = yield from self._change(self.keys.groups, name, _without_topics(name))
+            if not stored:
+                return gone
+            record = GroupRecord.decode(name, stored)
+        raise ConfigError(f"group {show(name)} is subscribed again all the time: stop its workers")
+
+    def _finish_leaving(self, group: str, topic: str) -> Operation[int]:
+        def without(old: str) -> str:
+            return TopicRecord.decode(topic, old).without_group(group).encode() if old else old
+
+        gone = 0
+        stored = yield from self._change(self.keys.topics, topic, without)
+        if stored:
+            record = TopicRecord.decode(topic, stored)
+            if not record.deleting:
+                yield from self.install(self._keep(record))
+            for number in range(record.partitions):
+                gone += yield from drain(self.group_keys(topic, number, group), self.actor)
+
+        def left(old: str) -> str:
+            if not old:
+                return old
+            found = GroupRecord.decode(group, old)
+            rest = tuple(name for name in found.leaving if name != topic)
+            return found.changed(found.changed_by, found.changed_at_ms, leaving=rest).encode()
+
+        yield from self._change(self.keys.groups, group, left)
+        return gone
 
     def _new_group(self, name: str, kind: str, create: bool) -> GroupRecord:  # noqa: FBT001 - private
         if not create:
@@ -233,38 +239,6 @@ class Catalog:
             ]
             yield commands
 
-    # -- copying and swapping ----------------------------------------------------------------
-
-    def install(
-        self, record: TopicRecord, partitions: Iterable[int] | None = None
-    ) -> Operation[None]:
-        """Copy a topic's route to its partitions; the first group takes the backlog."""
-        rest = list(range(record.partitions) if partitions is None else partitions)
-        while rest:
-            left = yield [
-                admin.subscribe(self.partition(record.name, number), record.route)
-                for number in rest
-            ]
-            rest = [number for number, waiting in zip(rest, left, strict=True) if waiting]
-
-    def _keep(self, record: TopicRecord) -> TopicRecord:
-        known = self._topics.get(record.name)
-        if known is None or known.version < record.version:
-            self._topics[record.name] = record
-            for number in range(record.partitions):
-                self._routes.pop((record.name, number), None)
-        return self._topics[record.name]
-
-    def _change(self, records: str, name: str, decide: Callable[[str], str]) -> Operation[str]:
-        while True:
-            old: str = yield admin.read_record(records, name)
-            new = decide(old)
-            if new == old:
-                return old
-            swapped: Command[bool] = admin.swap(self.keys, records, name, old, new)
-            if (yield swapped):
-                return new
-
 
 def _check_kind(record: GroupRecord, kind: str) -> None:
     if record.kind == kind:
@@ -273,4 +247,39 @@ def _check_kind(record: GroupRecord, kind: str) -> None:
     raise ConfigError(
         f"group {show(record.name)} is the group of {what} and cannot also be {kind};"
         " use another group name"
+    )
+
+
+def _missing(name: str, namespace: str) -> GroupNotFound:
+    return GroupNotFound(f"there is no consumer group {show(name)} in namespace {show(namespace)}")
+
+
+def _without_topics(name: str) -> Callable[[str], str]:
+    def decide(old: str) -> str:
+        if not old:
+            return old
+        record = GroupRecord.decode(name, old)
+        return old if record.topics or record.leaving else ""
+
+    return decide
+
+
+def _against_pins(record: GroupRecord, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a start names and an operator has pinned to something else."""
+    return {
+        field: value
+        for field, value in settings.items()
+        if field in record.pinned and getattr(record, field) != value
+    }
+
+
+def _warn(record: GroupRecord, refused: Mapping[str, Any]) -> None:
+    said = " and ".join(
+        f"{field} is pinned to {getattr(record, field)}, not {value}"
+        for field, value in refused.items()
+    )
+    log.warning(
+        "group %s: %s; this start changes nothing (unpin it with: rqretry group set)",
+        record.name,
+        said,
     )

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rqretry.admin import AdminOperations, group_settings
+from rqretry.admin_facades import Admin, AsyncAdmin
 from rqretry.catalog import Catalog
 from rqretry.command import awaitable, blocking
 from rqretry.config import Settings
@@ -17,48 +18,21 @@ from rqretry.message import OutgoingMessage
 from rqretry.publisher import Publisher
 from rqretry.publisher_sync import SyncPublisher
 from rqretry.publishing import Publishing
+from rqretry.recalling import recall
 from rqretry.scripts import ScriptLibrary
 from rqretry.simple import SimpleOperations
 from rqretry.store import Store
 from rqretry.store_sync import SyncStore
 
-
-class Admin:
-    """The operator's verbs; see AdminOperations for each."""
-
-    def __init__(self, store: SyncStore, operations: AdminOperations) -> None:
-        self.store = store
-        self.operations = operations
-
-    topics = blocking(AdminOperations.topics)
-    create_topic = blocking(AdminOperations.create_topic)
-    groups = blocking(AdminOperations.groups)
-    group = blocking(AdminOperations.group)
-    set_group = blocking(AdminOperations.set_group)
-    stats = blocking(AdminOperations.stats)
-    message = blocking(AdminOperations.message)
-    dead_letters = blocking(AdminOperations.dead_letters)
-    redrive = blocking(AdminOperations.redrive)
-    purge = blocking(AdminOperations.purge)
-
-
-class AsyncAdmin:
-    """The operator's verbs for asyncio; see AdminOperations for each."""
-
-    def __init__(self, store: Store, operations: AdminOperations) -> None:
-        self.store = store
-        self.operations = operations
-
-    topics = awaitable(AdminOperations.topics)
-    create_topic = awaitable(AdminOperations.create_topic)
-    groups = awaitable(AdminOperations.groups)
-    group = awaitable(AdminOperations.group)
-    set_group = awaitable(AdminOperations.set_group)
-    stats = awaitable(AdminOperations.stats)
-    message = awaitable(AdminOperations.message)
-    dead_letters = awaitable(AdminOperations.dead_letters)
-    redrive = awaitable(AdminOperations.redrive)
-    purge = awaitable(AdminOperations.purge)
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncClient",
+    "AsyncSimpleConsumer",
+    "Client",
+    "SimpleConsumer",
+    "outgoing",
+]
 
 
 class SimpleConsumer:
@@ -174,11 +148,12 @@ class Client:
         namespace: str | None = None,
         delay_levels: str | Sequence[Duration] | None = None,
         library: ScriptLibrary | None = None,
+        store: SyncStore | None = None,
     ) -> None:
         settings = Settings.read(url, namespace, delay_levels)
         self.settings = settings
         self.name = worker_name()
-        self.store = SyncStore(settings.url, library)
+        self.store = store or SyncStore(settings.url, library)
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
         self._publisher = SyncPublisher(self.store, Publishing(self.catalog, self.store.clock))
         self.admin = Admin(self.store, AdminOperations(self.catalog, self.name))
@@ -227,6 +202,22 @@ class Client:
             PublishError: A part was not stored; it says which ids are where.
         """
         return self._publisher.publish_many(topic, messages)
+
+    def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
+        """Cancel a message that was published with a delay and is not due yet.
+
+        Args:
+            id: The message's id.
+            topic: Its topic; default wherever it is found.
+
+        Returns:
+            True: no group will ever get it. False: too late, it is due or was not scheduled.
+
+        Raises:
+            MessageNotFound: Nothing is stored under this id.
+            TopicNotFound: There is no such topic.
+        """
+        return self.store.perform(recall(self.catalog, id, topic, worker=self.name))
 
     def simple_consumer(
         self,
@@ -282,11 +273,12 @@ class AsyncClient:
         namespace: str | None = None,
         delay_levels: str | Sequence[Duration] | None = None,
         library: ScriptLibrary | None = None,
+        store: Store | None = None,
     ) -> None:
         settings = Settings.read(url, namespace, delay_levels)
         self.settings = settings
         self.name = worker_name()
-        self.store = Store(settings.url, library)
+        self.store = store or Store(settings.url, library)
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
         self._publisher = Publisher(self.store, Publishing(self.catalog, self.store.clock))
         self.admin = AsyncAdmin(self.store, AdminOperations(self.catalog, self.name))
@@ -310,6 +302,10 @@ class AsyncClient:
     async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
         return await self._publisher.publish_many(topic, messages)
+
+    async def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
+        """Cancel a message that was published with a delay and is not due; see Client.recall."""
+        return await self.store.perform(recall(self.catalog, id, topic, worker=self.name))
 
     def simple_consumer(
         self,

@@ -16,6 +16,7 @@ from rqretry.commands.consuming import Failure
 from rqretry.delivery import Delivery, Source
 from rqretry.execution import Execution, outcome_of
 from rqretry.hooks import Hooks
+from rqretry.logs import about
 from rqretry.outcome import ConsumeResult, Kind
 from rqretry.registry import ConsumerSpec
 from rqretry.settling import Settler
@@ -36,7 +37,7 @@ class Consumer:
     def __init__(self, spec: ConsumerSpec, settler: Settler, hooks: Hooks, worker: str) -> None:
         self.spec = spec
         self.sources: list[Source] = []
-        self.running: dict[str, Delivery] = {}
+        self.running: set[Delivery] = set()
         self.stuck = 0
         """Slots whose thread goes on although its attempt timed out or lost its lease."""
         self._settler = settler
@@ -50,6 +51,7 @@ class Consumer:
         self._rate = 0.0
         self._rate_from = (0, time.monotonic())
         self.on_room: Callable[[], None] = lambda: None
+        self.on_finished: Callable[[], None] | None = None
         self.on_stuck: Callable[[], None] = lambda: None
         self.on_lost: Callable[[Delivery], None] = lambda _: None
 
@@ -93,19 +95,24 @@ class Consumer:
         self._give_back(list(self._buffer))
         self._buffer.clear()
         while time.monotonic() < until and any(  # noqa: ASYNC110 - ends within one look of the last
-            not d.settled for d in self.running.values()
+            not d.settled for d in self.running
         ):
             await asyncio.sleep(0.01)
 
     def abandon(self) -> None:
         """Give back, uncounted, what is still running, and stop the slots."""
         self._abandoned = True
-        for delivery in list(self.running.values()):
+        for delivery in list(self.running):
             if delivery.message is not None:
                 delivery.message.cancelled = True
             if not delivery.settled:
                 delivery.settled = True
                 self._settler.release(delivery, "")
+        self.close()
+
+    def close(self) -> None:
+        """Stop the slots, and end the processes of handlers."""
+        self._abandoned = True
         for task in self._slots:
             task.cancel()
         self._caller.shut_down()
@@ -131,7 +138,9 @@ class Consumer:
         task = asyncio.current_task()
         delivery.task = task
         result: ConsumeResult | Failure | None
-        self.running[delivery.id] = delivery
+        self.running.add(delivery)
+        if not self._buffer:  # free slots must not wait until this handler has finished
+            self.on_room()
         try:
             result = await self.execution.attempt(delivery)
         except asyncio.CancelledError:
@@ -139,13 +148,14 @@ class Consumer:
             if self._abandoned or not (delivery.lost or delivery.settled):
                 raise
         finally:
-            if self.running.get(delivery.id) is delivery:
-                del self.running[delivery.id]
+            self.running.discard(delivery)
             if delivery.lost or delivery.settled:
                 self.stuck -= self._caller.can_stick
                 self._keep_slot(task)
             self._finished += 1
             self.on_room()
+            if self.on_finished is not None:
+                self.on_finished()
         if result is not None and not (delivery.settled or delivery.lost):
             self._settle(delivery, result)
 
@@ -175,10 +185,12 @@ class Consumer:
         if delivery.lost or delivery.settled:
             return
         delivery.lost = True
-        delivery.source.leases.pop(delivery.id, None)
+        if delivery.source.leases.get(delivery.id) is delivery:  # it may be ours again, anew
+            del delivery.source.leases[delivery.id]
         log.warning(
             "lease lost: message %s of %s, group %s, attempt %d; its handler is cancelled",
             delivery.id, delivery.source.topic, self.spec.group, delivery.attempt,
+            extra=about(delivery.id, delivery.source.topic, self.spec.group, delivery.attempt),
         )  # fmt: skip
         self._call_off(delivery)
         self.on_lost(delivery)
@@ -191,7 +203,7 @@ class Consumer:
             await asyncio.sleep(every)
             now = time.monotonic()
             self._release_late_starters(now - visibility_s / 3)
-            for delivery in list(self.running.values()):
+            for delivery in list(self.running):
                 if delivery.settled or delivery.lost:
                     continue
                 if now - delivery.leased_at > timeout_s:
@@ -220,7 +232,7 @@ class Consumer:
     def _call_off(self, delivery: Delivery) -> None:
         if delivery.message is not None:
             delivery.message.cancelled = True
-        if delivery.task is not None and delivery.id in self.running:
+        if delivery.task is not None and delivery in self.running:
             self.stuck += self._caller.can_stick
             delivery.task.cancel()
             if self.stuck >= self.spec.concurrency:

@@ -3,11 +3,41 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from rqretry.errors import InvalidArgument, refuse, show
 from rqretry.limits import check_message_id, check_topic
-from rqretry.views import DeadLetter
+
+_IDS_TOLD = 20
+
+
+class Matchable(Protocol):
+    """What a filter looks at."""
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+        ...
+
+    @property
+    def error(self) -> str:
+        """Its last error in one line."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of its last error."""
+        ...
+
+    @property
+    def dead_since_ms(self) -> int:
+        """When it died; 0 where it has not."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +77,23 @@ class DeadLetterFilter:
         """Whether anything was chosen at all."""
         return any(getattr(self, f.name) not in (None, False) for f in fields(self))
 
-    def matches(self, letter: DeadLetter) -> bool:
-        """Whether this dead letter is chosen."""
+    def given(self) -> dict[str, Any]:
+        """The conditions that are given, for the audit record."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        said = {name: value for name, value in values.items() if value not in (None, False)}
+        if self.ids is not None:
+            listed = sorted(self.ids)
+            said["ids"] = listed if len(listed) <= _IDS_TOLD else f"{len(listed)} ids"
+        return said
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether nothing but the topic matters."""
+        others = (self.ids, self.fingerprint, self.error, self.since, self.before)
+        return not any(condition is not None for condition in others)
+
+    def matches(self, letter: Matchable) -> bool:
+        """Whether this message is chosen."""
         return (
             (self.ids is None or letter.id in self.ids)
             and self.topic in (None, letter.topic)

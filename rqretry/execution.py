@@ -18,7 +18,7 @@ from rqretry.hooks import Hooks
 from rqretry.message import Message, ReceiptHandle
 from rqretry.outcome import ConsumeResult, HandlerSignal, Kind, classify_return
 from rqretry.registry import ConsumerSpec
-from rqretry.typed import BodyMismatch
+from rqretry.typed import ReceivedMismatch
 
 DEAD = -1
 
@@ -50,7 +50,7 @@ class Execution:
             value = await isolated(self._call(message))
         except HandlerSignal as signal:
             return signal.result
-        except BodyMismatch as error:
+        except ReceivedMismatch as error:
             return self.failure(delivery, "mismatch", str(error), level=DEAD)
         except BaseException as error:
             if isinstance(error, GeneratorExit) or (_cancels(error) and _is_cancelled()):

@@ -17,6 +17,7 @@ from rqretry.errors import show
 
 MAX_MESSAGE_BYTES = 256
 _DEEPEST = 64
+_CARRIED = "_rqretry_fingerprint"
 _TRACEBACK_CHARACTERS = 16_000
 
 
@@ -48,7 +49,13 @@ class AttemptError:
 def fingerprint_of(error: BaseException) -> str:
     """16 hex characters from the exception type and the functions and lines it came through."""
     kind: Any = type(error)
-    return _hash(kind, tuple(_positions(error.__traceback__)))
+    carried = getattr(error, _CARRIED, None)
+    return carried if type(carried) is str else _hash(kind, tuple(_positions(error.__traceback__)))
+
+
+def carry_fingerprint(error: BaseException, fingerprint: str) -> None:
+    """Give an exception the fingerprint it had in the process where it was raised."""
+    error.__dict__[_CARRIED] = fingerprint
 
 
 def fingerprint_of_text(kind: str, text: str) -> str:

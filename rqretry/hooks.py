@@ -122,6 +122,12 @@ class Announcer:
 
 def _wrapped(middleware: Middleware, call: Next) -> Next:
     async def wrapped(message: Message[Any]) -> ConsumeResult:
-        return await middleware(message, call)
+        result: object = await middleware(message, call)
+        if type(result) is not ConsumeResult:
+            raise TypeError(
+                f"middleware {show(middleware)} returned {show(result)}, which is no"
+                " ConsumeResult: return what call_next returned"
+            )
+        return result
 
     return wrapped

@@ -1,6 +1,7 @@
 """Looking at one message: where it is for each group, why it is not running, and what happened."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
 
 from rqretry.catalog import Catalog
 from rqretry.codec import Envelope, decode
@@ -17,12 +18,17 @@ from rqretry.views import Event, GroupState, MessageView
 _NO_GROUP = RouteGroup("-", 0, "")
 _LOOK_BACK_MS = 60_000
 _PAGE, _PAGES = 1000, 50
+_ENDS = {"succeed": "committed", "purge": "purged"}
 
 
 def look(
-    catalog: Catalog, topic: TopicRecord, partition: int, id_: str
+    catalog: Catalog,
+    topic: TopicRecord,
+    partition: int,
+    id_: str,
+    served: Collection[str] = (),
 ) -> Operation[MessageView | None]:
-    """The message, if this partition stores it."""
+    """The message, if this partition stores it; `served`: the groups with a live worker."""
     groups = topic.groups or (_NO_GROUP,)
     keys = [catalog.group_keys(topic.name, partition, group.name) for group in groups]
     peeked: list[Peeked] = yield [peek(key, id_) for key in keys]
@@ -42,7 +48,7 @@ def look(
         keys=envelope.keys,
         headers=dict(envelope.headers),
         born_ms=born(id_, envelope),
-        states=tuple(states(groups, peeked)),
+        states=tuple(states(groups, peeked, timeline, served)),
         timeline=tuple(timeline),
     )
 
@@ -52,10 +58,31 @@ def born(id_: str, envelope: Envelope) -> int | None:
     return envelope.born_ms or born_ms(id_)
 
 
-def states(groups: Sequence[RouteGroup], peeked: Sequence[Peeked]) -> list[GroupState]:
+def states(
+    groups: Sequence[RouteGroup],
+    peeked: Sequence[Peeked],
+    timeline: Sequence[Event] = (),
+    served: Collection[str] = (),
+) -> list[GroupState]:
     """Where the message is, for each group."""
     some_list = any(p.in_ready is not None or p.in_retry is not None for p in peeked)
-    return [_state(group, p, some_list) for group, p in zip(groups, peeked, strict=True)]
+    found = []
+    for group, p in zip(groups, peeked, strict=True):
+        leases = [e for e in timeline if e.group == group.name and e.event == "lease"]
+        holder = leases[-1].worker if leases else ""
+        live = group.kind != "push" or group.name in served
+        found.append(_state(group, p, some_list=some_list, holder=holder, live=live))
+    return found
+
+
+def ends(events: Sequence[Event]) -> dict[str, str]:
+    """What became of a message that is not stored any more, for each group that had it."""
+    last = {event.group: event for event in events if event.group}
+    said = {
+        group: f"{_ENDS.get(event.event, event.event)} at {_date(event.at_ms)} by {event.worker}"
+        for group, event in last.items()
+    }
+    return said or {"-": f"{events[-1].event} at {_date(events[-1].at_ms)}; not stored any more"}
 
 
 def read_timeline(
@@ -91,7 +118,7 @@ def _events(entry_id: str, fields: dict[str, bytes], wanted: bytes) -> Iterable[
             )
 
 
-def _state(group: RouteGroup, p: Peeked, some_list: bool) -> GroupState:  # noqa: FBT001 - private
+def _state(group: RouteGroup, p: Peeked, *, some_list: bool, holder: str, live: bool) -> GroupState:
     attempt = int(p.entry.split(":")[1]) if p.entry else 1
     errors = tuple(read_record(p.failures))
 
@@ -103,17 +130,9 @@ def _state(group: RouteGroup, p: Peeked, some_list: bool) -> GroupState:  # noqa
         last = f": {errors[-1].message}" if errors and errors[-1].message else ""
         return made("dead", None, f"dead after {deliveries} deliveries, cause {cause}{last}")
     if p.deadline_ms is not None:
-        left = p.deadline_ms - p.now_ms
-        when = (
-            f"for {spell(left / 1000)} more" if left > 0 else "past its deadline, until it expires"
-        )
-        return made("inflight", p.deadline_ms, f"a worker has it, attempt {attempt}, {when}")
+        return made("inflight", p.deadline_ms, _why_inflight(p, attempt, holder))
     if p.waiting:
-        level, due_ms = p.waiting[0]
-        when = f"due in {spell(max(0, due_ms - p.now_ms) / 1000)}"
-        return made(
-            "waiting_retry", due_ms, f"waits on level {level}, {when}, then attempt {attempt}"
-        )
+        return made("waiting_retry", p.waiting[0][1], _why_waiting(p, attempt, live=live))
     if p.scheduled_ms is not None:
         when = spell(max(0, p.scheduled_ms - p.now_ms) / 1000)
         return made("scheduled", p.scheduled_ms, f"published with a delay, due in {when}")
@@ -122,12 +141,48 @@ def _state(group: RouteGroup, p: Peeked, some_list: bool) -> GroupState:  # noqa
     here = p.in_ready is not None or p.in_retry is not None
     if not here and (p.byte not in p.owed if p.owed else some_list):
         return made("committed", None, "this group has finished with it")
-    return made("ready", None, _why_ready(p))
+    return made("ready", None, _why_ready(p, live=live))
 
 
-def _why_ready(p: Peeked) -> str:
+def _why_inflight(p: Peeked, attempt: int, holder: str) -> str:
+    deadline_ms = p.deadline_ms or 0
+    who = f"worker {holder}" if holder else "a worker"
+    left = (deadline_ms - p.now_ms) / 1000
+    if left > 0:
+        until = f"until {_date(deadline_ms)}, for {spell(left)} more"
+        return f"{who} has it, attempt {attempt}, {until}"
+    return (
+        f"{who} had it, attempt {attempt}, past its deadline {_date(deadline_ms)}, until it expires"
+    )
+
+
+def _why_waiting(p: Peeked, attempt: int, *, live: bool) -> str:
+    level, due_ms = p.waiting[0]
+    left = (due_ms - p.now_ms) / 1000
+    if left > 0:
+        when = f"due in {spell(left)}, at {_date(due_ms)}"
+        return f"waits on level {level}, {when}, then attempt {attempt}{_also(p, live=live)}"
+    late = f"was due {spell(-left)} ago" if left < 0 else "is due now"
+    moved = "" if live else ": no worker, receive or reaper has moved it yet"
+    return f"waits on level {level} and {late}{moved}{_also(p, live=live)}"
+
+
+def _also(p: Peeked, *, live: bool) -> str:
+    if p.paused:
+        return "; the group is paused"
+    return "" if live else "; the group has no live worker"
+
+
+def _why_ready(p: Peeked, *, live: bool) -> str:
     if p.paused:
         return "the group is paused"
     place = p.in_retry if p.in_retry is not None else p.in_ready
     ahead = "" if place is None else f", {place} messages are ahead of it"
+    if not live:
+        return f"ready, but the group has no live worker{ahead}"
     return f"ready, no worker has taken it yet{ahead}"
+
+
+def _date(at_ms: int) -> str:
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -22,11 +22,13 @@ class NamespaceKeys:
     settings: str = field(init=False)
     workers: str = field(init=False)
     worker_details: str = field(init=False)
+    audit: str = field(init=False)
 
     def __post_init__(self) -> None:
         """Spell the keys."""
         base = f"{ROOT}:{self.namespace}:{{{self.namespace}}}:"
-        _spell(self, base, ("meta", "topics", "groups", "settings", "workers", "worker_details"))
+        names = ("meta", "topics", "groups", "settings", "workers", "worker_details", "audit")
+        _spell(self, base, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,13 @@ class PartitionKeys:
             "backlog", "events", "counters",
         )  # fmt: skip
         _spell(self, base, names)
+
+    def everything(self) -> tuple[str, ...]:
+        """Every key that is not a group's; a lane forgets itself."""
+        return (
+            self.meta, self.route, self.bodies, self.big, self.pending, self.ids, self.id_expiry,
+            self.scheduled, self.backlog, self.events, self.counters,
+        )  # fmt: skip
 
     def lane(self, producer: str) -> str:
         """Where a producer's last call into this partition is remembered."""

@@ -46,6 +46,7 @@ class Verb(StrEnum):
     PROMOTE = "promote"
     REDRIVE = "redrive"
     PURGE = "purge"
+    RECALL = "recall"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,25 @@ TRANSITIONS: tuple[Transition, ...] = (
         (State.READY, State.WAITING_RETRY, State.DEAD),
         "the deadline passed: ready the first time, then it waits; dead at the end",
     ),
-    Transition(Verb.PROMOTE, (State.WAITING_RETRY,), (State.READY,), "its wait is over"),
+    Transition(
+        Verb.PROMOTE,
+        (State.WAITING_RETRY,),
+        (State.READY,),
+        "its wait is over, or an operator runs it now",
+    ),
     Transition(
         Verb.REDRIVE,
         (State.DEAD,),
-        (State.READY,),
-        "an operator sends it back: attempt 1",
+        (State.READY, State.WAITING_RETRY),
+        "an operator sends it back: attempt 1; later where a rate spreads many",
     ),
-    Transition(Verb.PURGE, (State.DEAD,), (), "an operator deletes it"),
+    Transition(
+        Verb.PURGE,
+        (State.DEAD, State.WAITING_RETRY, State.READY, State.INFLIGHT),
+        (),
+        "an operator deletes it; one in flight only with its group or topic",
+    ),
+    Transition(Verb.RECALL, (State.SCHEDULED,), (), "its producer takes it back before it is due"),
 )
 
 

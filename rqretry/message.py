@@ -1,7 +1,7 @@
 """Messages: what is published, what a handler or a simple consumer receives, and its receipt."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -15,6 +15,7 @@ from rqretry.limits import UNLIMITED
 T = TypeVar("T")
 
 _HANDLE_PARTS = 5
+_UNFITTED = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Message(Generic[T]):
         tag, keys, headers: As published; never change.
         attempt: 1 for the first delivery.
         reconsume_times: attempt - 1.
-        max_retries: The group's limit when this was leased; None is unlimited. There are at
+        max_retries: The group's limit when the worker joined it; None is unlimited. There are at
             most max_retries + 1 deliveries.
         group: The consumer group.
         receipt_handle: Names this lease; a change of the invisible duration makes a new one.
@@ -89,8 +90,8 @@ class Message(Generic[T]):
     """
 
     __slots__ = (
-        "_expires", "_lease", "_published_ms", "attempt", "body", "cancelled", "group", "headers",
-        "id", "keys", "max_retries", "message_group", "tag", "topic",
+        "_expires", "_fitted", "_lease", "_published_ms", "attempt", "body", "cancelled", "group",
+        "headers", "id", "keys", "max_retries", "message_group", "tag", "topic",
     )  # fmt: skip
 
     id: str
@@ -147,6 +148,15 @@ class Message(Generic[T]):
     def remaining(self) -> float:
         """Seconds until the lease ends unless it is renewed; 0 when it is over."""
         return max(0.0, self._expires - time.monotonic())
+
+    def checked_body(self, fit: Callable[[Any], Any]) -> Any:
+        """Make the body what the handler promised it would be, once; for consumers.
+
+        Middleware may call the handler again, or change the body first.
+        """
+        if getattr(self, "_fitted", _UNFITTED) is not self.body:
+            self.body = self._fitted = fit(self.body)
+        return self.body
 
     def _moved(self, lease_no: int, expires: float) -> None:
         """The lease has a new number and end: its invisible duration was changed."""

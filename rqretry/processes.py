@@ -5,7 +5,9 @@ once, and a handler that takes its process down fails its own attempt and nobody
 """
 
 import importlib
+import inspect
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import threading
@@ -13,12 +15,17 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from multiprocessing.process import parent_process
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, NamedTuple
 
 from rqretry.errors import ConfigError, show
+from rqretry.failures import carry_fingerprint, fingerprint_of
+from rqretry.outcome import HandlerSignal, classify_return
+from rqretry.tasks import Task
 
 _context = multiprocessing.get_context("spawn")
+_REAP_S = 5.0
 
 
 class ProcessDied(Exception):
@@ -29,6 +36,26 @@ class RemoteError(Exception):
     """What a handler raised in its process, where the exception itself cannot travel."""
 
 
+class Answer(NamedTuple):
+    """What comes back from the process.
+
+    Attributes:
+        value: What decides the outcome: a ConsumeResult, None or False.
+        error: What was raised, pickled; b"" for nothing.
+        kind: The exception's type, in words.
+        text: What it said.
+        trace: Its traceback.
+        fingerprint: See rqretry.failures.
+    """
+
+    value: Any
+    error: bytes = b""
+    kind: str = ""
+    text: str = ""
+    trace: str = ""
+    fingerprint: str = ""
+
+
 class ProcessSlot:
     """One process that runs one attempt at a time; started when it is first needed."""
 
@@ -36,31 +63,33 @@ class ProcessSlot:
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
         self._lock = threading.Lock()
+        self._closed = False
 
     def call(
         self, handler: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run a handler in the process; blocks, so it is called in a thread.
 
+        Returns:
+            A ConsumeResult, None or False: what decides the outcome, and nothing else.
+
         Raises:
             ProcessDied: The process was killed, or took itself down.
             Exception: What the handler raised.
         """
-        with self._lock:
-            if self._process is None or not self._process.is_alive():
-                self._start()
-            process, pipe = self._process, self._pipe
-        assert process is not None
-        assert pipe is not None
+        request = ForkingPickler.dumps((*address(handler), args, kwargs))
+        process, pipe = self._running()
         try:
-            pipe.send((*address(handler), args, kwargs))
-            value, error, trace = pipe.recv()
+            pipe.send_bytes(request)
+            data = pipe.recv_bytes()
         except (EOFError, OSError) as broken:
-            process.join(5)
-            raise ProcessDied(f"the handler's process ended with {process.exitcode}") from broken
-        if error is not None:
-            raise error from RemoteError(trace)
-        return value
+            process.join(_REAP_S)
+            pipe.close()
+            raise ProcessDied(f"the handler's process ended with {_ended(process)}") from broken
+        answer: Answer = ForkingPickler.loads(data)
+        if answer.error:
+            raise _raised(answer) from RemoteError(answer.trace)
+        return answer.value
 
     def kill(self) -> None:
         """End the process, whatever it is doing; the next attempt gets a new one."""
@@ -69,19 +98,26 @@ class ProcessSlot:
                 self._process.kill()
             self._process = self._pipe = None
 
-    def _start(self) -> None:
-        ours, theirs = _context.Pipe()
-        self._process = _context.Process(target=serve, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._pipe = ours
+    def close(self) -> None:
+        """End the process for good."""
+        with self._lock:
+            self._closed = True
+        self.kill()
+
+    def _running(self) -> tuple[SpawnProcess, Connection]:
+        with self._lock:
+            if self._closed:
+                raise ProcessDied("the worker is stopping")
+            if self._process is None or self._pipe is None or not self._process.is_alive():
+                self._process, self._pipe = _start()
+            return self._process, self._pipe
 
 
 def address(handler: Callable[..., Any]) -> tuple[str, str]:
     """Module and name under which another process finds a function. Raises ConfigError."""
     module = getattr(handler, "__module__", "")
     name = getattr(handler, "__qualname__", "")
-    if not module or not name or "<" in name:
+    if not module or not name or "<" in name or inspect.ismethod(handler):
         raise ConfigError(
             f"handler {show(handler)} cannot run with process=True: it must be a function at the"
             " top of a module"
@@ -89,33 +125,107 @@ def address(handler: Callable[..., Any]) -> tuple[str, str]:
     return module, name
 
 
+def _start() -> tuple[SpawnProcess, Connection]:
+    ours, theirs = _context.Pipe()
+    process = _context.Process(target=serve, args=(theirs,), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _ended(process: SpawnProcess) -> str:
+    code = process.exitcode
+    if code is not None and code < 0:
+        return signal.Signals(-code).name
+    return f"exit status {code}"
+
+
+def _raised(answer: Answer) -> BaseException:
+    """The exception of the handler, or one of the same name that says the same."""
+    try:
+        error: BaseException = ForkingPickler.loads(answer.error)
+    except Exception:  # noqa: BLE001 - anything can go wrong with somebody's exception
+        error = type(answer.kind, (RemoteError,), {})(answer.text)
+    carry_fingerprint(error, answer.fingerprint)
+    return error
+
+
+# -- in the process --------------------------------------------------------------------------------
+
+
 def serve(pipe: Connection) -> None:
     """The main function of the process: run what is sent until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A signal for the whole process group is the worker's to handle: it drains, then ends us.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     while True:
         try:
-            module, name, args, kwargs = pipe.recv()
+            request = pipe.recv_bytes()
+            pipe.send_bytes(ForkingPickler.dumps(_answer(request)))
         except (EOFError, OSError):
             os._exit(0)
-        pipe.send(_answer(module, name, args, kwargs))
 
 
-def _answer(
-    module: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, Any, str]:
+def _die_with_parent() -> None:
+    """Nobody waits any more for what a handler computes after its worker was killed."""
+    parent = parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _answer(request: bytes) -> Answer:
     try:
-        handler: Any = importlib.import_module(module)
-        for part in name.split("."):
-            handler = getattr(handler, part)
-        handler = getattr(handler, "function", handler)  # a task is called by its function
-        return handler(*args, **kwargs), None, ""
+        module, name, args, kwargs = ForkingPickler.loads(request)
+        value = _find(module, name)(*args, **kwargs)
+    except HandlerSignal as said:
+        return Answer(said.result)
     except BaseException as error:  # noqa: BLE001 - it is raised again in the worker
-        return None, _portable(error), traceback.format_exc()
+        return _failed(error)
+    if value is None or value is False:
+        return Answer(value)  # what these mean is known by the worker
+    return Answer(classify_return(value, returns_bool=False, none_is_success=False))
 
 
-def _portable(error: BaseException) -> BaseException:
-    try:
-        ForkingPickler.dumps(error)
-    except Exception:  # noqa: BLE001 - anything can go wrong with somebody's exception
-        return RemoteError(f"{type(error).__qualname__}: {error}")
+def _find(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found.function if isinstance(found, Task) else found
+
+
+def _failed(error: BaseException) -> Answer:
+    kind = type(error)
+    text = "".join(traceback.format_exception_only(error)).strip()
+    text = text.removeprefix(f"{kind.__module__}.").removeprefix(f"{kind.__qualname__}: ")
+    trace, fingerprint = "".join(traceback.format_exception(error)), fingerprint_of(error)
+    return Answer(None, _portable(error, text), kind.__qualname__, text, trace, fingerprint)
+
+
+def _portable(error: BaseException, text: str) -> bytes:
+    """The exception pickled, or else a bare one of its type."""
+    for candidate in (error, _Bare(type(error), text)):
+        try:
+            data = bytes(ForkingPickler.dumps(candidate))
+            ForkingPickler.loads(data)  # many exceptions can be pickled and not be read again
+        except Exception:  # noqa: BLE001, S112 - as above
+            continue
+        return data
+    return b"?"
+
+
+class _Bare:
+    """Is read as an exception of a type, with a text and nothing else."""
+
+    def __init__(self, kind: type[BaseException], text: str) -> None:
+        self._parts = (kind, text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _bare, self._parts
+
+
+def _bare(kind: type[BaseException], text: str) -> BaseException:
+    error = kind.__new__(kind, text)
+    error.args = (text,)
     return error

@@ -133,10 +133,8 @@ class Publisher:
 
     async def _prepare(self, topic: str, items: Iterable[Any]) -> list[tuple[int, Prepared]]:
         await self._store.connect()
-        record = await self._store.perform(
-            self._publishing.catalog.topic(check_topic(topic), create=True)
-        )
-        return await self._store.perform(self._publishing.prepare(record, items))
+        prepare = self._publishing.prepare(check_topic(topic), items)
+        return await self._store.perform(prepare)
 
     async def _publish_to(
         self, topic: str, partition: int, messages: Sequence[Prepared]

@@ -56,10 +56,8 @@ class SyncPublisher:
 
     def _prepare(self, topic: str, items: Iterable[Any]) -> list[tuple[int, Prepared]]:
         self._store.connect()
-        record = self._store.perform(
-            self._publishing.catalog.topic(check_topic(topic), create=True)
-        )
-        return self._store.perform(self._publishing.prepare(record, items))
+        prepare = self._publishing.prepare(check_topic(topic), items)
+        return self._store.perform(prepare)
 
     def _lane(self, topic: str, partition: int) -> Lane:
         local = self._local

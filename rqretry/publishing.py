@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rqretry.catalog import Catalog
-from rqretry.codec import checksum, digest, encode
+from rqretry.codec import checksum, digest
 from rqretry.command import MAX_BATCH, Operation
 from rqretry.commands.producing import Prepared, Published, publish
-from rqretry.errors import AmbiguousResult, InvalidArgument, PublishError, ScriptError, refuse, show
+from rqretry.errors import (
+    AmbiguousResult,
+    InvalidArgument,
+    PublishError,
+    QueueFull,
+    ScriptError,
+    show,
+)
 from rqretry.ids import MessageId, make_ids, make_producer, partition_of
 from rqretry.limits import (
     MAX_CALL_BYTES,
-    check_delay,
-    check_headers,
-    check_keys,
-    check_message_id,
-    check_tag,
 )
-from rqretry.message import OutgoingMessage
-from rqretry.records import TopicRecord
-from rqretry.typed import plain
+from rqretry.preparing import draft, on_level
 from rqretry.wire import ServerClock
 
 LANE_TTL_MS = 3_600_000
@@ -67,27 +67,24 @@ class Publishing:
         self.clock = clock
         self._unresolved: dict[str, Call] = {}
 
-    def prepare(
-        self, topic: TopicRecord, bodies: Iterable[Any]
-    ) -> Operation[list[tuple[int, Prepared]]]:
+    def prepare(self, topic: str, bodies: Iterable[Any]) -> Operation[list[tuple[int, Prepared]]]:
         """Check and encode bodies or OutgoingMessages; each with its partition.
+
+        Everything is checked before the topic is created, if it has to be.
 
         Raises:
             InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published; nothing
                 was written.
         """
-        levels = yield from self.catalog.open()
-        items = list(bodies)
-        now_ms = self.clock.now_ms()
+        items, now_ms = list(bodies), self.clock.now_ms()
         made = make_ids(len(items), now_ms)
-        prepared = []
-        for item, made_id in zip(items, made, strict=True):
-            if isinstance(item, OutgoingMessage):
-                message = _prepare(item, made_id, now_ms, levels.delay_ms)
-            else:
-                message = Prepared(made_id, encode(plain(item)), "", "")
-            prepared.append((partition_of(message.id, topic.partitions), message))
-        return prepared
+        drafts = [draft(item, id_, now_ms) for item, id_ in zip(items, made, strict=True)]
+        record = yield from self.catalog.topic(topic, create=True)
+        levels = yield from self.catalog.open()
+        return [
+            (partition_of(message.id, record.partitions), on_level(message, level, levels))
+            for message, level in drafts
+        ]
 
     def send(
         self, lane: Lane, messages: Sequence[Prepared]
@@ -130,7 +127,9 @@ class Publishing:
             )
             if answer.route is None:
                 break
-            yield from self.catalog.note_route(topic, number, answer.route)
+            yield from self.catalog.note_route(topic, number, answer.route, create=True)
+        if answer.status == "FULL":
+            raise _full(topic, answer)
         if answer.status not in {"OK", "DUPLICATE"}:
             raise ScriptError("lua/publish.lua", 0, f"unexpected answer {answer.status}")
         self.clock.note(answer.now_ms)
@@ -149,6 +148,10 @@ class Publishing:
         found = dict(
             zip((m.id for m in call.messages), _verdicts(call.messages, answer), strict=True)
         )
+        first = {message.id: message for message in call.messages}
+        for message in messages:
+            if message.id in first and not _same(message, first[message.id]):
+                found[message.id] = _conflict(message.id)
         for message in call.messages:
             self._unresolved.pop(message.id, None)
         rest = [message for message in messages if message.id not in found]
@@ -198,36 +201,6 @@ def collected(
     return done
 
 
-def _prepare(item: OutgoingMessage, made_id: str, now_ms: int, level_ms: Any) -> Prepared:
-    if item.delay is not None and item.delay_level is not None:
-        refuse("delay_level", item.delay_level, f"cannot be given with delay={show(item.delay)}")
-    delay_ms: int | str = ""
-    if item.delay is not None:
-        delay_ms = check_delay(item.delay) or ""
-    elif item.delay_level is not None:
-        delay_ms = level_ms(_check_level(item.delay_level))
-    body = plain(item.body)
-    data = encode(
-        body,
-        tag=None if item.tag is None else check_tag(item.tag),
-        keys=check_keys(item.keys),
-        headers=check_headers(item.headers) if item.headers else None,
-        born_ms=now_ms or None if item.id is not None else None,
-    )
-    if item.id is None:
-        return Prepared(made_id, data, "", delay_ms)
-    id_ = check_message_id(item.id)
-    # The digest leaves the born time out: the same message published later is the same message.
-    same = encode(body, tag=item.tag, keys=check_keys(item.keys), headers=item.headers or None)
-    return Prepared(id_, data, digest(same), delay_ms)
-
-
-def _check_level(level: object) -> int:
-    if isinstance(level, bool) or not isinstance(level, int) or level < 1:
-        refuse("delay_level", level, "must be 1 or more")
-    return level
-
-
 def _verdicts(messages: Sequence[Prepared], answer: Published) -> list[MessageId | Exception]:
     again = answer.status == "DUPLICATE"
     letters = answer.verdicts or "A" * len(messages)
@@ -237,6 +210,19 @@ def _verdicts(messages: Sequence[Prepared], answer: Published) -> list[MessageId
         else MessageId(message.id, duplicate=letter == "D" or again)
         for message, letter in zip(messages, letters, strict=True)
     ]
+
+
+def _full(topic: str, answer: Published) -> QueueFull:
+    return QueueFull(
+        f"topic {show(topic)} is full: a partition stores {answer.stored} of at most"
+        f" {answer.limit} messages; nothing was stored. Let consumers drain it, or raise its limit"
+        " (max_messages)"
+    )
+
+
+def _same(repeated: Prepared, first: Prepared) -> bool:
+    """Whether a message published again, by its id, is the message that it was the first time."""
+    return repeated.data == first.data or repeated.digest == (first.digest or digest(first.data))
 
 
 def _conflict(id_: str) -> InvalidArgument:

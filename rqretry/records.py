@@ -26,11 +26,16 @@ class TopicRecord:
     version: int = 1
     groups: tuple[RouteGroup, ...] = ()
     next_byte: int = 1
+    max_messages: int = 0
+    """Over all partitions; 0 for no limit."""
+    deleting: bool = False
+    """An operator has deleted it, and its partitions are being emptied."""
 
     @property
     def route(self) -> Route:
         """What the partitions are told."""
-        return Route(self.version, self.partitions, self.groups)
+        per_partition = -(-self.max_messages // self.partitions)
+        return Route(self.version, self.partitions, self.groups, per_partition)
 
     def byte_of(self, group: str) -> int:
         """The group's letter in pending bytes; 0 if it is not subscribed."""
@@ -51,6 +56,13 @@ class TopicRecord:
             next_byte=self.next_byte + 1,
         )
 
+    def without_group(self, group: str) -> "TopicRecord":
+        """The record with this group gone; its byte is not used again."""
+        if not self.byte_of(group):
+            return self
+        rest = tuple(other for other in self.groups if other.name != group)
+        return replace(self, version=self.version + 1, groups=rest)
+
     def encode(self) -> str:
         """As the catalog keeps it."""
         return _dump(
@@ -59,6 +71,8 @@ class TopicRecord:
                 "version": self.version,
                 "groups": [list(group) for group in self.groups],
                 "next_byte": self.next_byte,
+                "max_messages": self.max_messages,
+                "deleting": self.deleting,
             }
         )
 
@@ -69,7 +83,13 @@ class TopicRecord:
             fields = json.loads(stored)
             groups = tuple(RouteGroup(*group) for group in fields["groups"])
             return TopicRecord(
-                name, fields["partitions"], fields["version"], groups, fields["next_byte"]
+                name,
+                fields["partitions"],
+                fields["version"],
+                groups,
+                fields["next_byte"],
+                fields.get("max_messages", 0),
+                fields.get("deleting", False),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of topic {show(name)} is damaged") from error
@@ -87,6 +107,12 @@ class GroupRecord:
     topics: tuple[str, ...] = ()
     version: int = 1
     changed_by: str = ""
+    changed_at_ms: int = 0
+    paused: bool = False
+    pinned: tuple[str, ...] = ()
+    """Names of fields that an operator has set for good; a starting worker does not change them."""
+    leaving: tuple[str, ...] = ()
+    """Topics that it has left, and where what it held is being freed."""
 
     def configuration(self, levels: LevelTable, byte: int) -> Mapping[str, str | int | bytes]:
         """What the scripts in a partition need to know of the group."""
@@ -94,17 +120,19 @@ class GroupRecord:
         return {
             "kind": self.kind,
             "max_retries": self.max_retries,
+            "paused": int(self.paused),
             "delays": " ".join(map(str, compiled.delays_ms)),
             "levels": levels.encode(),
             "jitter": str(compiled.jitter),
             "byte": bytes((byte,)),
         }
 
-    def changed(self, by: str, **fields: Any) -> "GroupRecord":
+    def changed(self, by: str, at_ms: int, **fields: Any) -> "GroupRecord":
         """The record with other fields and the next version; itself if nothing differs."""
         if replace(self, **fields) == self:
             return self
-        return replace(self, version=self.version + 1, changed_by=by, **fields)
+        version = self.version + 1
+        return replace(self, version=version, changed_by=by, changed_at_ms=at_ms, **fields)
 
     def encode(self) -> str:
         """As the catalog keeps it."""
@@ -116,6 +144,10 @@ class GroupRecord:
                 "topics": list(self.topics),
                 "version": self.version,
                 "changed_by": self.changed_by,
+                "changed_at_ms": self.changed_at_ms,
+                "paused": self.paused,
+                "pinned": list(self.pinned),
+                "leaving": list(self.leaving),
             }
         )
 
@@ -132,6 +164,10 @@ class GroupRecord:
                 tuple(fields["topics"]),
                 fields["version"],
                 fields["changed_by"],
+                fields.get("changed_at_ms", 0),
+                fields.get("paused", False),
+                tuple(fields.get("pinned", ())),
+                tuple(fields.get("leaving", ())),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of group {show(name)} is damaged") from error

@@ -131,6 +131,8 @@ class Registry:
         body_type: Any = None,
     ) -> ConsumerSpec:
         """Check and keep a handler. Raises InvalidArgument, ConfigError."""
+        if not callable(handler):
+            refuse("handler", handler, "must be a function")
         unknown = sorted(options.keys() - ConsumerOptions.__annotations__.keys())
         if unknown:
             known = ", ".join(sorted(ConsumerOptions.__annotations__))
@@ -202,8 +204,6 @@ def _spec(
 
 
 def _check_handler(handler: Handler) -> bool:
-    if not callable(handler):
-        refuse("handler", handler, "must be a function")
     if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
         raise ConfigError(f"handler {show(handler)} must not yield; use async def and await inside")
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(

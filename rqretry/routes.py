@@ -29,6 +29,8 @@ class Route:
     version: int = 0
     partitions: int = 1
     groups: tuple[RouteGroup, ...] = ()
+    max_messages: int = 0
+    """Of one partition, 0 for no limit; told to the partitions and unknown to publishers."""
 
     def encode(self) -> str:
         """The table as the partitions keep it, without the version."""

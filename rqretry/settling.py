@@ -16,6 +16,7 @@ from rqretry.delivery import Delivery, Source
 from rqretry.errors import RqretryError
 from rqretry.failures import read_line
 from rqretry.hooks import Announcer, Event
+from rqretry.logs import about
 from rqretry.store import Store
 
 log = logging.getLogger("rqretry")
@@ -178,14 +179,12 @@ class Settler:
             log.warning(
                 "a result was refused: the lease of message %s, attempt %d, was over",
                 delivery.id, delivery.attempt,
+                extra=about(delivery.id, source.topic, source.keys.group, delivery.attempt),
             )  # fmt: skip
 
     def _announce(self, source: Source, failure: Failure, result: Failed) -> None:
-        if result.dead:
-            log.warning(
-                "dead letter: message %s of %s, group %s, after %d deliveries: %s",
-                failure.receipt.id, source.topic, source.keys.group, result.attempt, failure.record,
-            )  # fmt: skip
+        if result.dead or log.isEnabledFor(logging.DEBUG):
+            _log_failure(source, failure, result)
         for name in ("failure", "dead_letter") if result.dead else ("failure",):
             if self._announcer.wants(name):
                 self._announcer.post(_event(name, self._worker, source, failure, result))
@@ -200,9 +199,31 @@ class Settler:
         return ours
 
 
-def _event(name: str, worker: str, source: Source, failure: Failure, result: Failed) -> Event:
+def _log_failure(source: Source, failure: Failure, result: Failed) -> None:
+    id_, topic, group = failure.receipt.id, source.topic, source.keys.group
+    if result.dead:
+        log.warning(
+            "dead letter: message %s of %s, group %s, after %d %s: %s",
+            id_, topic, group, result.attempt,
+            "delivery" if result.attempt == 1 else "deliveries", _reason(failure, result),
+            extra=about(id_, topic, group, result.attempt),
+        )  # fmt: skip
+    else:
+        log.debug(
+            "message %s of %s, group %s, failed at attempt %d: %s",
+            id_, topic, group, result.attempt, _reason(failure, result),
+            extra=about(id_, topic, group, result.attempt),
+        )  # fmt: skip
+
+
+def _reason(failure: Failure, result: Failed) -> str:
+    """What the handler raised or said."""
     error = read_line(f"{result.attempt} 0 {failure.record}")
-    reason = ": ".join(filter(None, (error.type, error.message))) if error else failure.cause
+    said = ": ".join(filter(None, (error.type, error.message))) if error else ""
+    return said or failure.cause
+
+
+def _event(name: str, worker: str, source: Source, failure: Failure, result: Failed) -> Event:
     return Event(
         name,
         worker,
@@ -210,6 +231,6 @@ def _event(name: str, worker: str, source: Source, failure: Failure, result: Fai
         source.topic,
         failure.receipt.id,
         result.attempt,
-        reason,
+        _reason(failure, result),
         None if result.dead else result.due_ms,
     )

@@ -1,13 +1,14 @@
 """Gathering numbers: one read-only call per group and partition, added up."""
 
-import json
 from collections.abc import Sequence
 
 from rqretry.catalog import Catalog
 from rqretry.command import Operation, batches
 from rqretry.commands.administering import Stats as Part
-from rqretry.commands.administering import stats
+from rqretry.commands.administering import memory, server_memory, stats
+from rqretry.errors import RqretryError
 from rqretry.ids import born_ms
+from rqretry.live import groups_of
 from rqretry.records import TopicRecord
 from rqretry.routes import RouteGroup
 from rqretry.views import GroupStats, Stats, TopicStats, Waiting
@@ -42,9 +43,29 @@ def gather_stats(
                     for g in groups
                     if g is not _NO_GROUP
                 ),
+                max_messages=topic.max_messages or None,
+                bytes=(yield from _bytes(catalog, topic)),
+                history_bytes=sum(part.history_bytes for part in any_group),
             )
         )
-    return Stats(catalog.namespace, tuple(rows))
+    server = yield from _server()
+    return Stats(catalog.namespace, tuple(rows), server.get("used_memory"), server.get("maxmemory"))
+
+
+def _bytes(catalog: Catalog, topic: TopicRecord) -> Operation[int | None]:
+    """What the bodies take; None where this user may not ask."""
+    keys = [catalog.partition(topic.name, number) for number in range(topic.partitions)]
+    try:
+        return sum((yield [memory(key) for key in keys]))
+    except RqretryError:
+        return None
+
+
+def _server() -> Operation[dict[str, int]]:
+    try:
+        return (yield server_memory())  # type: ignore[no-any-return]
+    except RqretryError:
+        return {}
 
 
 def _add_up(
@@ -62,7 +83,7 @@ def _add_up(
         dead=sum(part.dead for part in parts),
         oldest_age_s=_oldest_age(parts),
         paused=any(part.paused for part in parts),
-        workers=sum(group.name in json.loads(about).get("groups", ()) for about in workers),
+        workers=sum(group.name in groups_of(about).groups for about in workers),
         counters=_counters(group.name, parts),
     )
 

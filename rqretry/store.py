@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -20,7 +20,7 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from rqretry.command import Block, Command, Operation, Pause
 from rqretry.connecting import async_connection, pack, read_info
-from rqretry.errors import AmbiguousResult, ConfigError, UnsafeServer
+from rqretry.errors import AmbiguousResult, ConfigError, RqretryError, UnsafeServer
 from rqretry.scripts import ScriptLibrary
 from rqretry.url import RedisUrl
 from rqretry.wire import (
@@ -36,9 +36,18 @@ from rqretry.wire import (
 
 T = TypeVar("T")
 
+MAX_IDLE = 8
+"""Connections kept open for later; what more a burst of calls needed is closed after it."""
+
 
 class Store:
-    """A pool of connections to one server."""
+    """A pool of connections to one server.
+
+    Attributes:
+        trouble: Why calls fail at the moment; None while they succeed.
+        proved_at: Monotonic time of the last call that the server answered as it should.
+        on_change: Called when trouble begins or ends.
+    """
 
     def __init__(
         self,
@@ -53,6 +62,9 @@ class Store:
         self.wire = Wire(library or ScriptLibrary(), url.place)
         self.repeat_seconds = repeat_seconds
         self.reply_seconds = reply_seconds
+        self.trouble: str | None = None
+        self.proved_at = 0.0
+        self.on_change: Callable[[], None] = lambda: None
         self._idle: list[AbstractConnection] = []
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -78,7 +90,27 @@ class Store:
         try:
             return await self._attempt(commands)
         except TryAgain as first:
+            await self._distrust(first)
             return await self._repeat(commands, first)
+
+    async def prove(self, command: Command[Any], seconds: float) -> None:
+        """Run a command that writes, at once or not at all: can this process work now?
+
+        The answer is in `trouble`. Nothing is repeated but what an old connection broke.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                try:
+                    await self._attempt((command,))
+                except TryAgain as again:
+                    await self._distrust(again)
+                    await self._attempt((command,))
+        except TryAgain as again:
+            await self._distrust(again)
+        except TimeoutError as error:
+            await self._distrust(self.wire.broken(error, sent=True))
+        except RqretryError as error:
+            self._note(str(error))
 
     async def perform(self, operation: Operation[T]) -> T:
         """Perform an operation to its end; its errors are raised inside it, then here."""
@@ -143,6 +175,7 @@ class Store:
                     try:
                         return await self._attempt(commands)
                     except TryAgain as again:
+                        await self._distrust(again)
                         sent = sent or again.sent
                         raise
         except TryAgain as last:
@@ -166,8 +199,12 @@ class Store:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        self.release(connection)
-        return [self.wire.result(c, reply) for c, reply in zip(commands, replies, strict=True)]
+        await self.release(connection)
+        results = [self.wire.result(c, reply) for c, reply in zip(commands, replies, strict=True)]
+        self.proved_at = time.monotonic()
+        if self.trouble is not None:
+            self._note(None)
+        return results
 
     async def _exchange(self, requests: list[tuple[Any, ...]], seconds: float) -> list[Any]:
         connection = await self.acquire()
@@ -176,7 +213,7 @@ class Store:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        self.release(connection)
+        await self.release(connection)
         return replies
 
     async def exchange(
@@ -193,7 +230,9 @@ class Store:
                 await connection.send_packed_command(pack(requests), check_health=False)
                 return [await _reply(connection) for _ in requests]
         except (RedisError, OSError, TimeoutError) as error:
-            raise self.wire.broken(error, sent=sent) from error
+            broken = self.wire.broken(error, sent=sent)
+            self._note(str(broken.error))
+            raise broken from error
 
     async def acquire(self) -> AbstractConnection:
         """An open connection; the caller releases it, or disconnects it after any error."""
@@ -223,9 +262,22 @@ class Store:
             raise
         return connection
 
-    def release(self, connection: AbstractConnection) -> None:
+    async def release(self, connection: AbstractConnection) -> None:
         """Give a connection back."""
-        self._idle.append(connection)
+        if len(self._idle) < MAX_IDLE:
+            self._idle.append(connection)
+        else:
+            await connection.disconnect(nowait=True)
+
+    async def _distrust(self, again: TryAgain) -> None:
+        """A call failed: the idle connections are as broken as its own was."""
+        self._note(str(again.error))
+        await self.aclose()
+
+    def _note(self, trouble: str | None) -> None:
+        changed, self.trouble = trouble != self.trouble, trouble
+        if changed:
+            self.on_change()
 
     async def _greet(self, connection: AbstractConnection) -> None:
         """On the first connection of all: which server is this, and what is its time?"""

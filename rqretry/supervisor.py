@@ -1,11 +1,10 @@
-"""The supervisor of `rqretry worker`: starts N processes, replaces those that die, stops them all.
+"""The supervisor of `rqretry worker`: starts N processes, replaces those that end, stops them all.
 
 Children are spawned, not forked, so that nothing of the parent's connections or threads comes
 along. A child that loses its parent stops by itself. SIGTERM and SIGINT stop gracefully; a second
-signal is immediate.
+signal is immediate. SIGHUP replaces the processes one after another.
 """
 
-import asyncio
 import logging
 import multiprocessing
 import multiprocessing.connection
@@ -13,43 +12,33 @@ import os
 import signal
 import sys
 import time
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from multiprocessing.process import parent_process
-from typing import Any
 
-from rqretry.app import App
-from rqretry.catalog import Catalog
-from rqretry.errors import ConfigError, RqretryError
-from rqretry.identity import worker_name
-from rqretry.loading import load_app
-from rqretry.store_sync import SyncStore
-from rqretry.worker import GRACE_S, Worker, apply_spec
+from rqretry.child import AT_ONCE, REFUSED, REPLACE, read_report, run_child
+from rqretry.health import Board
+from rqretry.health_port import HealthPort, ServerCheck
+from rqretry.logs import LogSettings
+from rqretry.orders import Orders, apply_settings, load
+from rqretry.reloading import CodeWatch
+from rqretry.retiring import resident_bytes
+from rqretry.stopping import SIGNALS, Stoppable, StoppedEarly
+from rqretry.worker import GRACE_S
 
 log = logging.getLogger("rqretry")
 
-REPLACE = 75
-"""Exit status of a child that asks to be replaced."""
-REFUSED = 78
-"""Exit status of a child that cannot work as it is set up; replacing it would not help."""
+HEALTH_HOST = "127.0.0.1"
+MARGIN_S = 4.0
+"""Seconds after the grace in which a process settles, says goodbye and ends; then it is killed."""
 _SHORT_LIFE_S = 2.0
 _LONGEST_BACKOFF_S = 10.0
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_LONGEST_START_S = 10.0
+_LOOK_EVERY_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """What every child is told; picklable."""
-
-    target: str
-    app_dir: str
-    url: str | None
-    namespace: str | None
-    concurrency: int | None
-    grace: float
-
-
-def supervise(
+def supervise(  # noqa: PLR0913 - one keyword for each option of `rqretry worker`
     target: str,
     *,
     app_dir: str = ".",
@@ -58,161 +47,238 @@ def supervise(
     grace: float = GRACE_S,
     url: str | None = None,
     namespace: str | None = None,
+    max_messages: int | None = None,
+    max_memory: int | None = None,
+    reload: bool = False,
+    health_host: str = HEALTH_HOST,
+    health_port: int | None = None,
+    logs: LogSettings | None = None,
 ) -> int:
     """Run workers until a signal stops them.
 
+    Args:
+        target: MODULE:APP.
+        app_dir: Where MODULE is.
+        processes: How many worker processes.
+        concurrency: Attempts at once per consumer and process; None for each consumer's own.
+        grace: Seconds that running handlers get when a process stops.
+        url: The server; None for the app's own.
+        namespace: None for the app's own.
+        max_messages: Replace a process when it has finished so many; None for never.
+        max_memory: Replace a process when it holds more bytes than this; None for never.
+        reload: Replace the processes when a Python file below app_dir changes.
+        health_host: Where the health port listens.
+        health_port: A TCP port that answers /livez and /readyz; None for none.
+        logs: How the processes log; default text, from info on.
+
     Returns:
-        The exit status: 0 stopped as asked, 1 failed.
+        The exit status: 0 stopped as asked, 1 failed, or a process had to be killed.
 
     Raises:
-        ConfigError: The app cannot be loaded, has no consumers, or does not fit its groups.
+        ConfigError: The app cannot be loaded, has no consumers, or does not fit its groups; or the
+            health port cannot be opened.
     """
-    orders = Orders(target, app_dir, url, namespace, concurrency, grace)
-    app = _load(orders)
-    _apply_settings(app)
-    return Supervisor(orders, processes).run()
+    orders = Orders(
+        target, app_dir, url, namespace, concurrency, grace, max_messages, max_memory,
+        explicit=reload, logs=logs or LogSettings(),
+    )  # fmt: skip
+    board = Board(processes)
+    try:
+        with ExitStack() as around, Stoppable() as early:
+            if health_port is not None:
+                around.enter_context(HealthPort(board, health_host, health_port))
+            if max_memory is not None:
+                resident_bytes()
+            app = load(orders)
+            apply_settings(app)
+            if health_port is not None:
+                around.enter_context(ServerCheck(board, app.settings))
+            watch = around.enter_context(CodeWatch(app_dir)) if reload else None
+            early.check()
+            return Supervisor(orders, processes, board, watch).run()
+    except StoppedEarly:
+        return 0
 
 
-def _load(orders: Orders) -> App:
-    app = load_app(orders.target, orders.app_dir)
-    app.configure(orders.url, orders.namespace)
-    if not app.consumers:
-        raise ConfigError(
-            f"{orders.target} has no consumers: register one with @app.consumer in a module that"
-            f" {orders.target.partition(':')[0]} imports"
-        )
-    return app
-
-
-def _apply_settings(app: App) -> None:
-    """What consumers name becomes their groups' truth: once, here, and never by a child."""
-    settings = app.settings
-    with SyncStore(settings.url, repeat_seconds=2.0) as store:
-        catalog = Catalog(settings.namespace, settings.levels, worker_name())
-        try:
-            for spec in app.consumers:
-                store.perform(apply_spec(catalog, spec, explicit=True))
-        except ConfigError:
-            raise
-        except RqretryError as error:
-            log.warning("%s; the workers keep trying", error)
+@dataclass(slots=True, eq=False)
+class _Child:
+    process: SpawnProcess
+    pid: int
+    reports: Connection | None
+    started: float
+    kill_at: float | None = None
+    """It was told to stop, and gets until then."""
 
 
 class Supervisor:
     """Keeps N children running."""
 
-    def __init__(self, orders: Orders, processes: int) -> None:
+    def __init__(
+        self, orders: Orders, processes: int, board: Board, watch: CodeWatch | None = None
+    ) -> None:
         self._orders = orders
         self._count = processes
+        self._board = board
+        self._watch = watch
         self._context = multiprocessing.get_context("spawn")
-        self._children: dict[SpawnProcess, float] = {}
+        self._children: list[_Child] = []
         self._signals = 0
         self._failures = 0
         self._start_at = 0.0
         self._refused = False
+        self._failed = False
+        self._on_hold = False
+        """The code that was loaded last cannot work: wait for it to change."""
+        self._restart_wanted = False
+        self._to_restart: list[_Child] = []
+        # A terminal that is closed ends what runs in it; anywhere else it is a wish to restart.
+        self._hangup_stops = sys.stdin is not None and sys.stdin.isatty()
 
     def run(self) -> int:
         """Start the children and watch them until all have ended."""
-        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        before[signal.SIGHUP] = signal.getsignal(signal.SIGHUP) or signal.SIG_DFL
+        if before[signal.SIGHUP] is not signal.SIG_IGN:  # nohup
+            signal.signal(signal.SIGHUP, self._on_hangup)
         try:
-            while self._wanted() or self._children:
+            while self._wanted() or self._children or self._on_hold:
+                self._board.went_round(stopping=bool(self._signals))
                 self._fill()
+                self._restart()
                 self._wait()
-            return 1 if self._refused else 0
+            return 1 if self._refused or self._failed else 0
         finally:
             for child in self._children:
-                child.kill()
+                child.process.kill()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    # -- starting and ending -----------------------------------------------------------------
+
     def _wanted(self) -> int:
-        return 0 if self._signals or self._refused else self._count
+        return 0 if self._signals or self._refused or self._on_hold else self._count
 
     def _fill(self) -> None:
         if time.monotonic() < self._start_at:
             return
         while len(self._children) < self._wanted():
-            child = self._context.Process(target=run_child, args=(self._orders,))
-            child.start()
-            self._children[child] = time.monotonic()
-            if self._signals and child.pid is not None:  # a signal came while it was started
-                os.kill(child.pid, signal.SIGTERM)
+            ours, theirs = self._context.Pipe(duplex=False)
+            process = self._context.Process(target=run_child, args=(self._orders, theirs))
+            process.start()
+            theirs.close()
+            assert process.pid is not None
+            child = _Child(process, process.pid, ours, time.monotonic())
+            self._children.append(child)
+            self._board.started(child.pid)
+            if self._signals:  # one came while it was started
+                self._stop(child, signal.SIGTERM)
 
     def _wait(self) -> None:
-        sentinels = [child.sentinel for child in self._children]
+        sentinels = [child.process.sentinel for child in self._children]
+        reports = {child.reports: child for child in self._children if child.reports}
         if sentinels:
-            multiprocessing.connection.wait(sentinels, timeout=0.5)
+            for ready in multiprocessing.connection.wait([*sentinels, *reports], _LOOK_EVERY_S):
+                if isinstance(ready, Connection):
+                    self._hear(reports[ready])
         else:
             time.sleep(0.05)
-        for child, started in list(self._children.items()):
-            if child.exitcode is not None:
-                del self._children[child]
-                self._ended(child, time.monotonic() - started)
+        now = time.monotonic()
+        for child in list(self._children):
+            if child.process.exitcode is not None:
+                self._forget(child)
+                self._ended(child, now - child.started)
+            elif child.kill_at is not None and now >= child.kill_at:
+                log.error("worker process %d did not stop within its grace; killed", child.pid)
+                child.process.kill()
+                child.kill_at, self._failed = None, self._failed or self._signals > 0
 
-    def _ended(self, child: SpawnProcess, lived: float) -> None:
-        if self._signals:
+    def _hear(self, child: _Child) -> None:
+        assert child.reports is not None
+        try:
+            self._board.heard(child.pid, read_report(child.reports.recv_bytes()))
+        except (EOFError, OSError):  # it is about to end
+            child.reports.close()
+            child.reports = None
+
+    def _forget(self, child: _Child) -> None:
+        self._children.remove(child)
+        self._board.ended(child.pid)
+        if child.reports is not None:
+            child.reports.close()
+
+    def _ended(self, child: _Child, lived: float) -> None:
+        status = child.process.exitcode
+        if self._signals or self._refused:
             return
-        if child.exitcode == REFUSED:
+        if status == REFUSED:
+            self._refuse()
+        elif status == REPLACE or child.kill_at is not None:
+            log.info("worker process %d was replaced", child.pid)
+        else:
+            log.warning("worker process %d ended (%s); starting another", child.pid, status)
+            self._back_off(failed=lived < _SHORT_LIFE_S)
+
+    def _refuse(self) -> None:
+        """A child cannot work as it is set up."""
+        if self._watch is not None:
+            self._on_hold = True
+            log.info("waiting for the code to change")
+        elif self._board.working():  # a restart brought code that cannot work; the old one can
+            self._to_restart.clear()
+            self._back_off(failed=True)
+        else:
             self._refused = True
-            self._tell(signal.SIGTERM)
-            return
-        log.warning("worker process %s ended (%s); starting another", child.pid, child.exitcode)
-        self._failures = self._failures + 1 if lived < _SHORT_LIFE_S else 0
+            self._stop_all(signal.SIGTERM)
+
+    def _back_off(self, *, failed: bool) -> None:
+        self._failures = self._failures + 1 if failed else 0
         backoff = min(_LONGEST_BACKOFF_S, 0.1 * 2**self._failures) if self._failures else 0.0
         self._start_at = time.monotonic() + backoff
 
+    # -- restarting --------------------------------------------------------------------------
+
+    def _restart(self) -> None:
+        """Replace the children: one after another, or all at once where the code changed."""
+        if self._watch is not None and self._watch.take() and not self._signals:
+            self._on_hold, self._failures, self._start_at = False, 0, 0.0
+            self._stop_all(signal.SIGTERM)
+        if self._restart_wanted:
+            self._restart_wanted = False
+            log.info("replacing the worker processes, one after another")
+            self._to_restart = list(self._children)
+        self._to_restart = [child for child in self._to_restart if child in self._children]
+        if self._to_restart and not self._signals and self._settled():
+            self._stop(self._to_restart.pop(0), signal.SIGTERM)
+
+    def _settled(self) -> bool:
+        """Whether as many children as are wanted work, or had time enough to."""
+        if len(self._children) < self._count or any(c.kill_at for c in self._children):
+            return False
+        youngest = max(child.started for child in self._children)
+        late = time.monotonic() - youngest > _LONGEST_START_S
+        return late or self._board.working() >= self._count
+
+    # -- signals -----------------------------------------------------------------------------
+
     def _on_signal(self, _number: int, _frame: object) -> None:
         self._signals += 1
-        self._tell(signal.SIGTERM)
+        self._on_hold = False
+        self._stop_all(signal.SIGTERM if self._signals == 1 else AT_ONCE)
 
-    def _tell(self, number: signal.Signals) -> None:
+    def _on_hangup(self, number: int, frame: object) -> None:
+        if self._hangup_stops:
+            self._on_signal(number, frame)
+        else:
+            self._restart_wanted = True
+
+    def _stop_all(self, number: signal.Signals) -> None:
         for child in self._children:
-            if child.pid is not None and child.exitcode is None:
+            self._stop(child, number)
+
+    def _stop(self, child: _Child, number: signal.Signals) -> None:
+        if child.process.exitcode is None:
+            patience = 0.0 if number == AT_ONCE else self._orders.grace
+            kill_at = time.monotonic() + patience + MARGIN_S
+            child.kill_at = kill_at if child.kill_at is None else min(child.kill_at, kill_at)
+            with suppress(ProcessLookupError):  # it ended while we looked
                 os.kill(child.pid, number)
-
-
-def run_child(orders: Orders) -> None:
-    """The main function of a worker process; does not return."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to us too; the parent acts
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    status = 1
-    try:
-        app = _load(orders)
-        status = _run_loop(app, orders)
-    except RqretryError as error:
-        log.error("%s", error)  # noqa: TRY400 - one sentence, no traceback
-        status = REFUSED if isinstance(error, ConfigError) else 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)  # threads that are stuck in handlers must not keep the process
-
-
-def _run_loop(app: App, orders: Orders) -> int:
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_work(app, orders))
-
-
-async def _work(app: App, orders: Orders) -> int:
-    worker = app.worker(concurrency=orders.concurrency, grace=orders.grace, explicit=False)
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, worker.stop)
-    parent = parent_process()
-    if parent is not None:
-        loop.add_reader(parent.sentinel, _orphaned, worker, parent.sentinel)
-    async with app.living():
-        await worker.run()
-    return REPLACE if worker.needs_replacement else 0
-
-
-def _orphaned(worker: Worker, sentinel: int) -> None:
-    asyncio.get_running_loop().remove_reader(sentinel)
-    worker.stop()
-
-
-def _loop_factory() -> Any:
-    try:
-        import uvloop  # noqa: PLC0415 - the extra [fast]
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -4,22 +4,25 @@ A task is a consumer whose topic and group are named after its function, and a m
 is the arguments of a call. The decorated function stays callable.
 """
 
+import functools
 import inspect
-import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
+from rqretry.binding import annotation_of
 from rqretry.durations import Duration
 from rqretry.errors import InvalidArgument, show
 from rqretry.ids import MessageId
 from rqretry.message import Message, OutgoingMessage
-from rqretry.typed import BodyMismatch, Fit, fitting, packed
+from rqretry.typed import BodyMismatch, Fit, ReceivedMismatch, fitting, packed
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
+_VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
+_VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
 
 
 class Publishes(Protocol):
@@ -34,22 +37,110 @@ class Publishes(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TaskBinding:
+    """How a task's arguments become a body, and a body its arguments.
+
+    Attributes:
+        signature: Of the function.
+        fits: By parameter; one that takes everything is not here, and takes JSON values.
+    """
+
+    signature: inspect.Signature
+    fits: Mapping[str, Fit]
+
+    @property
+    def simple(self) -> bool:
+        """Never: the message itself is no argument."""
+        return False
+
+    def body(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The body of a call; by name where that can be, so that parameters may change places.
+
+        Raises:
+            InvalidArgument: The function cannot be called like that.
+            BodyMismatch: An argument is not what its annotation promises.
+            CodecError: An argument has no JSON form.
+        """
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArgument(
+                f"task {show(name)} cannot be called like that: {error}; its parameters are"
+                f" {show(str(self.signature))}"
+            ) from error
+        self._convert(bound, _stored)
+        if any(p.kind in (_POSITIONAL_ONLY, _VAR_POSITIONAL) for p in self._given(bound)):
+            stored = {"args": list(bound.args), "kwargs": bound.kwargs}
+        else:
+            named = dict(bound.arguments)
+            for parameter in self._given(bound):
+                if parameter.kind is _VAR_KEYWORD:
+                    named |= named.pop(parameter.name)
+            stored = {"kwargs": named}
+        return {part: values for part, values in stored.items() if values}
+
+    def arguments(self, message: Message[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the call. Raises ReceivedMismatch."""
+        body = message.body
+        args, kwargs = _parts(body)
+        if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
+            raise ReceivedMismatch("the body is no call of a task: it needs args and kwargs")
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+            self._convert(bound, _received)
+        except TypeError as error:
+            raise ReceivedMismatch(f"the task does not take these arguments: {error}") from error
+        except BodyMismatch as error:
+            raise ReceivedMismatch(str(error)) from error
+        return bound.args, bound.kwargs
+
+    def _given(self, bound: inspect.BoundArguments) -> list[inspect.Parameter]:
+        return [self.signature.parameters[name] for name in bound.arguments]
+
+    def _convert(self, bound: inspect.BoundArguments, change: Callable[[Fit, Any], Any]) -> None:
+        for parameter in self._given(bound):
+            name = parameter.name
+            fit, value = self.fits.get(name), bound.arguments[name]
+            if fit is None:
+                continue
+            if parameter.kind is _VAR_POSITIONAL:
+                bound.arguments[name] = tuple(change(fit, item) for item in value)
+            elif parameter.kind is _VAR_KEYWORD:
+                bound.arguments[name] = {key: change(fit, item) for key, item in value.items()}
+            else:
+                bound.arguments[name] = change(fit, value)
+
+
+def bind_task(function: Callable[..., Any]) -> TaskBinding:
+    """Read a task's signature once. Raises ConfigError where an annotation cannot be checked."""
+    signature = inspect.signature(function)
+    fits = {}
+    for name, parameter in signature.parameters.items():
+        fit = fitting(annotation_of(function, parameter), f"argument {name}")
+        if fit is not None:
+            fits[name] = fit
+    return TaskBinding(signature, fits)
+
+
 class Call(Generic[P]):
     """A task with options for its message; see Task.options."""
 
     def __init__(
-        self, app: Publishes, topic: str, signature: inspect.Signature, options: Mapping[str, Any]
+        self, app: Publishes, topic: str, binding: TaskBinding, options: Mapping[str, Any]
     ) -> None:
         self._app = app
         self._topic = topic
-        self._signature = signature
+        self._binding = binding
         self._options = options
 
-    def send(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[MessageId]:
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, MessageId]:
         """Publish a call of the task; the arguments are those of the function.
 
         Raises:
             InvalidArgument: The function cannot be called like that.
+            BodyMismatch: An argument is not what its annotation promises.
+            CodecError: An argument has no JSON form.
         """
         return self._app.publish_item(self._topic, self._message(args, kwargs))
 
@@ -58,18 +149,7 @@ class Call(Generic[P]):
         return self._app.publish_item_sync(self._topic, self._message(args, kwargs))
 
     def _message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> OutgoingMessage:
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise InvalidArgument(
-                f"task {show(self._topic)} cannot be called like that: {error}; its parameters are"
-                f" {show(str(self._signature))}"
-            ) from error
-        body: dict[str, Any] = {}
-        if args:
-            body["args"] = [packed(value) for value in args]
-        if kwargs:
-            body["kwargs"] = {name: packed(value) for name, value in kwargs.items()}
+        body = self._binding.body(self._topic, args, kwargs)
         return OutgoingMessage(body=body, **self._options)
 
 
@@ -81,15 +161,15 @@ class Task(Call[P], Generic[P, R]):
         name: Its topic and group.
     """
 
-    def __init__(self, app: Publishes, name: str, function: Callable[P, R]) -> None:
-        super().__init__(app, name, inspect.signature(function), {})
+    __name__: str
+
+    def __init__(
+        self, app: Publishes, name: str, function: Callable[P, R], binding: TaskBinding
+    ) -> None:
+        functools.update_wrapper(self, function)
+        super().__init__(app, name, binding, {})
         self.function = function
         self.name = name
-        self.__doc__ = function.__doc__
-        self.__name__ = getattr(function, "__name__", name)
-        self.__qualname__ = getattr(function, "__qualname__", name)
-        self.__module__ = function.__module__
-        self.__wrapped__ = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now."""
@@ -114,50 +194,24 @@ class Task(Call[P], Generic[P, R]):
             "keys": keys,
             "headers": headers,
         }
-        return Call(self._app, self._topic, self._signature, options)
+        return Call(self._app, self._topic, self._binding, options)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
 
-@dataclass(frozen=True, slots=True)
-class TaskBinding:
-    """How a task's function is called with a message: the body holds the arguments."""
-
-    signature: inspect.Signature
-    fits: Mapping[str, Fit]
-    """By parameter; a parameter that takes everything is not here."""
-
-    @property
-    def simple(self) -> bool:
-        """Never: the message itself is no argument."""
-        return False
-
-    def arguments(self, message: Message[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the call. Raises BodyMismatch."""
-        body = message.body
-        if not isinstance(body, dict) or not body.keys() <= {"args", "kwargs"}:
-            raise BodyMismatch("the body is no call of a task: it needs args and kwargs")
-        try:
-            bound = self.signature.bind(*body.get("args", ()), **body.get("kwargs", {}))
-        except TypeError as error:
-            raise BodyMismatch(f"the task does not take these arguments: {error}") from error
-        for name, value in bound.arguments.items():
-            if name in self.fits:
-                bound.arguments[name] = self.fits[name](value)
-        return bound.args, bound.kwargs
+def _parts(body: Any) -> tuple[Any, Any]:
+    if not isinstance(body, dict) or not body.keys() <= {"args", "kwargs"}:
+        return None, None
+    return body.get("args", ()), body.get("kwargs", {})
 
 
-def bind_task(function: Callable[..., Any]) -> TaskBinding:
-    """Read a task's signature once. Raises ConfigError where an annotation cannot be checked."""
-    signature = inspect.signature(function)
-    try:
-        hints = typing.get_type_hints(function)
-    except Exception:  # noqa: BLE001 - an annotation that cannot be resolved says nothing
-        hints = {}
-    fits = {}
-    for name, parameter in signature.parameters.items():
-        fit = fitting(hints[name]) if name in hints and parameter.kind in _NAMED else None
-        if fit is not None:
-            fits[name] = fit
-    return TaskBinding(signature, fits)
+def _stored(fit: Fit, value: Any) -> Any:
+    """An argument as the body holds it; the worker will be able to read it."""
+    made = packed(value)
+    fit(made)
+    return made
+
+
+def _received(fit: Fit, value: Any) -> Any:
+    return fit(value)

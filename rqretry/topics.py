@@ -1,13 +1,14 @@
 """A declared topic: a name with a body type, and the verbs that use it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar, Unpack
 
 from rqretry.durations import Duration
 from rqretry.ids import MessageId
 from rqretry.message import OutgoingMessage
 from rqretry.registry import ConsumerOptions
-from rqretry.typed import fitting, plain
+from rqretry.typed import fitting, packed, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,14 +78,23 @@ class Topic:
         return await self._app.publish_item(self.name, item)
 
     async def publish_many(self, bodies: Iterable[Any]) -> list[MessageId]:
-        """Publish bodies; see Client.publish_many. Raises BodyMismatch before any is written."""
-        return await self._app.publish_many(self.name, [self._checked(body) for body in bodies])
+        """Publish bodies or OutgoingMessages; see Client.publish_many.
+
+        Raises BodyMismatch before any is written.
+        """
+        return await self._app.publish_many(self.name, [self._item(body) for body in bodies])
+
+    def _item(self, item: Any) -> Any:
+        if isinstance(item, OutgoingMessage):
+            return replace(item, body=self._checked(item.body))
+        return self._checked(item)
 
     def _checked(self, body: Any) -> Any:
         """A body as plain values, after a look whether consumers will be able to read it."""
-        values = plain(body)
-        if self._fit is not None:
-            self._fit(values)
+        if self._fit is None:
+            return plain(body)
+        values = body if isinstance(body, bytes | bytearray) else packed(body)
+        self._fit(values)
         return values
 
     def __repr__(self) -> str:

@@ -62,6 +62,11 @@ class TopicStats:
     backlog: int
     """Waiting for the topic's first group."""
     groups: tuple[GroupStats, ...]
+    max_messages: int | None = None
+    """How many it may store; None for any number."""
+    bytes: int | None = None
+    """Of the bodies, by a sample; None where the server does not say."""
+    history_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,25 @@ class Stats:
 
     namespace: str
     topics: tuple[TopicStats, ...]
+    used_memory: int | None = None
+    """Of the whole server, in bytes; None where it does not say."""
+    max_memory: int | None = None
+    """The server's limit, in bytes; 0 for none, None where it does not say."""
+
+    @property
+    def groups_without_consumer(self) -> list[tuple[str, str]]:
+        """(topic, group) of each push group that no live worker serves; simple ones cannot tell."""
+        return [
+            (topic.topic, group.group)
+            for topic in self.topics
+            for group in topic.groups
+            if group.kind == "push" and group.workers == 0
+        ]
+
+    @property
+    def topics_without_group(self) -> list[str]:
+        """Topics whose messages wait for a first group."""
+        return [topic.topic for topic in self.topics if not topic.groups]
 
     @property
     def groups(self) -> Iterator[GroupStats]:
@@ -222,6 +246,8 @@ class TopicInfo:
     name: str
     partitions: int
     groups: tuple[str, ...]
+    max_messages: int | None = None
+    """How many it may store; None for any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +262,10 @@ class GroupInfo:
     """In words: retries, deliveries and how long they take."""
     topics: tuple[str, ...]
     changed_by: str
+    changed_at_ms: int = 0
+    paused: bool = False
+    pinned: tuple[str, ...] = ()
+    """Settings that a starting worker does not change: max_retries, policy."""
 
 
 def clusters(letters: Sequence[DeadLetter]) -> list[Cluster]:

@@ -30,7 +30,9 @@ class Keeper:
         self._server: subprocess.Popen[bytes] | None = None
 
     def start(self) -> str:
-        """Start the server and answer its process id."""
+        """Start the server, unless it runs, and answer its process id."""
+        if self._server is not None and self._server.poll() is None:
+            return str(self._server.pid)
         with self._log.open("ab") as log:
             self._server = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log

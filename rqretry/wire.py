@@ -42,9 +42,12 @@ _FATAL = {
     "MOVED": "is a node of a cluster that holds another part of the data",
     "CROSSSLOT": "refused keys of different slots",
 }
-_SCRIPT_LINE = re.compile(r"user_script: ?(\d+):")
+_SCRIPT_LINE = re.compile(r"user_script: ?(\d+)")
 _INNER_CODE = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
-_SHA = re.compile(r"(script: [0-9a-f]{40}, on )?@?user_script:\d+:?")
+_PLACE = re.compile(
+    r"Error running script \(call to f_[0-9a-f]{40}\): "
+    r"|( ?script: [0-9a-f]{40}, on )?@?user_script: ?\d+[:.]?"
+)
 
 
 class TryAgain(Exception):
@@ -147,7 +150,7 @@ class Wire:
         if command.words or not found:
             return ScriptError(f"lua/{command.verb}.lua", 0, text)
         file, _, line = self.library.get(command.verb).locate(int(found[1])).partition(":")
-        return ScriptError(file, int(line or 0), _SHA.sub("", text).strip())
+        return ScriptError(file, int(line or 0), _PLACE.sub("", text).strip())
 
 
 def dialect_of(version: str) -> Dialect:

@@ -1,18 +1,14 @@
 """A worker process: puts the parts together, starts them in order, and stops them in order."""
 
 import asyncio
-import json
 import logging
-import os
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from rqretry.catalog import Catalog
 from rqretry.command import Operation
-from rqretry.commands.upkeep import register
 from rqretry.config import Settings
 from rqretry.consumer import Consumer
 from rqretry.delivery import Delivery, Source
@@ -21,9 +17,11 @@ from rqretry.fetching import Fetcher
 from rqretry.heartbeat import Heartbeat
 from rqretry.hooks import Announcer, Event, Hooks
 from rqretry.identity import worker_name
+from rqretry.presence import Condition, Presence
 from rqretry.reaper import Reaper
 from rqretry.records import PUSH
 from rqretry.registry import ConsumerSpec
+from rqretry.retiring import retire_after_messages
 from rqretry.scripts import ScriptLibrary
 from rqretry.settling import Settler
 from rqretry.store import Store
@@ -32,9 +30,9 @@ from rqretry.store_sync import SyncStore
 log = logging.getLogger("rqretry")
 
 GRACE_S = 25.0
-ROSTER_EVERY_S = 5.0
-ROSTER_TTL_MS = 15_000
 _LAST_SETTLE_S = 5.0
+_HURRIED_SETTLE_S = 0.5
+_LAST_LEASE_S = 2.0
 
 
 class Worker:
@@ -82,13 +80,37 @@ class Worker:
         self._stop_now = asyncio.Event()
         self.started = asyncio.Event()
         self.needs_replacement = False
-        """Too many threads are stuck in handlers that do not end."""
+        """It stops in order to be replaced by a fresh process."""
+        self.max_messages: int | None = None
+        """It stops to be replaced when it has finished so many; set before `run`."""
+        self.changed = asyncio.Event()
+        """What `condition` answers may have changed."""
+        self._presence = Presence(self._store, self._catalog.keys, self.name, self._specs)
+        self._store.on_change = self._store_changed
 
     def stop(self) -> None:
         """Stop gracefully; called a second time, at once."""
         if self._stop.is_set():
             self._stop_now.set()
         self._stop.set()
+        self.changed.set()
+
+    def retire(self, why: str) -> None:
+        """Stop gracefully, and ask to be replaced by a fresh process."""
+        if not self._stop.is_set():
+            log.info("this process drains and is replaced: %s", why)
+            self.needs_replacement = True
+            self.stop()
+
+    def condition(self) -> Condition:
+        """How this worker is, as the supervisor tells who asks for its health."""
+        state = "stopping" if self.stopping else "working" if self.started.is_set() else "starting"
+        return Condition(state, self._store.trouble, self._store.proved_at)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stop.is_set()
 
     async def run(self) -> None:
         """Join the groups, work until stopped, and give back what is not done.
@@ -101,6 +123,10 @@ class Worker:
             await self._work()
         finally:
             await self._store.aclose()
+
+    def _store_changed(self) -> None:
+        self.changed.set()
+        self._presence.trouble()
 
     @property
     def sources(self) -> list[Source]:
@@ -161,9 +187,8 @@ class Worker:
         return catalog
 
     def _replace(self) -> None:
-        log.error("all threads of a consumer are stuck in handlers that timed out; restarting")
-        self.needs_replacement = True
-        self._stop.set()
+        log.error("all threads of a consumer are stuck in handlers that timed out")
+        self.retire("its threads are stuck")
 
     # -- working -----------------------------------------------------------------------------
 
@@ -173,6 +198,8 @@ class Worker:
         fetcher = Fetcher(self._store, self._consumers, self.name, self._rejoin)
         reaper = Reaper(self._store, self._catalog, self.sources, self.name)
         fetcher.changed = reaper.changed
+        if self.max_messages is not None:
+            retire_after_messages(self._consumers, self.max_messages, self.retire)
         heartbeat = Heartbeat(
             SyncStore(self._settings.url, self._library, repeat_seconds=2.0),
             self.sources,
@@ -186,20 +213,23 @@ class Worker:
         others = [
             loop.create_task(self._settler.run(), name="settler"),
             loop.create_task(reaper.run(), name="reaper"),
-            loop.create_task(self._appear(), name="roster"),
+            loop.create_task(self._presence.run(), name="presence"),
             loop.create_task(self._announcer.run(), name="announcer"),
         ]
         self.started.set()
-        await self._hooks.emit(Event("started", self.name))
+        self.changed.set()
         try:
+            await self._hooks.emit(Event("started", self.name))
             await self._until_stopped([fetching, *others])
             await self._wind_down(fetcher, fetching)
         finally:
             heartbeat.stop()
+            for consumer in self._consumers:
+                consumer.close()
             for task in (fetching, *others):
                 task.cancel()
             await asyncio.gather(fetching, *others, return_exceptions=True)
-            await self._say_goodbye()
+            await self._presence.say_goodbye()
             await self._announcer.finish()
             await self._hooks.emit(Event("stopped", self.name))
 
@@ -219,7 +249,9 @@ class Worker:
     async def _wind_down(self, fetcher: Fetcher, fetching: asyncio.Task[None]) -> None:
         """Lease nothing more, give back what has not started, drain, give back the rest."""
         await fetcher.stop()
-        await asyncio.wait([fetching], timeout=2.0)
+        # A lease under way is worth waiting for, but not from a server that does not answer.
+        patience = _LAST_LEASE_S if self._store.trouble is None else 0.0
+        await asyncio.wait([fetching], timeout=patience)
         until = time.monotonic() + self._grace
         drains = asyncio.gather(*(consumer.drain(until) for consumer in self._consumers))
         hurry = asyncio.get_running_loop().create_task(self._stop_now.wait())
@@ -229,7 +261,8 @@ class Worker:
         hurry.cancel()
         for consumer in self._consumers:
             consumer.abandon()
-        await self._settler.finish(time.monotonic() + _LAST_SETTLE_S)
+        patience = _HURRIED_SETTLE_S if self._stop_now.is_set() else _LAST_SETTLE_S
+        await self._settler.finish(time.monotonic() + patience)
 
     def _lose(self, delivery: Delivery) -> None:
         for consumer in self._consumers:
@@ -244,32 +277,6 @@ class Worker:
                 delivery.attempt,
             )  # fmt: skip
             self._announcer.post(lost)
-
-    # -- the roster --------------------------------------------------------------------------
-
-    async def _appear(self) -> None:
-        about = json.dumps(
-            {
-                "groups": sorted({spec.group for spec in self._specs}),
-                "topics": sorted({topic for spec in self._specs for topic in spec.topics}),
-                "pid": os.getpid(),
-            }
-        )
-        while True:
-            alive = register(
-                self._catalog.keys, worker=self.name, about=about, ttl_ms=ROSTER_TTL_MS
-            )
-            try:
-                await self._store.run(alive)
-            except RqretryError as error:
-                log.debug("cannot say that this worker lives: %s", error)
-            await asyncio.sleep(ROSTER_EVERY_S)
-
-    async def _say_goodbye(self) -> None:
-        goodbye = register(self._catalog.keys, worker=self.name, about="", ttl_ms=0)
-        self._store.repeat_seconds = 1.0
-        with suppress(RqretryError):  # the roster forgets us by itself
-            await self._store.run(goodbye)
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -1,4 +1,4 @@
-"""subscribe, configure, swap, redrive, purge, and what only reads: stats, peek, dead letters."""
+"""subscribe, configure, swap, and what only reads: stats, peek, dead letters, history."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ class Stats(NamedTuple):
     paused: bool
     levels: list[LevelStats]
     counters: dict[str, str]
+    history_bytes: int = 0
 
 
 class Peeked(NamedTuple):
@@ -79,7 +80,7 @@ def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
     return Command(
         verb="subscribe",
         keys=(keys.meta, keys.route, keys.backlog, group.ready, group.wake, keys.counters),
-        args=(route.version, route.encode(), first, MAX_BATCH),
+        args=(route.version, route.encode(), first, MAX_BATCH, route.max_messages),
         decode=int,
     )
 
@@ -90,12 +91,15 @@ def configure(
     """Copy a group's configuration into a partition; newer wins."""
     flat = [word for pair in fields.items() for word in pair]
     return Command(
-        "configure", (keys.partition.meta, keys.config, keys.wake), (version, *flat), int
+        verb="configure",
+        keys=(keys.partition.meta, keys.config, keys.wake),
+        args=(version, fields.get("byte", ""), *flat),
+        decode=int,
     )
 
 
 def swap(keys: NamespaceKeys, records: str, name: str, old: str, new: str) -> Command[bool]:
-    """Replace a catalog record if it still is `old` ('' for a new one)."""
+    """Replace a catalog record if it still is `old` ('' for a new one); delete it for ''."""
     return Command("swap", (keys.meta, records), (name, old, new), bool)
 
 
@@ -109,36 +113,20 @@ def read_records(records: str) -> Command[dict[str, str]]:
     return Command("read", (), (), _records, words=("HGETALL", records))
 
 
-def redrive(keys: GroupKeys, ids: Sequence[str], *, actor: str) -> Command[list[bytes]]:
-    """Dead to ready; OK or GONE for each id."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
-        keys.dead, keys.graves, keys.wake, p.bodies, p.events, p.counters,
-    )  # fmt: skip
-    return Command(
-        verb="redrive",
-        keys=touched,
-        args=(keys.group, actor, *ids),
-        decode=list,
-        ids=tuple(ids),
-    )
+def stored(keys: PartitionKeys) -> Command[int]:
+    """How many message bodies a partition keeps."""
+    return Command("read", (), (), int, words=("HLEN", keys.bodies))
 
 
-def purge(keys: GroupKeys, ids: Sequence[str], *, actor: str) -> Command[list[bytes]]:
-    """Dead to gone; OK or GONE for each id."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.attempts, keys.failures, keys.dead, keys.graves, p.bodies,
-        p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
-    )  # fmt: skip
-    return Command(
-        verb="purge",
-        keys=touched,
-        args=(keys.group, actor, *ids),
-        decode=list,
-        ids=tuple(ids),
-    )
+def memory(keys: PartitionKeys) -> Command[int]:
+    """The bytes of a partition's bodies, estimated from a sample of them."""
+    words = ("MEMORY", "USAGE", keys.bodies, "SAMPLES", 20)
+    return Command("read", (), (), lambda reply: int(reply or 0), words=words)
+
+
+def server_memory() -> Command[dict[str, int]]:
+    """The server's `used_memory` and `maxmemory`, in bytes."""
+    return Command("read", (), (), _memory, words=("INFO", "memory"))
 
 
 def stats(keys: GroupKeys) -> Command[Stats]:
@@ -209,6 +197,12 @@ def history(
     )
 
 
+def _memory(reply: Any) -> dict[str, int]:
+    lines = (line.partition(":") for line in text(reply).splitlines())
+    wanted = ("used_memory", "maxmemory")
+    return {name: int(value) for name, colon, value in lines if colon and name in wanted}
+
+
 def _optional_text(reply: bytes | None) -> str:
     return "" if reply is None else reply.decode()
 
@@ -221,11 +215,11 @@ def _records(reply: Any) -> dict[str, str]:
 
 def _stats(reply: list[Any]) -> Stats:
     now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies = map(int, reply[:9])
-    oldest, paused, levels, counters = reply[9:]
+    oldest, paused, levels, counters, history_bytes = reply[9:]
     rungs = [LevelStats(count, due, number(first)) for count, due, first in levels]
     return Stats(
         now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, text(oldest),
-        paused == b"1", rungs, pairs(counters),
+        paused == b"1", rungs, pairs(counters), int(history_bytes),
     )  # fmt: skip
 
 

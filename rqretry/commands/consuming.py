@@ -199,16 +199,17 @@ def _ids(receipts: Iterable[Receipt]) -> tuple[str, ...]:
 
 
 def _leased(reply: list[Any]) -> Leased:
-    if reply[0] != b"OK":
-        return Leased(text(reply[0]), None, None, None, 0, [], [], [])
-    _, due, deadline, scheduled, left, ids, data, entries, now = reply
+    if reply[0] == b"NO_GROUP":
+        return Leased("NO_GROUP", None, None, None, 0, [], [], [])
+    status, due, deadline, scheduled, left, ids, data, entries, now = reply
     numbers = [FIRST_ATTEMPT] * len(ids)
     if entries:
         numbers = [_numbers(entry) for entry in entries.split(b" ")]
     decoded = [id_.decode() for id_ in ids]
     return Leased(
-        "OK", number(due), number(deadline), number(scheduled), left, decoded, data, numbers, now
-    )
+        text(status), number(due), number(deadline), number(scheduled), left, decoded, data,
+        numbers, now,
+    )  # fmt: skip
 
 
 def _numbers(entry: bytes) -> tuple[int, int]:

@@ -27,16 +27,21 @@ class Published:
 
     Attributes:
         status: "OK", "DUPLICATE" (this very call was done before), "STALE_ROUTE" (nothing was
-            written; `route` is the partition's) or "LANE_CONFLICT" (a bug: a lane used twice).
+            written; `route` is the partition's), "FULL" (nothing was written; `stored` and
+            `limit` say why) or "LANE_CONFLICT" (a bug: a lane used twice).
         now_ms: The server's time, 0 where nothing was written.
         verdicts: A letter per message, A accepted, D duplicate, C another body has this id.
         route: The partition's route, where the one sent was stale.
+        stored: Messages in the partition, where it is full.
+        limit: How many it may hold, where it is full.
     """
 
     status: str
     now_ms: int
     verdicts: str
     route: Route | None = None
+    stored: int = 0
+    limit: int = 0
 
 
 def publish(
@@ -98,6 +103,8 @@ def _published(reply: list[Any]) -> Published:
     status = text(reply[0])
     if status == "STALE_ROUTE":
         return Published(status, 0, "", Route.decode(int(reply[1]), reply[2]))
+    if status == "FULL":
+        return Published(status, 0, "", stored=int(reply[1]), limit=int(reply[2]))
     if status == "LANE_CONFLICT":
         return Published(status, 0, "")
     return Published(status, int(reply[1]), text(reply[2]))

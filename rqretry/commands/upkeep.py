@@ -1,5 +1,6 @@
 """expire, promote, sweep, register: what anybody may do for everybody, without a leader."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rqretry.command import MAX_BATCH, Command, number, text
@@ -14,6 +15,15 @@ class Expired(NamedTuple):
     now_ms: int
     moved: int
     """Messages expired, or milliseconds to wait where `held`."""
+
+
+class LiveWorker(NamedTuple):
+    """A worker process that said, a short while ago, that it lives."""
+
+    name: str
+    about: str
+    """What it says about itself: JSON."""
+    since_ms: int | None
 
 
 class Promoted(NamedTuple):
@@ -55,13 +65,25 @@ def expire(
     )
 
 
-def promote(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> Command[Promoted]:
-    """Waiting_retry and due to ready."""
+def promote(
+    keys: GroupKeys,
+    *,
+    worker: str,
+    limit: int = MAX_BATCH,
+    level: int | None = None,
+    ids: Sequence[str] = (),
+    early: bool = False,
+) -> Command[Promoted]:
+    """Waiting_retry and due to ready; `early`: due or not.
+
+    `level` promotes from that one alone, `ids` (of one level) these alone, `limit` at most.
+    """
     p = keys.partition
+    until = "+inf" if early else ""
     return Command(
         verb="promote",
         keys=(p.meta, keys.retry, keys.due, keys.wake, p.events, p.counters, *keys.levels),
-        args=(keys.group, worker, limit),
+        args=(keys.group, worker, limit, until, level or "", *ids),
         decode=lambda reply: Promoted(int(reply[0]), int(reply[1]), number(reply[2])),
     )
 
@@ -78,8 +100,8 @@ def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Co
     )
 
 
-def roster(keys: NamespaceKeys) -> Command[tuple[int, dict[str, str]]]:
-    """The server's time in ms, and what each live worker says about itself."""
+def roster(keys: NamespaceKeys) -> Command[tuple[int, list[LiveWorker]]]:
+    """The server's time in ms, and the live workers."""
     return Command("roster", (keys.meta, keys.workers, keys.worker_details), (), _roster)
 
 
@@ -87,5 +109,7 @@ def _expired(reply: list[Any]) -> Expired:
     return Expired(reply[0] == b"HELD", int(reply[1]), int(reply[2]))
 
 
-def _roster(reply: list[Any]) -> tuple[int, dict[str, str]]:
-    return int(reply[0]), dict(zip(map(text, reply[1]), map(text, reply[2]), strict=True))
+def _roster(reply: list[Any]) -> tuple[int, list[LiveWorker]]:
+    now, names, abouts, since = reply
+    rows = zip(names, abouts, since, strict=True)
+    return int(now), [LiveWorker(text(name), text(a), number(s)) for name, a, s in rows]

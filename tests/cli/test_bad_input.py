@@ -51,9 +51,54 @@ WRONG_USAGE = [
     (["topic", "create", "claims", "--partitions", "two"], "not a valid integer"),
     (["group", "set", "g"], "nothing to set"),
     (["group", "set", "g", "--max-retries", "many"], "unlimited"),
+    (["group", "set", "g", "--max-retries", "-1"], "max_retries"),
+    (["group", "set", "g", "--policy", "sometimes"], "'sometimes'"),
+    (["group", "set", "g", "--pinn"], "did you mean --pin?"),
+    (["group", "puase", "g"], "did you mean pause?"),
+    (["group", "pause"], "Missing argument 'GROUP'"),
+    (["group", "promote", "g", "--level", "0"], "x>=1"),
+    (["group", "promote", "g", "--level", "19"], "level 19"),
+    (["group", "promote", "g", "--ids", "a b"], "message id"),
+    (["group", "reset", "g", "--to", "earliest", "--yes"], "'latest'"),
+    (["group", "reset", "g"], "give --yes or --dry-run"),
+    (["group", "delete", "a/b", "--yes"], "group 'a/b'"),
+    (["group", "unsubscribe", "g", "--yes"], "Missing argument 'TOPIC'"),
+    (["group", "unsubscribe", "g", "a b", "--yes"], "topic 'a b'"),
+    (["topic", "set", "claims"], "Missing option '--max-messages'"),
+    (["topic", "set", "claims", "--max-messages", "-1"], "x>=0"),
+    (["topic", "set", "a b", "--max-messages", "1"], "topic 'a b'"),
+    (["topic", "delete", "claims"], "give --yes or --dry-run"),
+    (["topic", "delete", "a b", "--yes"], "topic 'a b'"),
+    (["recall", "a b"], "message id"),
+    (["recall", "x", "--topic", "a b"], "topic 'a b'"),
+    (["workers", "extra"], "unexpected extra argument"),
+    (["inflight"], "Missing argument 'GROUP'"),
+    (["audit", "--count", "0"], "1<=x<=10000"),
+    (["audit", "--count", "all"], "not a valid integer"),
+    (["reaper", "--onse"], "did you mean --once?"),
+    (["exporter", "--port", "0"], "1<=x<=65535"),
+    (["exporter", "--port", "http"], "not a valid integer"),
+    (["status", "--watch", "--json"], "--watch is for people"),
+    (["dev"], "Missing argument 'MODULE:APP'"),
+    (["dev", "app"], "write MODULE:APP"),
+    (["dev", "m:app", "--url", "http://h"], "must begin with redis://"),
     (["dlq", "list", "g", "--by", "day"], "is not one of"),
     (["dlq", "redrive", "g", "--yes"], "which dead letters?"),
-    (["dlq", "redrive", "g", "--all"], "--yes"),
+    (["dlq", "redrive", "g", "--all", "--rate", "fast"], "--rate 'fast'"),
+    (["dlq", "redrive", "g", "--all", "--rate", "0/s"], "above 0"),
+    (["dlq", "redrive", "g", "--all", "--rate", "20/day"], "20/s"),
+    (["dlq", "redrive", "g", "--all", "--canary", "0"], "x>=1"),
+    (["dlq", "redrive", "g", "--all", "--canary", "few"], "not a valid integer"),
+    (["dlq", "redrive", "g", "--all", "--canary-timeout", "1s"], "without --canary"),
+    (
+        ["dlq", "redrive", "g", "--all", "--canary", "1", "--canary-timeout", "soon"],
+        "--canary-timeout 'soon'",
+    ),
+    (["dlq", "redrive", "g", "--ids", "a b"], "message id"),
+    (["dlq", "purge", "g", "--all"], "--yes"),
+    (["dlq", "export", "g", "--json"], "give --file"),
+    (["dlq", "export", "g", "--all", "--topic", "t"], "keep one"),
+    (["dlq", "export", "g", "--before", "soon"], "not a duration"),
     (["dlq", "purge", "g", "--all", "--topic", "t", "--yes"], "keep one"),
     (["dlq", "purge", "g", "--since", "yesterday", "--yes"], "not a duration"),
     (["dlq", "purge", "g", "--since", "2026-01-01T00:00:00", "--yes"], "no time zone"),
@@ -121,6 +166,11 @@ def test_a_file_that_is_not_there_is_named(shell: Shell) -> None:
     assert "missing.jsonl" in shell.fails("publish", "t", "--file", "missing.jsonl", status=1)
 
 
+def test_a_file_that_cannot_be_written_is_named(shell: Shell, client: Client) -> None:
+    bury(client, "t", "g", 1)
+    assert "/no/such" in shell.fails("dlq", "export", "g", "--file", "/no/such/f", status=1)
+
+
 def test_the_same_id_with_another_body_is_refused(shell: Shell) -> None:
     shell.ok("publish", "t", "--body", "1", "--id", "mine")
     assert "'mine'" in shell.fails("publish", "t", "--body", "2", "--id", "mine", status=2)
@@ -151,7 +201,8 @@ def test_an_unknown_group_hints_at_create_group(shell: Shell) -> None:
     "words",
     [
         ["status"], ["topic", "list"], ["publish", "t", "--body", "1"], ["doctor"], ["fsck"],
-        ["receive", "t", "--group", "g"], ["dlq", "list", "g"],
+        ["receive", "t", "--group", "g"], ["dlq", "list", "g"], ["group", "pause", "g"],
+        ["workers"], ["reaper", "--once"], ["exporter"], ["audit"],
     ],
 )  # fmt: skip
 def test_an_unreachable_server_is_named_within_three_seconds(words: list[str]) -> None:
@@ -200,6 +251,9 @@ def test_a_server_that_swallows_connections_is_given_up_within_three_seconds(
         ["status", "redis://:hunter2@h"],
         ["status", "x", "redis://:hunter2@h"],
         ["doctor", "--url", "redis://:hunter2@127.0.0.1:1"],
+        ["dev", "no_such_module:app", "--url", "redis://:hunter2@127.0.0.1:1"],
+        ["reaper", "--once", "--url", "redis://:hunter2@127.0.0.1:1"],
+        ["exporter", "--url", "redis://:hunter2@127.0.0.1:1"],
     ],
 )
 def test_the_password_is_never_shown(shell: Shell, words: list[str]) -> None:

@@ -22,7 +22,10 @@ def test_version_is_printed(shell: Shell) -> None:
         [], ["worker"], ["publish"], ["receive"], ["status"], ["message"], ["topic"],
         ["topic", "create"], ["topic", "list"], ["topic", "show"], ["group"], ["group", "list"],
         ["group", "show"], ["group", "set"], ["dlq"], ["dlq", "list"], ["dlq", "show"],
-        ["dlq", "redrive"], ["dlq", "purge"], ["doctor"], ["fsck"],
+        ["dlq", "redrive"], ["dlq", "purge"], ["doctor"], ["fsck"], ["dev"], ["recall"],
+        ["topic", "set"], ["topic", "delete"], ["group", "pause"], ["group", "resume"],
+        ["group", "promote"], ["group", "reset"], ["group", "unsubscribe"], ["group", "delete"],
+        ["dlq", "export"], ["workers"], ["inflight"], ["audit"], ["reaper"], ["exporter"],
     ],
 )  # fmt: skip
 def test_every_command_has_help_with_an_example(shell: Shell, words: list[str]) -> None:
@@ -37,7 +40,8 @@ def test_the_commands_of_the_program_are_those_that_work(shell: Shell) -> None:
     listed = [
         line.split()[0] for line in text.split("Commands:")[1].splitlines() if line[:2] == "  "
     ]
-    wanted = ["worker", "publish", "receive", "status", "message", "topic", "group", "dlq"]
+    wanted = ["worker", "dev", "publish", "receive", "recall", "status", "message", "topic"]
+    wanted += ["group", "dlq", "workers", "inflight", "audit", "reaper", "exporter"]
     wanted += ["demo", "doctor", "fsck"]
     assert [name for name in wanted if name in listed] == wanted
 
@@ -155,7 +159,7 @@ def test_status_has_exactly_the_fields_of_the_contract(shell: Shell, client: Cli
 
 def test_status_for_people_names_what_waits_without_a_group(shell: Shell) -> None:
     shell.ok("publish", "claims", "--body", "1")
-    assert "no consumer group; 1 messages wait" in shell.ok("status")
+    assert "no consumer group: 1 message waiting for one" in shell.ok("status")
 
 
 def test_message_has_exactly_the_fields_of_the_contract(shell: Shell, client: Client) -> None:
@@ -173,12 +177,14 @@ def test_message_has_exactly_the_fields_of_the_contract(shell: Shell, client: Cl
 
 
 def test_topics_are_created_listed_and_shown(shell: Shell) -> None:
-    made = {"topic": "claims", "partitions": 4, "groups": []}
+    made = {"topic": "claims", "partitions": 4, "groups": [], "max_messages": None}
     assert shell.json("topic", "create", "claims", "--partitions", "4") == made
     assert shell.json("topic", "create", "claims") == made
     assert shell.json("topic", "list") == {"namespace": "default", "topics": [made]}
     shown = shell.json("topic", "show", "claims")
-    assert shown == {**made, "stored": 0, "scheduled": 0, "backlog": 0}
+    assert shown.pop("bytes") is not None
+    numbers = {"stored": 0, "scheduled": 0, "backlog": 0, "history_bytes": 0}
+    assert shown == {**made, **numbers}
     assert "4 partitions" in shell.ok("topic", "show", "claims")
     assert "claims" in shell.ok("topic", "list")
 
@@ -238,7 +244,10 @@ def test_a_dry_run_moves_nothing(shell: Shell, client: Client) -> None:
 def test_redrive_sends_back_what_was_chosen(shell: Shell, client: Client) -> None:
     first, second, third = bury(client, "claims", "g", 1, 2, 3)
     answer = shell.json("dlq", "redrive", "g", "--ids", f"{first},{second}", "--yes")
-    assert answer == {"group": "g", "verb": "redrive", "count": 2, "dry_run": False}
+    assert answer == {
+        "group": "g", "verb": "redrive", "count": 2, "dry_run": False, "matched": 2, "canaries": 0,
+        "failed": 0, "stopped": False, "reason": "",
+    }  # fmt: skip
     assert [letter.id for letter in client.admin.dead_letters("g")] == [third]
     received = shell.json("receive", "claims", "--group", "g", "--ack")["messages"]
     assert {message["id"]: message["attempt"] for message in received} == {first: 1, second: 1}
@@ -315,7 +324,9 @@ def test_the_namespace_of_the_environment_is_used(shell: Shell) -> None:
     assert "claims" in shell("topic", "list", RQRETRY_NAMESPACE="two").stdout
 
 
-@pytest.mark.parametrize("words", [["status"], ["topic", "list"], ["fsck"]])
+@pytest.mark.parametrize(
+    "words", [["status"], ["topic", "list"], ["group", "list"], ["fsck"], ["workers"], ["audit"]]
+)
 def test_an_empty_answer_names_the_other_namespaces(shell: Shell, words: list[str]) -> None:
     shell.ok("--namespace", "somewhere", "topic", "create", "claims")
     result = shell(*words)
@@ -330,6 +341,11 @@ def test_an_empty_answer_names_the_other_namespaces(shell: Shell, words: list[st
         ["status", "nope"], ["topic", "show", "nope"], ["group", "show", "nope"],
         ["group", "set", "nope", "--max-retries", "1"], ["dlq", "list", "nope"],
         ["message", "nope"], ["receive", "nope", "--group", "g", "--wait", "0"],
+        ["topic", "set", "nope", "--max-messages", "1"], ["topic", "delete", "nope", "--yes"],
+        ["group", "pause", "nope"], ["group", "resume", "nope"], ["group", "promote", "nope"],
+        ["group", "reset", "nope", "--yes"], ["group", "delete", "nope", "--yes"],
+        ["group", "unsubscribe", "nope", "t", "--yes"], ["dlq", "export", "nope"],
+        ["dlq", "redrive", "nope", "--all"], ["inflight", "nope"], ["recall", "nope"],
     ],
 )  # fmt: skip
 def test_an_unknown_name_is_an_error_that_names_the_other_namespaces(

@@ -27,7 +27,7 @@ class Lab:
     def __init__(self, server: EmbeddedRedis) -> None:
         self.server = server
         self.url = server.url
-        self.redis = redis.Redis(unix_socket_path=str(server.socket_path), protocol=2)
+        self.redis: Any = redis.Redis(unix_socket_path=str(server.socket_path), protocol=2)
         self._apps: list[App] = []
         self._clients: list[Client] = []
 

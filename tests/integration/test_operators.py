@@ -137,7 +137,7 @@ async def test_the_failure_record_keeps_the_lineage_across_a_redrive(lab: Lab) -
 
 
 async def test_numbers_count_what_is_due_as_ready_with_no_worker_alive(lab: Lab) -> None:
-    app, client = lab.app(), lab.client()
+    client = lab.client()
     client.admin.create_topic("t")
     consumer = client.simple_consumer("g", "t", create_group=True)
     client.publish_many("t", range(3))
@@ -211,7 +211,7 @@ async def test_where_a_message_is_for_each_group(lab: Lab) -> None:
     assert states["waiting"].attempt == 2
     assert "no use" in states["dead"].explain
     assert (view.body, view.tag, view.topic) == ({"n": 1}, "x", "t")
-    assert [event.event for event in view.timeline][0] == "publish"
+    assert view.timeline[0].event == "publish"
     assert {event.event for event in view.timeline} == {"publish", "lease", "succeed", "fail"}
 
 

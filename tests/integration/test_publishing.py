@@ -20,6 +20,7 @@ from rqretry import (
     MessageTooLarge,
     OutgoingMessage,
     PublishError,
+    QueueFull,
     StoreUnavailable,
 )
 from tests.integration.harness import NAMESPACE, Lab, Seen, counted
@@ -115,7 +116,7 @@ async def test_many_messages_are_sent_in_bounded_calls_and_answered_in_order(lab
     assert len(set(ids)) == 1200
     assert sum(entries) == 1200
     assert max(entries) <= 500
-    by_id = {sent: number for number, sent in enumerate(ids)}
+    by_id = {str(sent): number for number, sent in enumerate(ids)}
     with client.simple_consumer("g", "t", create_group=True) as consumer:
         got = [message for _ in range(40) for message in consumer.receive(32, wait=0)]
     assert len(got) == 1200
@@ -185,6 +186,18 @@ async def test_an_ambiguous_publish_can_be_repeated_by_its_id_exactly(lab: Lab) 
     assert len(set(others)) == 3
     ids = lab.redis.lrange("rqretry:test:{t:0}:backlog", 0, -1)
     assert Counter(ids)[error.id.encode()] == 1
+
+
+async def test_an_ambiguous_id_repeated_with_another_body_is_refused(lab: Lab) -> None:
+    async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
+        await client.publish("t", "warm")
+        client.store.repeat_seconds = 0.1
+        proxy.drop_replies = 1000
+        with pytest.raises(AmbiguousResult) as caught:
+            await client.publish("t", "once")
+        proxy.drop_replies = 0
+        with pytest.raises(InvalidArgument, match="other content"):
+            await client.publish("t", "another", id=caught.value.id)
 
 
 async def test_an_ambiguous_publish_that_never_arrived_is_stored_by_the_repeat(lab: Lab) -> None:
@@ -275,8 +288,7 @@ async def test_eight_threads_share_a_client(lab: Lab) -> None:
     ids: list[MessageId] = []
 
     def work(number: int) -> None:
-        for k in range(100):
-            ids.append(client.publish("t", [number, k]))
+        ids.extend([client.publish("t", [number, k]) for k in range(100)])
         ids.extend(client.publish_many("t", ([number, k] for k in range(100, 200))))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
@@ -300,7 +312,7 @@ async def test_a_forked_child_publishes_beside_its_parent(lab: Lab) -> None:
                 for number in range(50):
                     client.publish("t", ["child", number])
                 os._exit(0)
-            except BaseException:
+            except BaseException:  # noqa: BLE001 - a forked child must not return into pytest
                 os._exit(1)
         for number in range(50):
             client.publish("t", ["parent", number])
@@ -317,11 +329,11 @@ def test_one_asyncio_client_lives_through_two_event_loops(lab_url: str) -> None:
 
     async def leave_some_behind() -> None:
         await client.publish("t", "first")
-        tasks = []
-        for number in range(20):
-            tasks.append(asyncio.ensure_future(client.publish("t", number)))
-        while not any(lane._task for lane in client._publisher._lanes.values()):
+        tasks = [asyncio.ensure_future(client.publish("t", number)) for number in range(20)]
+        (lane,) = client._publisher._lanes.values()
+        while lane._task is None and not all(task.done() for task in tasks):  # noqa: ASYNC110
             await asyncio.sleep(0)  # the second batch is on its way when the loop ends
+        assert lane._task is not None
 
     async def go_on() -> list[MessageId]:
         async with asyncio.timeout(5):
@@ -356,8 +368,6 @@ async def test_a_cancelled_publish_disturbs_nobody(lab: Lab) -> None:
 
 
 async def test_a_full_server_refuses_publishes_and_drains(lab: Lab) -> None:
-    from rqretry import QueueFull
-
     app, seen = lab.app(), Seen()
     app.consumer("t", group="g")(seen.add)
     async with lab.working(app):

@@ -76,7 +76,7 @@ def test_a_publish_wakes_a_waiting_receive(client: Client, consumer: SimpleConsu
 
 def client_list(client: Client) -> list[dict[str, Any]]:
     """What the connections of the server do."""
-    path = client.settings.url.redis_kwargs()["path"]
+    path = str(client.settings.url.redis_kwargs()["path"])
     with redis.Redis(unix_socket_path=path) as direct:
         return list(direct.client_list())
 

@@ -1,6 +1,7 @@
 """How soon and how often: wake-ups, retries to the millisecond, and silence when idle."""
 
 import asyncio
+import itertools
 import statistics
 import time
 from typing import Any
@@ -104,7 +105,7 @@ async def test_the_whole_ladder_at_a_thousandth_keeps_each_wait_within_50_ms(lab
     for body in range(5):
         at = [when for when, m in zip(seen.at, seen.messages, strict=True) if m.body == body]
         assert len(at) == 17
-        for step, (before, after) in enumerate(zip(at, at[1:], strict=False)):
+        for step, (before, after) in enumerate(itertools.pairwise(at)):
             late[step].append(after - before - WAITS_MS[step] / 1000)
     assert min(map(min, late)) >= 0
     assert [

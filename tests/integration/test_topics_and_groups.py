@@ -1,6 +1,7 @@
 """Topics, groups, partitions and namespaces, worked on by workers in this process."""
 
 import asyncio
+import threading
 from collections import Counter
 from typing import Any
 
@@ -108,8 +109,6 @@ async def test_sync_handlers_run_in_threads_and_async_ones_in_the_loop(lab: Lab)
     async def handle_async(message: Message[Any]) -> None:
         await together.wait()  # all eight are inside at once, or nobody gets on
         seen.add(message)
-
-    import threading
 
     threads = threading.Barrier(4)
 

@@ -1,7 +1,7 @@
 """Start states and calls for the crash-point test: every writing script, many ways in."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rqretry.commands import administering
@@ -18,7 +18,8 @@ Act = Callable[[World], object]
 class Case:
     """A start state, and the call to cut.
 
-    `ends` are the messages that the call itself ends, for group g.
+    `ends` are the messages that the call itself ends, for group g, and `leaves` those whose numbers
+    and failures stay when it is cut and never repeated: an operator repeats it.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Case:
     act: Act
     ends: str = ""
     publishes: str = ""
+    leaves: str = ""
 
 
 # Start states. Messages a and b are what the call is about; c is a bystander.
@@ -89,6 +91,21 @@ def scheduled(world: World, *names: str) -> None:
         world.subscribe(name)
     world.publish(prepared("a", delay_ms=1), prepared("b", delay_ms=1), "c")
     world.advance(1)
+
+
+def scheduled_later(world: World, *names: str) -> None:
+    for name in names:
+        world.subscribe(name)
+    world.publish(prepared("a", "x" * 9000, digest="d", delay_ms=HOUR))
+
+
+def left(world: World) -> None:
+    """Group h has left the route, and holds nothing more."""
+    published(world, *TWO)
+    world.drop(group="h")
+    groups = tuple(group for group in world.route.groups if group.name == "g")
+    world.route = replace(world.route, version=world.route.version + 1, groups=groups)
+    subscribe(world)
 
 
 def committed(world: World) -> None:
@@ -205,6 +222,23 @@ CASES = [
     Case("redrive, two groups", lambda w: buried(w, *TWO), lambda w: w.redrive("a", "b")),
     Case("purge", buried, lambda w: w.purge("a", "b"), ends="ab"),
     Case("purge, two groups", lambda w: buried(w, *TWO), lambda w: w.purge("a", "b"), ends="ab"),
+    Case(
+        "purge a level",
+        failed_before,
+        lambda w: w.purge("a", "b", place="delay:1"),
+        ends="ab",
+        leaves="ab",
+    ),
+    Case("purge in flight", leased, lambda w: w.purge("a", "b", place="inflight"), ends="ab"),
+    Case("drop", published, lambda w: w.drop(), ends="abc"),
+    Case("drop, two groups", lambda w: published(w, *TWO), lambda w: w.drop(), ends="abc"),
+    Case("drop some", published, lambda w: w.drop(("a", False), ("b", True)), ends="b"),
+    Case("drop retries", expired, lambda w: w.drop(lane="retry"), ends="ab", leaves="ab"),
+    Case("drop leftovers", leased_and_listed, lambda w: w.drop(limit=2)),
+    Case("promote early", failed_before, lambda w: w.promote(early=True)),
+    Case("redrive later", buried, lambda w: w.redrive("a", "b", delays_ms=["", SECOND])),
+    Case("recall", lambda w: scheduled_later(w, "g"), lambda w: w.recall("a"), ends="a"),
+    Case("leave", left, lambda w: w.leave("h")),
     Case("subscribe", with_backlog, subscribe),
     Case(
         "subscribe with ready messages",

@@ -218,12 +218,12 @@ def test_a_group_of_any_byte_is_understood(world: World) -> None:
     world.subscribe("g")
     world.subscribe("h")
     world.configure("g", 2, byte=b"\xfa")
-    world.configure("h", 2, byte=b"\x01")
+    world.configure("h", 2, byte=b"\x80")
     world.publish("a")
-    world.client.hset(world.keys.pending, "a", b"\xfa\x01")
+    world.client.hset(world.keys.pending, "a", b"\xfa\x80")
     assert world.findings() == []
     world.succeed(*world.leased("a", publish=False))
-    assert world.client.hgetall(world.keys.pending) == {b"a": b"\x01"}
+    assert world.client.hgetall(world.keys.pending) == {b"a": b"\x80"}
     assert world.findings() == []
 
 

@@ -71,6 +71,18 @@ def purge(world: World, ids: Ids) -> None:
     assert set(world.purge(*ids)) == {"OK"}
 
 
+def promote_early(world: World, ids: Ids) -> None:
+    assert world.promote(early=True, level=3, ids=ids).moved == len(ids)
+
+
+def purge_waiting(world: World, ids: Ids) -> None:
+    assert set(world.purge(*ids, place="delay:3")) == {"OK"}
+
+
+def drop(world: World, ids: Ids) -> None:
+    assert world.drop() == (len(ids), len(ids))
+
+
 Step = Callable[[World, Ids], None]
 
 
@@ -88,6 +100,10 @@ Step = Callable[[World, Ids], None]
         (publish, lease, fail),
         (publish, lease, fail_for_good),
         (publish, lease, fail_for_good, purge),
+        (publish, lease, fail, purge_waiting),
+        (publish, lease, fail, promote_early),
+        (publish, drop),
+        (publish_chosen_ids, drop),
         (publish, lease, release),
         (publish, lease, postpone),
         (publish, lease, fail, promote),

@@ -129,6 +129,6 @@ def check_leftovers(state: State, case: Case, *, repeated: bool) -> None:
     """What stays is about dead letters; or about a publish that its caller never finished."""
     dead = {id_ for key in state if key.endswith(":dead") for id_ in state[key]}
     if not repeated:
-        dead |= set(case.publishes)
+        dead |= set(case.publishes) | set(case.leaves)
     for key in ("bodies", "pending", "big", "g:attempts", "g:failures", "h:attempts", "h:failures"):
         assert set(state.get(key, ())) <= dead, key

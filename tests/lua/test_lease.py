@@ -61,6 +61,18 @@ def test_lease_of_a_paused_group_takes_nothing_until_it_is_resumed(world: World)
     assert world.lease().ids == ["a"]
 
 
+def test_lease_of_a_paused_group_still_tells_what_is_due_when(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.fail(failure("a", delay_ms=5000))
+    world.publish(prepared("c", delay_ms=7000), "d")
+    world.configure("g", 2, paused=1)
+    world.advance(SECOND)
+    answer = world.lease()
+    assert answer[:5] == ("PAUSED", 4000, VISIBILITY_MS - SECOND, 6000, 0)
+    assert (answer.ids, answer.now_ms) == ([], START_MS + SECOND)
+
+
 def test_lease_prefers_one_lane_and_fills_up_from_the_other(world: World) -> None:
     world.subscribe()
     world.leased("r1", "r2")

@@ -1,8 +1,10 @@
 """swap, register, roster: the scripts of the namespace's own slot."""
 
+from dataclasses import replace
+
 import pytest
 
-from rqretry.commands import administering, upkeep
+from rqretry.commands import administering, auditing, upkeep
 from rqretry.keys import NamespaceKeys
 from tests.support.builders import SECOND
 from tests.support.lua_hooks import CLOCK_KEY
@@ -35,7 +37,8 @@ def register(world: World, worker: str, ttl_ms: int = 15 * SECOND) -> int:
 
 
 def roster(world: World) -> tuple[int, dict[str, str]]:
-    return world.run(upkeep.roster(KEYS))
+    now_ms, workers = world.run(upkeep.roster(KEYS))
+    return now_ms, {worker.name: worker.about for worker in workers}
 
 
 def test_swap_replaces_a_record_that_is_as_expected(catalog: World) -> None:
@@ -77,3 +80,52 @@ def test_register_for_no_time_is_a_goodbye(catalog: World) -> None:
 
 def test_roster_of_nobody_is_empty(catalog: World) -> None:
     assert roster(catalog) == (START_MS, {})
+
+
+def test_swap_with_nothing_deletes_the_record(catalog: World) -> None:
+    swap(catalog, "", "one")
+    assert swap(catalog, "two", "") is False
+    assert swap(catalog, "one", "") is True
+    assert (record(catalog), catalog.client.exists(KEYS.topics)) == ("", 0)
+
+
+def test_roster_tells_since_when_a_worker_lives(catalog: World) -> None:
+    register(catalog, "w1")
+    set_time(catalog, START_MS + 5 * SECOND)
+    register(catalog, "w1")
+    register(catalog, "w2")
+    _, workers = catalog.run(upkeep.roster(KEYS))
+    assert {worker.name: worker.since_ms for worker in workers} == {
+        "w1": START_MS,
+        "w2": START_MS + 5 * SECOND,
+    }
+
+
+def note(world: World, verb: str, **counts: int) -> int:
+    arguments = {"group": "g"}
+    return world.run(auditing.note(KEYS, actor="me", verb=verb, arguments=arguments, counts=counts))
+
+
+def test_notes_are_kept_in_order_and_read_from_the_newest(catalog: World) -> None:
+    assert note(catalog, "purge", messages=2) == START_MS
+    set_time(catalog, START_MS + SECOND)
+    assert note(catalog, "pause") == START_MS + SECOND
+    assert catalog.run(auditing.notes(KEYS, count=10)) == [
+        (START_MS + SECOND, "me", "pause", {"group": "g"}, {}),
+        (START_MS, "me", "purge", {"group": "g"}, {"messages": 2}),
+    ]
+    assert [line.verb for line in catalog.run(auditing.notes(KEYS, count=1))] == ["pause"]
+
+
+def test_notes_go_on_in_time_when_the_clock_goes_back(catalog: World) -> None:
+    note(catalog, "pause")
+    set_time(catalog, START_MS - SECOND)
+    assert note(catalog, "resume") == START_MS
+    assert catalog.run(auditing.now(KEYS)) == START_MS
+
+
+def test_the_audit_record_is_bounded(catalog: World) -> None:
+    limit = auditing.note(KEYS, actor="me", verb="pause", arguments={}, counts={})
+    for _ in range(300):
+        catalog.run(replace(limit, args=(*limit.args[:-1], 100)))
+    assert catalog.client.xlen(KEYS.audit) < 300

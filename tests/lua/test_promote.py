@@ -83,3 +83,42 @@ def test_promote_twice_moves_once(world: World) -> None:
     with world.changes() as changed:
         assert world.promote() == (world.now, 0, None)
     assert changed == {}
+
+
+def test_promote_early_takes_what_is_not_due_from_every_level(world: World) -> None:
+    waiting(world, a=2000, b=6000, c=11_000)
+    with world.changes() as changed:
+        assert world.promote(early=True).moved == 3
+    assert changed == {
+        "g:retry": ["a", "b", "c"],
+        "g:delay:1": {"a": None},
+        "g:delay:2": {"b": None},
+        "g:delay:3": {"c": None},
+        "g:due": {"1": None, "2": None, "3": None},
+        "g:wake": {"1": 0},
+        "counters": {"promote:g": 3},
+        "events": ["promote g w1 a b c"],
+    }
+    assert world.lease(prefer="retry").numbers == [(2, 2)] * 3
+
+
+def test_promote_early_from_one_level_leaves_the_others(world: World) -> None:
+    waiting(world, a=2000, b=6000)
+    assert world.promote(early=True, level=2) == (START_MS, 1, 2000)
+    assert world.state()["g:retry"] == ["b"]
+
+
+def test_promote_early_takes_the_messages_that_are_named_and_here_once(world: World) -> None:
+    waiting(world, a=2000, b=3000, c=6000)
+    named = ["b", "b", "c", "unknown"]
+    assert world.promote(early=True, level=1, ids=named) == (START_MS, 1, 2000)
+    state = world.state()
+    assert (state["g:retry"], state["g:delay:1"]) == (["b"], {"a": START_MS + 2000})
+    assert state["g:due"]["1"] == START_MS + 2000
+
+
+def test_promote_from_an_empty_level_changes_nothing(world: World) -> None:
+    waiting(world, a=2000)
+    with world.changes() as changed:
+        assert world.promote(early=True, level=7).moved == 0
+    assert changed == {}

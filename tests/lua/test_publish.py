@@ -1,5 +1,8 @@
 """publish: nothing -> ready of every group of the topic, or -> scheduled, or -> backlog."""
 
+from dataclasses import replace
+
+from rqretry.commands import administering
 from rqretry.routes import Route
 from tests.support.builders import HOUR, SECOND, prepared
 from tests.support.world import START_MS, World
@@ -224,3 +227,34 @@ def test_publish_takes_a_full_batch_of_ids_that_the_caller_chose(world: World) -
     state = world.state()
     assert state["g:ready"] == state["h:ready"] == ids
     assert set(state["ids"]) == set(state["pending"]) == set(state["bodies"]) == set(ids)
+
+
+def limited(world: World, most: int) -> None:
+    world.subscribe()
+    world.route = replace(world.route, version=9, max_messages=most)
+    world.run(administering.subscribe(world.keys, world.route))
+
+
+def test_publish_that_would_go_over_the_limit_stores_nothing(world: World) -> None:
+    limited(world, 3)
+    world.publish("a", "b")
+    with world.changes() as changed:
+        answer = world.publish("c", "d")
+    assert (answer.status, answer.stored, answer.limit) == ("FULL", 2, 3)
+    assert changed == {}
+    assert world.publish("c").status == "OK"
+
+
+def test_publish_to_a_full_topic_goes_on_when_messages_are_done(world: World) -> None:
+    limited(world, 1)
+    receipts = world.leased("a")
+    assert world.publish(prepared("b", delay_ms=1)).status == "FULL"
+    world.succeed(*receipts)
+    assert world.publish(prepared("b", delay_ms=1)).status == "OK"
+
+
+def test_publish_again_of_what_a_full_topic_has_is_a_duplicate(world: World) -> None:
+    limited(world, 1)
+    world.publish(prepared("a", digest="d"), seq=5)
+    assert world.publish(prepared("a", digest="d"), seq=5).status == "DUPLICATE"
+    assert world.publish(prepared("a", digest="d"), seq=6).verdicts == "D"

@@ -59,3 +59,27 @@ def test_purge_removes_a_dead_letter_whose_body_is_missing(world: World) -> None
     world.damage().hdel(world.keys.bodies, "a")
     assert world.purge("a") == ["OK"]
     assert "g:dead" not in world.state()
+
+
+def test_purge_of_a_level_takes_what_waits_there(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.fail(failure("a"), failure("b"))
+    with world.changes() as changed:
+        assert world.purge("a", "unknown", place="delay:3") == ["OK", "GONE"]
+    assert changed == {
+        "bodies": {"a": None},
+        "g:delay:3": {"a": None},
+        "g:attempts": {"a": None},
+        "g:failures": {"a": None},
+        "counters": {"purge:g": 1},
+        "events": ["purge g ops a"],
+    }
+
+
+def test_purge_of_what_is_in_flight_makes_its_receipt_useless(world: World) -> None:
+    world.subscribe()
+    receipts = world.leased("a")
+    assert world.purge("a", place="inflight") == ["OK"]
+    assert world.succeed(*receipts) == ["GONE"]
+    assert "bodies" not in world.state()

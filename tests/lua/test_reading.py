@@ -44,7 +44,7 @@ def dead_letters(world: World, offset: int = 0, **options: Any) -> DeadPage:
 
 def test_stats_counts_every_place(world: World) -> None:
     found = stats(busy(world))
-    assert found._replace(levels=[], counters={}) == Stats(
+    assert found._replace(levels=[], counters={}, history_bytes=0) == Stats(
         START_MS, 1, 1, 1, 0, 1, 1, 0, 6, "ready", False, [], {}
     )
     assert found.levels[2] == LevelStats(1, 0, DUE)

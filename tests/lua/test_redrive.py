@@ -104,3 +104,29 @@ def test_redrive_lets_a_message_die_again_with_its_whole_record(world: World) ->
     record = state["g:failures"]["a"].splitlines()
     assert [line.split()[0] for line in record] == ["1", "0", "1"]
     assert world.succeed(*first("a")) == ["GONE"]
+
+
+def test_redrive_with_delays_spreads_the_messages_over_time(world: World) -> None:
+    world.subscribe()
+    world.bury("a", "b", "c")
+    with world.changes() as changed:
+        assert world.redrive("a", "b", "c", delays_ms=["", 1000, 7000]) == ["OK"] * 3
+    assert changed["g:ready"] == ["a"]
+    assert changed["g:delay:1"] == {"b": START_MS + 1000}
+    assert changed["g:delay:2"] == {"c": START_MS + 7000}
+    assert changed["g:due"] == {"1": START_MS + 1000, "2": START_MS + 7000}
+    assert changed["g:dead"] == {"a": None, "b": None, "c": None}
+    assert changed["g:wake"] == {"1": 0}
+    assert changed["events"] == ["redrive g ops a b c R W,1,1001000 W,2,1007000"]
+    world.advance(1000)
+    world.promote()
+    assert world.lease(prefer="retry").numbers == [(3, 1), (3, 1)]
+
+
+def test_redrive_with_a_delay_wakes_where_nothing_was_due_earlier(world: World) -> None:
+    world.subscribe()
+    world.bury("a", "b")
+    for id_, delay_ms, wakes in (("a", 2000, True), ("b", 3000, False)):
+        with world.changes() as changed:
+            world.redrive(id_, delays_ms=[delay_ms])
+        assert ("g:wake" in changed) is wakes

@@ -26,7 +26,7 @@ def test_subscribe_installs_the_route_and_gives_the_backlog_to_the_first_group(
     with world.changes() as changed:
         assert subscribe(world) == 0
     assert changed == {
-        "route": {"version": "1", "table": world.route.encode()},
+        "route": {"version": "1", "table": world.route.encode(), "limit": "0"},
         "backlog": None,
         "g:ready": ["a", "b"],
         "g:wake": {"1": 0},
@@ -65,7 +65,8 @@ def test_subscribe_of_a_topic_without_groups_leaves_the_backlog(world: World) ->
     world.publish("a")
     with world.changes() as changed:
         assert subscribe(route_with(world, version=1)) == 0
-    assert changed == {"route": {"version": "1", "table": '{"p":1,"g":[]}'}}
+    table = '{"p":1,"g":[]}'
+    assert changed == {"route": {"version": "1", "table": table, "limit": "0"}}
 
 
 def test_a_group_that_comes_later_starts_with_what_is_published_after_it(world: World) -> None:

@@ -6,7 +6,7 @@ beside it compares this with what the server holds, after every step.
 
 from dataclasses import dataclass, field
 
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 2
 DELAYS_MS = (2_000, 5_000)
 LEVELS_MS = (1_000, 5_000, 60_000)
 ID_KEPT_MS = 3_600_000

@@ -4,15 +4,12 @@ Every other line of a script stays what production runs (see ScriptLibrary).
 """
 
 from rqretry.scripts import ScriptLibrary
+from rqretry.testing.clock import virtual_clock
 
 CLOCK_KEY = "rqretry:virtual-clock"
 """Milliseconds. Tests set it; the scripts read it in place of TIME."""
 
-VIRTUAL_CLOCK = f"""
-local function wall_ms()
-  return tonumber(redis.call('GET', '{CLOCK_KEY}'))
-end
-"""
+VIRTUAL_CLOCK = virtual_clock(f"'{CLOCK_KEY}'")
 
 # On a cluster a script may touch the keys of one slot only, so the clock lies in the slot of the
 # partition: its key ends with the hash tag of KEYS[1]. It is the one key that is not declared.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from rqretry.auditor import Finding, audit
 from rqretry.command import Command, Operation, Pause
-from rqretry.commands import administering, consuming, producing, upkeep
+from rqretry.commands import administering, consuming, moving, producing, upkeep
 from rqretry.commands.consuming import Failed, Failure, Leased, Receipt
 from rqretry.commands.producing import Prepared, Published
 from rqretry.keys import GroupKeys, PartitionKeys, partition_keys
@@ -191,9 +191,10 @@ class World:
         options |= changes
         return self.run(upkeep.expire(self.group(group), **options))
 
-    def promote(self, *, group: str = "g", limit: int = 500) -> upkeep.Promoted:
+    def promote(self, *, group: str = "g", limit: int = 500, **options: Any) -> upkeep.Promoted:
         """Promote what is due."""
-        return self.run(upkeep.promote(self.group(group), worker=WORKER, limit=limit))
+        keys = self.group(group)
+        return self.run(upkeep.promote(keys, worker=WORKER, limit=limit, **options))
 
     def deliver(self, *, route: Route | None = None, limit: int = 500) -> Any:
         """Deliver what is scheduled and due."""
@@ -201,13 +202,37 @@ class World:
             producing.deliver(self.keys, route or self.route, worker=WORKER, limit=limit)
         )
 
-    def redrive(self, *ids: str, group: str = "g") -> list[str]:
+    def redrive(
+        self, *ids: str, group: str = "g", delays_ms: Sequence[int | str] | None = None
+    ) -> list[str]:
         """Send dead letters back; verdicts as text."""
-        return _words(self.run(administering.redrive(self.group(group), ids, actor="ops")))
+        keys = self.group(group)
+        return _words(self.run(moving.redrive(keys, ids, actor="ops", delays_ms=delays_ms)))
 
-    def purge(self, *ids: str, group: str = "g") -> list[str]:
-        """Delete dead letters; verdicts as text."""
-        return _words(self.run(administering.purge(self.group(group), ids, actor="ops")))
+    def purge(self, *ids: str, group: str = "g", place: str = "dead") -> list[str]:
+        """Delete dead letters, or what is in another sorted set; verdicts as text."""
+        key = f"{self.keys.base}group:{group}:{place}"
+        return _words(self.run(moving.purge(self.group(group), ids, actor="ops", place=key)))
+
+    def drop(
+        self,
+        *answers: tuple[str, bool],
+        group: str = "g",
+        lane: str = "ready",
+        limit: int = 500,
+    ) -> moving.Dropped:
+        """Delete what is ready, at the head of a lane."""
+        keys = self.group(group)
+        place = {"ready": keys.ready, "retry": keys.retry}[lane]
+        return self.run(moving.drop(keys, place, actor="ops", answers=answers, limit=limit))
+
+    def leave(self, group: str = "g") -> int:
+        """Forget a group that holds nothing; answers what it holds."""
+        return self.run(moving.leave(self.group(group)))
+
+    def recall(self, id_: str) -> str:
+        """Take back a scheduled message."""
+        return self.run(moving.recall(self.keys, id_, worker=WORKER))
 
     def sweep(self, limit: int = 500) -> int:
         """Forget caller-given ids whose hour is over."""

@@ -184,3 +184,9 @@ def test_a_cluster_of_one_node_owns_every_slot(binary: ServerBinary) -> None:
         slots = client.execute_command("CLUSTER SLOTS")
         assert [(first, last) for first, last, *_ in slots] == [(0, 16383)]
         assert client.set("key", "value")
+
+
+def test_starting_a_running_server_again_starts_no_second_one(binary: ServerBinary) -> None:
+    with EmbeddedRedis(binary.path) as server:
+        pid = server.pid
+        assert server.start().pid == pid

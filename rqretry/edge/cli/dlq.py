@@ -1,25 +1,27 @@
-"""rqretry dlq: list, show, redrive and purge the dead letters of a group."""
+"""rqretry dlq: list, show, redrive, export and purge the dead letters of a group."""
 
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
 from rqretry.client import Client
 from rqretry.commands.administering import tracebacks
-from rqretry.dead_letters import DeadLetterFilter
 from rqretry.edge.cli.boundary import CommandGroup
-from rqretry.edge.cli.group import find
+from rqretry.edge.cli.confirming import ask, confirmation_options, counted, must_ask
+from rqretry.edge.cli.exporting import destination, write_lines
+from rqretry.edge.cli.filtering import check_chosen, letter_options, read_filter
+from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.letters import (
     letter_fields,
     print_clusters,
     print_letter,
     print_messages,
 )
-from rqretry.edge.cli.options import json_option, read_when, server_options
+from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import note, print_json
+from rqretry.edge.cli.redriving import DEFAULT_PATIENCE, redriven
 from rqretry.edge.cli.session import connected
 from rqretry.errors import MessageNotFound, show
 from rqretry.views import DeadLetter
@@ -40,7 +42,7 @@ def group_argument(command: F) -> F:
 @click.group(cls=CommandGroup, epilog="Example: rqretry dlq list claims")
 @server_options
 def dlq() -> None:
-    """List, show, redrive and purge the dead letters of a group."""
+    """List, show, redrive, export and purge the dead letters of a group."""
 
 
 @dlq.command("list", epilog="Example: rqretry dlq list claims --by message --json")
@@ -58,7 +60,7 @@ def dlq() -> None:
 def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None:
     """List the dead letters of GROUP, grouped by the fingerprint of their last error."""
     with connected(context) as client:
-        find(client, group)
+        find_group(client, group)
         letters = client.admin.dead_letters(group, bodies=False)
     if not letters:
         note(f"group {group} has no dead letters")
@@ -77,7 +79,7 @@ def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None
 def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> None:
     """Show one dead letter: its body, why it died, and the errors of its attempts."""
     with connected(context) as client:
-        find(client, group)
+        find_group(client, group)
         letters = client.admin.dead_letters(group, ids=[id_])
         if not letters:
             raise MessageNotFound(
@@ -90,100 +92,99 @@ def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> Non
         print_letter(letters[0], trace)
 
 
-def filter_options(command: F) -> F:
-    """What chooses dead letters, and how it is confirmed."""
-    when = "A date with a time zone, or how long ago: 2026-01-31T12:00:00Z, 2h."
-    options = (
-        click.option("--ids", multiple=True, metavar="ID,ID", help="These ids; can be repeated."),
-        click.option("--fingerprint", metavar="F", help="Whose last error has this fingerprint."),
-        click.option("--topic", metavar="TOPIC", help="Of this topic."),
-        click.option("--error", metavar="TEXT", help="Whose last error contains this text."),
-        click.option("--since", metavar="WHEN", callback=read_when, help=f"Dead since. {when}"),
-        click.option("--before", metavar="WHEN", callback=read_when, help=f"Dead before. {when}"),
-        click.option("--all", "all_", is_flag=True, help="All of them."),
-        click.option("--dry-run", is_flag=True, help="Only count them."),
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        json_option,
-        server_options,
-        click.pass_context,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-@dlq.command(epilog="Example: rqretry dlq redrive claims --fingerprint 5fd1c0a97e1b22d4 --yes")
+@dlq.command(
+    epilog="Example: rqretry dlq redrive claims --fingerprint 5fd1c0a97e1b22d4"
+    " --canary 5 --rate 20/s"
+)
 @group_argument
-@filter_options
-def redrive(context: click.Context, **given: Any) -> None:
-    """Send dead letters back to their group: attempt 1 again, same id, same body."""
-    _move(context, "redrive", given)
+@letter_options
+@click.option(
+    "--rate",
+    metavar="RATE",
+    help="At most so many, such as 20/s or 100/m; the times are set now and kept by the server.",
+)
+@click.option(
+    "--canary",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Send N first; stop if one fails with its old error again.",
+)
+@click.option(
+    "--canary-timeout",
+    metavar="DURATION",
+    help=f"How long to wait for the canaries; default {DEFAULT_PATIENCE}. Past it, stop.",
+)
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def redrive(context: click.Context, /, **given: Any) -> int:
+    """Send dead letters back to their group: attempt 1 again, same id, same body.
+
+    The exit status is 1 if the canaries stopped it.
+    """
+    check_chosen(given)
+    return redriven(context, given)
 
 
 @dlq.command(epilog="Example: rqretry dlq purge claims --before 720h --dry-run")
 @group_argument
-@filter_options
-def purge(context: click.Context, **given: Any) -> None:
+@letter_options
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def purge(context: click.Context, /, **given: Any) -> None:
     """Delete dead letters for good."""
-    _move(context, "purge", given)
-
-
-def _move(context: click.Context, verb: str, given: dict[str, Any]) -> None:
-    group, dry_run, as_json = given["group"], given["dry_run"], given["as_json"]
-    _check_chosen(given)
-    if not (dry_run or given["yes"] or sys.stdin.isatty()):
-        raise click.UsageError(f"{verb} asks before it moves anything: give --yes or --dry-run")
+    group, dry_run = given["group"], given["dry_run"]
+    check_chosen(given)
+    asks = must_ask("purge", dry_run=dry_run, yes=given["yes"])
     with connected(context) as client:
-        wanted = _filter(client, given)
-        find(client, group)
-        verbs = {"redrive": client.admin.redrive, "purge": client.admin.purge}
-        count = verbs[verb](group, wanted, dry_run=True)
+        wanted = read_filter(client, given)
+        find_group(client, group)
+        count = client.admin.purge(group, wanted, dry_run=True)
         if not dry_run and count:
-            if not given["yes"]:
-                click.confirm(f"{verb} {_letters(count)} of group {group}?", abort=True, err=True)
-            count = verbs[verb](group, wanted)
-    if as_json:
-        print_json({"group": group, "verb": verb, "count": count, "dry_run": dry_run})
+            if asks:
+                ask(f"purge {counted(count, 'dead letter')} of group {group}?")
+            count = client.admin.purge(group, wanted)
+    if given["as_json"]:
+        print_json({"group": group, "verb": "purge", "count": count, "dry_run": dry_run})
         return
-    done = {"redrive": "sent back", "purge": "deleted"}[verb]
     would = "would be " if dry_run else ""
-    click.echo(f"{_letters(count)} of group {group} {would}{done}")
+    click.echo(f"{counted(count, 'dead letter')} of group {group} {would}deleted")
 
 
-def _check_chosen(given: dict[str, Any]) -> None:
-    chosen = [given[name] for name in ("fingerprint", "topic", "error", "since", "before")]
-    some = bool(given["ids"]) or any(value is not None for value in chosen)
-    if some and given["all_"]:
-        raise click.UsageError("--all cannot be given with other conditions: keep one")
-    if not some and not given["all_"]:
-        raise click.UsageError(
-            "which dead letters? give --ids, --fingerprint, --topic, --error, --since or --before,"
-            " or --all"
-        )
+@dlq.command(epilog="Example: rqretry dlq export claims --since 24h --file dead.jsonl")
+@group_argument
+@letter_options
+@click.option(
+    "--file",
+    metavar="F.jsonl",
+    default="-",
+    show_default=True,
+    help="A file that is not there yet; - is standard output.",
+)
+@json_option
+@server_options
+@click.pass_context
+def export(context: click.Context, /, group: str, file: str, **given: Any) -> None:
+    """Write dead letters as JSON, one a line, the oldest first; default all of them.
 
-
-def _filter(client: Client, given: dict[str, Any]) -> DeadLetterFilter:
-    ids = [id_ for listed in given["ids"] for id_ in listed.split(",")]
-    return DeadLetterFilter(
-        ids=ids or None,
-        topic=given["topic"],
-        fingerprint=given["fingerprint"],
-        error=given["error"],
-        since=_moment(client, given["since"]),
-        before=_moment(client, given["before"]),
-        all=given["all_"],
-    )
-
-
-def _moment(client: Client, when: datetime | float | None) -> datetime | float | None:
-    """How long ago becomes a time of the server's clock."""
-    if isinstance(when, float):
-        return client.store.clock.now_ms() / 1000 + when
-    return when
-
-
-def _letters(count: int) -> str:
-    return "1 dead letter" if count == 1 else f"{count} dead letters"
+    Each line has the message, with its body as JSON or as base64, and the errors of its attempts.
+    """
+    check_chosen(given, default_all=True)
+    if given["as_json"] and file == "-":
+        raise click.UsageError("--json tells what was written to a file: give --file, or leave it")
+    with connected(context) as client:
+        wanted = read_filter(client, given)
+        find_group(client, group)
+        with destination(file) as stream:
+            count = write_lines(stream, client.admin.export(group, wanted))
+    if given["as_json"]:
+        print_json({"group": group, "verb": "export", "count": count, "file": file})
+    else:
+        note(f"{counted(count, 'dead letter')} of group {group} written")
+    sys.stdout.flush()
 
 
 def _traceback(client: Client, letter: DeadLetter) -> str:

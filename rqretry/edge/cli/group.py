@@ -1,21 +1,23 @@
-"""rqretry group: list, show and set consumer groups."""
+"""rqretry group: list, show, set, pause and resume consumer groups; the rest is group_moving."""
+
+from typing import Any
 
 import click
 
-from rqretry.client import Client
 from rqretry.edge.cli.boundary import CommandGroup
+from rqretry.edge.cli.finding import find_group
+from rqretry.edge.cli.group_moving import delete, promote, reset, unsubscribe
 from rqretry.edge.cli.options import json_option, read_retries, server_options
 from rqretry.edge.cli.output import note, print_fields, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.status import print_stats
-from rqretry.errors import GroupNotFound
 from rqretry.views import GroupInfo
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry group set claims --max-retries 5")
 @server_options
 def group() -> None:
-    """List, show and set consumer groups."""
+    """List, show, set, pause, promote, reset and delete consumer groups."""
 
 
 @group.command("list", epilog="Example: rqretry group list --json")
@@ -44,7 +46,7 @@ def list_(context: click.Context, *, as_json: bool) -> None:
 def show(context: click.Context, *, name: str, as_json: bool) -> None:
     """Show one group: its settings, and where its messages are."""
     with connected(context) as client:
-        found = find(client, name)
+        found = find_group(client, name)
         if as_json:
             print_json(_fields(found))
             return
@@ -54,7 +56,7 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
             print_stats(client.admin.stats(group=name))
 
 
-@group.command("set", epilog="Example: rqretry group set claims --policy 'ladder:10s 30s 1m'")
+@group.command("set", epilog="Example: rqretry group set claims --max-retries 3 --pin")
 @click.argument("name", metavar="GROUP")
 @click.option(
     "--max-retries",
@@ -67,35 +69,63 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     metavar="POLICY",
     help='"rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1".',
 )
+@click.option(
+    "--pin/--unpin",
+    default=None,
+    help="Keep these values when a worker starts that names others, or no longer.",
+)
 @json_option
 @server_options
 @click.pass_context
-def set_(
-    context: click.Context,
-    *,
-    name: str,
-    max_retries: int | str | None,
-    policy: str | None,
-    as_json: bool,
-) -> None:
-    """Change a group's settings for all its instances, at once; what is not named stays."""
-    if max_retries is None and policy is None:
-        raise click.UsageError("nothing to set: give --max-retries, --policy or both")
+def set_(context: click.Context, /, name: str, **given: Any) -> None:
+    """Change a group's settings for all its instances, at once; what is not named stays.
+
+    --pin and --unpin alone are about everything that is set.
+    """
+    settings = {setting: given[setting] for setting in ("max_retries", "policy", "pin")}
+    if all(value is None for value in settings.values()):
+        raise click.UsageError("nothing to set: give --max-retries, --policy, --pin or --unpin")
     with connected(context) as client:
-        find(client, name)
-        changed = client.admin.set_group(name, max_retries=max_retries, policy=policy)
+        find_group(client, name)
+        changed = client.admin.set_group(name, **settings)
+    _tell(changed, as_json=given["as_json"])
+
+
+@group.command(epilog="Example: rqretry group pause claims")
+@click.argument("name", metavar="GROUP")
+@json_option
+@server_options
+@click.pass_context
+def pause(context: click.Context, *, name: str, as_json: bool) -> None:
+    """Stop deliveries to GROUP; nothing is lost, and running handlers finish."""
+    with connected(context) as client:
+        find_group(client, name)
+        changed = client.admin.pause(name)
+    _tell(changed, as_json=as_json)
+
+
+@group.command(epilog="Example: rqretry group resume claims")
+@click.argument("name", metavar="GROUP")
+@json_option
+@server_options
+@click.pass_context
+def resume(context: click.Context, *, name: str, as_json: bool) -> None:
+    """Let a paused GROUP go on, at once."""
+    with connected(context) as client:
+        find_group(client, name)
+        changed = client.admin.resume(name)
+    _tell(changed, as_json=as_json)
+
+
+for moving in (promote, reset, unsubscribe, delete):
+    group.add_command(moving)
+
+
+def _tell(info: GroupInfo, *, as_json: bool) -> None:
     if as_json:
-        print_json(_fields(changed))
+        print_json(_fields(info))
     else:
-        _print(changed)
-
-
-def find(client: Client, name: str) -> GroupInfo:
-    """A group; an unknown one is an error that names the other namespaces of the server."""
-    try:
-        return client.admin.group(name)
-    except GroupNotFound as error:
-        raise GroupNotFound(f"{error}{elsewhere(client)}") from None
+        _print(info)
 
 
 def _print(info: GroupInfo) -> None:
@@ -106,6 +136,8 @@ def _print(info: GroupInfo) -> None:
             ("topics", " ".join(info.topics)),
             ("policy", info.policy),
             ("retries", f"{info.ladder}, then %DLQ%{info.name}"),
+            ("paused", "yes: resume lets it go on" if info.paused else None),
+            ("pinned", " ".join(info.pinned) or None),
             ("set by", info.changed_by or None),
         ]
     )
@@ -119,5 +151,7 @@ def _fields(info: GroupInfo) -> dict[str, object]:
         "policy": info.policy,
         "ladder": info.ladder,
         "topics": list(info.topics),
+        "paused": info.paused,
+        "pinned": list(info.pinned),
         "changed_by": info.changed_by,
     }

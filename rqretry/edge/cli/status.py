@@ -1,42 +1,87 @@
 """rqretry status: how many messages are where, for each topic and group."""
 
+import time
+from contextlib import suppress
+
 import click
 
 from rqretry.client import Client
 from rqretry.durations import spell
+from rqretry.edge.cli.confirming import counted
+from rqretry.edge.cli.finding import read_stats
 from rqretry.edge.cli.options import json_option, server_options
-from rqretry.edge.cli.output import note, print_json, print_table
+from rqretry.edge.cli.output import clean, note, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
-from rqretry.errors import TopicNotFound
+from rqretry.edge.cli.sizes import in_bytes, memory_line
+from rqretry.stopping import Stoppable, StoppedEarly
 from rqretry.views import GroupStats, Stats, TopicStats, Waiting
+
+WATCH_EVERY_S = 2.0
+RATED = ("publish", "lease", "succeed", "fail")
 
 
 @click.command(epilog="Example: rqretry status claims --json")
 @click.argument("topic", required=False)
+@click.option("--watch", is_flag=True, help="Again every two seconds, with rates, until Ctrl-C.")
 @json_option
 @server_options
 @click.pass_context
-def status(context: click.Context, *, topic: str | None, as_json: bool) -> None:
+def status(context: click.Context, *, topic: str | None, watch: bool, as_json: bool) -> None:
     """Show per group what is ready, in flight, waiting per level, and dead.
 
-    What is due counts as ready, whether or not a worker has moved it yet.
+    What is due counts as ready, whether or not a worker has moved it yet. Below the table: groups
+    without a live worker, topics without a group, and what it all takes of the server's memory.
     """
+    if watch and as_json:
+        raise click.UsageError("--watch is for people: leave it, or --json")
     with connected(context) as client:
+        if watch:
+            _watch(client, topic)
+            return
         stats = read_stats(client, topic)
         if not stats.topics:
             note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
     if as_json:
         print_json({"namespace": stats.namespace, "topics": [_topic(t) for t in stats.topics]})
     else:
-        print_stats(stats)
+        _print(stats)
 
 
-def read_stats(client: Client, topic: str | None) -> Stats:
-    """The figures of one topic or all; an unknown one is an error that names other namespaces."""
-    try:
-        return client.admin.stats(topic)
-    except TopicNotFound as error:
-        raise TopicNotFound(f"{error}{elsewhere(client)}") from None
+def _watch(client: Client, topic: str | None) -> None:
+    """Until it is stopped, which is how it ends well."""
+    with suppress(StoppedEarly), Stoppable():
+        before, at = read_stats(client, topic), time.monotonic()
+        _print(before)
+        while True:
+            time.sleep(WATCH_EVERY_S)
+            after, now = read_stats(client, topic), time.monotonic()
+            click.clear()
+            _print(after)
+            for sentence in rates(before, after, now - at):
+                click.echo(sentence)
+            before, at = after, now
+
+
+def rates(before: Stats, after: Stats, seconds: float) -> list[str]:
+    """What each group did between two looks, per second."""
+    then = {(t.topic, g.group): g.counters for t in before.topics for g in t.groups}
+    said = []
+    for topic in after.topics:
+        for group in topic.groups:
+            was = then.get((topic.topic, group.group), {})
+            done = [
+                f"{verb} {(group.counters.get(verb, 0) - was.get(verb, 0)) / seconds:.1f}/s"
+                for verb in RATED
+            ]
+            said.append(f"group {group.group} of {topic.topic}: {', '.join(done)}")
+    return said
+
+
+def _print(stats: Stats) -> None:
+    print_stats(stats)
+    memory = memory_line(stats)
+    if memory:
+        click.echo(memory)
 
 
 def print_stats(stats: Stats) -> None:
@@ -52,7 +97,7 @@ def print_stats(stats: Stats) -> None:
         )  # fmt: skip
     for topic in stats.topics:
         for sentence in _beside(topic):
-            click.echo(sentence)
+            click.echo(clean(sentence))
 
 
 def _row(topic: TopicStats, group: GroupStats) -> tuple[object, ...]:
@@ -67,18 +112,28 @@ def _row(topic: TopicStats, group: GroupStats) -> tuple[object, ...]:
 def _beside(topic: TopicStats) -> list[str]:
     """What a table of groups does not show."""
     shown = []
+    if topic.stored or topic.max_messages is not None:
+        shown.append(_size(topic))
     if not topic.groups:
-        waiting = f"{topic.backlog} messages wait for its first one"
-        shown.append(f"topic {topic.topic} has no consumer group; {waiting}")
+        waiting = counted(topic.backlog, "message")
+        shown.append(f"topic {topic.topic} has no consumer group: {waiting} waiting for one")
     if topic.scheduled:
-        shown.append(f"topic {topic.topic} has {topic.scheduled} delayed messages not due yet")
+        delayed = counted(topic.scheduled, "delayed message")
+        shown.append(f"topic {topic.topic} has {delayed} not due yet")
     for group in topic.groups:
         waits = group.ready + group.retry
-        if group.kind == "push" and waits and not group.workers:
-            shown.append(f"group {group.group} has {waits} messages ready and no live worker")
+        if group.kind == "push" and not group.workers:
+            has = f"{counted(waits, 'message')} ready and " if waits else ""
+            shown.append(f"group {group.group} of topic {topic.topic} has {has}no live worker")
         if group.paused:
             shown.append(f"group {group.group} is paused")
     return shown
+
+
+def _size(topic: TopicStats) -> str:
+    most = "" if topic.max_messages is None else f" of at most {topic.max_messages}"
+    takes = "" if topic.bytes is None else f", {in_bytes(topic.bytes)}"
+    return f"topic {topic.topic} stores {counted(topic.stored, 'message')}{most}{takes}"
 
 
 def _topic(topic: TopicStats) -> dict[str, object]:

@@ -1,19 +1,24 @@
-"""rqretry topic: create, list and show topics."""
+"""rqretry topic: create, list, show, set and delete topics."""
+
+from typing import Any
 
 import click
 
 from rqretry.edge.cli.boundary import CommandGroup
+from rqretry.edge.cli.confirming import ask, confirmation_options, counted, must_ask
+from rqretry.edge.cli.finding import read_stats
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import note, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
-from rqretry.edge.cli.status import print_stats, read_stats
+from rqretry.edge.cli.status import print_stats
+from rqretry.errors import TopicNotFound
 from rqretry.views import TopicInfo
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry topic create claims --partitions 4")
 @server_options
 def topic() -> None:
-    """Create, list and show topics."""
+    """Create, list, show, set and delete topics."""
 
 
 @topic.command(epilog="Example: rqretry topic create claims --partitions 4")
@@ -61,18 +66,66 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
         stats = read_stats(client, name)
     (found,) = stats.topics
     if as_json:
-        fields = _fields(TopicInfo(found.topic, found.partitions, _names(found.groups)))
-        numbers = ("stored", "scheduled", "backlog")
-        print_json(fields | {number: getattr(found, number) for number in numbers})
+        groups = tuple(group.group for group in found.groups)
+        info = TopicInfo(found.topic, found.partitions, groups, found.max_messages)
+        numbers = ("stored", "scheduled", "backlog", "bytes", "history_bytes")
+        print_json(_fields(info) | {number: getattr(found, number) for number in numbers})
         return
-    partitions = _partitions(found.partitions)
-    click.echo(f"topic {found.topic} has {partitions} and stores {found.stored} messages")
+    click.echo(f"topic {found.topic} has {_partitions(found.partitions)}")
     print_stats(stats)
 
 
-def _names(groups: object) -> tuple[str, ...]:
-    assert isinstance(groups, tuple)
-    return tuple(group.group for group in groups)
+@topic.command("set", epilog="Example: rqretry topic set claims --max-messages 1000000")
+@click.argument("name", metavar="TOPIC")
+@click.option(
+    "--max-messages",
+    type=click.IntRange(min=0),
+    required=True,
+    metavar="N",
+    help="Refuse publishes (QueueFull) that would store more; 0 for any number.",
+)
+@json_option
+@server_options
+@click.pass_context
+def set_(context: click.Context, *, name: str, max_messages: int, as_json: bool) -> None:
+    """Change a topic's settings, for all producers at once."""
+    with connected(context) as client:
+        try:
+            changed = client.admin.set_topic(name, max_messages=max_messages)
+        except TopicNotFound as error:
+            raise TopicNotFound(f"{error}{elsewhere(client)}") from None
+    if as_json:
+        print_json(_fields(changed))
+        return
+    most = changed.max_messages
+    stores = "any number of messages" if most is None else f"at most {counted(most, 'message')}"
+    click.echo(f"topic {changed.name} stores {stores}")
+
+
+@topic.command(epilog="Example: rqretry topic delete claims --dry-run")
+@click.argument("name", metavar="TOPIC")
+@click.option("--force", is_flag=True, help="Unsubscribe its groups first, workers or not.")
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def delete(context: click.Context, /, name: str, **given: Any) -> None:
+    """Delete a topic and all it stores; with --force its groups' dead letters of it, too."""
+    dry_run, force = given["dry_run"], given["force"]
+    asks = must_ask("delete", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        try:
+            if asks:
+                count = client.admin.delete_topic(name, force=force, dry_run=True)
+                ask(f"delete topic {name} with {counted(count, 'message')}?")
+            count = client.admin.delete_topic(name, force=force, dry_run=dry_run)
+        except TopicNotFound as error:
+            raise TopicNotFound(f"{error}{elsewhere(client)}") from None
+    if given["as_json"]:
+        print_json({"topic": name, "verb": "delete", "count": count, "dry_run": dry_run})
+        return
+    would = "would be" if dry_run else "is"
+    click.echo(f"topic {name} {would} deleted with {counted(count, 'message')}")
 
 
 def _partitions(count: int) -> str:
@@ -80,4 +133,9 @@ def _partitions(count: int) -> str:
 
 
 def _fields(info: TopicInfo) -> dict[str, object]:
-    return {"topic": info.name, "partitions": info.partitions, "groups": list(info.groups)}
+    return {
+        "topic": info.name,
+        "partitions": info.partitions,
+        "groups": list(info.groups),
+        "max_messages": info.max_messages,
+    }

@@ -1,6 +1,6 @@
 """rqretry worker: run the handlers of an app in one or more processes."""
 
-import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +12,31 @@ from rqretry.app import App
 from rqretry.doctor import Finding, check, refused
 from rqretry.edge.cli.banner import print_banner
 from rqretry.edge.cli.options import duration, server_options
-from rqretry.edge.cli.session import connect, target_of
+from rqretry.edge.cli.session import Target, connect, target_of
 from rqretry.embedded import EmbeddedRedis
-from rqretry.errors import StoreUnavailable, UnsafeServer
+from rqretry.errors import StoreUnavailable, UnsafeServer, show
 from rqretry.loading import load_app, require_consumers
+from rqretry.logs import FORMATS, LEVELS, LogSettings, default_format, set_up_logging
 from rqretry.registry import MAX_CONCURRENCY
-from rqretry.supervisor import supervise
+from rqretry.stopping import Stoppable, StoppedEarly
+from rqretry.supervisor import HEALTH_HOST, supervise
 
 MAX_PROCESSES = 256
+_SIZE = re.compile(r"([0-9]{1,15})([KMG]?)I?B?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_SMALLEST = 1024**2
+
+
+def read_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Bytes, or text such as 512M or 2G, as bytes; at least 1 MiB."""
+    if text is None:
+        return None
+    found = _SIZE.fullmatch(text)
+    size = int(found[1]) * _UNITS[found[2].upper()] if found else 0
+    if size < _SMALLEST:
+        rule = "must be a size of at least 1M, such as 512M or 2G"
+        raise click.UsageError(f"{parameter.opts[0]} {show(text)} {rule}")
+    return size
 
 
 @click.command(epilog="Example: rqretry worker shop.billing:app --processes 2")
@@ -51,6 +68,38 @@ MAX_PROCESSES = 256
     type=click.Choice(["embedded"]),
     help="Start a private Redis that ends with the worker.",
 )
+@click.option(
+    "--max-messages",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Replace a process when it has finished so many messages.",
+)
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    callback=read_size,
+    help="Replace a process when it holds more memory, such as 512M.",
+)
+@click.option("--reload", is_flag=True, help="Start afresh when the code below DIR changes.")
+@click.option(
+    "--health-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Answer /livez and /readyz there; default: no port.",
+)
+@click.option(
+    "--health-host",
+    metavar="HOST",
+    help=f"The address of the health port; default {HEALTH_HOST}.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    help="Default: text on a terminal, json elsewhere.",
+)
+@click.option(
+    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="From where."
+)
 @click.option("--strict", is_flag=True, help="Refuse to start where doctor only warns, too.")
 @server_options
 @click.pass_context
@@ -58,18 +107,33 @@ def worker(context: click.Context, /, target: str, **given: Any) -> int:
     """Run the handlers of APP, a variable of MODULE, until a signal stops them.
 
     SIGTERM or Ctrl-C stops leasing, gives back what has not started, and lets running handlers
-    end within the grace period; a second signal is immediate.
+    end within the grace period; a second signal is immediate. SIGHUP replaces the processes one
+    after another.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    where = target_of(context)
-    if given["redis"] and where.url is not None:
+    if given["redis"] and target_of(context).url is not None:
         raise click.UsageError("--redis embedded cannot be given with --url: keep one")
+    if given["health_host"] and given["health_port"] is None:
+        raise click.UsageError("--health-host does nothing without --health-port: give both")
+    logs = LogSettings(given["log_format"] or default_format(sys.stderr), given["log_level"])
+    set_up_logging(logs)
+    try:
+        with Stoppable() as early:
+            return _run(target, target_of(context), given, logs, early)
+    except StoppedEarly:
+        return 0
+
+
+def _run(
+    target: str, where: Target, given: dict[str, Any], logs: LogSettings, early: Stoppable
+) -> int:
+    """Load, check, say what will be done, and do it; the exit status."""
     where.settings()
     app = load_app(target, given["app_dir"])
     require_consumers(app, target, given["app_dir"])
     with _server(given["redis"], where.url) as url:
         app.configure(url, where.namespace)
         _start(app, embedded=given["redis"] is not None, given=given)
+        early.check()
         return supervise(
             target,
             app_dir=given["app_dir"],
@@ -78,6 +142,12 @@ def worker(context: click.Context, /, target: str, **given: Any) -> int:
             grace=given["grace"],
             url=url,
             namespace=where.namespace,
+            max_messages=given["max_messages"],
+            max_memory=given["max_memory"],
+            reload=given["reload"],
+            health_host=given["health_host"] or HEALTH_HOST,
+            health_port=given["health_port"],
+            logs=logs,
         )
 
 
@@ -114,5 +184,9 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
         processes=given["processes"],
         concurrency=given["concurrency"],
     )
+    if given["health_port"] is not None:
+        host = given["health_host"] or HEALTH_HOST
+        place = f"[{host}]" if ":" in host else host
+        click.echo(f"health   http://{place}:{given['health_port']}/livez and /readyz")
     sys.stdout.flush()
     client.close()

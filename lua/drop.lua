@@ -1,0 +1,68 @@
+local call = redis.call
+--[[ drop.lua: ready -> gone, by an operator's word
+
+  The head of one list of a group, a window per call. Without answers all of it goes; else the caller
+  has looked at the messages and says of each whether it goes or stays. What stays moves to the tail,
+  so that calls go once around the list. A leftover (in flight, dead, or not owed to this group) only
+  leaves the list. The window ends before a message that the caller has not looked at.
+
+  FLAGS  allow-oom
+  KEYS   meta config list attempts failures dead inflight bodies big pending ids id_expiry events
+         counters
+  ARGV   group actor limit, then id and answer ('1' goes, '0' stays) of each message looked at
+  REPLY  messages gone, window
+  COST   O(limit); 17 commands
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include forget
+
+local meta, config, list, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local dead, inflight, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
+local keys = { bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11], id_expiry = KEYS[12] }
+local group, actor, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local FIRST, STRIDE = 4, 2
+
+local answers, all = {}, #ARGV < FIRST
+for at = FIRST, #ARGV, STRIDE do
+  answers[ARGV[at]] = ARGV[at + 1]
+end
+local byte = call('HGET', config, 'byte') or ''
+local clock = read_clock(meta)
+local ids, window = call('LRANGE', list, 0, limit - 1), 0
+if #ids == 0 then
+  return { 0, 0 }
+end
+local leased, buried = call('ZMSCORE', inflight, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
+local owed = call('HLEN', keys.pending) > 0 and call('HMGET', keys.pending, unpack(ids)) or {}
+local gone, kept, seen = {}, {}, {}
+for i, id in ipairs(ids) do
+  if not (all or answers[id]) then
+    break
+  end
+  local ours = not (leased[i] or buried[i] or seen[id])
+    and not (owed[i] and not string.find(owed[i], byte, 1, true))
+  if ours and answers[id] == '0' then
+    kept[#kept + 1] = id
+  elseif ours then
+    gone[#gone + 1] = id
+  end
+  seen[id], window = true, i
+end
+if #kept > 0 then
+  call('RPUSH', list, unpack(kept))
+end
+if #gone > 0 then
+  forget(keys, byte, clock.now, gone)
+  call('HDEL', failures, unpack(gone))
+  call('HDEL', attempts, unpack(gone))
+end
+if window > 0 then
+  call('LTRIM', list, window, -1)
+end
+if #gone > 0 then
+  call('HINCRBY', counters, 'purge:' .. group, #gone)
+  append_history(clock, meta, events, 'purge', group, actor, gone, '', '')
+end
+return { #gone, window }

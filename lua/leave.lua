@@ -1,0 +1,36 @@
+local call = redis.call
+--[[ leave.lua: a group that holds nothing more in this partition is forgotten here
+
+  The last step of unsubscribing. The route has lost the group and what it held was dropped and
+  purged; whatever moved meanwhile (a lease that ended, a retry that was promoted) is counted, and
+  nothing is deleted before the count is 0.
+
+  FLAGS  allow-oom
+  KEYS   meta counters config attempts failures tracebacks graves due wake ready retry inflight dead,
+         then the delay level keys
+  ARGV   group
+  REPLY  messages that the group still holds
+  COST   O(levels); 7 commands and 1 a level; what is left of big keys is freed in the background
+]]
+local counters, ready, retry = KEYS[2], KEYS[10], KEYS[11]
+local FIRST_ZSET = 12
+local group = ARGV[1]
+
+local held = call('LLEN', ready) + call('LLEN', retry)
+for i = FIRST_ZSET, #KEYS do
+  held = held + call('ZCARD', KEYS[i])
+end
+if held > 0 then
+  return held
+end
+local own = {}
+for _, name in ipairs(call('HKEYS', counters)) do
+  own[#own + 1] = string.sub(name, -#group - 1) == ':' .. group and name or nil
+end
+if #own > 0 then
+  call('HDEL', counters, unpack(own))
+end
+for i = 3, 9 do
+  call('UNLINK', KEYS[i])
+end
+return 0

@@ -1,0 +1,13 @@
+local call = redis.call
+--[[ now.lua: read only; the server's time, as the namespace's slot keeps it
+
+  FLAGS  no-writes
+  KEYS   meta
+  ARGV   -
+  REPLY  now_ms
+  COST   O(1); 2 commands
+]]
+-- @include clock
+-- @include logical
+
+return read_clock(KEYS[1]).now

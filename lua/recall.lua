@@ -1,0 +1,34 @@
+local call = redis.call
+--[[ recall.lua: scheduled and not due -> gone
+
+  Whoever published a message with a delay takes it back. Once it is due it belongs to the groups,
+  whether or not anybody has delivered it yet.
+
+  FLAGS  allow-oom
+  KEYS   meta scheduled bodies big pending ids id_expiry events counters
+  ARGV   worker id
+  REPLY  OK | LATE (it is due, or was never scheduled) | GONE
+  COST   O(log scheduled); 13 commands
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include forget
+
+local meta, scheduled, events, counters = KEYS[1], KEYS[2], KEYS[8], KEYS[9]
+local keys = { bodies = KEYS[3], big = KEYS[4], pending = KEYS[5], ids = KEYS[6], id_expiry = KEYS[7] }
+local worker, id = ARGV[1], ARGV[2]
+
+local clock = read_clock(meta)
+if call('HEXISTS', keys.bodies, id) == 0 then
+  return 'GONE'
+end
+local due = call('ZSCORE', scheduled, id)
+if not due or tonumber(due) <= clock.now then
+  return 'LATE'
+end
+forget(keys, '', clock.now, { id })
+call('ZREM', scheduled, id)
+call('HINCRBY', counters, 'recall', 1)
+append_history(clock, meta, events, 'recall', '', worker, { id }, '', '')
+return 'OK'

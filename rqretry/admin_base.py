@@ -1,0 +1,66 @@
+"""What every operator's verb needs: the catalog, the places of a group, and the audit record."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from rqretry.catalog import Catalog
+from rqretry.command import Operation
+from rqretry.commands.auditing import note
+from rqretry.commands.upkeep import LiveWorker, roster
+from rqretry.errors import ConfigError, show
+from rqretry.keys import GroupKeys
+from rqretry.live import groups_of
+from rqretry.records import GroupRecord
+
+
+class Place(NamedTuple):
+    """A group in one partition of one of its topics."""
+
+    topic: str
+    partition: int
+    keys: GroupKeys
+
+
+class AdminBase:
+    """The part that all admin verbs share."""
+
+    def __init__(self, catalog: Catalog, actor: str) -> None:
+        self.catalog = catalog
+        self.actor = actor
+
+    def _places(self, record: GroupRecord, topic: str | None = None) -> Operation[list[Place]]:
+        """Where a group has messages, in one topic or all of its topics."""
+        places = []
+        for name in record.topics:
+            if topic not in (None, name):
+                continue
+            found = yield from self.catalog.topic(name)
+            places += [
+                Place(name, number, self.catalog.group_keys(name, number, record.name))
+                for number in range(found.partitions)
+            ]
+        return places
+
+    def _live(self) -> Operation[list[LiveWorker]]:
+        """The live workers."""
+        _, workers = yield roster(self.catalog.keys)
+        return workers  # type: ignore[no-any-return]
+
+    def _refuse_live(self, group: str, verb: str, topics: Iterable[str]) -> Operation[None]:
+        """Raise ConfigError where a live worker serves the group on one of these topics."""
+        for worker in (yield from self._live()):
+            about = groups_of(worker.about)
+            if group in about.groups and set(topics) & set(about.topics):
+                raise ConfigError(
+                    f"{verb} {show(group)}: its worker {show(worker.name)} is alive and would"
+                    " subscribe it again; stop its workers first, or force it"
+                )
+
+    def _note(
+        self, verb: str, arguments: Mapping[str, Any], counts: Mapping[str, Any] | None = None
+    ) -> Operation[None]:
+        """A line in the audit record; what was not given is left out."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        yield note(
+            self.catalog.keys, actor=self.actor, verb=verb, arguments=given, counts=counts or {}
+        )

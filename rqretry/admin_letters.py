@@ -1,0 +1,278 @@
+"""The operator's verbs about dead letters: list, export, redrive (with a rate and canaries)."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from rqretry import inspecting
+from rqretry.admin_base import AdminBase, Place
+from rqretry.admin_views import RedriveReport
+from rqretry.codec import Envelope, decode
+from rqretry.command import Command, Operation, Pause, batches
+from rqretry.commands import administering as reading
+from rqretry.commands.moving import redrive
+from rqretry.dead_letters import DeadLetterFilter, chosen
+from rqretry.durations import Duration, seconds
+from rqretry.errors import CodecError
+from rqretry.failures import read_record
+from rqretry.keys import GroupKeys
+from rqretry.limits import check_count, check_group
+from rqretry.rates import Rate, per_second
+from rqretry.views import DeadLetter
+
+_UNREADABLE = Envelope(None, None, (), {}, None, None)
+_LOOK_EVERY_S = 0.2
+
+Found = list[tuple[DeadLetter, GroupKeys]]
+
+
+class LetterVerbs(AdminBase):
+    """Dead letters."""
+
+    def dead_letters(
+        self,
+        /,
+        group: str,
+        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+        *,
+        bodies: bool = True,
+        **fields: Any,
+    ) -> Operation[list[DeadLetter]]:
+        """The dead letters of a group, oldest first, over all its topics.
+
+        Args:
+            group: The group's name.
+            filter: Which ones; default all. Its fields can be given as keywords instead.
+            bodies: Fetch and decode the bodies too.
+            fields: The filter's fields, where no filter is given.
+
+        Raises:
+            GroupNotFound: There is no such group.
+            InvalidArgument: The filter is not one.
+        """
+        wanted = chosen(filter, fields, default_all=True)
+        found = yield from self._find(group, wanted, with_bodies=bodies)
+        return [letter for letter, _ in found]
+
+    def export(
+        self,
+        /,
+        group: str,
+        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+        **fields: Any,
+    ) -> Operation[list[dict[str, Any]]]:
+        """The dead letters as JSON-compatible dicts, one a line of a file; arguments as above.
+
+        A body that JSON cannot hold is under `body_base64` instead of `body`: raw bytes, or the
+        stored bytes of one that cannot be decoded.
+        """
+        letters = yield from self.dead_letters(group, filter, **fields)
+        return [_as_json(letter) for letter in letters]
+
+    def redrive(
+        self,
+        /,
+        group: str,
+        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+        *,
+        rate: Rate | None = None,
+        canary: int | None = None,
+        canary_timeout: Duration = 60,
+        dry_run: bool = False,
+        **fields: Any,
+    ) -> Operation[RedriveReport]:
+        """Send dead letters back to the group, the oldest first: attempt 1 again, same id and body.
+
+        Args:
+            group: The group's name.
+            filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, since=,
+                before=, or all=True.
+            rate: At most so many, such as "20/s" or "100/m": all are sent back now, each with a due
+                time of its own, so the pace holds whatever becomes of this process. Default: all
+                at once.
+            canary: Send so many first, and the rest when each of them was committed or has failed
+                with another error. One that fails with its old error again stops the redrive.
+            canary_timeout: How long to wait for them; past it the redrive stops too.
+            dry_run: Only count them.
+            fields: The filter's fields, where no filter is given.
+
+        Returns:
+            How many were sent back (or would be): an int that also says what the canaries did.
+
+        Raises:
+            GroupNotFound: There is no such group.
+            InvalidArgument: The filter chooses nothing in particular (say all=True), or a value is
+                outside its limits.
+        """
+        wanted = chosen(filter, fields, default_all=False)
+        pace = None if rate is None else per_second(rate)
+        first = 0 if canary is None else check_count(canary, name="canary")
+        patience = seconds(canary_timeout, name="canary_timeout", minimum=_LOOK_EVERY_S)
+        found = yield from self._find(group, wanted, with_bodies=False)
+        if dry_run:
+            return RedriveReport(len(found), matched=len(found))
+        said = {"group": group, "rate": rate} | wanted.given()
+        sent = failed = 0
+        if first:
+            sent = yield from self._send_back(found[:first], None)
+            yield from self._note("redrive", said | {"step": "canary"}, {"sent": sent})
+            failed, reason = yield from self._watch(found[:first], patience)
+            if reason:
+                counts = {"failed": failed, "left": len(found) - sent}
+                yield from self._note("redrive", said | {"step": "stopped: " + reason}, counts)
+                return RedriveReport(
+                    sent, matched=len(found), canaries=sent, failed=failed, reason=reason
+                )
+        rest = found[first:]
+        done = yield from self._send_back(rest, pace)
+        yield from self._note("redrive", said, {"sent": done})
+        canaries = min(first, len(found))
+        return RedriveReport(sent + done, matched=len(found), canaries=canaries, failed=failed)
+
+    def _find(self, group: str, wanted: DeadLetterFilter, *, with_bodies: bool) -> Operation[Found]:
+        """The chosen dead letters of all places, the oldest first."""
+        record = yield from self.catalog.group(check_group(group))
+        found: Found = []
+        for place in (yield from self._places(record, wanted.topic)):
+            letters = yield from read_dead(place, wanted, with_bodies=with_bodies)
+            found += [(letter, place.keys) for letter in letters]
+        return sorted(found, key=lambda pair: (pair[0].dead_since_ms, pair[0].id))
+
+    def _send_back(self, found: Found, pace: float | None) -> Operation[int]:
+        """Dead to ready; with a pace, the k-th one k / pace seconds from now."""
+        by_place: dict[GroupKeys, list[tuple[str, int | str]]] = {}
+        for place, (letter, keys) in enumerate(found):
+            delay_ms = round(place * 1000 / pace) if pace else 0
+            by_place.setdefault(keys, []).append((letter.id, delay_ms or ""))
+        sent = 0
+        for keys, rows in by_place.items():
+            for batch in batches(rows):
+                ids, delays = [id_ for id_, _ in batch], [delay for _, delay in batch]
+                verdicts: list[bytes] = yield redrive(keys, ids, actor=self.actor, delays_ms=delays)
+                sent += verdicts.count(b"OK")
+        return sent
+
+    def _watch(self, canaries: Found, patience: float) -> Operation[tuple[int, str]]:
+        """Until each canary was committed or failed; how many failed, and why to stop or ""."""
+        failed = 0
+        waiting = list(canaries)
+        for _ in range(max(1, round(patience / _LOOK_EVERY_S))):
+            peeked = yield [reading.peek(keys, letter.id) for letter, keys in waiting]
+            still: Found = []
+            for (letter, keys), seen in zip(waiting, peeked, strict=True):
+                again = _failed_again(seen)
+                if again is not None:
+                    failed += 1
+                    if again == letter.fingerprint:
+                        return failed, f"canary {letter.id} failed again: {letter.error}"
+                elif not _committed(seen):
+                    still.append((letter, keys))
+            if not still:
+                return failed, ""
+            waiting = still
+            yield Pause(_LOOK_EVERY_S)
+        reason = f"{len(waiting)} of {len(canaries)} canaries were not done in time"
+        return failed, reason
+
+
+def read_dead(
+    place: Place, wanted: DeadLetterFilter, *, with_bodies: bool
+) -> Operation[list[DeadLetter]]:
+    """The chosen dead letters of one place, page by page."""
+    found: list[DeadLetter] = []
+    offset, total = 0, 1
+    while offset < total:
+        look: Command[reading.DeadPage] = reading.dead_letters(
+            place.keys, offset=offset, with_bodies=with_bodies
+        )
+        page = yield look
+        if not page.ids:
+            break
+        offset, total = offset + len(page.ids), page.total
+        letters = _letters(place.topic, place.keys.group, page)
+        found += [letter for letter in letters if wanted.matches(letter)]
+    return found
+
+
+def _failed_again(seen: reading.Peeked) -> str | None:
+    """The fingerprint of what failed since the message was sent back; None: nothing has."""
+    errors = read_record(seen.failures)
+    if not seen.stored or not errors or errors[-1].cause == "redriven":
+        return None
+    return errors[-1].fingerprint
+
+
+def _committed(seen: reading.Peeked) -> bool:
+    return not seen.stored or bool(seen.owed and seen.byte not in seen.owed)
+
+
+def _as_json(letter: DeadLetter) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "id": letter.id,
+        "topic": letter.topic,
+        "group": letter.group,
+        "tag": letter.tag,
+        "keys": list(letter.keys),
+        "headers": letter.headers,
+        "born_ms": letter.born_ms,
+        "attempt": letter.attempt,
+        "cause": letter.cause,
+        "error": letter.error,
+        "fingerprint": letter.fingerprint,
+        "dead_since_ms": letter.dead_since_ms,
+        "errors": [
+            {
+                "attempt": error.attempt,
+                "at_ms": error.at_ms,
+                "cause": error.cause,
+                "type": error.type,
+                "message": error.message,
+                "fingerprint": error.fingerprint,
+                "worker": error.worker,
+            }
+            for error in letter.errors
+        ],
+    }
+    if isinstance(letter.body, bytes) or (letter.body is None and not _readable(letter.raw)):
+        data = letter.body if isinstance(letter.body, bytes) else letter.raw
+        return fields | {"body_base64": base64.b64encode(data).decode()}
+    return fields | {"body": letter.body}
+
+
+def _readable(raw: bytes) -> bool:
+    try:
+        decode(raw)
+    except CodecError:
+        return False
+    return True
+
+
+def _letters(topic: str, group: str, page: reading.DeadPage) -> Sequence[DeadLetter]:
+    bodies = page.data or [b""] * len(page.ids)
+    rows = zip(page.ids, page.since_ms, page.graves, page.failures, bodies, strict=True)
+    return [_letter(topic, group, *row) for row in rows]
+
+
+def _letter(
+    topic: str, group: str, id_: str, since_ms: int, grave: str, record: str, data: bytes
+) -> DeadLetter:
+    attempt, _, cause = grave.partition(" ")
+    try:
+        envelope = decode(data) if data else _UNREADABLE
+    except CodecError:
+        envelope = _UNREADABLE
+    return DeadLetter(
+        id=id_,
+        topic=topic,
+        group=group,
+        body=envelope.body,
+        raw=data,
+        tag=envelope.tag,
+        keys=envelope.keys,
+        headers=dict(envelope.headers),
+        born_ms=inspecting.born(id_, envelope),
+        attempt=int(attempt or 0),
+        cause=cause,
+        dead_since_ms=since_ms,
+        errors=tuple(read_record(record)),
+    )

@@ -1,0 +1,143 @@
+"""redrive, purge, drop, leave, erase, recall: what operators move or end; held, to choose it."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rqretry.command import MAX_BATCH, Command, number, text
+from rqretry.keys import GroupKeys, PartitionKeys
+
+
+class Held(NamedTuple):
+    """One page of what a group holds in one place."""
+
+    now_ms: int
+    total: int
+    ids: list[str]
+    due_ms: list[int | None]
+    """Due time, or deadline; None in a list."""
+    attempts: list[int]
+    """The current delivery, else the next one."""
+    failures: list[str]
+
+
+class Dropped(NamedTuple):
+    """What a drop answered."""
+
+    gone: int
+    window: int
+    """How many entries of the list it went past."""
+
+
+def redrive(
+    keys: GroupKeys,
+    ids: Sequence[str],
+    *,
+    actor: str,
+    delays_ms: Sequence[int | str] | None = None,
+) -> Command[list[bytes]]:
+    """Dead to ready, or to waiting_retry for a delay; OK or GONE for each id."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
+        keys.dead, keys.graves, keys.wake, p.bodies, p.events, p.counters, keys.due,
+        *keys.levels,
+    )  # fmt: skip
+    delays = delays_ms or [""] * len(ids)
+    pairs = [word for pair in zip(ids, delays, strict=True) for word in pair]
+    return Command(
+        verb="redrive",
+        keys=touched,
+        args=(keys.group, actor, *pairs),
+        decode=list,
+        ids=tuple(ids),
+    )
+
+
+def purge(
+    keys: GroupKeys, ids: Sequence[str], *, actor: str, place: str | None = None
+) -> Command[list[bytes]]:
+    """Dead (or in another sorted set, `place`) to gone; OK or GONE for each id."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.attempts, keys.failures, place or keys.dead, keys.graves,
+        p.bodies, p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
+    )  # fmt: skip
+    return Command(
+        verb="purge",
+        keys=touched,
+        args=(keys.group, actor, *ids),
+        decode=list,
+        ids=tuple(ids),
+    )
+
+
+def drop(
+    keys: GroupKeys,
+    place: str,
+    *,
+    actor: str,
+    answers: Sequence[tuple[str, bool]] = (),
+    limit: int = MAX_BATCH,
+) -> Command[Dropped]:
+    """Ready to gone, at the head of one list; `answers` says which go, none: all."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, place, keys.attempts, keys.failures, keys.dead, keys.inflight,
+        p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
+    )  # fmt: skip
+    flat = [word for id_, goes in answers for word in (id_, int(goes))]
+    return Command(
+        verb="drop",
+        keys=touched,
+        args=(keys.group, actor, limit, *flat),
+        decode=lambda reply: Dropped(*map(int, reply)),
+    )
+
+
+def leave(keys: GroupKeys) -> Command[int]:
+    """Forget a group in a partition where it holds nothing; answers what it still holds."""
+    p = keys.partition
+    touched = (
+        p.meta, p.counters, keys.config, keys.attempts, keys.failures, keys.tracebacks,
+        keys.graves, keys.due, keys.wake, keys.ready, keys.retry, keys.inflight, keys.dead,
+        *keys.levels,
+    )  # fmt: skip
+    return Command("leave", touched, (keys.group,), int)
+
+
+def erase(keys: PartitionKeys) -> Command[int]:
+    """Delete what is a partition's own, at once; big keys are freed in the background."""
+    return Command("erase", (), (), int, words=("UNLINK", *keys.everything()))
+
+
+def recall(keys: PartitionKeys, id_: str, *, worker: str) -> Command[str]:
+    """Scheduled and not due to gone: OK, LATE or GONE."""
+    touched = (
+        keys.meta, keys.scheduled, keys.bodies, keys.big, keys.pending, keys.ids,
+        keys.id_expiry, keys.events, keys.counters,
+    )  # fmt: skip
+    return Command("recall", touched, (worker, id_), text, ids=(id_,))
+
+
+def held(
+    keys: GroupKeys, place: str, *, in_list: bool, offset: int, count: int = MAX_BATCH
+) -> Command[Held]:
+    """One page of what a group holds in a list or a sorted set of its own."""
+    return Command(
+        verb="held",
+        keys=(keys.partition.meta, place, keys.attempts, keys.failures),
+        args=("list" if in_list else "zset", offset, count),
+        decode=_held,
+    )
+
+
+def _held(reply: list[Any]) -> Held:
+    now, total, ids, scores, entries, failures = reply
+    return Held(
+        int(now),
+        int(total),
+        [text(id_) for id_ in ids],
+        [number(score) for score in scores] or [None] * len(ids),
+        [int(entry.split(b":")[1]) if entry else 1 for entry in entries],
+        [text(record) for record in failures],
+    )

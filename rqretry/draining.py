@@ -1,0 +1,54 @@
+"""Ending everything a group holds in one partition, in bounded calls."""
+
+from rqretry.command import MAX_BATCH, Command, Operation
+from rqretry.commands.moving import Dropped, Held, drop, held, leave, purge
+from rqretry.keys import GroupKeys
+
+
+def drain(keys: GroupKeys, actor: str) -> Operation[int]:
+    """A group that has left the route holds nothing more here, and is forgotten.
+
+    Returns:
+        How many messages it gave up.
+    """
+    gone = 0
+    while True:
+        for place in (keys.ready, keys.retry):
+            gone += yield from drop_all(keys, place, actor)
+        for place in (*keys.levels, keys.inflight, keys.dead):
+            gone += yield from purge_all(keys, place, actor)
+        # What moved from one place to another meanwhile is found in the next round.
+        if not (yield leave(keys)):
+            return gone
+
+
+def drop_all(keys: GroupKeys, place: str, actor: str) -> Operation[int]:
+    """What a list holds now is gone; what is added meanwhile stays."""
+    rest = (yield held(keys, place, in_list=True, offset=0, count=1)).total
+    gone = 0
+    while rest > 0:
+        step: Command[Dropped] = drop(keys, place, actor=actor, limit=min(rest, MAX_BATCH))
+        dropped = yield step
+        if dropped.window == 0:
+            break
+        gone += dropped.gone
+        rest -= dropped.window
+    return gone
+
+
+def purge_all(keys: GroupKeys, place: str, actor: str) -> Operation[int]:
+    """What a sorted set holds now is gone; of what is added meanwhile, as many stay."""
+    rest, gone = 1, 0
+    first = True
+    while rest > 0:
+        look: Command[Held] = held(keys, place, in_list=False, offset=0)
+        page = yield look
+        if first:
+            rest, first = page.total, False
+        ids = page.ids[:rest]
+        if not ids:
+            break
+        verdicts: list[bytes] = yield purge(keys, ids, actor=actor, place=place)
+        gone += verdicts.count(b"OK")
+        rest -= len(ids)
+    return gone

@@ -1,0 +1,41 @@
+"""What destroys asks before it does, or is told --yes; and it can be tried with --dry-run."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def confirmation_options(command: F) -> F:
+    """--dry-run and --yes."""
+    dry_run = click.option("--dry-run", is_flag=True, help="Only count; change nothing.")
+    yes = click.option("--yes", is_flag=True, help="Do not ask.")
+    return dry_run(yes(command))
+
+
+def force_option(command: F) -> F:
+    """--force."""
+    text = "Even while workers serve it; these will subscribe again."
+    return click.option("--force", is_flag=True, help=text)(command)
+
+
+def must_ask(verb: str, *, dry_run: bool, yes: bool) -> bool:
+    """Whether a verb that destroys has to ask. Raises UsageError where nobody could answer."""
+    if dry_run or yes:
+        return False
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{verb} asks before it deletes anything: give --yes or --dry-run")
+    return True
+
+
+def ask(question: str) -> None:
+    """Go on after a yes; everything else aborts."""
+    click.confirm(question, abort=True, err=True)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun: "1 message", "2 messages"."""
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,122 @@
+"""rqretry group promote, reset, unsubscribe and delete: what moves or ends a group's messages."""
+
+from typing import Any
+
+import click
+
+from rqretry.edge.cli.confirming import (
+    ask,
+    confirmation_options,
+    counted,
+    force_option,
+    must_ask,
+)
+from rqretry.edge.cli.filtering import kind_options, read_filter
+from rqretry.edge.cli.finding import find_group
+from rqretry.edge.cli.options import json_option, server_options
+from rqretry.edge.cli.output import print_json
+from rqretry.edge.cli.session import connected
+
+
+@click.command(epilog="Example: rqretry group promote claims --error 'connection refused'")
+@click.argument("group", metavar="GROUP")
+@kind_options
+@click.option(
+    "--level", type=click.IntRange(min=1), metavar="N", help="That wait at this delay level."
+)
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+@json_option
+@server_options
+@click.pass_context
+def promote(context: click.Context, /, **given: Any) -> None:
+    """Run waiting retries of GROUP now, whatever their due time; default all of them.
+
+    Their attempts stay counted.
+    """
+    name, dry_run = given["group"], given["dry_run"]
+    with connected(context) as client:
+        wanted = read_filter(client, given)
+        find_group(client, name)
+        count = client.admin.promote(name, wanted, level=given["level"], dry_run=dry_run)
+    _tell("promote", name, count, "made ready", given)
+
+
+@click.command(epilog="Example: rqretry group reset claims --dry-run")
+@click.argument("group", metavar="GROUP")
+@click.option(
+    "--to",
+    type=click.Choice(["latest"]),
+    default="latest",
+    show_default=True,
+    help="Where it goes on: with what is published from now on.",
+)
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def reset(context: click.Context, /, **given: Any) -> None:
+    """Skip all that waits for GROUP, ready or to be retried: it is deleted for this group.
+
+    What is in flight is finished, and dead letters stay.
+    """
+    name, dry_run = given["group"], given["dry_run"]
+    asks = must_ask("reset", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        find_group(client, name)
+        if asks:
+            count = client.admin.reset(name, given["to"], dry_run=True)
+            ask(f"skip {counted(count, 'message')} of group {name}?")
+        count = client.admin.reset(name, given["to"], dry_run=dry_run)
+    _tell("reset", name, count, "skipped", given)
+
+
+@click.command(epilog="Example: rqretry group unsubscribe claims flights --yes")
+@click.argument("group", metavar="GROUP")
+@click.argument("topic", metavar="TOPIC")
+@force_option
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def unsubscribe(context: click.Context, /, **given: Any) -> None:
+    """GROUP leaves TOPIC; what it has not finished there, dead letters too, is gone for it."""
+    name, topic, dry_run, force = (given[n] for n in ("group", "topic", "dry_run", "force"))
+    asks = must_ask("unsubscribe", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        find_group(client, name)
+        if asks:
+            count = client.admin.unsubscribe(name, topic, dry_run=True)
+            ask(f"unsubscribe group {name}, which gives up {counted(count, 'message')}?")
+        count = client.admin.unsubscribe(name, topic, force=force, dry_run=dry_run)
+    _tell("unsubscribe", name, count, "given up", given)
+
+
+@click.command(epilog="Example: rqretry group delete claims --dry-run")
+@click.argument("group", metavar="GROUP")
+@force_option
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def delete(context: click.Context, /, **given: Any) -> None:
+    """Unsubscribe GROUP from all its topics and forget it, with its dead letters."""
+    name, dry_run, force = given["group"], given["dry_run"], given["force"]
+    asks = must_ask("delete", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        find_group(client, name)
+        if asks:
+            count = client.admin.delete_group(name, dry_run=True)
+            ask(f"delete group {name} with {counted(count, 'message')}?")
+        count = client.admin.delete_group(name, force=force, dry_run=dry_run)
+    _tell("delete", name, count, "given up", given)
+
+
+def _tell(verb: str, group: str, count: int, done: str, given: dict[str, Any]) -> None:
+    dry_run = given["dry_run"]
+    if given["as_json"]:
+        print_json({"group": group, "verb": verb, "count": count, "dry_run": dry_run})
+        return
+    would = "would be " if dry_run else ""
+    click.echo(f"{counted(count, 'message')} of group {group} {would}{done}")
+    if verb == "delete" and not dry_run:
+        click.echo(f"group {group} is deleted")

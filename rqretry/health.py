@@ -1,0 +1,146 @@
+"""What the supervisor knows about its processes, and whether that is alive and ready.
+
+Alive: the supervisor goes round, so whatever has ended is being replaced. Ready: the server takes
+writes, and every process has said a moment ago that it can lease from it.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rqretry.presence import PROOF_S, ROSTER_EVERY_S, Condition
+
+SCHEMA = 1
+SILENT_S = 4.0
+"""A process that has not reported for so long has an event loop that is blocked."""
+UNPROVED_S = 2 * ROSTER_EVERY_S + PROOF_S
+_HICCUP_S = 0.5
+"""A connection that breaks and is made anew is no reason to call a process not ready."""
+_ROUND_S = 10.0
+
+Answer = tuple[bool, dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Process:
+    heard_at: float
+    condition: Condition
+    trouble_since: float | None = None
+
+
+class Board:
+    """Where the supervisor writes what it sees, and the health port reads it. Thread-safe."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._processes: dict[int, _Process] = {}
+        self._lock = threading.Lock()
+        self._round_at: float | None = None
+        self._stopping = False
+        self._server = Condition("starting", "Redis was not asked yet", 0.0)
+
+    def went_round(self, *, stopping: bool) -> None:
+        """The supervisor has looked at its processes."""
+        with self._lock:
+            self._round_at = time.monotonic()
+            self._stopping = stopping
+
+    def started(self, pid: int) -> None:
+        """A process was started."""
+        with self._lock:
+            self._processes[pid] = _Process(time.monotonic(), Condition("starting", None, 0.0))
+
+    def heard(self, pid: int, condition: Condition) -> None:
+        """A process has said how it is."""
+        with self._lock:
+            known, now = self._processes.get(pid), time.monotonic()
+            if known is not None:
+                since = known.trouble_since if known.trouble_since is not None else now
+                known.heard_at, known.condition = now, condition
+                known.trouble_since = None if condition.trouble is None else since
+
+    def ended(self, pid: int) -> None:
+        """A process has ended."""
+        with self._lock:
+            self._processes.pop(pid, None)
+
+    def asked_server(self, trouble: str | None, proved_at: float) -> None:
+        """The supervisor itself has, or has not, written to the server."""
+        with self._lock:
+            self._server = Condition("working", trouble, proved_at)
+
+    def working(self) -> int:
+        """How many processes work, and not only start or stop."""
+        with self._lock:
+            return sum(p.condition.state == "working" for p in self._processes.values())
+
+    # -- answers -----------------------------------------------------------------------------
+
+    def live(self) -> Answer:
+        """Whether the supervisor runs and every process runs, or is being replaced."""
+        with self._lock:
+            now = time.monotonic()
+            late = now - (self._round_at or now)  # the app may take long to import
+            reason = "" if late < _ROUND_S else f"the supervisor hangs since {late:.0f} s"
+            return not reason, {
+                "schema": SCHEMA,
+                "live": not reason,
+                "reason": reason,
+                "wanted": self._wanted,
+                "processes": sorted(self._processes),
+            }
+
+    def ready(self) -> Answer:
+        """Whether every process can lease now; else why not."""
+        with self._lock:
+            now = time.monotonic()
+            rows = [self._row(pid, process, now) for pid, process in self._processes.items()]
+            reason = self._reason(rows, now)
+            body = {
+                "schema": SCHEMA,
+                "ready": not reason,
+                "reason": reason,
+                "wanted": self._wanted,
+                "processes": rows,
+            }
+            return not reason, body
+
+    def _reason(self, rows: list[dict[str, Any]], now: float) -> str:
+        if self._stopping:
+            return "stopping"
+        if self._server.trouble is not None:
+            return self._server.trouble
+        silent = now - self._server.proved_at
+        if silent > SILENT_S:
+            return f"Redis has not answered for {silent:.1f} s"
+        bad = [row for row in rows if not row["ready"]]
+        if bad:
+            return f"process {bad[0]['pid']}: {bad[0]['reason']}"
+        missing = self._wanted - len(rows)
+        return f"{missing} of {self._wanted} processes are not there yet" if missing > 0 else ""
+
+    def _row(self, pid: int, process: _Process, now: float) -> dict[str, Any]:
+        condition = process.condition
+        reason = _why_not(process, now)
+        proved = round(now - condition.proved_at, 3) if condition.proved_at else None
+        return {
+            "pid": pid,
+            "ready": not reason,
+            "reason": reason,
+            "state": condition.state,
+            "proved_s_ago": proved,
+        }
+
+
+def _why_not(process: _Process, now: float) -> str:
+    condition, silent = process.condition, now - process.heard_at
+    if condition.state == "working" and silent > SILENT_S:
+        return f"has not reported for {silent:.1f} s: its event loop is blocked"
+    since = process.trouble_since
+    if condition.trouble is not None and since is not None and now - since >= _HICCUP_S:
+        return condition.trouble
+    if condition.state != "working":
+        return condition.state
+    unproved = now - condition.proved_at
+    return f"has not reached Redis for {unproved:.1f} s" if unproved > UNPROVED_S else ""

@@ -1,0 +1,59 @@
+"""A body or OutgoingMessage as it will go over the wire: checked and encoded, before any I/O."""
+
+from typing import Any
+
+from rqretry.codec import digest, encode
+from rqretry.commands.producing import Prepared
+from rqretry.errors import refuse, show
+from rqretry.levels import LevelTable
+from rqretry.limits import check_delay, check_headers, check_keys, check_message_id, check_tag
+from rqretry.message import OutgoingMessage
+from rqretry.typed import plain
+
+Draft = tuple[Prepared, int]
+"""A message, and the delay level it asks for; 0 for none."""
+
+
+def draft(item: Any, made_id: str, now_ms: int) -> Draft:
+    """Check and encode one body or OutgoingMessage.
+
+    Args:
+        item: What publish was given.
+        made_id: The id it gets if it brings none.
+        now_ms: The server's time as the client estimates it; 0 where it is not known.
+
+    Raises:
+        InvalidArgument, MessageTooLarge, CodecError: It cannot be published.
+    """
+    if not isinstance(item, OutgoingMessage):
+        return Prepared(made_id, encode(plain(item)), "", ""), 0
+    delay_ms, level = _delay(item)
+    body, keys = plain(item.body), check_keys(item.keys)
+    tag = None if item.tag is None else check_tag(item.tag)
+    headers = check_headers(item.headers) if item.headers else None
+    data = encode(body, tag=tag, keys=keys, headers=headers)
+    if item.id is None:
+        return Prepared(made_id, data, "", delay_ms), level
+    # The digest leaves the born time out: the same message published later is the same message.
+    same = digest(data)
+    if now_ms:
+        data = encode(body, tag=tag, keys=keys, headers=headers, born_ms=now_ms)
+    return Prepared(check_message_id(item.id), data, same, delay_ms), level
+
+
+def on_level(message: Prepared, level: int, levels: LevelTable) -> Prepared:
+    """The message with the delay of its level."""
+    return message._replace(delay_ms=levels.delay_ms(level)) if level else message
+
+
+def _delay(item: OutgoingMessage) -> tuple[int | str, int]:
+    level: object = item.delay_level
+    if item.delay is not None and level is not None:
+        refuse("delay_level", level, f"cannot be given with delay={show(item.delay)}")
+    if item.delay is not None:
+        return check_delay(item.delay) or "", 0
+    if level is None:
+        return "", 0
+    if isinstance(level, bool) or not isinstance(level, int) or level < 1:
+        refuse("delay_level", level, "must be 1 or more")
+    return "", level

@@ -1,0 +1,30 @@
+"""Rates as users write them: a number per second, or text such as "20/s", "100/m", "5/h"."""
+
+import math
+import re
+from typing import TypeAlias
+
+from rqretry.errors import refuse
+
+Rate: TypeAlias = float | int | str
+
+_TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*([smh])\s*", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def per_second(rate: object, *, name: str = "rate") -> float:
+    """A rate per second.
+
+    Raises:
+        InvalidArgument: It is not a rate, or not above 0.
+    """
+    value = math.nan
+    if isinstance(rate, str):
+        found = _TEXT.fullmatch(rate)
+        if found:
+            value = float(found[1]) / _SECONDS[found[2]]
+    elif isinstance(rate, int | float) and not isinstance(rate, bool):
+        value = float(rate)
+    if not math.isfinite(value) or value <= 0:
+        refuse(name, rate, 'must be a number above 0 per second, or text such as "20/s" or "100/m"')
+    return value

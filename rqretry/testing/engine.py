@@ -1,0 +1,205 @@
+"""Runs the lab: one message at a time in a fixed order, the clock from due time to due time.
+
+Nothing here decides what becomes of a message; the scripts do.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from rqretry.command import Command
+from rqretry.delivery import Delivery
+from rqretry.durations import spell
+from rqretry.testing.clock import VirtualClock, clock_key
+from rqretry.testing.crew import Crew, Line
+from rqretry.testing.faults import Fault, Faults
+from rqretry.testing.stores import LabStore, score
+
+MAX_STEPS = 10_000
+"""Attempts of one run, unless the test says otherwise; more are taken for an endless loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The attempt whose handler runs here and now."""
+
+    line: Line
+    delivery: Delivery
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many attempts a run may make, and has made."""
+
+    most: int
+    used: int = 0
+
+
+RUNNING: ContextVar[Running | None] = ContextVar("rqretry_lab_running", default=None)
+"""Handlers, async or in threads, inherit it."""
+
+
+def _never() -> bool:
+    return False
+
+
+class Engine:
+    """The crews of a lab, its faults and its clock."""
+
+    def __init__(self, store: LabStore, clock: VirtualClock, namespace: str) -> None:
+        self.crews: list[Crew] = []
+        self.faults = Faults()
+        self.clock = clock
+        self._store = store
+        self._key = clock_key(namespace)
+        self._finished: dict[tuple[str, str], int] = {}
+        """How many deliveries of (group, id) are over."""
+        self.set_clock(clock.ms)
+
+    @property
+    def lines(self) -> list[Line]:
+        """All partitions of all groups, in the order in which consumers were registered."""
+        return [line for crew in self.crews for line in crew.lines]
+
+    def join(self) -> None:
+        """Subscribe the groups of consumers that were registered since."""
+        for crew in self.crews:
+            crew.join()
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def set_clock(self, now_ms: int) -> None:
+        """Virtual time is now this; it never goes back."""
+        self.clock.ms = max(now_ms, self.clock.ms)
+        words = ("SET", self._key, self.clock.ms)
+        self._store.run(Command("clock", (), (), bool, words=words))
+
+    def next_due(self) -> int | None:
+        """The next virtual time in ms at which something is due; after run()."""
+        return min((line.due_at for line in self.lines if line.due_at is not None), default=None)
+
+    async def advance(self, end_ms: int | None, most: int) -> int:
+        """Run what is due, at each due time until `end_ms`; None: until the next one only."""
+        async with self._started():
+            budget = Budget(most)
+            await self._run(budget)
+            due_ms = self.next_due()
+            while due_ms is not None and (end_ms is None or due_ms <= end_ms):
+                self.set_clock(due_ms)
+                await self._run(budget)
+                if end_ms is None:
+                    break
+                due_ms = self.next_due()
+            if end_ms is not None:
+                self.set_clock(end_ms)
+            return budget.used
+
+    # -- running -------------------------------------------------------------------------------
+
+    async def run(self, most: int) -> int:
+        """Run everything that is ready or due now."""
+        budget = Budget(most)
+        async with self._started():
+            await self._run(budget)
+        return budget.used
+
+    async def _run(self, budget: Budget, done: Callable[[], bool] = _never) -> None:
+        self.join()
+        for line in self.lines:
+            line.looked = -1
+        while not done():
+            taken = self._take()
+            if taken is None:
+                break
+            if budget.used >= budget.most:
+                self._give_up(*taken, budget)
+            budget.used += 1
+            await self._attempt(*taken)
+
+    def _take(self) -> tuple[Line, Delivery] | None:
+        while True:
+            stale = [line for line in self.lines if line.looked != self._store.changes]
+            if not stale:
+                return None
+            for line in stale:
+                delivery = line.crew.lease(line, self.clock.ms)
+                if delivery is not None:
+                    return line, delivery
+
+    async def _attempt(self, line: Line, delivery: Delivery) -> None:
+        fault = self.faults.take(line.worker, delivery.id)
+        if fault is Fault.CRASH:
+            line.source.leases.pop(delivery.id, None)
+        else:
+            if fault is Fault.DUPLICATE:
+                await self.duplicate(line, delivery)
+            delivery.lost = fault is Fault.CRASH_AFTER
+            await self._handle(line, delivery)
+            if fault is Fault.LOSE_LEASE:
+                self.lose(line, delivery)
+            await line.crew.settle(line)
+        key = (line.worker, delivery.id)
+        self._finished[key] = self._finished.get(key, 0) + 1
+
+    async def _handle(self, line: Line, delivery: Delivery) -> None:
+        known = dict(line.source.tracebacks)
+        token = RUNNING.set(Running(line, delivery))
+        try:
+            await line.consumer._process(delivery)  # noqa: SLF001 - what a worker's slot does
+        finally:
+            RUNNING.reset(token)
+        if delivery.lost:  # crashed: nobody tells the server anything
+            line.source.tracebacks = known
+            line.source.leases.pop(delivery.id, None)
+
+    def _give_up(self, line: Line, delivery: Delivery, budget: Budget) -> None:
+        raise AssertionError(
+            f"not idle after {budget.used} attempts: message {delivery.id} of {line.source.topic}"
+            f" is delivered to {line.worker} again, attempt {delivery.attempt}, at"
+            f" {spell(self.clock.seconds(self.clock.ms))}; does its handler retry, postpone or"
+            " publish without a delay? Raise max_steps if so many attempts are meant to be"
+        )
+
+    @asynccontextmanager
+    async def _started(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for crew in self.crews:
+                await stack.enter_async_context(crew.at_work())
+            yield
+
+    # -- leases that end while a handler runs ----------------------------------------------------
+
+    def lose(self, line: Line, delivery: Delivery) -> None:
+        """Nobody renews this lease: time goes on to its end, and anybody expires it."""
+        deadline = score(self._store, line.source.keys.inflight, delivery.id)
+        if deadline is None:
+            return
+        self.set_clock(deadline)
+        line.crew.expire(line)
+        if delivery.message is not None:
+            delivery.message.cancelled = True
+        line.crew.announce_lost(line, delivery)
+
+    async def duplicate(self, line: Line, delivery: Delivery) -> bool:
+        """End the lease, and run what is due until the message was delivered once more.
+
+        Returns:
+            Whether it was; not if that was its last attempt.
+        """
+        key = (line.worker, delivery.id)
+        before = self._finished.get(key, 0)
+        self.lose(line, delivery)
+        token, budget = RUNNING.set(None), Budget(MAX_STEPS)
+        try:
+            while True:
+                await self._run(budget, lambda: self._finished.get(key, 0) > before)
+                if self._finished.get(key, 0) > before:
+                    return True
+                due_ms = self.next_due()
+                dead = score(self._store, line.source.keys.dead, delivery.id) is not None
+                if due_ms is None or dead:
+                    return False
+                self.set_clock(due_ms)
+        finally:
+            RUNNING.reset(token)

@@ -1,0 +1,52 @@
+"""The same store on fakeredis, for tests without any server. Imported only when it is used."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import fakeredis
+from redis.exceptions import ResponseError
+
+from rqretry.command import Command
+from rqretry.scripts import Dialect, ScriptLibrary
+from rqretry.testing.stores import LabStore
+from rqretry.url import RedisUrl
+
+_PLACE = "redis://fakeredis:6379/0"
+"""Shown in errors; nothing is opened."""
+
+
+class FakeStore(LabStore):
+    """Calls that never leave the process."""
+
+    def __init__(self, library: ScriptLibrary) -> None:
+        server = fakeredis.FakeServer(version=(6, 2))
+        self._fake: Any = fakeredis.FakeStrictRedis(server=server)
+        self._fake.response_callbacks.clear()  # replies as the other stores get them
+        self._one_at_a_time = threading.RLock()
+        super().__init__(RedisUrl.parse(_PLACE), library)
+
+    def shut(self) -> None:
+        """Let fakeredis go."""
+        self._fake.close()
+
+    def _prepare(self) -> None:
+        self.wire.dialect = Dialect.LEGACY
+
+    def _attempt(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        with self._one_at_a_time:
+            replies = [self._call(command) for command in commands]
+        return [self.wire.result(c, reply) for c, reply in zip(commands, replies, strict=True)]
+
+    def _call(self, command: Command[Any]) -> Any:
+        reply = self._send(self.wire.words(command))
+        if self.wire.unknown([command], [reply]):
+            self._send(self.wire.load(command))
+            reply = self._send(self.wire.words(command))
+        return reply
+
+    def _send(self, words: Sequence[Any]) -> Any:
+        try:
+            return self._fake.execute_command(*words)
+        except ResponseError as error:
+            return error

@@ -1,0 +1,126 @@
+"""Worker processes on a private server; whatever is left of them at the end of a test is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from rqretry import Client
+from rqretry.commands.upkeep import roster
+from rqretry.embedded import EmbeddedRedis
+from rqretry.views import GroupStats
+from tests.support.soundness import assert_sound
+
+HERE = Path(__file__).parent
+PATIENCE_S = 20.0
+MAIN = """
+import sys
+from rqretry.supervisor import supervise
+if __name__ == "__main__":
+    processes, grace = int(sys.argv[1]), float(sys.argv[2])
+    sys.exit(supervise("victims:app", app_dir=sys.argv[3], processes=processes, grace=grace))
+"""
+
+
+class Zoo:
+    """Supervisors with their worker processes, and what the workers wrote down."""
+
+    def __init__(self, server: EmbeddedRedis, directory: Path) -> None:
+        self.server = server
+        self.client = Client(server.url, namespace="test")
+        self.redis = redis.Redis(unix_socket_path=str(server.socket_path))
+        self._main = directory / "main.py"
+        self._main.write_text(MAIN)
+        self._log = directory / "log"
+        self._supervisors: list[subprocess.Popen[bytes]] = []
+        self._pids: set[int] = set()
+
+    def start(self, processes: int = 1, grace: float = 5.0) -> subprocess.Popen[bytes]:
+        """Start a supervisor; returns when its processes have joined the group."""
+        known = self.workers()
+        env = {**os.environ, "RQRETRY_REDIS_URL": self.server.url, "RQRETRY_NAMESPACE": "test"}
+        command = [sys.executable, str(self._main), str(processes), str(grace), str(HERE)]
+        with self._log.open("ab") as log:
+            supervisor = subprocess.Popen(command, env=env, stderr=log, start_new_session=True)
+        self._supervisors.append(supervisor)
+        self.until(lambda: len(self.workers() - known) == processes)
+        return supervisor
+
+    def workers(self) -> set[int]:
+        """The process ids of the workers that say that they live."""
+        _, live = self.client.store.run(roster(self.client.catalog.keys))
+        pids = {int(json.loads(worker.about)["pid"]) for worker in live}
+        self._pids |= pids
+        return pids
+
+    def ledger(self, what: str = "start") -> list[dict[str, Any]]:
+        """What the handlers wrote, in order."""
+        lines = [json.loads(line) for line in self.redis.lrange("ledger", 0, -1)]
+        return [line for line in lines if line["what"] == what]
+
+    def wait_for(self, count: int, what: str = "start") -> list[dict[str, Any]]:
+        """Wait for so many lines of the ledger."""
+        self.until(lambda: len(self.ledger(what)) >= count)
+        return self.ledger(what)
+
+    def stats(self) -> GroupStats:
+        """The numbers of the group."""
+        (group,) = self.client.admin.stats("t", group="g").groups
+        return group
+
+    def committed(self, count: int) -> GroupStats:
+        """Wait until so many messages are committed."""
+        self.until(lambda: self.stats().counters.get("succeed", 0) >= count)
+        return self.stats()
+
+    def until(self, condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
+        """Wait for something that other processes do."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"not within {seconds} s\n{self._log.read_text()}"
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """End everything that was started."""
+        for supervisor in self._supervisors:
+            if supervisor.poll() is None:
+                supervisor.kill()
+                supervisor.wait()
+        for pid in self._pids:
+            if self._is_ours(pid):
+                os.kill(pid, signal.SIGKILL)
+        self.client.close()
+        self.redis.close()
+
+    def _is_ours(self, pid: int) -> bool:
+        try:
+            return os.getsid(pid) in {supervisor.pid for supervisor in self._supervisors}
+        except ProcessLookupError:
+            return False
+
+
+@pytest.fixture(scope="session")
+def durable_server() -> Iterator[EmbeddedRedis]:
+    """A server that keeps an append-only file, synced at every write."""
+    with EmbeddedRedis(appendonly=True) as server:
+        yield server
+
+
+@pytest.fixture
+def zoo(durable_server: EmbeddedRedis, tmp_path: Path) -> Iterator[Zoo]:
+    """An empty server and nothing that works on it; everything agrees with itself at the end."""
+    zoo = Zoo(durable_server, tmp_path)
+    zoo.redis.flushall()
+    zoo.client.admin.create_topic("t")
+    yield zoo
+    zoo.close()
+    with Client(durable_server.url, namespace="test") as client:
+        assert_sound(client.store, "test")

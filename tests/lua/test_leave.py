@@ -1,0 +1,88 @@
+"""leave: a group that holds nothing more in a partition is forgotten there."""
+
+from dataclasses import replace
+
+from rqretry.commands import administering
+from rqretry.draining import drain
+from tests.support.builders import SECOND, failure, prepared
+from tests.support.world import World
+
+
+def gone_from_the_route(world: World, name: str) -> None:
+    groups = tuple(group for group in world.route.groups if group.name != name)
+    world.route = replace(world.route, version=world.route.version + 1, groups=groups)
+    world.run(administering.subscribe(world.keys, world.route))
+
+
+def busy(world: World, group: str) -> None:
+    """A message in every place of a group, which is alone or one of two."""
+    world.publish("w", "d", "i", "r", prepared("n", "x" * 9000, digest="d"))
+    world.lease(4, group=group)
+    world.fail(failure("w"), failure("d", level=-1), group=group, tracebacks={"f": "T"})
+    world.fail(failure("r", delay_ms=1), group=group)
+    world.advance(SECOND)
+    world.promote(group=group)
+
+
+def test_leave_forgets_a_group_that_holds_nothing(world: World) -> None:
+    world.subscribe("g")
+    world.subscribe("h")
+    world.succeed(*world.leased("a"))
+    world.succeed(*world.leased("a", group="h", publish=False), group="h")
+    gone_from_the_route(world, "g")
+    assert world.leave("g") == 0
+    assert not [key for key in world.state() if key.startswith("g:")]
+    assert not [name for name in world.state()["counters"] if name.endswith(":g")]
+    assert world.lease(group="g").status == "NO_GROUP"
+
+
+def test_leave_deletes_nothing_while_the_group_holds_a_message(world: World) -> None:
+    world.subscribe()
+    busy(world, "g")
+    gone_from_the_route(world, "g")
+    with world.changes() as changed:
+        assert world.leave() == 5
+    assert changed == {}
+    world.subscribe("g")  # so that the auditor knows whose they are
+
+
+def test_leave_repeated_changes_nothing(world: World) -> None:
+    world.subscribe()
+    gone_from_the_route(world, "g")
+    world.leave()
+    with world.changes() as changed:
+        assert world.leave() == 0
+    assert changed == {}
+
+
+def test_a_group_that_is_drained_frees_every_body_that_was_only_its_own(world: World) -> None:
+    world.subscribe()
+    busy(world, "g")
+    gone_from_the_route(world, "g")
+    assert world.perform(drain(world.group(), "ops")) == 5
+    state = world.state()
+    assert not [key for key in state if key.startswith("g:")]
+    assert set(state) == {"route", "counters", "events", "ids", "id_expiry", "lane:p"}
+
+
+def test_a_group_that_is_drained_leaves_the_other_groups_theirs(world: World) -> None:
+    world.subscribe("g")
+    world.subscribe("h")
+    busy(world, "g")
+    gone_from_the_route(world, "g")
+    assert world.perform(drain(world.group(), "ops")) == 5
+    state = world.state()
+    assert set(state["bodies"]) == set("wdirn")
+    assert set(state["pending"].values()) == {"b"}
+    assert set(state["h:ready"]) == set("wdirn")
+    leased = world.leased("w", "d", "i", "r", "n", group="h", publish=False)
+    assert set(world.succeed(*leased, group="h")) == {"OK"}
+    assert "bodies" not in world.state()
+
+
+def test_a_group_that_comes_back_with_a_higher_byte_is_configured_anew(world: World) -> None:
+    world.subscribe("g")
+    assert world.configure("g", 1, byte=b"\xf0", max_retries=3) == 1
+    assert world.configure("g", 9, byte=b"a", max_retries=5) == 0
+    assert world.configure("g", 1, byte=b"\xf0", max_retries=5) == 0
+    assert world.state()["g:config"]["max_retries"] == "3"

@@ -1,0 +1,172 @@
+"""The state machine without its rules: what it knows, and what must hold after every step."""
+
+from typing import Any, NamedTuple
+
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+from rqretry.auditor import audit
+from rqretry.command import Command
+from rqretry.commands.consuming import Receipt
+from rqretry.keys import GroupKeys, PartitionKeys
+from rqretry.routes import Route
+from rqretry.store_sync import SyncStore
+from tests.model.model import (
+    DEAD,
+    DONE,
+    INFLIGHT,
+    LEVELS_MS,
+    READY,
+    RETRY,
+    WAITING,
+    Group,
+    Lease,
+    Partition,
+)
+
+NAMES = ("a", "b")
+Held = tuple[int, str, str, int]
+"""Partition, group, id and lease_no: one lease that somebody was given."""
+
+
+class Settle(NamedTuple):
+    """One call about receipts of one partition and group."""
+
+    part: int
+    name: str
+    worker: str
+    batch: list[Receipt]
+
+
+class Checked(RuleBasedStateMachine):
+    """`self.model` and the server must agree, for each partition and group."""
+
+    def __init__(self, client: Any, store: SyncStore) -> None:
+        super().__init__()
+        self.client, self.store = client, store
+        self.keys: list[PartitionKeys] = []
+        self.model: list[Partition] = []
+        self.route = Route()
+        self.now, self.calls, self.made = 1_000_000, 0, 0
+        self.last_call: Command[Any] | None = None
+        self.held: dict[str, list[Held]] = {"w1": [], "w2": []}
+        self.issued: list[Held] = []
+        self.highest: dict[tuple[int, str, str], int] = {}
+
+    # -- what must hold ------------------------------------------------------------------------
+
+    @invariant()
+    def the_server_holds_what_the_model_says(self) -> None:
+        for part in range(len(self.keys)):
+            held = self.look(part)
+            model, keys = self.model[part], self.keys[part]
+            assert set(held[keys.bodies]) == model.stored
+            assert held[keys.scheduled] == model.scheduled
+            letters = {group.byte: group.name for group in self.route.groups}
+            pending = {i: {letters[ord(c)] for c in owed} for i, owed in held[keys.pending].items()}
+            assert pending == {i: model.owing(i) for i in model.stored - model.scheduled.keys()}
+            assert int(held[keys.counters].get("publish", 0)) == model.published
+            for name, group in model.groups.items():
+                self.compare(part, name, group, held)
+                self.count(name, group, held[keys.counters])
+
+    def look(self, part: int) -> dict[str, Any]:
+        """Everything of a partition that says where a message is."""
+        keys = self.keys[part]
+        both = [self.group(part, name) for name in NAMES]
+        hashes = [keys.bodies, keys.pending, keys.counters, *(group.attempts for group in both)]
+        lists = [key for group in both for key in (group.ready, group.retry)]
+        scored = [key for g in both for key in (g.inflight, g.dead, *g.levels)] + [keys.scheduled]
+        pipeline = self.client.pipeline(transaction=False)
+        for key in hashes:
+            pipeline.hgetall(key)
+        for key in lists:
+            pipeline.lrange(key, 0, -1)
+        for key in scored:
+            pipeline.zrange(key, 0, -1, withscores=True)
+        found = dict(zip([*hashes, *lists, *scored], pipeline.execute(), strict=True))
+        return {
+            **{key: {k.decode(): v.decode() for k, v in found[key].items()} for key in hashes},
+            **{key: self.words(found[key]) for key in lists},
+            **{key: {id_.decode(): int(due) for id_, due in found[key]} for key in scored},
+        }
+
+    def compare(self, part: int, name: str, group: Group, held: dict[str, Any]) -> None:
+        """Every message of a group is in one place, and it is the right one."""
+        keys = self.group(part, name)
+        lists = {READY: held[keys.ready], RETRY: held[keys.retry]}
+        waiting = [held[level] for level in keys.levels]
+        everywhere = [*lists[READY], *lists[RETRY], *held[keys.inflight], *held[keys.dead]]
+        everywhere += [id_ for level in waiting for id_ in level]
+        assert len(everywhere) == len(set(everywhere)), "a message in two places"
+        assert set(everywhere) <= self.model[part].stored, "a message without a body"
+        assert lists == group.lists
+        assert held[keys.inflight] == group.at(INFLIGHT)
+        assert {i: due for level in waiting for i, due in level.items()} == group.at(WAITING)
+        assert set(held[keys.dead]) == set(group.at(DEAD))
+        for id_ in everywhere:
+            one = group.leases[id_]
+            numbers = (one.lease_no, one.attempt, one.expiries, one.postpones)
+            assert held[keys.attempts].get(id_, "1:1:0:0") == ":".join(map(str, numbers))
+            assert one.lease_no >= self.highest.get((part, name, id_), 0), (
+                "a lease number went back"
+            )
+            self.highest[part, name, id_] = one.lease_no
+
+    def count(self, name: str, group: Group, counters: dict[str, str]) -> None:
+        """ready + inflight + waiting + dead = published - committed - purged."""
+        figure = {key: int(value) for key, value in counters.items()}
+        over = figure.get(f"succeed:{name}", 0) + figure.get(f"purge:{name}", 0)
+        here = sum(one.place != DONE for one in group.leases.values())
+        assert figure.get(f"publish:{name}", 0) - over == here
+
+    def teardown(self) -> None:
+        for keys in self.keys:
+            levels = [keys.group(name, len(LEVELS_MS)) for name in NAMES]
+            assert self.store.perform(audit(keys, levels)) == []
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def run(self, command: Command[Any]) -> Any:
+        return self.store.run(command)
+
+    def group(self, part: int, name: str) -> GroupKeys:
+        return self.keys[part].group(name, len(LEVELS_MS))
+
+    def fresh(self) -> str:
+        self.made += 1
+        return f"m{self.made:04}"
+
+    def remembered(self, part: int, id_: str) -> bool:
+        kept = self.model[part].given.get(id_)
+        return kept is not None and (kept[1] is None or self.now < kept[1])
+
+    def forget_receipts(self, part: int, ids: set[str]) -> None:
+        """An id used again long after its message was gone names another message."""
+
+        def other(held: Held) -> bool:
+            return held[0] != part or held[2] not in ids
+
+        self.issued = [held for held in self.issued if other(held)]
+        self.held = {worker: list(filter(other, held)) for worker, held in self.held.items()}
+        for name in NAMES:
+            for id_ in ids:
+                self.highest.pop((part, name, id_), None)
+
+    def verdicts(self, s: Settle, *, strict: bool = False) -> list[str]:
+        group = self.model[s.part].groups[s.name]
+        found = []
+        for id_, lease_no in s.batch:
+            verdict = group.verdict(id_, lease_no)
+            if verdict == "OK" and strict and group.leases[id_].until <= self.now:
+                verdict = "STALE"
+            found.append(verdict)
+        return found
+
+    def won(self, s: Settle, verdicts: list[str]) -> dict[str, Lease]:
+        leases = self.model[s.part].groups[s.name].leases
+        pairs = zip(s.batch, verdicts, strict=True)
+        return {receipt.id: leases[receipt.id] for receipt, verdict in pairs if verdict == "OK"}
+
+    @staticmethod
+    def words(values: Any) -> list[str]:
+        return [value.decode() for value in values]

@@ -1,0 +1,52 @@
+"""The app of these tests; it says in Redis what it does, and misbehaves when a body says so."""
+
+import asyncio
+import json
+import os
+import time
+from typing import Any
+
+import redis
+
+from rqretry import App, DeadLetter, Message, RetryPolicy
+
+app = App()
+held: list[bytes] = []
+
+
+def note(message: Message[Any], what: str) -> None:
+    """Write a line that survives this process."""
+    path = str(app.settings.url.redis_kwargs()["path"])
+    line = {"pid": os.getpid(), "id": message.id, "attempt": message.attempt, "what": what}
+    with redis.Redis(unix_socket_path=path) as client:
+        client.rpush("ledger", json.dumps(line))
+
+
+@app.consumer("t", group="g", concurrency=4, policy=RetryPolicy.fixed("50ms"))
+def handle(message: Message[Any]) -> None:
+    """Work as many seconds as the body says."""
+    note(message, "start")
+    time.sleep(message.body)
+    note(message, "end")
+
+
+@app.consumer("odd", group="odd", concurrency=4)
+async def misbehave(message: Message[Any]) -> None:
+    """Block the event loop, hold memory, or die of a reason with control characters."""
+    note(message, "start")
+    match message.body:
+        case ["block", seconds]:
+            time.sleep(seconds)  # noqa: ASYNC251 - that is the misbehaviour
+        case ["hold", size]:
+            held.append(b"x" * size)
+        case ["die", reason]:
+            raise DeadLetter(reason)
+        case _:
+            await asyncio.sleep(0)
+
+
+@app.consumer("many", group="many", policy=RetryPolicy.fixed("10ms"))
+async def hurry(message: Message[Any]) -> None:
+    """Nothing, as often as possible; every fifth message fails once."""
+    if message.attempt == 1 and message.body % 5 == 0:
+        raise ValueError("once")
