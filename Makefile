@@ -8,7 +8,7 @@ TESTFLAGS ?= -n 2 --dist loadfile
 BIN   := .venv/bin
 STAMP := .venv/.complete
 PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
-CODE  := $(wildcard rqretry tests workers benchmarks tools)
+CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint dist clean

@@ -33,7 +33,7 @@ def run_block(text: str, url: str) -> types.ModuleType:
     assert WRITTEN_URL in text
     module = types.ModuleType("shop")
     sys.modules["shop"] = module  # annotations are resolved in the module that holds them
-    exec(compile(text.replace(WRITTEN_URL, url), str(README), "exec"), module.__dict__)  # noqa: S102
+    exec(compile(text.replace(WRITTEN_URL, url), str(README), "exec"), module.__dict__)
     return module
 
 
@@ -41,10 +41,9 @@ async def test_the_consumer_bills_what_is_paid_and_buries_what_can_never_be_righ
     app: App = run_block(blocks("python")[0], url).app
     worker = Worker(app.settings, app.consumers)
     task = asyncio.get_running_loop().create_task(worker.run())
-    await asyncio.wait([task, asyncio.ensure_future(worker.started.wait())], return_when="FIRST_COMPLETED")
-    await app.publish_many(
-        "orders", [{"amount": 12, "paid": True}, {"amount": 3}, {"amount": -1}]
-    )
+    started = asyncio.ensure_future(worker.started.wait())
+    await asyncio.wait([task, started], return_when="FIRST_COMPLETED")
+    await app.publish_many("orders", [{"amount": 12, "paid": True}, {"amount": 3}, {"amount": -1}])
     async with asyncio.timeout(10):
         while True:
             stats = await app.admin.stats("orders", "billing")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rqretry.catalog import Catalog
+from rqretry.codec import digest
 from rqretry.command import Command
 from rqretry.commands.producing import Prepared, Published
 from rqretry.errors import AmbiguousResult, InvalidArgument, MessageTooLarge
@@ -58,8 +59,8 @@ class Server:
         return found
 
 
-def message(id_: str, data: bytes = b"x", digest: str = "") -> Prepared:
-    return Prepared(id_, data, digest, "")
+def message(id_: str, data: bytes = b"x", same: str = "") -> Prepared:
+    return Prepared(id_, data, same, "")
 
 
 def lost(_: Command[Any]) -> Any:
@@ -134,7 +135,7 @@ def test_publishing_an_ambiguous_id_again_repeats_that_very_call() -> None:
         server.send(lane, message("a"), message("b"))
     server.answer = lambda _: Published("DUPLICATE", 2, "")
 
-    (again,) = server.send(lane, message("a", b"the user sends it again", "digest"))
+    (again,) = server.send(lane, message("a", b"x, with its time of birth", digest(b"x")))
 
     assert (again, again.duplicate) == ("a", True)
     assert server.calls[1] == server.calls[0]
