@@ -23,8 +23,8 @@ from rqretry import App, Message
 from rqretry.command import Command
 from rqretry.commands.consuming import Receipt, lease, succeed
 from rqretry.embedded import EmbeddedRedis
+from rqretry.runtime.worker import Worker
 from rqretry.store_sync import SyncStore
-from rqretry.worker import Worker
 
 FLOOR_BATCH = 100
 

@@ -30,6 +30,7 @@ local worker, blob, groups, messages = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonu
 local FIRST_KEY, FIRST_GROUP = 13, 9
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
 local BIG = 8192
+local BEGUN, ANY = '?', '' -- marks of a digest: not all written yet; of no digest in particular
 
 local clock = read_clock(meta)
 local now = clock.now
@@ -58,15 +59,28 @@ for i = 1, messages do
     digests[ARGV[at]] = false
   end
 end
-if #chosen > 0 then
+
+local function look_up_chosen()
   local known, forgotten = call('HMGET', ids_key, unpack(chosen)), call('ZMSCORE', id_expiry, unpack(chosen))
+  local unknown = {}
   for i, id in ipairs(chosen) do
     local expired = forgotten[i] and tonumber(forgotten[i]) <= now
-    digests[id] = not expired and known[i]
+    local begun = known[i] and string.sub(known[i], 1, 1) == BEGUN -- a call that was cut
+    digests[id] = not expired and not begun and known[i]
+    unknown[#unknown + 1] = not known[i] and id or nil
+  end
+  -- An id that a client made, published again by its name after an ambiguous answer: it is here.
+  local stored = #unknown > 0 and call('HMGET', bodies, unpack(unknown)) or {}
+  for i, id in ipairs(unknown) do
+    digests[id] = stored[i] and ANY
   end
 end
 
-local stored, sizes, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}
+if #chosen > 0 then
+  look_up_chosen()
+end
+
+local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
 local accepted, verdicts, all_new, bytes_of_groups = {}, {}, true, ''
 for group = 1, groups do
   bytes_of_groups = bytes_of_groups .. ARGV[FIRST_GROUP + 2 * group - 1]
@@ -75,7 +89,8 @@ for i = 1, messages do
   local at = FIRST_MESSAGE + 4 * (i - 1)
   local id, body, digest, delay_ms = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   if digest ~= '' and digests[id] then
-    verdicts[i], all_new = digests[id] == digest and 'D' or 'C', false
+    local same = digests[id] == digest or digests[id] == ANY
+    verdicts[i], all_new = same and 'D' or 'C', false
   else
     verdicts[i] = 'A'
     accepted[#accepted + 1] = id
@@ -85,6 +100,7 @@ for i = 1, messages do
     end
     if digest ~= '' then
       digests[id] = digest
+      begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
       remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
       reborn[#reborn + 1] = id
     end
@@ -136,6 +152,9 @@ local function schedule()
 end
 
 if #accepted > 0 then
+  if #begun > 0 then
+    call('HSET', ids_key, unpack(begun))
+  end
   call('HSET', bodies, unpack(stored))
   if #sizes > 0 then
     call('HSET', big, unpack(sizes))

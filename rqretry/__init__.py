@@ -1,8 +1,8 @@
 """rqretry: consumer groups, a retry ladder and a dead-letter queue for Python, on Redis."""
 
+from rqretry.admin.dead_letters import DeadLetterFilter
 from rqretry.app import App
 from rqretry.client import AsyncClient, Client
-from rqretry.dead_letters import DeadLetterFilter
 from rqretry.errors import (
     AmbiguousResult,
     CodecError,

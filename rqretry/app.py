@@ -14,10 +14,10 @@ from rqretry.ids import MessageId
 from rqretry.limits import check_partitions, check_topic
 from rqretry.message import OutgoingMessage
 from rqretry.registry import ConsumerOptions, ConsumerSpec, Registry
-from rqretry.running import run_until_stopped
+from rqretry.runtime.running import run_until_stopped
+from rqretry.runtime.worker import GRACE_S, Worker
 from rqretry.tasks import Task, bind_task
 from rqretry.topics import Topic
-from rqretry.worker import GRACE_S, Worker
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rqretry.admin import AdminOperations, group_settings
-from rqretry.admin_facades import Admin, AsyncAdmin
+from rqretry.admin.facades import Admin, AsyncAdmin
 from rqretry.catalog import Catalog
 from rqretry.command import awaitable, blocking
 from rqretry.config import Settings

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from rqretry import App, AsyncClient, Client, ConsumeResult, Message, MessageId, RetryPolicy
+from rqretry.admin.views import DeadLetter, GroupStats, MessageView, Stats
 from rqretry.hooks import Event, Next
 from rqretry.tasks import Call, Task
 from rqretry.topics import Topic
-from rqretry.views import DeadLetter, GroupStats, MessageView, Stats
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Self
 
 import rqretry
 from rqretry.errors import ConfigError, RqretryError
-from rqretry.supervisor import supervise
+from rqretry.supervision.supervisor import supervise
 
 TARGET = "rqretry.demo.claims:app"
 _GRACE_S = 5.0

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from rqretry.admin.views import GroupStats
 from rqretry.client import Client
 from rqretry.demo.flights import Flight
 from rqretry.message import OutgoingMessage
-from rqretry.views import GroupStats
 
 FLIGHTS = "flights"
 ARRIVALS = "arrivals"

@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rqretry.admin.views import GroupStats
 from rqretry.demo.feed import Progress
-from rqretry.views import GroupStats
 
 _LINE_EVERY_S = 5.0
 _TABLE_EVERY_S = 0.2

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rqretry.admin.views import DeadLetter
 from rqretry.demo.book import Entry
 from rqretry.demo.claims import MAX_RETRIES
 from rqretry.demo.feed import BOOK_GROUP, CLAIMS_GROUP, Progress
 from rqretry.demo.flights import Flight, expected_dead
-from rqretry.views import DeadLetter
 
 _EXAMPLES = 3
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from rqretry.admin.views import DeadLetter
 from rqretry.client import Client
 from rqretry.command import Command
 from rqretry.demo.book import BookKeys, forget_everything, read_ledger
@@ -19,7 +20,6 @@ from rqretry.edge.cli.session import connect
 from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import ConfigError, RqretryError, show
 from rqretry.keys import NamespaceKeys
-from rqretry.views import DeadLetter
 
 REDRIVEN = 10
 _START_SECONDS = 60.0

@@ -13,14 +13,14 @@ from rqretry.app import App
 from rqretry.catalog import Catalog
 from rqretry.commands.consuming import lease
 from rqretry.commands.upkeep import expire, promote
-from rqretry.consumer import Consumer
-from rqretry.delivery import Delivery, Source
 from rqretry.hooks import Announcer, Event
 from rqretry.registry import ConsumerSpec
-from rqretry.settling import Settler
+from rqretry.runtime.consumer import Consumer
+from rqretry.runtime.delivery import Delivery, Source
+from rqretry.runtime.settling import Settler
+from rqretry.runtime.worker import apply_spec
 from rqretry.testing.stores import LabAsyncStore, LabStore, first_score
 from rqretry.ticking import deliver_due
-from rqretry.worker import apply_spec
 
 _THREADS = 16
 """A plain handler that calls lab.duplicate() waits in its thread while another one runs."""
@@ -153,7 +153,7 @@ class Crew:
         for _ in range(_SETTLES_MOST):
             if not line.source.unsettled:
                 break
-            await settler._flush()  # noqa: SLF001 - one turn of what Settler.run does for ever
+            await settler.flush()
         await self.announcer.finish()
 
     def announce_lost(self, line: Line, delivery: Delivery) -> None:

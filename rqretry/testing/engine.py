@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from rqretry.command import Command
-from rqretry.delivery import Delivery
 from rqretry.durations import spell
+from rqretry.runtime.delivery import Delivery
 from rqretry.testing.clock import VirtualClock, clock_key
 from rqretry.testing.crew import Crew, Line
 from rqretry.testing.faults import Fault, Faults
@@ -146,7 +146,7 @@ class Engine:
         known = dict(line.source.tracebacks)
         token = RUNNING.set(Running(line, delivery))
         try:
-            await line.consumer._process(delivery)  # noqa: SLF001 - what a worker's slot does
+            await line.consumer.process(delivery)
         finally:
             RUNNING.reset(token)
         if delivery.lost:  # crashed: nobody tells the server anything

@@ -14,16 +14,16 @@ import pytest
 import redis
 
 from rqretry import Client
+from rqretry.admin.views import GroupStats
 from rqretry.commands.upkeep import roster
 from rqretry.embedded import EmbeddedRedis
-from rqretry.views import GroupStats
 from tests.support.soundness import assert_sound
 
 HERE = Path(__file__).parent
 PATIENCE_S = 20.0
 MAIN = """
 import sys
-from rqretry.supervisor import supervise
+from rqretry.supervision.supervisor import supervise
 if __name__ == "__main__":
     processes, grace = int(sys.argv[1]), float(sys.argv[2])
     sys.exit(supervise("victims:app", app_dir=sys.argv[3], processes=processes, grace=grace))

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from rqretry.checks.doctor import Finding, check, inner_commands, refused
 from rqretry.command import Command
-from rqretry.doctor import Finding, check, inner_commands, refused
 from rqretry.errors import ConfigError, UnsafeServer
 from rqretry.scripts import ScriptLibrary
 

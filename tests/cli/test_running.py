@@ -14,11 +14,11 @@ import pytest
 import redis
 
 from rqretry import Client, OutgoingMessage
+from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.edge.cli.metrics import render
 from rqretry.edge.cli.status import rates
 from rqretry.edge.cli.upkeep import Upkeep
 from rqretry.embedded import EmbeddedRedis
-from rqretry.views import GroupStats, Stats, TopicStats
 from tests.cli.conftest import Program
 from tests.cli.shell import Shell, bury
 

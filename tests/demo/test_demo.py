@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from rqretry.admin.views import DeadLetter, GroupStats
 from rqretry.codec import decode
 from rqretry.demo import flights as source
 from rqretry.demo.book import Entry
@@ -30,7 +31,6 @@ from rqretry.demo.flights import Flight, load, sample_size
 from rqretry.demo.proof import Evidence, prove
 from rqretry.embedded import EmbeddedRedis
 from rqretry.failures import AttemptError
-from rqretry.views import DeadLetter, GroupStats
 from tests.integration.harness import NAMESPACE, Lab
 
 ROWS = 2_000

@@ -12,7 +12,8 @@ import pytest
 
 from rqretry import App
 from rqretry.embedded import EmbeddedRedis
-from rqretry.worker import Worker
+from rqretry.runtime.worker import Worker
+from rqretry.testing import Lab
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
@@ -57,10 +58,28 @@ async def test_the_consumer_bills_what_is_paid_and_buries_what_can_never_be_righ
     await app.aclose()
 
 
+def test_the_task_is_sent_and_is_still_a_function(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app: App = run_block(blocks("python")[1], url).app
+    stats = app.client.admin.stats("send_email")
+    assert (stats.backlog, stats.scheduled) == (1, 1)
+    assert capsys.readouterr().out == "to here and now\n"
+    app.client.close()
+
+
+def test_the_test_of_the_readme_passes(url: str, lab: Lab) -> None:
+    consumer, test = run_block(blocks("python")[0], url), blocks("python")[3]
+    names = {"app": consumer.app}
+    exec(compile(test, str(README), "exec"), names)
+    (function,) = (value for name, value in names.items() if name.startswith("test_"))
+    function(lab)
+
+
 def test_publishing_and_the_simple_consumer_run_as_written(
     url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_block(blocks("python")[1], url)
+    run_block(blocks("python")[2], url)
     assert re.fullmatch(r"\d+ \d+ \d+ \d+ \d+\n", capsys.readouterr().out)
 
 

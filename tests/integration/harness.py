@@ -9,11 +9,11 @@ from typing import Any
 import redis
 
 from rqretry import App, Client
+from rqretry.admin.views import GroupStats
 from rqretry.commands.upkeep import expire
 from rqretry.embedded import EmbeddedRedis
 from rqretry.message import Message
-from rqretry.views import GroupStats
-from rqretry.worker import Worker
+from rqretry.runtime.worker import Worker
 from tests.support.soundness import assert_sound
 
 NAMESPACE = "test"

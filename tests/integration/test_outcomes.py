@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rqretry import ConsumeResult, DeadLetter, Message, Postpone, Retry, RetryPolicy
-from rqretry.views import DeadLetter as Entry
+from rqretry.admin.views import DeadLetter as Entry
 from tests.integration.harness import Lab, Seen, counted
 
 SOON = RetryPolicy.fixed("1ms", max_retries=1)

@@ -380,3 +380,22 @@ async def test_a_full_server_refuses_publishes_and_drains(lab: Lab) -> None:
         await app.publish("t", 2)
         await counted(lab, "g", succeed=1)
     assert seen.bodies == [2]
+
+
+async def test_an_ambiguous_id_is_stored_once_when_another_client_publishes_it_again(
+    lab: Lab,
+) -> None:
+    async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
+        await client.publish("t", "warm")
+        client.store.repeat_seconds = 0.1
+        proxy.drop_replies = 1000
+        with pytest.raises(AmbiguousResult) as caught:
+            await client.publish("t", "once")
+        proxy.drop_replies = 0
+
+    async with AsyncClient(lab.server.url, namespace=NAMESPACE) as another:
+        again = await another.publish("t", "once", id=caught.value.id)
+
+    assert again.duplicate
+    ids = lab.redis.lrange("rqretry:test:{t:0}:backlog", 0, -1)
+    assert Counter(ids)[again.encode()] == 1

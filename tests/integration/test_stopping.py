@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConfigError, Message
-from rqretry.worker import Worker
+from rqretry.runtime.worker import Worker
 from tests.integration.harness import NAMESPACE, Lab, Seen, counted, until
 
 

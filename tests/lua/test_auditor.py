@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from rqretry.auditor import ERROR, WARNING, Finding, Snapshot, audit, judge
+from rqretry.checks.auditor import ERROR, WARNING, Finding, Snapshot, audit, judge
 from rqretry.client import Client
 from rqretry.command import Command, Pause
 from rqretry.embedded import EmbeddedRedis

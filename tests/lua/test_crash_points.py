@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from rqretry.auditor import ERROR
+from rqretry.checks.auditor import ERROR
 from rqretry.commands.consuming import Receipt
 from rqretry.errors import ScriptError
 from tests.conftest import ServerOf

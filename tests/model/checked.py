@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from rqretry.auditor import audit
+from rqretry.checks.auditor import audit
 from rqretry.command import Command
 from rqretry.commands.consuming import Receipt
 from rqretry.keys import GroupKeys, PartitionKeys

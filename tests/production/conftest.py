@@ -17,9 +17,9 @@ import pytest
 import redis
 
 from rqretry import Client
+from rqretry.admin.views import GroupStats
 from rqretry.commands.upkeep import roster
 from rqretry.embedded import EmbeddedRedis
-from rqretry.views import GroupStats
 from tests.support.soundness import assert_sound
 
 HERE = Path(__file__).parent

@@ -9,10 +9,10 @@ import pytest
 
 from rqretry.durations import seconds
 from rqretry.edge.cli.worker import worker
-from rqretry.health import SILENT_S
+from rqretry.runtime.worker import GRACE_S
 from rqretry.store import MAX_IDLE
-from rqretry.supervisor import MARGIN_S
-from rqretry.worker import GRACE_S
+from rqretry.supervision.health import SILENT_S
+from rqretry.supervision.supervisor import MARGIN_S
 from tests.production.test_connections import PER_PROCESS, PER_SUPERVISOR
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rqretry import health
-from rqretry.health import SILENT_S, UNPROVED_S, Board
-from rqretry.health_port import HealthPort
-from rqretry.presence import Condition
+from rqretry.runtime.presence import Condition
+from rqretry.supervision import health
+from rqretry.supervision.health import SILENT_S, UNPROVED_S, Board
+from rqretry.supervision.health_port import HealthPort
 from tests.production.conftest import Service, Site, free_port, until
 
 pytestmark = pytest.mark.chaos

@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from rqretry import ConfigError
-from rqretry.health import Board
-from rqretry.health_port import HealthPort
+from rqretry.supervision.health import Board
+from rqretry.supervision.health_port import HealthPort
 from tests.cli.shell import Shell
 
 

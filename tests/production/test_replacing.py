@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rqretry.reloading import stamps
+from rqretry.supervision.reloading import stamps
 from tests.production.conftest import Service, Site, until
 
 pytestmark = pytest.mark.chaos

@@ -2,7 +2,7 @@
 
 import json
 
-from rqretry.auditor import Finding, audit
+from rqretry.checks.auditor import Finding, audit
 from rqretry.command import Operation, Performer, SyncPerformer
 from rqretry.commands.administering import read_record, read_records
 from rqretry.keys import NamespaceKeys, partition_keys

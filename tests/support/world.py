@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rqretry.auditor import Finding, audit
+from rqretry.checks.auditor import Finding, audit
 from rqretry.command import Command, Operation, Pause
 from rqretry.commands import administering, consuming, moving, producing, upkeep
 from rqretry.commands.consuming import Failed, Failure, Leased, Receipt

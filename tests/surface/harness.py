@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rqretry import App
-from rqretry.views import DeadLetter
-from rqretry.worker import Worker
+from rqretry.admin.views import DeadLetter
+from rqretry.runtime.worker import Worker
 from tests.integration.harness import PATIENCE_S, Lab, counted
 
 

@@ -10,7 +10,7 @@ from rqretry.edge.cli.options import server_options
 from rqretry.edge.cli.session import target_of
 from rqretry.edge.cli.worker import worker
 from rqretry.embedded import EmbeddedRedis
-from rqretry.stopping import Stoppable, StoppedEarly
+from rqretry.runtime.stopping import Stoppable, StoppedEarly
 
 GRACE_S = 5.0
 """Short: whoever changes the code wants to see the change."""

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from rqretry.admin.views import DeadLetter
 from rqretry.client import Client
 from rqretry.commands.administering import tracebacks
 from rqretry.edge.cli.boundary import CommandGroup
@@ -24,7 +25,6 @@ from rqretry.edge.cli.output import note, print_json
 from rqretry.edge.cli.redriving import DEFAULT_PATIENCE, redriven
 from rqretry.edge.cli.session import connected
 from rqretry.errors import MessageNotFound, show
-from rqretry.views import DeadLetter
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PREFIX = "%DLQ%"

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.doctor import Finding, check, refused
+from rqretry.checks.doctor import Finding, check, refused
 from rqretry.edge.cli.boundary import DONE, FAILED
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import print_json, print_table

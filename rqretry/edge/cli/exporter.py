@@ -15,7 +15,7 @@ from rqretry.edge.cli.metrics import CONTENT_TYPE, render
 from rqretry.edge.cli.options import server_options
 from rqretry.edge.cli.session import FIRST_REPEAT_SECONDS, connected
 from rqretry.errors import ConfigError, RqretryError, show
-from rqretry.stopping import Stoppable, StoppedEarly
+from rqretry.runtime.stopping import Stoppable, StoppedEarly
 
 CACHED_S = 1.0
 PATH = "/metrics"

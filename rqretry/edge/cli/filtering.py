@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from rqretry.admin.dead_letters import DeadLetterFilter
 from rqretry.client import Client
-from rqretry.dead_letters import DeadLetterFilter
 from rqretry.edge.cli.options import read_when
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,9 +1,9 @@
 """Groups and topics by name; an unknown one is an error that names the other namespaces."""
 
+from rqretry.admin.views import GroupInfo, Stats
 from rqretry.client import Client
 from rqretry.edge.cli.session import elsewhere
 from rqretry.errors import GroupNotFound, TopicNotFound
-from rqretry.views import GroupInfo, Stats
 
 
 def find_group(client: Client, name: str) -> GroupInfo:

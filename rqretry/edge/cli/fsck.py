@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.auditor import ERROR, Finding, audit
+from rqretry.checks.auditor import ERROR, Finding, audit
 from rqretry.client import Client
 from rqretry.edge.cli.boundary import DONE, FAILED
 from rqretry.edge.cli.options import json_option, server_options

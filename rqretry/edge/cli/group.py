@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from rqretry.admin.views import GroupInfo
 from rqretry.edge.cli.boundary import CommandGroup
 from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.group_moving import delete, promote, reset, unsubscribe
@@ -11,7 +12,6 @@ from rqretry.edge.cli.options import json_option, read_retries, server_options
 from rqretry.edge.cli.output import note, print_fields, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.status import print_stats
-from rqretry.views import GroupInfo
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry group set claims --max-retries 5")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from rqretry.admin.views import DeadLetter, clusters
 from rqretry.edge.cli.output import (
     body_fields,
     body_text,
@@ -16,7 +17,6 @@ from rqretry.edge.cli.output import (
     print_table,
 )
 from rqretry.failures import AttemptError
-from rqretry.views import DeadLetter, clusters
 
 
 def print_clusters(group: str, letters: Sequence[DeadLetter], *, as_json: bool) -> None:

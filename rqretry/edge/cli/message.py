@@ -2,11 +2,11 @@
 
 import click
 
+from rqretry.admin.views import MessageView
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import body_text, date, print_fields, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.errors import MessageNotFound
-from rqretry.views import MessageView
 
 _SHOWN_BODY = 2000
 

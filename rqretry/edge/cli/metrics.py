@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from rqretry.views import GroupStats, Stats, TopicStats
+from rqretry.admin.views import GroupStats, Stats, TopicStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = dict[str, str]

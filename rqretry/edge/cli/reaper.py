@@ -11,7 +11,7 @@ from rqretry.edge.cli.output import note, print_json
 from rqretry.edge.cli.session import connected
 from rqretry.edge.cli.upkeep import Round, Upkeep
 from rqretry.errors import AmbiguousResult, StoreUnavailable
-from rqretry.stopping import Stoppable, StoppedEarly
+from rqretry.runtime.stopping import Stoppable, StoppedEarly
 
 LOOK_EVERY_S = 1.0
 """Due times are met to the millisecond; deadlines of leases, and what is new, within this."""

@@ -1,6 +1,6 @@
 """Bytes in words, and how much of the server's memory the queue takes."""
 
-from rqretry.views import Stats
+from rqretry.admin.views import Stats
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import click
 
+from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
 from rqretry.client import Client
 from rqretry.durations import spell
 from rqretry.edge.cli.confirming import counted
@@ -13,8 +14,7 @@ from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import clean, note, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.sizes import in_bytes, memory_line
-from rqretry.stopping import Stoppable, StoppedEarly
-from rqretry.views import GroupStats, Stats, TopicStats, Waiting
+from rqretry.runtime.stopping import Stoppable, StoppedEarly
 
 WATCH_EVERY_S = 2.0
 RATED = ("publish", "lease", "succeed", "fail")

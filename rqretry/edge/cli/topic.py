@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from rqretry.admin.views import TopicInfo
 from rqretry.edge.cli.boundary import CommandGroup
 from rqretry.edge.cli.confirming import ask, confirmation_options, counted, must_ask
 from rqretry.edge.cli.finding import read_stats
@@ -12,7 +13,6 @@ from rqretry.edge.cli.output import note, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.status import print_stats
 from rqretry.errors import TopicNotFound
-from rqretry.views import TopicInfo
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry topic create claims --partitions 4")

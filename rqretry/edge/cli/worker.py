@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rqretry.app import App
-from rqretry.doctor import Finding, check, refused
+from rqretry.checks.doctor import Finding, check, refused
 from rqretry.edge.cli.banner import print_banner
 from rqretry.edge.cli.options import duration, server_options
 from rqretry.edge.cli.session import Target, connect, target_of
@@ -18,8 +18,8 @@ from rqretry.errors import StoreUnavailable, UnsafeServer, show
 from rqretry.loading import load_app, require_consumers
 from rqretry.logs import FORMATS, LEVELS, LogSettings, default_format, set_up_logging
 from rqretry.registry import MAX_CONCURRENCY
-from rqretry.stopping import Stoppable, StoppedEarly
-from rqretry.supervisor import HEALTH_HOST, supervise
+from rqretry.runtime.stopping import Stoppable, StoppedEarly
+from rqretry.supervision.supervisor import HEALTH_HOST, supervise
 
 MAX_PROCESSES = 256
 _SIZE = re.compile(r"([0-9]{1,15})([KMG]?)I?B?", re.IGNORECASE)

@@ -1,8 +1,10 @@
 """The operator's verbs that only look: numbers, one message, workers, leases, the audit record."""
 
-from rqretry import inspecting
-from rqretry.admin_base import AdminBase
-from rqretry.admin_views import AuditEntry, InflightMessage, WorkerInfo
+from rqretry.admin import inspecting
+from rqretry.admin.answers import AuditEntry, InflightMessage, WorkerInfo
+from rqretry.admin.base import AdminBase
+from rqretry.admin.statistics import gather_stats
+from rqretry.admin.views import Event, MessageView, Stats
 from rqretry.command import Command, Operation
 from rqretry.commands.auditing import notes
 from rqretry.commands.moving import Held, held
@@ -10,8 +12,6 @@ from rqretry.errors import GroupNotFound, MessageNotFound, show
 from rqretry.ids import born_ms, partition_of
 from rqretry.limits import check_count, check_group, check_message_id, check_topic
 from rqretry.live import groups_of
-from rqretry.statistics import gather_stats
-from rqretry.views import Event, MessageView, Stats
 
 
 class LookingVerbs(AdminBase):

@@ -10,16 +10,16 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from rqretry.calling import make_caller
 from rqretry.command import MAX_BATCH
 from rqretry.commands.consuming import Failure
-from rqretry.delivery import Delivery, Source
-from rqretry.execution import Execution, outcome_of
 from rqretry.hooks import Hooks
 from rqretry.logs import about
 from rqretry.outcome import ConsumeResult, Kind
 from rqretry.registry import ConsumerSpec
-from rqretry.settling import Settler
+from rqretry.runtime.calling import make_caller
+from rqretry.runtime.delivery import Delivery, Source
+from rqretry.runtime.execution import Execution, outcome_of
+from rqretry.runtime.settling import Settler
 
 log = logging.getLogger("rqretry")
 
@@ -128,12 +128,12 @@ class Consumer:
                 continue
             delivery = self._buffer.popleft()
             if not delivery.lost:
-                await self._process(delivery)
+                await self.process(delivery)
             if time.monotonic() - since > _LONGEST_RUN_S:
                 await asyncio.sleep(0)
                 since = time.monotonic()
 
-    async def _process(self, delivery: Delivery) -> None:
+    async def process(self, delivery: Delivery) -> None:
         """Run one attempt and settle it."""
         task = asyncio.current_task()
         delivery.task = task

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from rqretry.command import batches
 from rqretry.commands.consuming import OK, renew
-from rqretry.delivery import Delivery, Source
 from rqretry.errors import RqretryError
+from rqretry.runtime.delivery import Delivery, Source
 from rqretry.store_sync import SyncStore
 
 log = logging.getLogger("rqretry")

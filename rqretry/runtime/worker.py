@@ -10,20 +10,20 @@ from typing import Any
 from rqretry.catalog import Catalog
 from rqretry.command import Operation
 from rqretry.config import Settings
-from rqretry.consumer import Consumer
-from rqretry.delivery import Delivery, Source
 from rqretry.errors import ConfigError, RqretryError
-from rqretry.fetching import Fetcher
-from rqretry.heartbeat import Heartbeat
 from rqretry.hooks import Announcer, Event, Hooks
 from rqretry.identity import worker_name
-from rqretry.presence import Condition, Presence
-from rqretry.reaper import Reaper
 from rqretry.records import PUSH
 from rqretry.registry import ConsumerSpec
-from rqretry.retiring import retire_after_messages
+from rqretry.runtime.consumer import Consumer
+from rqretry.runtime.delivery import Delivery, Source
+from rqretry.runtime.fetching import Fetcher
+from rqretry.runtime.heartbeat import Heartbeat
+from rqretry.runtime.presence import Condition, Presence
+from rqretry.runtime.reaper import Reaper
+from rqretry.runtime.retiring import retire_after_messages
+from rqretry.runtime.settling import Settler
 from rqretry.scripts import ScriptLibrary
-from rqretry.settling import Settler
 from rqretry.store import Store
 from rqretry.store_sync import SyncStore
 

@@ -9,8 +9,8 @@ from rqretry.errors import ConfigError, RqretryError
 from rqretry.identity import worker_name
 from rqretry.loading import load_app
 from rqretry.logs import LogSettings
+from rqretry.runtime.worker import apply_spec
 from rqretry.store_sync import SyncStore
-from rqretry.worker import apply_spec
 
 log = logging.getLogger("rqretry")
 

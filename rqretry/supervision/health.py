@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from rqretry.presence import PROOF_S, ROSTER_EVERY_S, Condition
+from rqretry.runtime.presence import PROOF_S, ROSTER_EVERY_S, Condition
 
 SCHEMA = 1
 SILENT_S = 4.0

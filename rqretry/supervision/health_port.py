@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Self
 from rqretry.commands.upkeep import register
 from rqretry.config import Settings
 from rqretry.errors import ConfigError, show
-from rqretry.health import Answer, Board
 from rqretry.identity import worker_name
 from rqretry.keys import NamespaceKeys
 from rqretry.store import Store
+from rqretry.supervision.health import Answer, Board
 
 log = logging.getLogger("rqretry")
 

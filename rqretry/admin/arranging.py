@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from rqretry.admin_base import AdminBase
+from rqretry.admin.base import AdminBase
+from rqretry.admin.views import GroupInfo, TopicInfo
 from rqretry.command import Operation
 from rqretry.errors import InvalidArgument, TopicNotFound, show
 from rqretry.levels import LevelTable
@@ -16,7 +17,6 @@ from rqretry.limits import (
 )
 from rqretry.policy import RetryPolicy
 from rqretry.records import SIMPLE, GroupRecord, TopicRecord
-from rqretry.views import GroupInfo, TopicInfo
 
 
 class CatalogVerbs(AdminBase):

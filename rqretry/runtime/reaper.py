@@ -15,8 +15,8 @@ from typing import Any
 from rqretry.catalog import Catalog
 from rqretry.command import MAX_BATCH, Command
 from rqretry.commands.upkeep import Expired, Promoted, expire, promote, sweep
-from rqretry.delivery import Source
 from rqretry.errors import RqretryError
+from rqretry.runtime.delivery import Source
 from rqretry.store import Store
 from rqretry.ticking import deliver_due
 

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 
-from rqretry.child import AT_ONCE, REFUSED, REPLACE, read_report, run_child
-from rqretry.health import Board
-from rqretry.health_port import HealthPort, ServerCheck
 from rqretry.logs import LogSettings
-from rqretry.orders import Orders, apply_settings, load
-from rqretry.reloading import CodeWatch
-from rqretry.retiring import resident_bytes
-from rqretry.stopping import SIGNALS, Stoppable, StoppedEarly
-from rqretry.worker import GRACE_S
+from rqretry.runtime.retiring import resident_bytes
+from rqretry.runtime.stopping import SIGNALS, Stoppable, StoppedEarly
+from rqretry.runtime.worker import GRACE_S
+from rqretry.supervision.child import AT_ONCE, REFUSED, REPLACE, read_report, run_child
+from rqretry.supervision.health import Board
+from rqretry.supervision.health_port import HealthPort, ServerCheck
+from rqretry.supervision.orders import Orders, apply_settings, load
+from rqretry.supervision.reloading import CodeWatch
 
 log = logging.getLogger("rqretry")
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
+from rqretry.admin.views import Event, GroupState, MessageView
 from rqretry.catalog import Catalog
 from rqretry.codec import Envelope, decode
 from rqretry.command import Operation
@@ -13,7 +14,6 @@ from rqretry.failures import read_record
 from rqretry.ids import born_ms
 from rqretry.records import TopicRecord
 from rqretry.routes import RouteGroup
-from rqretry.views import Event, GroupState, MessageView
 
 _NO_GROUP = RouteGroup("-", 0, "")
 _LOOK_BACK_MS = 60_000

@@ -8,16 +8,16 @@ import types
 from collections.abc import Generator
 from typing import Any
 
-from rqretry.calling import Caller
 from rqretry.codec import decode
 from rqretry.commands.consuming import Failure
-from rqretry.delivery import Delivery
 from rqretry.errors import CodecError
 from rqretry.failures import describe_cause, describe_exception, fingerprint_of, formatted
 from rqretry.hooks import Hooks
 from rqretry.message import Message, ReceiptHandle
 from rqretry.outcome import ConsumeResult, HandlerSignal, Kind, classify_return
 from rqretry.registry import ConsumerSpec
+from rqretry.runtime.calling import Caller
+from rqretry.runtime.delivery import Delivery
 from rqretry.typed import ReceivedMismatch
 
 DEAD = -1

@@ -17,9 +17,9 @@ from redis.asyncio.connection import AbstractConnection
 
 from rqretry.command import Command
 from rqretry.commands.consuming import Leased, lease
-from rqretry.consumer import Consumer
-from rqretry.delivery import Delivery, Source
 from rqretry.errors import RqretryError
+from rqretry.runtime.consumer import Consumer
+from rqretry.runtime.delivery import Delivery, Source
 from rqretry.store import Store, jitter
 from rqretry.wire import BLOCK_MARGIN_SECONDS, TryAgain, is_error
 

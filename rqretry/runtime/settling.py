@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from rqretry.command import Command, batches
 from rqretry.commands.consuming import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
-from rqretry.delivery import Delivery, Source
 from rqretry.errors import RqretryError
 from rqretry.failures import read_line
 from rqretry.hooks import Announcer, Event
 from rqretry.logs import about
+from rqretry.runtime.delivery import Delivery, Source
 from rqretry.store import Store
 
 log = logging.getLogger("rqretry")
@@ -69,7 +69,7 @@ class Settler:
         """Settle what comes, for ever."""
         while True:
             await self._wanted.wait()
-            await self._flush()
+            await self.flush()
 
     async def finish(self, until: float) -> None:
         """Settle what is left, until a monotonic time at the latest."""
@@ -81,7 +81,7 @@ class Settler:
             self._dirty[source] = None
             self._wanted.set()
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         sources, self._dirty = list(self._dirty), {}
         self._wanted.clear()
         settlements = [made for source in sources for made in self._settlements(source)]

@@ -1,9 +1,9 @@
 """The operator's verbs, without I/O: what is where, why, and moving it (design.md section 3)."""
 
-from rqretry.admin_catalog import CatalogVerbs, group_settings
-from rqretry.admin_letters import LetterVerbs
-from rqretry.admin_looking import LookingVerbs
-from rqretry.admin_moving import MovingVerbs
+from rqretry.admin.arranging import CatalogVerbs, group_settings
+from rqretry.admin.letters import LetterVerbs
+from rqretry.admin.looking import LookingVerbs
+from rqretry.admin.moving import MovingVerbs
 
 __all__ = ["AdminOperations", "group_settings"]
 

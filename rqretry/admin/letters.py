@@ -4,21 +4,21 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from rqretry import inspecting
-from rqretry.admin_base import AdminBase, Place
-from rqretry.admin_views import RedriveReport
+from rqretry.admin import inspecting
+from rqretry.admin.answers import RedriveReport
+from rqretry.admin.base import AdminBase, Place
+from rqretry.admin.dead_letters import DeadLetterFilter, chosen
+from rqretry.admin.rates import Rate, per_second
+from rqretry.admin.views import DeadLetter
 from rqretry.codec import Envelope, decode
 from rqretry.command import Command, Operation, Pause, batches
 from rqretry.commands import administering as reading
 from rqretry.commands.moving import redrive
-from rqretry.dead_letters import DeadLetterFilter, chosen
 from rqretry.durations import Duration, seconds
 from rqretry.errors import CodecError
 from rqretry.failures import read_record
 from rqretry.keys import GroupKeys
 from rqretry.limits import check_count, check_group
-from rqretry.rates import Rate, per_second
-from rqretry.views import DeadLetter
 
 _UNREADABLE = Envelope(None, None, (), {}, None, None)
 _LOOK_EVERY_S = 0.2

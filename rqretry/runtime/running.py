@@ -3,7 +3,7 @@
 import asyncio
 import signal
 
-from rqretry.worker import Worker
+from rqretry.runtime.worker import Worker
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

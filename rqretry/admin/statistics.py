@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
 from rqretry.catalog import Catalog
 from rqretry.command import Operation, batches
 from rqretry.commands.administering import Stats as Part
@@ -11,7 +12,6 @@ from rqretry.ids import born_ms
 from rqretry.live import groups_of
 from rqretry.records import TopicRecord
 from rqretry.routes import RouteGroup
-from rqretry.views import GroupStats, Stats, TopicStats, Waiting
 
 _NO_GROUP = RouteGroup("-", 0, "")
 

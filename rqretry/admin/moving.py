@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rqretry.admin_base import AdminBase, Place
-from rqretry.admin_letters import read_dead
+from rqretry.admin.base import AdminBase, Place
+from rqretry.admin.dead_letters import DeadLetterFilter, chosen
+from rqretry.admin.letters import read_dead
 from rqretry.command import Command, Operation, batches
 from rqretry.commands.moving import Dropped, Held, drop, held, purge
 from rqretry.commands.upkeep import Promoted, promote
-from rqretry.dead_letters import DeadLetterFilter, chosen
 from rqretry.draining import drop_all, purge_all
 from rqretry.errors import InvalidArgument, refuse, show
 from rqretry.failures import AttemptError, read_record

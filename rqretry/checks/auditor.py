@@ -7,7 +7,7 @@ is read, so what looks wrong is looked at twice, and only what is wrong both tim
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rqretry.auditor_pages import read_hash, read_list, read_scores
+from rqretry.checks.auditor_pages import read_hash, read_list, read_scores
 from rqretry.command import Operation, Pause
 from rqretry.keys import GroupKeys, PartitionKeys
 

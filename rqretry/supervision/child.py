@@ -14,10 +14,10 @@ from typing import Any
 from rqretry.app import App
 from rqretry.errors import ConfigError, RqretryError
 from rqretry.logs import set_up_logging
-from rqretry.orders import Orders, load
-from rqretry.presence import Condition
-from rqretry.retiring import retire_above_memory
-from rqretry.worker import Worker
+from rqretry.runtime.presence import Condition
+from rqretry.runtime.retiring import retire_above_memory
+from rqretry.runtime.worker import Worker
+from rqretry.supervision.orders import Orders, load
 
 log = logging.getLogger("rqretry")
 

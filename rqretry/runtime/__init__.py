@@ -1,0 +1,1 @@
+"""A worker process from the inside: fetch, run, settle, renew, and the upkeep for everybody."""

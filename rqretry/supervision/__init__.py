@@ -1,0 +1,1 @@
+"""`rqretry worker` from the outside: processes, their health, their replacement."""
