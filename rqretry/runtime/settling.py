@@ -82,6 +82,7 @@ class Settler:
             self._wanted.set()
 
     async def flush(self) -> None:
+        """Settle what is there now, in one round trip."""
         sources, self._dirty = list(self._dirty), {}
         self._wanted.clear()
         settlements = [made for source in sources for made in self._settlements(source)]
