@@ -188,7 +188,9 @@ class Store:
     async def _attempt(self, commands: Sequence[Command[Any]]) -> list[Any]:
         connection = await self.acquire()
         try:
-            replies = await self.exchange(connection, [self.wire.words(c) for c in commands])
+            loads = self.wire.loads(commands)
+            requests = [*loads, *(self.wire.words(c) for c in commands)]
+            replies = (await self.exchange(connection, requests))[len(loads) :]
             unknown = self.wire.unknown(commands, replies)
             if unknown:
                 missing = [commands[i] for i in unknown]

@@ -157,7 +157,9 @@ class SyncStore:
     def _attempt(self, commands: Sequence[Command[Any]]) -> list[Any]:
         connection = self._acquire()
         try:
-            replies = self._exchange(connection, [self.wire.words(c) for c in commands])
+            loads = self.wire.loads(commands)
+            requests = [*loads, *(self.wire.words(c) for c in commands)]
+            replies = (self._exchange(connection, requests))[len(loads) :]
             unknown = self.wire.unknown(commands, replies)
             if unknown:
                 missing = [commands[i] for i in unknown]

@@ -95,6 +95,7 @@ class Wire:
         self.library = library
         self.place = place
         self.dialect = Dialect.SHEBANG
+        self._loaded: set[str] = set()
 
     def words(self, command: Command[Any]) -> tuple[Word, ...]:
         """The words of one request."""
@@ -106,6 +107,18 @@ class Wire:
     def load(self, command: Command[Any]) -> tuple[Word, ...]:
         """The request that makes the command's script known."""
         return ("SCRIPT", "LOAD", self.library.get(command.verb).text(self.dialect))
+
+    def loads(self, commands: Sequence[Command[Any]]) -> list[tuple[Word, ...]]:
+        """What to send before a batch, so that its commands run in their order.
+
+        A script that the server does not know is loaded and run again, but then it would run after
+        those behind it. A single command has none behind it.
+        """
+        if len(commands) == 1:
+            return []
+        missing = {c.verb: c for c in commands if not c.words and c.verb not in self._loaded}
+        self._loaded.update(missing)
+        return [self.load(command) for command in missing.values()]
 
     def unknown(self, commands: Sequence[Command[Any]], replies: Sequence[Any]) -> list[int]:
         """Which of the replies say that the script is not known."""
