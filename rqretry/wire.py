@@ -92,7 +92,7 @@ class Wire:
     """Spells commands for one server, and reads its replies."""
 
     def __init__(self, library: ScriptLibrary, place: str) -> None:
-        self.library = library
+        self.scripts = library
         self.place = place
         self.dialect = Dialect.SHEBANG
         self._loaded: set[str] = set()
@@ -101,12 +101,12 @@ class Wire:
         """The words of one request."""
         if command.words:
             return command.words
-        sha = self.library.get(command.verb).sha(self.dialect)
+        sha = self.scripts.get(command.verb).sha(self.dialect)
         return ("EVALSHA", sha, len(command.keys), *command.keys, *command.args)
 
     def load(self, command: Command[Any]) -> tuple[Word, ...]:
         """The request that makes the command's script known."""
-        return ("SCRIPT", "LOAD", self.library.get(command.verb).text(self.dialect))
+        return ("SCRIPT", "LOAD", self.scripts.get(command.verb).text(self.dialect))
 
     def loads(self, commands: Sequence[Command[Any]]) -> list[tuple[Word, ...]]:
         """What to send before a batch, so that its commands run in their order.
@@ -162,7 +162,7 @@ class Wire:
         found = _SCRIPT_LINE.search(text)
         if command.words or not found:
             return ScriptError(f"lua/{command.verb}.lua", 0, text)
-        file, _, line = self.library.get(command.verb).locate(int(found[1])).partition(":")
+        file, _, line = self.scripts.get(command.verb).locate(int(found[1])).partition(":")
         return ScriptError(file, int(line or 0), _PLACE.sub("", text).strip())
 
 

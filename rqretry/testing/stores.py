@@ -77,7 +77,7 @@ class LabAsyncStore(Store):
     """The asyncio store over the sync one: calls of a test happen one after another."""
 
     def __init__(self, store: LabStore) -> None:
-        super().__init__(store.url, store.wire.library)
+        super().__init__(store.url, store.wire.scripts)
         self.clock = store.clock
         self._store = store
 

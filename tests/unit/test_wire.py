@@ -111,7 +111,7 @@ def test_an_error_in_a_script_names_the_file_and_line(wire: Wire, said: str, rea
 
 def located(wire: Wire, line: int) -> tuple[str, int]:
     """Where a line of the composed script comes from."""
-    file, _, number = wire.library.get("succeed").locate(line).partition(":")
+    file, _, number = wire.scripts.get("succeed").locate(line).partition(":")
     return file, int(number)
 
 

@@ -26,7 +26,7 @@ def doctor(context: click.Context, *, as_json: bool) -> int:
     try:
         with connected(context) as client:
             client.store.repeat_seconds = FIRST_REPEAT_SECONDS
-            library = client.store.wire.library
+            library = client.store.wire.scripts
             findings = client.store.perform(check(library, settings.namespace))
     except UnsafeServer as error:  # too old to be asked anything else
         findings = [Finding("version", "refused", str(error), "upgrade the server")]

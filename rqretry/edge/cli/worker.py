@@ -167,7 +167,7 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
     reached, findings = True, list[Finding]()
     try:
         connect(client.store)
-        library = client.store.wire.library
+        library = client.store.wire.scripts
         findings = client.store.perform(check(library, app.settings.namespace))
     except StoreUnavailable:
         reached = False
