@@ -225,14 +225,12 @@ class Store:
         seconds: float | None = None,
     ) -> list[Any]:
         """Send requests and read as many replies; errors of the server are values here."""
-        sent = False
         try:
             async with asyncio.timeout(seconds or self.reply_seconds):
-                sent = True
                 await connection.send_packed_command(pack(requests), check_health=False)
                 return [await _reply(connection) for _ in requests]
         except (RedisError, OSError, TimeoutError) as error:
-            broken = self.wire.broken(error, sent=sent)
+            broken = self.wire.broken(error, sent=True)
             self._note(str(broken.error))
             raise broken from error
 

@@ -179,13 +179,11 @@ class SyncStore:
         requests: list[tuple[Any, ...]],
         seconds: float | None = None,
     ) -> list[Any]:
-        sent = False
         try:
-            sent = True
             connection.send_packed_command(pack(requests), check_health=False)
             return [_reply(connection, seconds or self.reply_seconds) for _ in requests]
         except (RedisError, OSError, TimeoutError) as error:
-            raise self.wire.broken(error, sent=sent) from error
+            raise self.wire.broken(error, sent=True) from error
 
     def _acquire(self) -> AbstractConnection:
         with self._lock:
