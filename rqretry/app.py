@@ -1,7 +1,7 @@
 """The application: where handlers are registered, and where they publish from."""
 
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, Unpack
@@ -12,7 +12,7 @@ from rqretry.durations import Duration
 from rqretry.hooks import Callback, Hooks, Middleware
 from rqretry.ids import MessageId
 from rqretry.limits import check_partitions, check_topic
-from rqretry.message import OutgoingMessage
+from rqretry.message import OutgoingMessage, PublishOptions
 from rqretry.registry import ConsumerOptions, ConsumerSpec, Registry
 from rqretry.runtime.running import run_until_stopped
 from rqretry.runtime.worker import GRACE_S, Worker
@@ -256,36 +256,16 @@ class App:
         """The operator's verbs, for asyncio."""
         return self.async_client.admin
 
-    async def publish(
-        self,
-        topic: str,
-        body: Any,
-        *,
-        tag: str | None = None,
-        keys: str | Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        delay_level: int | None = None,
-        id: str | None = None,  # noqa: A002 - the name of the contract
-    ) -> MessageId:
+    async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish."""
-        return await self.async_client.publish(
-            topic,
-            body,
-            tag=tag,
-            keys=keys,
-            headers=headers,
-            delay=delay,
-            delay_level=delay_level,
-            id=id,
-        )
+        return await self.async_client.publish(topic, body, **options)
 
     async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
         return await self.async_client.publish_many(topic, messages)
 
-    async def publish_item(self, topic: str, item: OutgoingMessage) -> MessageId:
-        """Publish one OutgoingMessage, for tasks and topics."""
+    async def publish_item(self, topic: str, item: Any) -> MessageId:
+        """Publish one body or OutgoingMessage, for tasks and topics."""
         return await self.async_client.publish(topic, item)
 
     def publish_item_sync(self, topic: str, item: OutgoingMessage) -> MessageId:

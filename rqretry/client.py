@@ -1,8 +1,8 @@
 """The clients: the public verbs, sync and asyncio, over the same operations."""
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from rqretry.admin import AdminOperations, group_settings
 from rqretry.admin.facades import Admin, AsyncAdmin
@@ -14,7 +14,7 @@ from rqretry.errors import InvalidArgument
 from rqretry.identity import worker_name
 from rqretry.ids import MessageId
 from rqretry.limits import check_group, check_topic
-from rqretry.message import OutgoingMessage
+from rqretry.message import PublishOptions, outgoing
 from rqretry.publisher import Publisher
 from rqretry.publisher_sync import SyncPublisher
 from rqretry.publishing import Publishing
@@ -31,7 +31,6 @@ __all__ = [
     "AsyncSimpleConsumer",
     "Client",
     "SimpleConsumer",
-    "outgoing",
 ]
 
 
@@ -99,33 +98,6 @@ class AsyncSimpleConsumer:
         await self.aclose()
 
 
-def outgoing(
-    body: Any,
-    tag: str | None,
-    keys: str | Sequence[str],
-    headers: Mapping[str, str] | None,
-    delay: Duration | None,
-    delay_level: int | None,
-    id_: str | None,
-) -> Any:
-    """What `publish` was given, as publish_many takes it."""
-    if isinstance(body, OutgoingMessage):
-        if (tag, keys, headers, delay, delay_level, id_) != (None, (), None, None, None, None):
-            raise InvalidArgument("an OutgoingMessage has its own tag, keys, headers, delay and id")
-        return body
-    if (
-        tag is None
-        and not keys
-        and headers is None
-        and delay is None
-        and id_ is None is delay_level
-    ):
-        return body
-    return OutgoingMessage(
-        body=body, tag=tag, keys=keys, headers=headers, delay=delay, delay_level=delay_level, id=id_
-    )
-
-
 class Client:
     """rqretry without asyncio: for scripts, Django, Flask, and sync handlers.
 
@@ -158,29 +130,13 @@ class Client:
         self._publisher = SyncPublisher(self.store, Publishing(self.catalog, self.store.clock))
         self.admin = Admin(self.store, AdminOperations(self.catalog, self.name))
 
-    def publish(
-        self,
-        topic: str,
-        body: Any,
-        *,
-        tag: str | None = None,
-        keys: str | Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        delay_level: int | None = None,
-        id: str | None = None,  # noqa: A002 - the name of the contract
-    ) -> MessageId:
+    def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message for every group of a topic (created if it is not there).
 
         Args:
             topic: The topic.
             body: A JSON-compatible value, or raw bytes; at most 4 MiB.
-            tag: What subscriptions filter by.
-            keys: Business keys to find the message by, at most 16.
-            headers: User properties, text to text.
-            delay: Deliver after this, at most 40 days; default at once.
-            delay_level: The same as a level, 1 for the shortest.
-            id: Your own id; the same id and content again is a duplicate and stored once.
+            options: See PublishOptions.
 
         Returns:
             The id; `.duplicate` says whether it was published before.
@@ -190,8 +146,7 @@ class Client:
             AmbiguousResult: It may be stored; publish again with `id=error.id`.
             StoreUnavailable, QueueFull: Nothing was written.
         """
-        item = outgoing(body, tag, keys, headers, delay, delay_level, id)
-        return self._publisher.publish(topic, item)
+        return self._publisher.publish(topic, outgoing(body, options))
 
     def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages, in bounded calls.
@@ -283,21 +238,9 @@ class AsyncClient:
         self._publisher = Publisher(self.store, Publishing(self.catalog, self.store.clock))
         self.admin = AsyncAdmin(self.store, AdminOperations(self.catalog, self.name))
 
-    async def publish(
-        self,
-        topic: str,
-        body: Any,
-        *,
-        tag: str | None = None,
-        keys: str | Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        delay_level: int | None = None,
-        id: str | None = None,  # noqa: A002 - the name of the contract
-    ) -> MessageId:
+    async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish."""
-        item = outgoing(body, tag, keys, headers, delay, delay_level, id)
-        return await self._publisher.publish(topic, item)
+        return await self._publisher.publish(topic, outgoing(body, options))
 
     async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""

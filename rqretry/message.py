@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from rqretry.commands.consuming import Receipt
 from rqretry.durations import Duration
-from rqretry.errors import InvalidReceiptHandle, show
+from rqretry.errors import InvalidReceiptHandle, refuse, show
 from rqretry.ids import born_ms
 from rqretry.limits import UNLIMITED
 
@@ -18,18 +18,32 @@ _HANDLE_PARTS = 5
 _UNFITTED = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutgoingMessage:
-    """A message to publish with `publish_many`; the fields are those of `publish`.
+class PublishOptions(TypedDict, total=False):
+    """The options of every `publish`, and of a task's `options`.
 
     Attributes:
-        body: A JSON-compatible value, or raw bytes.
         tag: What subscriptions filter by.
         keys: Business keys to find the message by, at most 16.
         headers: User properties, text to text.
-        delay: Do not deliver before this has passed, at most 40 days.
-        delay_level: The same, as a level of the namespace's table.
-        id: An id of the caller's choice; the same id and body again is a duplicate.
+        delay: Deliver after this, at most 40 days; default at once.
+        delay_level: The same as a level of the namespace's table, 1 for the shortest.
+        id: Your own id; the same id and content again is a duplicate and stored once.
+    """
+
+    tag: str | None
+    keys: str | Sequence[str]
+    headers: Mapping[str, str] | None
+    delay: Duration | None
+    delay_level: int | None
+    id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingMessage:
+    """A message to publish with `publish_many`: a body, and PublishOptions.
+
+    Attributes:
+        body: A JSON-compatible value, or raw bytes.
     """
 
     body: Any
@@ -39,6 +53,30 @@ class OutgoingMessage:
     delay: Duration | None = None
     delay_level: int | None = None
     id: str | None = None
+
+
+_OPTIONS = PublishOptions.__annotations__.keys()
+
+
+def check_options(options: PublishOptions) -> PublishOptions:
+    """The options, if each is one that `publish` has. Raises InvalidArgument."""
+    unknown = sorted(options.keys() - _OPTIONS)
+    if unknown:
+        refuse("publish option", unknown[0], f"is not one of {', '.join(sorted(_OPTIONS))}")
+    return options
+
+
+def outgoing(body: Any, options: PublishOptions) -> Any:
+    """What `publish` was given, as publish_many takes it. Raises InvalidArgument."""
+    if not options:
+        return body
+    check_options(options)
+    if not isinstance(body, OutgoingMessage):
+        return OutgoingMessage(body=body, **options)
+    given = sorted(name for name, value in options.items() if value not in (None, ()))
+    if given:
+        refuse("publish option", given[0], "belongs into the OutgoingMessage that is published")
+    return body
 
 
 class ReceiptHandle(NamedTuple):

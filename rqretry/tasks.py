@@ -6,15 +6,14 @@ is the arguments of a call. The decorated function stays callable.
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from rqretry.binding import annotation_of
-from rqretry.durations import Duration
 from rqretry.errors import InvalidArgument, show
 from rqretry.ids import MessageId
-from rqretry.message import Message, OutgoingMessage
+from rqretry.message import Message, OutgoingMessage, PublishOptions, check_options
 from rqretry.typed import BodyMismatch, Fit, ReceivedMismatch, fitting, packed
 
 P = ParamSpec("P")
@@ -127,7 +126,7 @@ class Call(Generic[P]):
     """A task with options for its message; see Task.options."""
 
     def __init__(
-        self, app: Publishes, topic: str, binding: TaskBinding, options: Mapping[str, Any]
+        self, app: Publishes, topic: str, binding: TaskBinding, options: PublishOptions
     ) -> None:
         self._app = app
         self._topic = topic
@@ -175,26 +174,9 @@ class Task(Call[P], Generic[P, R]):
         """Call the function here and now."""
         return self.function(*args, **kwargs)
 
-    def options(
-        self,
-        *,
-        delay: Duration | None = None,
-        delay_level: int | None = None,
-        id: str | None = None,  # noqa: A002 - the name of the contract
-        tag: str | None = None,
-        keys: str | Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
-    ) -> Call[P]:
-        """The task with options for its message; the fields are those of `publish`."""
-        options = {
-            "delay": delay,
-            "delay_level": delay_level,
-            "id": id,
-            "tag": tag,
-            "keys": keys,
-            "headers": headers,
-        }
-        return Call(self._app, self._topic, self._binding, options)
+    def options(self, **options: Unpack[PublishOptions]) -> Call[P]:
+        """The task with options for its message: see PublishOptions. Raises InvalidArgument."""
+        return Call(self._app, self._topic, self._binding, check_options(options))
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"

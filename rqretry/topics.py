@@ -1,12 +1,11 @@
 """A declared topic: a name with a body type, and the verbs that use it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, Unpack
 
-from rqretry.durations import Duration
 from rqretry.ids import MessageId
-from rqretry.message import OutgoingMessage
+from rqretry.message import OutgoingMessage, PublishOptions, outgoing
 from rqretry.registry import ConsumerOptions
 from rqretry.typed import fitting, packed, plain
 
@@ -27,8 +26,8 @@ class Registers(Protocol):
         """Register a handler."""
         ...
 
-    async def publish_item(self, topic: str, item: OutgoingMessage) -> MessageId:
-        """Publish one message."""
+    async def publish_item(self, topic: str, item: Any) -> MessageId:
+        """Publish one body or OutgoingMessage."""
         ...
 
     async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
@@ -54,28 +53,9 @@ class Topic:
         """Register a handler for this topic; see App.consumer."""
         return self._app.register(self.name, group, options, body_type=self.body)
 
-    async def publish(
-        self,
-        body: Any,
-        *,
-        tag: str | None = None,
-        keys: str | Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        delay_level: int | None = None,
-        id: str | None = None,  # noqa: A002 - the name of the contract
-    ) -> MessageId:
+    async def publish(self, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish. Raises BodyMismatch too."""
-        item = OutgoingMessage(
-            body=self._checked(body),
-            tag=tag,
-            keys=keys,
-            headers=headers,
-            delay=delay,
-            delay_level=delay_level,
-            id=id,
-        )
-        return await self._app.publish_item(self.name, item)
+        return await self._app.publish_item(self.name, self._item(outgoing(body, options)))
 
     async def publish_many(self, bodies: Iterable[Any]) -> list[MessageId]:
         """Publish bodies or OutgoingMessages; see Client.publish_many.

@@ -5,7 +5,7 @@ import contextvars
 import itertools
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from rqretry.app import App
 from rqretry.client import Admin, Client
@@ -15,6 +15,7 @@ from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import ConfigError, InvalidArgument
 from rqretry.ids import MessageId
 from rqretry.keys import ROOT
+from rqretry.message import PublishOptions
 from rqretry.testing import servers
 from rqretry.testing.bound import BoundApp
 from rqretry.testing.clients import make_clients
@@ -109,7 +110,7 @@ class Lab(Trouble, Looking):
 
     # -- publishing ----------------------------------------------------------------------------
 
-    def publish(self, topic: str, body: Any, **options: Any) -> MessageId:
+    def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; the options, answer and errors are those of Client.publish."""
         self._engine.join()
         return self._client.publish(topic, body, **options)

@@ -122,6 +122,8 @@ async def test_a_declared_topic_refuses_a_body_that_does_not_fit(
     with pytest.raises(BodyMismatch, match=f"the body is no .*{getattr(kind, '__name__', '')}"):
         await topic.publish(body)
     with pytest.raises(BodyMismatch):
+        await topic.publish(OutgoingMessage(body=body))
+    with pytest.raises(BodyMismatch):
         await topic.publish_many([OutgoingMessage(body=body)])
     assert await app.admin.topics() == []
 
