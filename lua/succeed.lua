@@ -29,7 +29,7 @@ local group, worker, strict = ARGV[1], ARGV[2], ARGV[3] == '1'
 local byte = call('HGET', config, 'byte') or ''
 local clock = read_clock(meta)
 local ids, verdicts, entries, deadlines = fence(keys, byte, 4, 2)
-local done, failed_before, stale = {}, {}, 0
+local done, failed_before, attempt_of, stale = {}, {}, {}, 0
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' and strict and tonumber(deadlines[i]) <= clock.now then
     verdicts[i] = 'STALE'
@@ -37,6 +37,8 @@ for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' then
     done[#done + 1] = id
     failed_before[#failed_before + 1] = entries[i] and id or nil
+    local _, attempt = read_entry(entries[i])
+    attempt_of[#done] = attempt
   else
     stale = stale + 1
   end
@@ -49,7 +51,8 @@ if #done > 0 then
   end
   call('ZREM', inflight, unpack(done))
   call('HINCRBY', counters, 'succeed:' .. group, #done)
-  append_history(clock, meta, events, 'succeed', group, worker, done, '', '')
+  local notes = #failed_before > 0 and table.concat(attempt_of, ' ') or '' -- '': all at their first
+  append_history(clock, meta, events, 'succeed', group, worker, done, notes, '')
 end
 if stale > 0 then
   call('HINCRBY', counters, 'stale:' .. group, stale)

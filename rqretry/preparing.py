@@ -8,6 +8,7 @@ from rqretry.errors import refuse, show
 from rqretry.levels import LevelTable
 from rqretry.limits import check_delay, check_headers, check_keys, check_message_id, check_tag
 from rqretry.message import OutgoingMessage
+from rqretry.noted import noted
 from rqretry.typed import plain
 
 Draft = tuple[Prepared, int]
@@ -31,14 +32,14 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
     body, keys = plain(item.body), check_keys(item.keys)
     tag = None if item.tag is None else check_tag(item.tag)
     headers = check_headers(item.headers) if item.headers else None
-    data = encode(body, tag=tag, keys=keys, headers=headers)
+    data, note = encode(body, tag=tag, keys=keys, headers=headers), noted(tag, keys, headers)
     if item.id is None:
-        return Prepared(made_id, data, "", delay_ms), level
+        return Prepared(made_id, data, "", delay_ms, note), level
     # The digest leaves the born time out: the same message published later is the same message.
     same = digest(data)
     if now_ms:
         data = encode(body, tag=tag, keys=keys, headers=headers, born_ms=now_ms)
-    return Prepared(check_message_id(item.id), data, same, delay_ms), level
+    return Prepared(check_message_id(item.id), data, same, delay_ms, note), level
 
 
 def on_level(message: Prepared, level: int, levels: LevelTable) -> Prepared:

@@ -25,6 +25,7 @@ from rqretry.ids import MessageId, make_ids, make_producer, partition_of
 from rqretry.limits import (
     MAX_CALL_BYTES,
 )
+from rqretry.noted import encode_noted
 from rqretry.preparing import draft, on_level
 from rqretry.wire import ServerClock
 
@@ -114,6 +115,7 @@ class Publishing:
     def _call(self, call: Call) -> Operation[Published]:
         topic, number = call.topic, call.partition
         total = checksum(part for m in call.messages for part in (m.id.encode(), m.data))
+        blob = _blob(call.messages)
         answer = Published("STALE_ROUTE", 0, "")
         for _ in range(_ROUTE_CHANGES):
             answer = yield publish(
@@ -124,6 +126,7 @@ class Publishing:
                 seq=call.seq,
                 checksum=total,
                 lane_ttl_ms=LANE_TTL_MS,
+                blob=blob,
             )
             if answer.route is None:
                 break
@@ -199,6 +202,15 @@ def collected(
     if failed or ambiguous:
         raise PublishError(done, failed, ambiguous, first)
     return done
+
+
+def _blob(messages: Sequence[Prepared]) -> bytes:
+    """What the history notes of a call beside the ids; of plain messages nothing."""
+    notes = [message.noted for message in messages]
+    if not any(notes):
+        return b""
+    chosen = any(message.digest for message in messages)  # such an id may be refused or known
+    return encode_noted([message.id for message in messages], notes, partial=chosen)
 
 
 def _verdicts(messages: Sequence[Prepared], answer: Published) -> list[MessageId | Exception]:

@@ -1,6 +1,6 @@
 -- The history: one stream entry per call, holding the batch. Its id comes from logical time, so a
 -- clock that goes back cannot make XADD fail. Bounded in bytes: past the limit the oldest entries
--- go, a few per call, and are counted.
+-- go, a few per call, and are counted; `lost` is the last of them, for readers that lag behind.
 local ENTRY_OVERHEAD = 64
 
 local function drop_oldest(clock, meta, events)
@@ -19,6 +19,7 @@ local function drop_oldest(clock, meta, events)
   if #ids > 0 then
     call('XDEL', events, unpack(ids))
     call('HINCRBY', meta, 'dropped', #ids)
+    call('HSET', meta, 'lost', ids[#ids])
   end
 end
 

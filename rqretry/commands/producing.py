@@ -6,7 +6,11 @@ from typing import Any, NamedTuple
 
 from rqretry.command import Command, number, text
 from rqretry.keys import PartitionKeys
+from rqretry.noted import Noted
 from rqretry.routes import Route
+
+_SENT = 4
+"""Fields of a Prepared that the script takes."""
 
 
 class Prepared(NamedTuple):
@@ -19,6 +23,8 @@ class Prepared(NamedTuple):
     """Of the envelope, for an id that the caller gave; else ''."""
     delay_ms: int | str
     """Milliseconds to wait, or ''."""
+    noted: Noted | None = None
+    """What the history notes of it; not a part of the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ def publish(
     for group in route.groups:
         args += (group.name, bytes((group.byte,)))
     for message in messages:
-        args += message
+        args += message[:_SENT]
     touched = (
         keys.meta, keys.route, keys.lane(producer), keys.bodies, keys.big, keys.pending,
         keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,

@@ -23,6 +23,7 @@ from rqretry import (
     QueueFull,
     StoreUnavailable,
 )
+from rqretry.noted import NOTHING, Noted, decode_noted
 from tests.integration.harness import NAMESPACE, Lab, Seen, counted
 from tests.integration.proxy import proxied
 
@@ -399,3 +400,28 @@ async def test_an_ambiguous_id_is_stored_once_when_another_client_publishes_it_a
     assert again.duplicate
     ids = lab.redis.lrange("rqretry:test:{t:0}:backlog", 0, -1)
     assert Counter(ids)[again.encode()] == 1
+
+
+async def test_the_history_notes_tags_keys_and_traces_of_what_was_accepted(lab: Lab) -> None:
+    client = lab.client()
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    parent = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+    client.publish("t", 0, id="known", tag="a")
+
+    client.publish_many(
+        "t",
+        [
+            OutgoingMessage(body=0, id="known", tag="a"),
+            OutgoingMessage(body=1, id="new", tag="b", keys=["k1", "k2"], headers=parent),
+            OutgoingMessage(body=2, id="plain"),
+        ],
+    )
+    client.publish("t", {"n": 1})
+
+    entries = lab.redis.xrange("rqretry:test:{t:0}:events")
+    read = [(f[b"i"].decode().split(), f[b"b"]) for _, f in entries]
+    assert read[0][0] == ["known"]
+    assert decode_noted(read[0][1], read[0][0]) == [Noted("a")]
+    assert read[1][0] == ["new", "plain"]
+    assert decode_noted(read[1][1], read[1][0]) == [Noted("b", ("k1", "k2"), None, trace), NOTHING]
+    assert read[2][1] == b""

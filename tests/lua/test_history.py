@@ -88,6 +88,8 @@ def test_history_drops_its_oldest_entries_past_its_limit_and_counts_them(world: 
     assert kept[-1] == "publish  p message-49"
     assert int(meta(world)["dropped"]) == 50 - len(kept)
     assert int(meta(world)["bytes"]) == size * len(kept)
+    assert meta(world)["lost"] == f"{START_MS}-{50 - len(kept) - 1}"
+    assert ids(world)[0] == f"{START_MS}-{50 - len(kept)}"
 
 
 def test_history_keeps_an_entry_that_is_bigger_than_its_limit_alone(world: World) -> None:

@@ -36,7 +36,7 @@ def test_succeed_leaves_nothing_behind_of_a_message_that_failed_before(world: Wo
         "g:failures": {"a": None},
         "g:inflight": {"a": None},
         "counters": {"succeed:g": 1},
-        "events": ["succeed g w1 a"],
+        "events": ["succeed g w1 a 2"],
     }
 
 
@@ -133,3 +133,15 @@ def test_succeed_of_nothing_is_nothing(world: World) -> None:
     with world.changes() as changed:
         assert world.succeed() == []
     assert changed == {}
+
+
+def test_succeed_notes_the_attempts_where_one_was_not_the_first(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.fail(failure("a"))
+    world.advance(10_000)
+    world.promote()
+    world.publish("b")
+    world.lease()
+    assert world.succeed(Receipt("a", 2), Receipt("b", 1)) == ["OK", "OK"]
+    assert world.history()[-1] == "succeed g w1 a b 2 1"
