@@ -1,9 +1,9 @@
 """What the history notes of published messages beside their ids: one blob for a call.
 
 Only publish writes it, and only where a message has a tag, keys, a message group or a trace, so
-that a plain message costs nothing (decisions 29). It is a msgpack array [1, ids, tags, keys, groups,
-traces]; each is nil, or a list in step with the messages of the call. The script notes only the
-messages that it accepted: `ids` is there where that may be fewer than were sent.
+that a plain message costs nothing (decisions 29). It is a msgpack array [1, ids, tags, keys,
+groups, traces]; each is nil, or a list in step with the messages of the call. The script notes only
+the messages that it accepted: `ids` is there where that may be fewer than were sent.
 """
 
 import re
