@@ -4,6 +4,8 @@ PYTHON    ?=
 ROWS      ?=
 PROCESSES ?=
 TESTFLAGS ?= -n 2 --dist loadfile
+SCENARIOS ?= all
+REPEAT    ?= 3
 
 BIN   := .venv/bin
 STAMP := .venv/.complete
@@ -11,7 +13,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint dist clean
+.PHONY: help setup demo test lint bench dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +42,9 @@ lint: setup ## check style, types, layers and Lua
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
 	$(BIN)/python tools/lint_lua.py
+
+bench: setup ## measure every scenario three times (SCENARIOS=... for some, REPEAT=n)
+	@$(BIN)/python -m benchmarks run $(SCENARIOS) --repeat $(REPEAT) --out benchmarks/results/rqretry.json
 
 dist: setup ## build the sdist and, from it, the wheel
 	@rm -rf dist

@@ -14,6 +14,7 @@ from typing import Any
 from rqretry.app import App
 from rqretry.errors import ConfigError, RqretryError
 from rqretry.logs import set_up_logging
+from rqretry.runtime.collecting import calm_collector
 from rqretry.runtime.presence import Condition
 from rqretry.runtime.retiring import retire_above_memory
 from rqretry.runtime.worker import Worker
@@ -39,6 +40,7 @@ def run_child(orders: Orders, reports: Connection) -> None:
     status = 1
     try:
         app = load(orders)
+        calm_collector()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             status = runner.run(_work(app, orders, reports))
     except RqretryError as error:

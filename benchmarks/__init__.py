@@ -1,0 +1,1 @@
+"""How fast rqretry is: `python -m benchmarks run SCENARIO...`; see docs/performance.md."""

@@ -1,0 +1,55 @@
+"""The command: run scenarios, compare two files of results, plot them, run the peers."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import results
+from benchmarks.figures import Figures, summary, table
+from benchmarks.scenarios import GROUPS, SCENARIOS
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse and do."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="run scenarios, each on a private server")
+    run.add_argument("scenarios", nargs="+", metavar="SCENARIO", choices=[*SCENARIOS, *GROUPS])
+    run.add_argument("--repeat", type=int, default=1, help="times; medians are reported")
+    run.add_argument("--messages", type=int, help="instead of each scenario's own number")
+    run.add_argument("--json", action="store_true", help="print the figures as JSON")
+    run.add_argument("--out", metavar="FILE", help="write them, with machine and versions")
+    run.set_defaults(act=_run)
+    compare = commands.add_parser("compare", help="compare two files of results")
+    compare.add_argument("before", metavar="A.json")
+    compare.add_argument("after", metavar="B.json")
+    compare.set_defaults(act=_compare)
+    options = parser.parse_args(arguments)
+    result: int = options.act(options)
+    return result
+
+
+def _run(options: argparse.Namespace) -> int:
+    names = list(dict.fromkeys(n for name in options.scenarios for n in GROUPS.get(name, (name,))))
+    runs: dict[str, list[Figures]] = {name: [] for name in names}
+    for turn in range(options.repeat):  # interleaved, so that a slow minute hits all of them
+        for name in names:
+            print(f"{name} ({turn + 1} of {options.repeat}) ...", file=sys.stderr, flush=True)
+            runs[name].append(SCENARIOS[name](options.messages))
+    found: dict[str, dict[str, Any]] = {name: summary(made) for name, made in runs.items()}
+    print(json.dumps(found, indent=1) if options.json else table(found))
+    if options.out:
+        results.write(options.out, found)
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    for line in results.comparison(results.read(options.before), results.read(options.after)):
+        print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

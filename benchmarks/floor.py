@@ -1,0 +1,81 @@
+"""What the machine gives at best: bare loops over the same scripts, and a bare LPUSH loop."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+
+from benchmarks.workload import bodies
+from rqretry import App, Client
+from rqretry.codec import checksum, encode
+from rqretry.commands.consuming import Receipt, lease, succeed
+from rqretry.commands.producing import Prepared, publish
+from rqretry.ids import make_ids, make_producer
+
+BATCH = 100
+_LANE_TTL_MS = 60_000
+_NAMESPACE = "floor"
+
+
+@contextmanager
+def _client(url: str) -> Iterator[Client]:
+    app = App(url, namespace=_NAMESPACE)
+    try:
+        yield app.client
+    finally:
+        app.client.close()
+
+
+def publish_rate(url: str, count: int, filling: int) -> float:
+    """Messages per second of the bare publish script, 100 a call, everything encoded before."""
+    with _client(url) as client:
+        store, catalog = client.store, client.catalog
+        client.publish("bare", 0)
+        data = [encode(body) for body in bodies(BATCH, filling)]
+        keys, route = catalog.partition("bare", 0), catalog.route("bare", 0)
+        producer, rounds = make_producer(), max(1, count // BATCH)
+        started = time.perf_counter()
+        for number in range(1, rounds + 1):
+            ids = make_ids(BATCH, store.clock.now_ms())
+            messages = [Prepared(id_, text, "", "") for id_, text in zip(ids, data, strict=True)]
+            total = checksum(
+                part for id_, text in zip(ids, data, strict=True) for part in (id_.encode(), text)
+            )
+            store.run(
+                publish(
+                    keys, route, messages, producer=producer, seq=number, checksum=total,
+                    lane_ttl_ms=_LANE_TTL_MS,
+                )
+            )  # fmt: skip
+        return rounds * BATCH / (time.perf_counter() - started)
+
+
+def drain_rate(url: str, count: int, filling: int) -> float:
+    """Messages per second of lease and succeed, 100 a call."""
+    with _client(url) as client:
+        store = client.store
+        client.publish_many("drain", bodies(count, filling))
+        store.perform(client.catalog.join("bare", "push", ["drain"]))
+        keys = client.catalog.group_keys("drain", 0, "bare")
+        handled, started = 0, time.perf_counter()
+        while handled < count:
+            leased = store.run(lease(keys, worker="bare", want=BATCH, visibility_ms=30_000))
+            receipts = [
+                Receipt(id_, numbers[0])
+                for id_, numbers in zip(leased.ids, leased.numbers, strict=True)
+            ]
+            store.run(succeed(keys, receipts, worker="bare"))
+            handled += len(receipts)
+        return count / (time.perf_counter() - started)
+
+
+def lpush_rate(port: int, count: int, size: int) -> float:
+    """Single LPUSHes per second of redis-py, one after another."""
+    with redis.Redis(port=port) as client:  # noqa: TID251 - this is what is compared with
+        data, started = b"x" * size, time.perf_counter()
+        for _ in range(count):
+            client.lpush("bare-list", data)
+        rate = count / (time.perf_counter() - started)
+        client.delete("bare-list")
+        return rate

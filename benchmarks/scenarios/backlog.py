@@ -1,0 +1,72 @@
+"""A long queue: are rates and memory what they are with a short one, and is no script long?"""
+
+import time
+from typing import Any
+
+from benchmarks.crew import Crew, Job, rate_of
+from benchmarks.figures import Figures
+from benchmarks.servers import Server
+from benchmarks.workload import bodies, encoded_size, join, publish_all, unfinished
+
+_SLICE = 100_000
+_MEASURED = 100_000
+
+
+def backlog_1m(messages: int | None) -> Figures:
+    """A million messages wait."""
+    return _backlog(messages or 1_000_000)
+
+
+def backlog_10m(messages: int | None) -> Figures:
+    """Ten million messages wait: 2.5 GB."""
+    return _backlog(messages or 10_000_000)
+
+
+def _backlog(count: int) -> Figures:
+    measured = min(_MEASURED, count)
+    short = _measure(0, measured)
+    long = _measure(count, measured)
+    return Figures(
+        rate=long["drain"],
+        checked=True,
+        bytes_per_message=long["bytes"],
+        more={
+            "waiting": count,
+            "bytes_over_encoded": long["bytes"] - encoded_size(),
+            "drain_ratio": long["drain"] / short["drain"],
+            "publish_per_s": long["publish"],
+            "publish_ratio": long["publish"] / short["publish"],
+            "slowest_script_ms": long["slowest"],
+            "slowest_script_short_ms": short["slowest"],
+        },
+    )
+
+
+def _measure(waiting: int, measured: int) -> dict[str, float]:
+    with Server() as server:
+        empty = server.memory()
+        join(server.url, "bench")
+        server.forget_slow()
+        ids: set[str] = set()
+        for at in range(0, waiting, _SLICE):
+            ids.update(publish_all(server.url, bodies(min(_SLICE, waiting - at))))
+        per_message = (server.memory() - empty) / waiting if waiting else 0.0
+        items: list[Any] = bodies(measured)
+        started = time.perf_counter()
+        ids.update(publish_all(server.url, items))
+        publish = measured / (time.perf_counter() - started)
+        with Crew(Job(server.url, "noop")) as crew:
+            crew.wait_for(measured)
+            (report,) = crew.finish()
+        seen = report.tally.ids
+        left = unfinished(server.url)
+        slowest = server.slowest_ms()
+    assert len(set(seen)) == len(seen), "a message was handled twice"
+    assert ids.issuperset(seen), "a message that was never published was handled"
+    assert len(seen) + left == len(ids), f"{len(ids)} published, {len(seen)} handled, {left} left"
+    return {
+        "drain": rate_of([report]),
+        "publish": publish,
+        "bytes": per_message,
+        "slowest": slowest,
+    }

@@ -1,0 +1,33 @@
+"""The bounds of decisions 9 with large bodies: bytes per call, and how long a script runs."""
+
+import time
+
+from benchmarks.crew import Crew, Job, rate_of
+from benchmarks.figures import Figures
+from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.workload import bodies, check, publish_all
+
+LARGE = 1_000_000
+
+
+def limits(messages: int | None) -> Figures:
+    """Bodies of a megabyte: a call carries 1 MiB of them in and 4 MiB out."""
+    count = messages or 200
+    with Server() as server:
+        server.forget_slow()
+        cpu, started = server.cpu_s(), time.perf_counter()
+        ids = publish_all(server.url, bodies(count, LARGE))
+        published = count / (time.perf_counter() - started)
+        with Crew(Job(server.url, "noop")) as crew:
+            crew.wait_for(count)
+            reports = crew.finish()
+        cpu, slowest = server.cpu_s() - cpu, server.slowest_ms()
+    check(ids, reports[0].tally.ids)
+    return Figures(
+        rate=rate_of(reports),
+        checked=True,
+        redis_us=cpu / count * MICROSECONDS,
+        worker_us=reports[0].worker_us,
+        rss_mb=reports[0].rss_mb,
+        more={"publish_per_s": published, "slowest_script_ms": slowest},
+    )
