@@ -3,66 +3,131 @@ local call = redis.call
 
   A message published with a delay waits for the whole topic; its groups are those of the route at
   the time it falls due. The caller passes the groups it knows; a changed route writes nothing.
+  Where a group takes only some tags, the caller has looked at what is due (scheduled.lua) and says
+  for each message which groups it goes to; one that no group wants is counted and gone. A member
+  is an id, or an id, a blank and the message's tag.
 
   FLAGS  allow-oom
-  KEYS   meta route bodies pending scheduled backlog events counters, then ready and wake of each group
-  ARGV   route_version worker limit groups, then name and byte of each group
+  KEYS   meta route bodies pending scheduled backlog events counters big ids id_expiry,
+         then ready and wake of each group
+  ARGV   route_version worker limit groups, then name and byte of each group, then member and bytes
+         of its groups of each message looked at (none: all that is due goes to every group)
   REPLY  OK, now_ms, messages delivered, next_scheduled_ms (from now; '' for none)
          or STALE_ROUTE, version, table
-  COST   O(limit * groups); 11 commands and 1 a message and 3 a group
+  COST   O(limit * groups); 12 commands and 1 a message and 4 a group, 7 more for what nobody wants
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include forget
 
 local meta, route, bodies, pending, scheduled = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local backlog, events, counters = KEYS[6], KEYS[7], KEYS[8]
 local route_version, worker, limit, groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local FIRST_KEY, FIRST_GROUP = 9, 5
+local keys = { bodies = bodies, pending = pending, big = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11] }
+local FIRST_KEY, FIRST_GROUP = 12, 5
+local FIRST_MEMBER = FIRST_GROUP + 2 * groups
+local looked = #ARGV >= FIRST_MEMBER
 
 local current = call('HMGET', route, 'version', 'table')
 if (current[1] or '0') ~= route_version then
   return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
 end
 local clock = read_clock(meta)
-local ids, live = call('ZRANGEBYSCORE', scheduled, '-inf', clock.now, 'LIMIT', 0, limit), {}
-for _, id in ipairs(ids) do
-  live[#live + 1] = call('HEXISTS', bodies, id) == 1 and id or nil
+
+local function still_due()
+  local members, targets = {}, {}
+  for at = FIRST_MEMBER, #ARGV, 2 do
+    members[#members + 1], targets[#targets + 1] = ARGV[at], ARGV[at + 1]
+  end
+  local scores, due, theirs = call('ZMSCORE', scheduled, unpack(members)), {}, {}
+  for i, member in ipairs(members) do
+    if scores[i] and tonumber(scores[i]) <= clock.now then
+      due[#due + 1], theirs[#theirs + 1] = member, targets[i]
+    end
+  end
+  return due, theirs
+end
+
+local everybody = ''
+for group = 1, groups do
+  everybody = everybody .. ARGV[FIRST_GROUP + 2 * group - 1]
+end
+local members, asked
+if looked then
+  members, asked = still_due()
+else
+  members, asked = call('ZRANGEBYSCORE', scheduled, '-inf', clock.now, 'LIMIT', 0, limit), {}
+end
+local live, targets = {}, {}
+for i, member in ipairs(members) do
+  local id = string.match(member, '^%S+')
+  if call('HEXISTS', bodies, id) == 1 then
+    live[#live + 1], targets[#targets + 1] = id, asked[i] or everybody
+  end
+end
+
+-- What a delivery that was cut has noted stays: its groups may have finished with the message.
+local function note_who_owes()
+  local noted, owed = call('HMGET', pending, unpack(live)), {}
+  for i, id in ipairs(live) do
+    targets[i] = noted[i] or targets[i]
+    if #targets[i] > 1 then
+      owed[#owed + 1], owed[#owed + 2] = id, targets[i]
+    end
+  end
+  if #owed > 0 then
+    call('HSET', pending, unpack(owed))
+  end
 end
 
 local function push_to_groups()
-  local owed, bytes = {}, ''
-  for group = 1, groups do
-    bytes = bytes .. ARGV[FIRST_GROUP + 2 * group - 1]
-  end
   if groups > 1 then
-    -- What a delivery that was cut has noted stays: its groups may have finished with the message.
-    local noted = call('HMGET', pending, unpack(live))
-    for i, id in ipairs(live) do
-      owed[2 * i - 1], owed[2 * i] = id, noted[i] or bytes
-    end
-    call('HSET', pending, unpack(owed))
+    note_who_owes()
   elseif groups == 0 then
     call('RPUSH', backlog, unpack(live))
   end
   for group = 1, groups do
-    local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
-    local length = call('RPUSH', ready, unpack(live))
-    call('HINCRBY', counters, 'publish:' .. ARGV[FIRST_GROUP + 2 * group - 2], #live)
-    if length == #live then
-      call('ZADD', wake, 0, '1')
+    local name, byte = ARGV[FIRST_GROUP + 2 * group - 2], ARGV[FIRST_GROUP + 2 * group - 1]
+    local taken = {}
+    for i, id in ipairs(live) do
+      taken[#taken + 1] = string.find(targets[i], byte, 1, true) and id or nil
     end
+    if #taken > 0 then
+      local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
+      local length = call('RPUSH', ready, unpack(taken))
+      call('HINCRBY', counters, 'publish:' .. name, #taken)
+      if length == #taken then
+        call('ZADD', wake, 0, '1')
+      end
+    end
+    if #taken < #live then
+      call('HINCRBY', counters, 'filtered:' .. name, #live - #taken)
+    end
+  end
+end
+
+local function forget_unwanted()
+  local unwanted = {}
+  for i, id in ipairs(live) do
+    unwanted[#unwanted + 1] = targets[i] == '' and id or nil
+  end
+  if #unwanted > 0 then
+    forget(keys, '', clock.now, unwanted)
   end
 end
 
 if #live > 0 then
   push_to_groups()
+  if looked then
+    forget_unwanted()
+  end
 end
-if #ids > 0 then
-  call('ZREM', scheduled, unpack(ids))
+if #members > 0 then
+  call('ZREM', scheduled, unpack(members))
 end
 if #live > 0 then
   append_history(clock, meta, events, 'deliver', '', worker, live, '', '')
 end
 local next_due = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
-return { 'OK', clock.now, #ids, next_due and math.max(0, math.ceil(next_due - clock.now)) or '' }
+return { 'OK', clock.now, #members, next_due and math.max(0, math.ceil(next_due - clock.now)) or '' }

@@ -7,27 +7,33 @@ local call = redis.call
   nothing. While a topic has no group its messages wait in the backlog, which the first group takes.
   A call that would store more messages than the topic may hold stores none.
 
+  Where a group takes only some tags, the caller says for each message which groups it goes to. One
+  that no group wants is accepted, counted and not stored. What is delayed waits with its tag, and
+  is given its groups when it is due (deliver.lua).
+
   FLAGS  none
   KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters,
          then ready and wake of each group
-  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages,
-         then name and byte of each group, then id, body, digest ('' for an id the client made) and
-         delay_ms ('' for none) of each message
+  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (4 or 5 a message),
+         then name and byte of each group, then id, body, digest ('' for an id the client made),
+         delay_ms ('' for none) and, as the fifth word, the bytes of its groups (the tag of one that
+         is delayed) of each message; with 4 words all go to every group and none has a tag
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id) or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT
-  COST   O(messages * groups); 13 commands and 3 a group
+  COST   O(messages * groups); 13 commands and 3 a group, 1 more where a group takes only some
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include forget
 
 local meta, route, lane, bodies, big, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ids_key, id_expiry, scheduled, backlog = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local events, counters = KEYS[11], KEYS[12]
 local route_version, seq, checksum, lane_ttl_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local worker, blob, groups, messages = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local FIRST_KEY, FIRST_GROUP = 13, 9
+local WORDS, FIRST_KEY, FIRST_GROUP = tonumber(ARGV[9]), 13, 10
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
 local BIG = 8192
 local BEGUN, ANY = '?', '' -- marks of a digest: not all written yet; of no digest in particular
@@ -53,7 +59,7 @@ end
 -- Ids the caller chose: known already, and with the same body?
 local chosen, digests = {}, {}
 for i = 1, messages do
-  local at = FIRST_MESSAGE + 4 * (i - 1)
+  local at = FIRST_MESSAGE + WORDS * (i - 1)
   if ARGV[at + 2] ~= '' then
     chosen[#chosen + 1] = ARGV[at]
     digests[ARGV[at]] = false
@@ -81,63 +87,112 @@ if #chosen > 0 then
 end
 
 local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
-local accepted, verdicts, all_new, bytes_of_groups = {}, {}, true, ''
+local accepted, verdicts, all_new, bytes_of_groups, unwanted = {}, {}, true, '', {}
+local targets = WORDS > 4 and groups > 0 and {} or nil -- by id, where messages differ in them
 for group = 1, groups do
   bytes_of_groups = bytes_of_groups .. ARGV[FIRST_GROUP + 2 * group - 1]
 end
+
+local function accept(id, body, delay_ms, targets_or_tag)
+  local wanted = delay_ms ~= '' or not targets or targets_or_tag ~= ''
+  accepted[#accepted + 1] = id
+  if wanted then
+    stored[#stored + 1], stored[#stored + 2] = id, body
+  else
+    unwanted[#unwanted + 1] = id
+  end
+  if wanted and #body > BIG then
+    sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
+  end
+  if delay_ms ~= '' then
+    local tag = targets_or_tag and targets_or_tag ~= '' and ' ' .. targets_or_tag or ''
+    waiting[#waiting + 1], waiting[#waiting + 2] = now + delay_ms, id .. tag
+  elseif wanted then
+    pushed[#pushed + 1] = id
+    if targets then
+      targets[id] = targets_or_tag
+    end
+  end
+end
+
 for i = 1, messages do
-  local at = FIRST_MESSAGE + 4 * (i - 1)
-  local id, body, digest, delay_ms = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local at = FIRST_MESSAGE + WORDS * (i - 1)
+  local id, digest = ARGV[at], ARGV[at + 2]
   if digest ~= '' and digests[id] then
     local same = digests[id] == digest or digests[id] == ANY
     verdicts[i], all_new = same and 'D' or 'C', false
   else
     verdicts[i] = 'A'
-    accepted[#accepted + 1] = id
-    stored[#stored + 1], stored[#stored + 2] = id, body
-    if #body > BIG then
-      sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
-    end
+    accept(id, ARGV[at + 1], ARGV[at + 3], WORDS > 4 and ARGV[at + 4])
     if digest ~= '' then
       digests[id] = digest
       begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
       remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
       reborn[#reborn + 1] = id
     end
-    if delay_ms ~= '' then
-      waiting[#waiting + 1], waiting[#waiting + 2] = now + delay_ms, id
-    else
-      pushed[#pushed + 1] = id
-    end
   end
 end
 local verdict_text = all_new and '' or table.concat(verdicts)
 local most = tonumber(current[3] or 0)
-if most > 0 and #accepted > 0 then
+if most > 0 and #stored > 0 then
   local here = call('HLEN', bodies)
-  if here + #accepted > most then
+  if here + #stored / 2 > most then
     return { 'FULL', here, most }
   end
 end
 
-local function push_to_groups()
-  if groups > 1 then
-    local owed = {}
-    for i, id in ipairs(pushed) do
-      owed[2 * i - 1], owed[2 * i] = id, bytes_of_groups
+local function note_who_owes()
+  local owed = {}
+  for _, id in ipairs(pushed) do
+    local bytes = targets and targets[id] or bytes_of_groups
+    if #bytes > 1 then
+      owed[#owed + 1], owed[#owed + 2] = id, bytes
     end
+  end
+  if #owed > 0 then
     call('HSET', pending, unpack(owed))
   end
-  if groups == 0 then
+end
+
+local function targeted(byte)
+  if not targets then
+    return pushed
+  end
+  local taken = {}
+  for _, id in ipairs(pushed) do
+    taken[#taken + 1] = string.find(targets[id], byte, 1, true) and id or nil
+  end
+  return taken
+end
+
+local function push_to_groups()
+  if groups > 1 then
+    note_who_owes()
+  elseif groups == 0 then
     call('RPUSH', backlog, unpack(pushed))
   end
   for group = 1, groups do
     local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
-    local length = call('RPUSH', ready, unpack(pushed))
-    call('HINCRBY', counters, 'publish:' .. ARGV[FIRST_GROUP + 2 * group - 2], #pushed)
-    if length == #pushed then
-      call('ZADD', wake, 0, '1')
+    local name, taken = ARGV[FIRST_GROUP + 2 * group - 2], targeted(ARGV[FIRST_GROUP + 2 * group - 1])
+    if #taken > 0 then
+      local length = call('RPUSH', ready, unpack(taken))
+      call('HINCRBY', counters, 'publish:' .. name, #taken)
+      if length == #taken then
+        call('ZADD', wake, 0, '1')
+      end
     end
+    local filtered = #pushed + #unwanted - #taken
+    if filtered > 0 then
+      call('HINCRBY', counters, 'filtered:' .. name, filtered)
+    end
+  end
+end
+
+local function remember()
+  call('HSET', ids_key, unpack(remembered))
+  call('ZREM', id_expiry, unpack(reborn))
+  if #unwanted > 0 then
+    start_id_expiry({ ids = ids_key, id_expiry = id_expiry }, now, unwanted)
   end
 end
 
@@ -155,19 +210,20 @@ if #accepted > 0 then
   if #begun > 0 then
     call('HSET', ids_key, unpack(begun))
   end
-  call('HSET', bodies, unpack(stored))
+  if #stored > 0 then
+    call('HSET', bodies, unpack(stored))
+  end
   if #sizes > 0 then
     call('HSET', big, unpack(sizes))
   end
-  if #pushed > 0 then
+  if #pushed + #unwanted > 0 then
     push_to_groups()
   end
   if #waiting > 0 then
     schedule()
   end
   if #remembered > 0 then
-    call('HSET', ids_key, unpack(remembered))
-    call('ZREM', id_expiry, unpack(reborn))
+    remember()
   end
   call('HINCRBY', counters, 'publish', #accepted)
 end

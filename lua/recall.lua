@@ -6,7 +6,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta scheduled bodies big pending ids id_expiry events counters
-  ARGV   worker id
+  ARGV   worker id member (the id, or the id, a blank and the message's tag)
   REPLY  OK | LATE (it is due, or was never scheduled) | GONE
   COST   O(log scheduled); 13 commands
 ]]
@@ -17,18 +17,18 @@ local call = redis.call
 
 local meta, scheduled, events, counters = KEYS[1], KEYS[2], KEYS[8], KEYS[9]
 local keys = { bodies = KEYS[3], big = KEYS[4], pending = KEYS[5], ids = KEYS[6], id_expiry = KEYS[7] }
-local worker, id = ARGV[1], ARGV[2]
+local worker, id, member = ARGV[1], ARGV[2], ARGV[3]
 
 local clock = read_clock(meta)
 if call('HEXISTS', keys.bodies, id) == 0 then
   return 'GONE'
 end
-local due = call('ZSCORE', scheduled, id)
+local due = call('ZSCORE', scheduled, member)
 if not due or tonumber(due) <= clock.now then
   return 'LATE'
 end
 forget(keys, '', clock.now, { id })
-call('ZREM', scheduled, id)
+call('ZREM', scheduled, member)
 call('HINCRBY', counters, 'recall', 1)
 append_history(clock, meta, events, 'recall', '', worker, { id }, '', '')
 return 'OK'

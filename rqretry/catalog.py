@@ -15,6 +15,7 @@ from rqretry.commands import administering as admin
 from rqretry.draining import drain
 from rqretry.errors import ConfigError, GroupNotFound, show
 from rqretry.records import SIMPLE, GroupRecord, TopicRecord
+from rqretry.routes import EVERY_TAG
 
 log = logging.getLogger("rqretry")
 
@@ -48,12 +49,14 @@ class Catalog(TopicCatalog):
         *,
         create: bool = True,
         create_topics: bool = True,
+        tags: str | None = None,
         **settings: Any,
     ) -> Operation[GroupRecord]:
         """Subscribe a group to topics, and tell every partition.
 
         `settings` (max_retries, policy) are those that the caller names: they win, except over
-        what an operator has pinned; that is logged and changes nothing.
+        what an operator has pinned; that is logged and changes nothing. `tags`, where named, are
+        what the group takes of these topics from now on.
 
         Raises:
             GroupNotFound, TopicNotFound: It is not there, and must not be created.
@@ -75,6 +78,8 @@ class Catalog(TopicCatalog):
             refused.update(_against_pins(record, settings))
             wanted = {field: v for field, v in settings.items() if field not in refused}
             union = record.topics + tuple(name for name in names if name not in record.topics)
+            if tags is not None:
+                wanted["tags"] = record.with_tags(names, tags)
             return record.changed(self.actor, now_ms, topics=union, **wanted).encode()
 
         for _ in range(_ROUNDS):
@@ -85,8 +90,7 @@ class Catalog(TopicCatalog):
                 yield from self._finish_leaving(group, name)
             if left:
                 continue
-            for name in names:
-                yield from self._subscribe(name, record)
+            record = yield from self._subscribe_all(names, record)
             yield from self._configure(record)
             record = yield from self.group(group)
             if set(names) <= set(record.topics):  # else an operator unsubscribed it meanwhile
@@ -145,7 +149,8 @@ class Catalog(TopicCatalog):
             record = GroupRecord.decode(group, old)
             rest = tuple(name for name in record.topics if name != topic)
             left = (*(name for name in record.leaving if name != topic), topic)
-            return record.changed(self.actor, now_ms, topics=rest, leaving=left).encode()
+            tags = record.with_tags([topic], EVERY_TAG)
+            return record.changed(self.actor, now_ms, topics=rest, leaving=left, tags=tags).encode()
 
         yield from self._change(self.keys.groups, group, leaving)
         return (yield from self._finish_leaving(group, topic))
@@ -214,9 +219,21 @@ class Catalog(TopicCatalog):
             )
         return GroupRecord(name, kind, version=0)
 
+    def _subscribe_all(self, topics: Iterable[str], record: GroupRecord) -> Operation[GroupRecord]:
+        """Subscribe, until the routes say what the record says: another start may differ."""
+        while True:
+            for name in topics:
+                yield from self._subscribe(name, record)
+            again = yield from self.group(record.name)
+            if again.tags == record.tags:
+                return again
+            record = again
+
     def _subscribe(self, topic: str, group: GroupRecord) -> Operation[None]:
+        tags = group.tags_of(topic)
+
         def subscribed(old: str) -> str:
-            return TopicRecord.decode(topic, old).with_group(group.name, group.kind).encode()
+            return TopicRecord.decode(topic, old).with_group(group.name, group.kind, tags).encode()
 
         stored = yield from self._change(self.keys.topics, topic, subscribed)
         record = self._keep(TopicRecord.decode(topic, stored))

@@ -13,7 +13,7 @@ from rqretry.durations import Duration
 from rqretry.errors import InvalidArgument
 from rqretry.identity import worker_name
 from rqretry.ids import MessageId
-from rqretry.limits import check_group, check_topic
+from rqretry.limits import check_group, check_tags, check_topic
 from rqretry.message import PublishOptions, outgoing
 from rqretry.publisher import Publisher
 from rqretry.publisher_sync import SyncPublisher
@@ -181,8 +181,17 @@ class Client:
         *,
         create_group: bool = False,
         max_retries: int | str | None = None,
+        tags: str | None = None,
     ) -> SimpleConsumer:
         """A consumer that receives and acknowledges by hand.
+
+        Args:
+            group: The consumer group.
+            topics: A topic or several; they must be there.
+            create_group: Create the group if it is not there.
+            max_retries: At most max_retries + 1 deliveries; default the group's own.
+            tags: What the group takes of these topics from now on, such as "a || b"; "*" for
+                everything. Default as it was.
 
         Raises:
             GroupNotFound: The group is not there, and `create_group` is False.
@@ -196,6 +205,7 @@ class Client:
             topics,
             create_group=create_group,
             max_retries=max_retries,
+            tags=tags,
         )
         return SimpleConsumer(self.store, operations)
 
@@ -257,6 +267,7 @@ class AsyncClient:
         *,
         create_group: bool = False,
         max_retries: int | str | None = None,
+        tags: str | None = None,
     ) -> AsyncSimpleConsumer:
         """A consumer that receives and acknowledges by hand; see Client.simple_consumer."""
         operations = _simple(
@@ -266,6 +277,7 @@ class AsyncClient:
             topics,
             create_group=create_group,
             max_retries=max_retries,
+            tags=tags,
         )
         return AsyncSimpleConsumer(self.store, operations)
 
@@ -297,15 +309,19 @@ def _simple(
     *,
     create_group: bool,
     max_retries: int | str | None,
+    tags: str | None,
 ) -> SimpleOperations:
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
         raise InvalidArgument("topics: a simple consumer needs at least one topic")
+    settings = group_settings(max_retries, None)
+    if tags is not None:
+        settings["tags"] = check_tags(tags)
     return SimpleOperations(
         catalog,
         check_group(group),
         [check_topic(name) for name in names],
         worker=name,
         create_group=create_group,
-        settings=group_settings(max_retries, None),
+        settings=settings,
     )

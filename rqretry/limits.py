@@ -25,6 +25,7 @@ MAX_NAMESPACE = 63
 MAX_MESSAGE_ID = 128
 MAX_MESSAGE_GROUP_BYTES = 63
 MAX_TAG = 128
+MAX_TAGS = 64
 MAX_KEY = 128
 MAX_KEYS = 16
 MAX_PARTITIONS = 1024
@@ -74,6 +75,29 @@ def check_tag(value: object) -> str:
     if "|" in tag:
         refuse("tag", tag, 'must not hold "|", which separates tags in a subscription')
     return tag
+
+
+def check_tags(value: object) -> str:
+    """What a subscription takes: "*", or 1 to 64 tags such as "a || b"; answers it in order."""
+    if not isinstance(value, str):
+        refuse("tags", value, 'must be a str such as "a || b", or "*" for every message')
+    if value.strip() == "*":
+        return "*"
+    parts = [part.strip() for part in value.split("||")]
+    if "" in parts:
+        refuse("tags", value, 'must be tags with "||" between them, such as "a || b", or "*"')
+    if "*" in parts:
+        refuse("tags", value, 'names "*" among others: "*" alone takes every message')
+    tags = sorted({_check_tag_of(value, part) for part in parts})
+    if len(tags) > MAX_TAGS:
+        refuse("tags", value, f"are {len(tags)}; at most {MAX_TAGS} are allowed")
+    return " || ".join(tags)
+
+
+def _check_tag_of(tags: str, part: str) -> str:
+    if "|" in part or any(character.isspace() for character in part):
+        refuse("tags", tags, 'must be tags with "||" between them, such as "a || b", or "*"')
+    return check_tag(part)
 
 
 def check_keys(value: object) -> tuple[str, ...]:

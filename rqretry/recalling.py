@@ -1,10 +1,13 @@
 """Taking back a message that was published with a delay."""
 
 from rqretry.catalog import Catalog
+from rqretry.codec import decode
 from rqretry.command import Operation
 from rqretry.commands import moving
-from rqretry.errors import MessageNotFound, show
+from rqretry.commands.administering import read_body
+from rqretry.errors import CodecError, MessageNotFound, show
 from rqretry.ids import partition_of
+from rqretry.keys import PartitionKeys
 from rqretry.limits import check_message_id, check_topic
 
 
@@ -20,7 +23,9 @@ def recall(catalog: Catalog, id_: str, topic: str | None, *, worker: str) -> Ope
     places = [*likely, *((r.name, n) for r in records for n in range(r.partitions))]
     late = False
     for name, partition in dict.fromkeys(places):
-        verdict = yield moving.recall(catalog.partition(name, partition), checked, worker=worker)
+        keys = catalog.partition(name, partition)
+        tag = yield from _tag(keys, checked)
+        verdict = yield moving.recall(keys, checked, worker=worker, tag=tag)
         if verdict == "OK":
             return True
         late = late or verdict == "LATE"
@@ -30,3 +35,14 @@ def recall(catalog: Catalog, id_: str, topic: str | None, *, worker: str) -> Ope
         f"no message {show(id_)} is stored in namespace {show(catalog.namespace)}: it was committed"
         " by every group, recalled, or never published here"
     )
+
+
+def _tag(keys: PartitionKeys, id_: str) -> Operation[str]:
+    """The tag that a message waits under; bodies never change, so it may be read beforehand."""
+    data: bytes | None = yield read_body(keys, id_)
+    if data is None:
+        return ""
+    try:
+        return decode(data).tag or ""
+    except CodecError:
+        return ""

@@ -1,7 +1,7 @@
 """The catalog's records: what is true of a topic and of a group in every partition."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from rqretry.errors import CodecError, ConfigError, show
 from rqretry.levels import LevelTable
 from rqretry.limits import DEFAULT_MAX_RETRIES
 from rqretry.policy import RetryPolicy
-from rqretry.routes import MAX_GROUPS, Route, RouteGroup
+from rqretry.routes import EVERY_TAG, MAX_GROUPS, Route, RouteGroup
 
 SCHEMA = 1
 """Of everything rqretry keeps in Redis. A newer one is refused at connect."""
@@ -41,27 +41,26 @@ class TopicRecord:
         """The group's letter in pending bytes; 0 if it is not subscribed."""
         return next((g.byte for g in self.groups if g.name == group), 0)
 
-    def with_group(self, group: str, kind: str) -> "TopicRecord":
-        """The record with this group subscribed."""
+    def with_group(self, group: str, kind: str, tags: str = EVERY_TAG) -> "TopicRecord":
+        """The record with this group subscribed, to these tags."""
         if self.byte_of(group):
-            return self
+            groups = tuple(g._replace(tags=tags) if g.name == group else g for g in self.groups)
+            return self._with(groups)
         if self.next_byte > MAX_GROUPS:
             raise ConfigError(
                 f"topic {show(self.name)} has had {MAX_GROUPS} groups, which is the most"
             )
-        return replace(
-            self,
-            version=self.version + 1,
-            groups=(*self.groups, RouteGroup(group, self.next_byte, kind)),
-            next_byte=self.next_byte + 1,
-        )
+        found = self._with((*self.groups, RouteGroup(group, self.next_byte, kind, tags)))
+        return replace(found, next_byte=self.next_byte + 1)
 
     def without_group(self, group: str) -> "TopicRecord":
         """The record with this group gone; its byte is not used again."""
-        if not self.byte_of(group):
+        return self._with(tuple(other for other in self.groups if other.name != group))
+
+    def _with(self, groups: tuple[RouteGroup, ...]) -> "TopicRecord":
+        if groups == self.groups:
             return self
-        rest = tuple(other for other in self.groups if other.name != group)
-        return replace(self, version=self.version + 1, groups=rest)
+        return replace(self, version=self.version + 1, groups=groups)
 
     def encode(self) -> str:
         """As the catalog keeps it."""
@@ -69,7 +68,7 @@ class TopicRecord:
             {
                 "partitions": self.partitions,
                 "version": self.version,
-                "groups": [list(group) for group in self.groups],
+                "groups": [group.encode() for group in self.groups],
                 "next_byte": self.next_byte,
                 "max_messages": self.max_messages,
                 "deleting": self.deleting,
@@ -81,7 +80,7 @@ class TopicRecord:
         """Read what `encode` wrote. Raises CodecError where it is damaged."""
         try:
             fields = json.loads(stored)
-            groups = tuple(RouteGroup(*group) for group in fields["groups"])
+            groups = tuple(RouteGroup.decode(group) for group in fields["groups"])
             return TopicRecord(
                 name,
                 fields["partitions"],
@@ -113,6 +112,19 @@ class GroupRecord:
     """Names of fields that an operator has set for good; a starting worker does not change them."""
     leaving: tuple[str, ...] = ()
     """Topics that it has left, and where what it held is being freed."""
+    tags: tuple[tuple[str, str], ...] = ()
+    """(topic, what it takes of it), of each topic that it does not take everything of."""
+
+    def tags_of(self, topic: str) -> str:
+        """What the group takes of a topic: "*", or tags such as "a || b"."""
+        return dict(self.tags).get(topic, EVERY_TAG)
+
+    def with_tags(self, topics: Iterable[str], tags: str) -> tuple[tuple[str, str], ...]:
+        """Its subscriptions, with other tags for these topics."""
+        kept = {topic: taken for topic, taken in self.tags if topic not in topics}
+        if tags != EVERY_TAG:
+            kept |= dict.fromkeys(topics, tags)
+        return tuple(sorted(kept.items()))
 
     def configuration(self, levels: LevelTable, byte: int) -> Mapping[str, str | int | bytes]:
         """What the scripts in a partition need to know of the group."""
@@ -148,6 +160,7 @@ class GroupRecord:
                 "paused": self.paused,
                 "pinned": list(self.pinned),
                 "leaving": list(self.leaving),
+                "tags": dict(self.tags),
             }
         )
 
@@ -168,6 +181,7 @@ class GroupRecord:
                 fields.get("paused", False),
                 tuple(fields.get("pinned", ())),
                 tuple(fields.get("leaving", ())),
+                tuple(sorted(fields.get("tags", {}).items())),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of group {show(name)} is damaged") from error

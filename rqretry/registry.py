@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 from rqretry.binding import Binding, bind
 from rqretry.durations import Duration, milliseconds
 from rqretry.errors import ConfigError, InvalidArgument, refuse, show
-from rqretry.limits import check_count, check_group, check_max_retries, check_topic
+from rqretry.limits import check_count, check_group, check_max_retries, check_tags, check_topic
 from rqretry.outcome import means_bool, none_means_success, return_annotation
 from rqretry.policy import RetryPolicy
 from rqretry.processes import address
@@ -38,6 +38,7 @@ class ConsumerSpec:
         is_async: Runs in the event loop; otherwise in threads.
         max_retries: What this consumer names; None leaves the group's own. -1 is unlimited.
         policy: The same.
+        tags: The same: what the group takes of these topics, "*" for everything.
         concurrency: Attempts at once in one process.
         visibility_ms: The lease, renewed while the handler runs.
         consume_timeout_ms: Counted from the lease.
@@ -68,6 +69,7 @@ class ConsumerSpec:
     in_process: bool = False
     retry_on: tuple[type[BaseException], ...] | None = None
     dead_letter_on: tuple[type[BaseException], ...] = ()
+    tags: str | None = None
 
     @property
     def name(self) -> str:
@@ -89,6 +91,9 @@ class ConsumerOptions(TypedDict, total=False):
             group's own, 16 at first.
         policy: When a failed message is tried again. Not given: the group's own, RocketMQ's ladder
             at first.
+        tags: Only messages with one of these tags, such as "paid || refunded"; "*" for every
+            message. It is about what is published from now on, and every instance of the group.
+            Not given: as it was, everything at first.
         concurrency: Attempts at once in one process; default 64 for async functions, 16 for
             threads, one per core with process=True.
         visibility: The lease, 0.1 s to 12 h, renewed while the handler runs; default 30 s. A
@@ -104,6 +109,7 @@ class ConsumerOptions(TypedDict, total=False):
 
     max_retries: int | str | None
     policy: RetryPolicy | None
+    tags: str | None
     concurrency: int | None
     visibility: Duration
     consume_timeout: Duration
@@ -172,7 +178,7 @@ def _spec(
     if concurrency is None:
         concurrency = _default_concurrency(is_async, process)
     annotation = return_annotation(handler)
-    retry_on = options.get("retry_on")
+    retry_on, tags = options.get("retry_on"), options.get("tags")
     return ConsumerSpec(
         handler=handler,
         topics=tuple(dict.fromkeys(check_topic(name) for name in topics)),
@@ -200,6 +206,7 @@ def _spec(
         in_process=process,
         retry_on=None if retry_on is None else _exceptions("retry_on", retry_on),
         dead_letter_on=_exceptions("dead_letter_on", options.get("dead_letter_on") or ()),
+        tags=None if tags is None else check_tags(tags),
     )
 
 

@@ -5,11 +5,13 @@ has changed. A group is named in the pending bytes of a message by one byte.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MAX_GROUPS = 250
+EVERY_TAG = "*"
 
 
 class RouteGroup(NamedTuple):
@@ -20,6 +22,28 @@ class RouteGroup(NamedTuple):
     """1..250, the group's letter in pending bytes; never 0."""
     kind: str
     """"push" or "simple"."""
+    tags: str = EVERY_TAG
+    """What it takes of the topic: "*", or tags such as "a || b"."""
+
+    def takes(self, tag: str) -> bool:
+        """Whether a message with this tag ("" for none) is for this group."""
+        return self.tags == EVERY_TAG or tag in _tags(self.tags)
+
+    def encode(self) -> list[Any]:
+        """As records and tables keep it; what is usual at the end is left out."""
+        fields: list[Any] = list(self)
+        while len(fields) > _LEAST_FIELDS and fields[-1] == _USUAL[len(fields) - 1]:
+            fields.pop()
+        return fields
+
+    @staticmethod
+    def decode(fields: Sequence[Any]) -> "RouteGroup":
+        """Read what `encode` wrote."""
+        return RouteGroup(*fields)
+
+
+_LEAST_FIELDS = 3
+_USUAL = RouteGroup("", 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +55,21 @@ class Route:
     groups: tuple[RouteGroup, ...] = ()
     max_messages: int = 0
     """Of one partition, 0 for no limit; told to the partitions and unknown to publishers."""
+    filtered: bool = field(init=False)
+    """Whether a group takes only some tags."""
+
+    def __post_init__(self) -> None:
+        """Look once, since every publish asks."""
+        filtered = any(group.tags != EVERY_TAG for group in self.groups)
+        object.__setattr__(self, "filtered", filtered)
+
+    def targets(self, tag: str) -> bytes:
+        """The bytes of the groups that take a message with this tag ("" for none)."""
+        return _targets(self.groups, tag)
 
     def encode(self) -> str:
         """The table as the partitions keep it, without the version."""
-        table = {"p": self.partitions, "g": [list(group) for group in self.groups]}
+        table = {"p": self.partitions, "g": [group.encode() for group in self.groups]}
         return json.dumps(table, separators=(",", ":"))
 
     @staticmethod
@@ -51,5 +86,15 @@ def _decode(version: int, table: str) -> Route:
     if not table:
         return Route(version)
     fields = json.loads(table)
-    groups = tuple(RouteGroup(name, byte, kind) for name, byte, kind in fields["g"])
+    groups = tuple(RouteGroup.decode(group) for group in fields["g"])
     return Route(version, fields["p"], groups)
+
+
+@lru_cache(maxsize=4096)
+def _tags(text: str) -> frozenset[str]:
+    return frozenset(tag.strip() for tag in text.split("||"))
+
+
+@lru_cache(maxsize=4096)
+def _targets(groups: tuple[RouteGroup, ...], tag: str) -> bytes:
+    return bytes(group.byte for group in groups if group.takes(tag))

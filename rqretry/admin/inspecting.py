@@ -7,7 +7,8 @@ from rqretry.admin.views import Event, GroupState, MessageView
 from rqretry.catalog import Catalog
 from rqretry.codec import Envelope, decode
 from rqretry.command import Operation
-from rqretry.commands.administering import Peeked, history, peek
+from rqretry.commands.administering import Peeked, history, peek, read_due
+from rqretry.commands.producing import scheduled_member
 from rqretry.durations import spell
 from rqretry.errors import CodecError
 from rqretry.failures import read_record
@@ -38,6 +39,10 @@ def look(
         envelope = decode(peeked[0].body)
     except CodecError:
         envelope = Envelope(None, None, (), {}, None, None)
+    if envelope.tag is not None:  # what waits for its delay is named with its tag
+        member = scheduled_member(id_, envelope.tag)
+        due_ms = yield read_due(catalog.partition(topic.name, partition), member)
+        peeked = [p._replace(scheduled_ms=due_ms) for p in peeked]
     timeline = yield from read_timeline(catalog, topic.name, partition, id_, born(id_, envelope))
     return MessageView(
         id=id_,
@@ -48,7 +53,7 @@ def look(
         keys=envelope.keys,
         headers=dict(envelope.headers),
         born_ms=born(id_, envelope),
-        states=tuple(states(groups, peeked, timeline, served)),
+        states=tuple(states(groups, peeked, timeline, served, envelope.tag or "")),
         timeline=tuple(timeline),
     )
 
@@ -63,16 +68,37 @@ def states(
     peeked: Sequence[Peeked],
     timeline: Sequence[Event] = (),
     served: Collection[str] = (),
+    tag: str = "",
 ) -> list[GroupState]:
-    """Where the message is, for each group."""
-    some_list = any(p.in_ready is not None or p.in_retry is not None for p in peeked)
+    """Where the message is, for each group; `tag` is the message's."""
+    some_have = any(_has(p) for p in peeked)
     found = []
     for group, p in zip(groups, peeked, strict=True):
         leases = [e for e in timeline if e.group == group.name and e.event == "lease"]
         holder = leases[-1].worker if leases else ""
         live = group.kind != "push" or group.name in served
-        found.append(_state(group, p, some_list=some_list, holder=holder, live=live))
+        if group.byte and not (group.takes(tag) or leases or _has(p) or _is_early(p)):
+            found.append(_filtered(group, tag))
+            continue
+        found.append(_state(group, p, some_have=some_have, holder=holder, live=live))
     return found
+
+
+def _has(p: Peeked) -> bool:
+    """Whether this group has the message, as far as is seen."""
+    places = (p.in_ready, p.in_retry, p.deadline_ms, p.dead_since_ms)
+    return bool(p.waiting) or any(place is not None for place in places)
+
+
+def _is_early(p: Peeked) -> bool:
+    """Whether the message is no group's yet."""
+    return p.scheduled_ms is not None or p.in_backlog is not None
+
+
+def _filtered(group: RouteGroup, tag: str) -> GroupState:
+    what = f"its tag is {tag}" if tag else "it has no tag"
+    why = f"not for this group, which takes {group.tags}: {what}"
+    return GroupState(group.name, "filtered", 0, None, why)
 
 
 def ends(events: Sequence[Event]) -> dict[str, str]:
@@ -118,7 +144,7 @@ def _events(entry_id: str, fields: dict[str, bytes], wanted: bytes) -> Iterable[
             )
 
 
-def _state(group: RouteGroup, p: Peeked, *, some_list: bool, holder: str, live: bool) -> GroupState:
+def _state(group: RouteGroup, p: Peeked, *, some_have: bool, holder: str, live: bool) -> GroupState:
     attempt = int(p.entry.split(":")[1]) if p.entry else 1
     errors = tuple(read_record(p.failures))
 
@@ -139,7 +165,7 @@ def _state(group: RouteGroup, p: Peeked, *, some_list: bool, holder: str, live: 
     if group.byte == 0 or p.in_backlog is not None:
         return made("ready", None, "waits in the backlog: the topic has no consumer group yet")
     here = p.in_ready is not None or p.in_retry is not None
-    if not here and (p.byte not in p.owed if p.owed else some_list):
+    if not here and (p.byte not in p.owed if p.owed else some_have):
         return made("committed", None, "this group has finished with it")
     return made("ready", None, _why_ready(p, live=live))
 

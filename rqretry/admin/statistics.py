@@ -85,6 +85,7 @@ def _add_up(
         paused=any(part.paused for part in parts),
         workers=sum(group.name in groups_of(about).groups for about in workers),
         counters=_counters(group.name, parts),
+        tags=group.tags,
     )
 
 

@@ -43,6 +43,14 @@ class GroupStats:
     counters: dict[str, int] = field(default_factory=dict)
     """How often each verb happened to a message: publish, lease, succeed, fail, ..."""
 
+    tags: str = "*"
+    """What it takes of the topic; "*" is everything."""
+
+    @property
+    def filtered(self) -> int:
+        """Messages that were not for it, because it does not take their tags."""
+        return self.counters.get("filtered", 0)
+
     @property
     def waiting_count(self) -> int:
         """Messages on all rungs."""
@@ -119,6 +127,11 @@ class Stats:
     def waiting(self) -> int:
         """Messages on the ladder."""
         return sum(group.waiting_count for group in self.groups)
+
+    @property
+    def filtered(self) -> int:
+        """Messages that were not for a group, because it does not take their tags."""
+        return sum(group.filtered for group in self.groups)
 
     @property
     def dead(self) -> int:
@@ -198,7 +211,8 @@ class GroupState:
     """Where one message is, for one group.
 
     Attributes:
-        state: "ready", "inflight", "waiting_retry", "dead", "committed" or "scheduled".
+        state: "ready", "inflight", "waiting_retry", "dead", "committed", "scheduled" or "filtered"
+            (it does not take the message's tag).
         attempt: The number of the current delivery, else of the next one.
         due_ms: Server time when it moves: due time, or deadline of the lease; None for none.
         explain: Why it is not running now, in one sentence.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rqretry.checks.auditor_pages import read_hash, read_list, read_scores
 from rqretry.command import Operation, Pause
+from rqretry.commands.producing import id_of_member
 from rqretry.keys import GroupKeys, PartitionKeys
 
 ERROR, WARNING = "error", "warning"
@@ -95,7 +96,8 @@ def audit(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[list[Fi
 def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot]:
     """Read a partition: indexes before bodies, so that a message on its way is seen in one."""
     seen = Snapshot(keys)
-    seen.scheduled = yield from read_scores(keys.scheduled)
+    scheduled = yield from read_scores(keys.scheduled)
+    seen.scheduled = {id_of_member(member): due for member, due in scheduled.items()}
     seen.backlog = yield from read_list(keys.backlog)
     for group in groups:
         seen.groups.append((yield from _look_at_group(group)))

@@ -113,6 +113,16 @@ def read_records(records: str) -> Command[dict[str, str]]:
     return Command("read", (), (), _records, words=("HGETALL", records))
 
 
+def read_body(keys: PartitionKeys, id_: str) -> Command[bytes | None]:
+    """The bytes of a message; None where it is not stored."""
+    return Command("read", (), (), lambda reply: reply, words=("HGET", keys.bodies, id_))
+
+
+def read_due(keys: PartitionKeys, member: str) -> Command[int | None]:
+    """When a scheduled member is due, in server ms; None where it is not scheduled."""
+    return Command("read", (), (), number, words=("ZSCORE", keys.scheduled, member))
+
+
 def stored(keys: PartitionKeys) -> Command[int]:
     """How many message bodies a partition keeps."""
     return Command("read", (), (), int, words=("HLEN", keys.bodies))

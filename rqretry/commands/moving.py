@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rqretry.command import MAX_BATCH, Command, number, text
+from rqretry.commands.producing import scheduled_member
 from rqretry.keys import GroupKeys, PartitionKeys
 
 
@@ -110,13 +111,14 @@ def erase(keys: PartitionKeys) -> Command[int]:
     return Command("erase", (), (), int, words=("UNLINK", *keys.everything()))
 
 
-def recall(keys: PartitionKeys, id_: str, *, worker: str) -> Command[str]:
+def recall(keys: PartitionKeys, id_: str, *, worker: str, tag: str = "") -> Command[str]:
     """Scheduled and not due to gone: OK, LATE or GONE."""
     touched = (
         keys.meta, keys.scheduled, keys.bodies, keys.big, keys.pending, keys.ids,
         keys.id_expiry, keys.events, keys.counters,
     )  # fmt: skip
-    return Command("recall", touched, (worker, id_), text, ids=(id_,))
+    args = (worker, id_, scheduled_member(id_, tag))
+    return Command("recall", touched, args, text, ids=(id_,))
 
 
 def held(

@@ -1,4 +1,4 @@
-"""publish and deliver: how messages become ready."""
+"""publish, scheduled and deliver: how messages become ready."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,12 @@ class Prepared(NamedTuple):
     delay_ms: int | str
     """Milliseconds to wait, or ''."""
     noted: Noted | None = None
-    """What the history notes of it; not a part of the message."""
+    """Its tag, keys and message group, as the history notes them."""
+
+    @property
+    def tag(self) -> str:
+        """What subscriptions filter by; '' for none."""
+        return (self.noted.tag if self.noted else None) or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +68,17 @@ def publish(
 ) -> Command[Published]:
     """Nothing to ready (or scheduled): store the messages for every group of the route."""
     groups = [keys.group(group.name, 0) for group in route.groups]
+    differ = route.filtered or any(m.tag and m.delay_ms != "" for m in messages)
     args: list[Any] = [
         route.version, seq, checksum, lane_ttl_ms, producer, blob, len(groups), len(messages),
+        5 if differ else 4,
     ]  # fmt: skip
     for group in route.groups:
         args += (group.name, bytes((group.byte,)))
     for message in messages:
         args += message[:_SENT]
+        if differ:
+            args.append(route.targets(message.tag) if message.delay_ms == "" else message.tag)
     touched = (
         keys.meta, keys.route, keys.lane(producer), keys.bodies, keys.big, keys.pending,
         keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,
@@ -84,17 +93,42 @@ def publish(
     )
 
 
+def scheduled_member(id_: str, tag: str) -> str:
+    """How a message with a delay is named while it waits; neither part has a blank."""
+    return f"{id_} {tag}" if tag else id_
+
+
+def id_of_member(member: str) -> str:
+    """The message that a member of `scheduled` names."""
+    return member.partition(" ")[0]
+
+
+def due_members(keys: PartitionKeys, *, limit: int) -> Command[tuple[list[str], int | None]]:
+    """What is scheduled and due, and when the next one is due, in ms from now; reads only."""
+    return Command(
+        verb="scheduled",
+        keys=(keys.meta, keys.scheduled),
+        args=(limit,),
+        decode=lambda reply: ([text(member) for member in reply[0]], number(reply[1])),
+    )
+
+
 def deliver(
-    keys: PartitionKeys, route: Route, *, worker: str, limit: int
+    keys: PartitionKeys, route: Route, *, worker: str, limit: int, members: Sequence[str] = ()
 ) -> Command[tuple[str, int, int | None, Route | None]]:
-    """Scheduled and due to ready; answers status, messages moved, next due in ms, newer route."""
+    """Scheduled and due to ready; answers status, messages moved, next due in ms, newer route.
+
+    A filtered route needs the `members` that are due (`due_members`); these alone are moved.
+    """
     groups = [keys.group(group.name, 0) for group in route.groups]
     args: list[Any] = [route.version, worker, limit, len(groups)]
     for group in route.groups:
         args += (group.name, bytes((group.byte,)))
+    for member in members:
+        args += (member, route.targets(member.partition(" ")[2]))
     touched = (
         keys.meta, keys.route, keys.bodies, keys.pending, keys.scheduled, keys.backlog,
-        keys.events, keys.counters,
+        keys.events, keys.counters, keys.big, keys.ids, keys.id_expiry,
         *(key for group in groups for key in (group.ready, group.wake)),
     )  # fmt: skip
     return Command(

@@ -297,5 +297,7 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
         settings["max_retries"] = spec.max_retries
     if explicit and spec.policy is not None:
         settings["policy"] = replace(spec.policy, max_retries=None)
+    if explicit and spec.tags is not None:
+        settings["tags"] = spec.tags
     record = yield from catalog.join(spec.group, PUSH, spec.topics, **settings)
     return record.max_retries

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rqretry.catalog import Catalog
-from rqretry.command import Command, Operation
+from rqretry.command import Command, Operation, text
 from rqretry.commands.administering import history
+from rqretry.commands.producing import id_of_member
 from rqretry.durations import spell
 from rqretry.errors import InvalidArgument, MessageNotFound, refuse, show
 from rqretry.failures import AttemptError, read_record
@@ -127,12 +128,19 @@ def read_story(catalog: Catalog, id_: str) -> Operation[Story]:
             keys = catalog.partition(topic.name, number)
             events = yield from _read_events(keys, id_)
             if events:
-                scheduled: Command[bool] = Command(
-                    "read", (), (), lambda r: r is not None, words=("ZSCORE", keys.scheduled, id_)
-                )
+                scheduled: bool = yield _is_scheduled(keys, id_)
                 names = tuple(group.name for group in topic.groups)
-                return Story(id_, topic.name, names, tuple(events), (yield scheduled))
+                return Story(id_, topic.name, names, tuple(events), scheduled)
     raise MessageNotFound(f"no message {show(id_)} was published in this lab")
+
+
+def _is_scheduled(keys: PartitionKeys, id_: str) -> Command[bool]:
+    """Whether a message waits for the delay it was published with; a lab has few that do."""
+
+    def among(reply: list[bytes]) -> bool:
+        return id_ in map(id_of_member, map(text, reply))
+
+    return Command("read", (), (), among, words=("ZRANGE", keys.scheduled, 0, -1))
 
 
 def attempts(steps: Sequence[Step]) -> list[Attempt]:

@@ -16,10 +16,11 @@ Act = Callable[[World], object]
 
 @dataclass(frozen=True)
 class Case:
-    """A start state, and the call to cut.
+    """A start state, and the call to cut; `for_others`: what groups but g get of `publishes`.
 
-    `ends` are the messages that the call itself ends, for group g, and `leaves` those whose numbers
-    and failures stay when it is cut and never repeated: an operator repeats it.
+    `ends` are the messages that the call itself ends, for group g (`ends_for_others`: for others),
+    and `leaves` those whose numbers and failures stay when it is cut and never repeated: an
+    operator repeats it.
     """
 
     name: str
@@ -28,6 +29,8 @@ class Case:
     ends: str = ""
     publishes: str = ""
     leaves: str = ""
+    ends_for_others: str = ""
+    for_others: str | None = None
 
 
 # Start states. Messages a and b are what the call is about; c is a bystander.
@@ -90,6 +93,21 @@ def scheduled(world: World, *names: str) -> None:
     for name in names:
         world.subscribe(name)
     world.publish(prepared("a", delay_ms=1), prepared("b", delay_ms=1), "c")
+    world.advance(1)
+
+
+def filtering(world: World) -> None:
+    """Group g takes everything, h the tag of x."""
+    published(world)
+    world.subscribe("h", tags="x || other")
+
+
+def scheduled_and_filtered(world: World) -> None:
+    """Message a is for h alone, and nobody wants b."""
+    world.subscribe("g", tags="c")
+    world.subscribe("h", tags="a || other")
+    messages = [prepared(id_, "x" * 9000, delay_ms=1, tag=id_, digest="d") for id_ in "ab"]
+    world.publish(*messages, prepared("c", tag="c"))
     world.advance(1)
 
 
@@ -182,6 +200,20 @@ CASES = [
         lambda w: do_publish(w, "x", "y", digest="d"),
         publishes="xy",
     ),
+    Case(
+        "publish with tags",
+        filtering,
+        lambda w: w.publish(
+            prepared("x", tag="x"), prepared("y", tag="y", digest="d"), seq=77, checksum="s"
+        ),
+        publishes="xy",
+        for_others="x",
+    ),
+    Case(
+        "publish what nobody wants",
+        lambda w: w.subscribe(tags="a"),
+        lambda w: w.publish(prepared("x", tag="x", digest="d"), seq=77, checksum="s"),
+    ),
     Case("publish delayed", published, lambda w: do_publish(w, "x", delay_ms=5), publishes="x"),
     Case("publish to the backlog", lambda w: None, lambda w: do_publish(w, "x"), publishes="x"),
     Case("lease", published, lambda w: w.lease(2)),
@@ -218,6 +250,13 @@ CASES = [
     Case("deliver", lambda w: scheduled(w, "g"), lambda w: w.deliver()),
     Case("deliver to two groups", lambda w: scheduled(w, *TWO), lambda w: w.deliver()),
     Case("deliver to nobody", scheduled, lambda w: w.deliver()),
+    Case(
+        "deliver with tags",
+        scheduled_and_filtered,
+        lambda w: w.deliver(),
+        ends="ab",
+        ends_for_others="b",
+    ),
     Case("redrive", buried, lambda w: w.redrive("a", "b")),
     Case("redrive, two groups", lambda w: buried(w, *TWO), lambda w: w.redrive("a", "b")),
     Case("purge", buried, lambda w: w.purge("a", "b"), ends="ab"),

@@ -11,6 +11,7 @@ import pytest
 
 from rqretry.checks.auditor import ERROR
 from rqretry.commands.consuming import Receipt
+from rqretry.commands.producing import id_of_member
 from rqretry.errors import ScriptError
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, world_on
@@ -70,7 +71,7 @@ def everywhere(world: World) -> dict[str, set[str]]:
 def held(state: State, group: str) -> set[str]:
     own = ["ready", "retry", "inflight", "dead", *(f"delay:{level}" for level in range(1, 19))]
     places = ["scheduled", "backlog", *(f"{group}:{place}" for place in own)]
-    return {id_ for place in places for id_ in state.get(place, ())}
+    return {id_of_member(member) for place in places for member in state.get(place, ())}
 
 
 def check_nothing_lost(world: World, case: Case, before: dict[str, set[str]]) -> None:
@@ -83,7 +84,7 @@ def check_nothing_lost(world: World, case: Case, before: dict[str, set[str]]) ->
 
 
 def ended_by(case: Case, group: str) -> set[str]:
-    return set(case.ends) if group == "g" else set()
+    return set(case.ends if group == "g" else case.ends_for_others)
 
 
 def check_ends(world: World, case: Case, before: dict[str, set[str]], *, repeated: bool) -> None:
@@ -100,7 +101,8 @@ def check_ends(world: World, case: Case, before: dict[str, set[str]], *, repeate
         assert not dead & done
         wanted = before.get(group, set()) - ended_by(case, group)
         if repeated:
-            wanted |= set(case.publishes)
+            others = case.publishes if case.for_others is None else case.for_others
+            wanted |= set(case.publishes if group == "g" else others)
         assert wanted <= dead | done
         assert held(state, group) <= dead
     check_leftovers(state, case, repeated=repeated)

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from rqretry.checks.auditor import audit
 from rqretry.command import Command
 from rqretry.commands.consuming import Receipt
+from rqretry.commands.producing import scheduled_member
 from rqretry.keys import GroupKeys, PartitionKeys
 from rqretry.routes import Route
 from rqretry.store_sync import SyncStore
@@ -60,10 +61,12 @@ class Checked(RuleBasedStateMachine):
             held = self.look(part)
             model, keys = self.model[part], self.keys[part]
             assert set(held[keys.bodies]) == model.stored
-            assert held[keys.scheduled] == model.scheduled
+            members = {scheduled_member(i, model.tags[i]): t for i, t in model.scheduled.items()}
+            assert held[keys.scheduled] == members
             letters = {group.byte: group.name for group in self.route.groups}
             pending = {i: {letters[ord(c)] for c in owed} for i, owed in held[keys.pending].items()}
-            assert pending == {i: model.owing(i) for i in model.stored - model.scheduled.keys()}
+            shared = model.stored & model.shared - model.scheduled.keys()
+            assert pending == {i: model.owing(i) for i in shared}
             assert int(held[keys.counters].get("publish", 0)) == model.published
             for name, group in model.groups.items():
                 self.compare(part, name, group, held)

@@ -46,6 +46,8 @@ class Group:
     """One group's view of the partition."""
 
     kind: str
+    takes: frozenset[str] | None = None
+    """The tags it takes; None for all messages."""
     leases: dict[str, Lease] = field(default_factory=dict)
     lists: dict[str, list[str]] = field(default_factory=lambda: {READY: [], RETRY: []})
 
@@ -132,9 +134,15 @@ class Partition:
     given: dict[str, tuple[str, int | None]] = field(default_factory=dict)
     """Ids of the caller: content, and until when they are remembered once their message is gone."""
     stored: set[str] = field(default_factory=set)
+    tags: dict[str, str] = field(default_factory=dict)
+    """Of what is scheduled."""
+    shared: set[str] = field(default_factory=set)
+    """What went to more than one group."""
     published: int = 0
 
-    def publish(self, id_: str, content: str, now: int, *, given: bool, delay_ms: int) -> str:
+    def publish(
+        self, id_: str, content: str, now: int, *, given: bool, delay_ms: int, tag: str
+    ) -> str:
         """A for accepted, D for a duplicate, C for another content under the same id."""
         if given and id_ in self.given:
             known, kept_until = self.given[id_]
@@ -145,30 +153,42 @@ class Partition:
         self.stored.add(id_)
         self.published += 1
         if delay_ms:
-            self.scheduled[id_] = now + delay_ms
+            self.scheduled[id_], self.tags[id_] = now + delay_ms, tag
         else:
-            self.push(id_)
+            self.push(id_, tag, now)
         return "A"
 
-    def push(self, id_: str) -> None:
-        """Ready for every group."""
+    def push(self, id_: str, tag: str, now: int) -> None:
+        """Ready for every group that takes the tag; with none of these it is gone."""
+        taking = [g for g in self.groups.values() if g.takes is None or tag in g.takes]
+        self.shared.discard(id_)
         for group in self.groups.values():
+            group.leases.pop(id_, None)  # of a message long gone that had the same id
+        for group in taking:
             group.push(id_)
+        if len(taking) > 1:
+            self.shared.add(id_)
+        if not taking:
+            self.forget(id_, now)
 
     def deliver(self, now: int) -> None:
         """Scheduled and due."""
         for due, id_ in sorted((due, id_) for id_, due in self.scheduled.items()):
             if due <= now:
                 del self.scheduled[id_]
-                self.push(id_)
+                self.push(id_, self.tags.pop(id_), now)
 
     def finish(self, group: str, id_: str, now: int) -> None:
         """A group is done with a message; the last one deletes it."""
         self.groups[group].leases[id_].place = DONE
         if not self.owing(id_):
-            self.stored.discard(id_)
-            if id_ in self.given:
-                self.given[id_] = (self.given[id_][0], now + ID_KEPT_MS)
+            self.forget(id_, now)
+
+    def forget(self, id_: str, now: int) -> None:
+        """No group owes the message."""
+        self.stored.discard(id_)
+        if id_ in self.given:
+            self.given[id_] = (self.given[id_][0], now + ID_KEPT_MS)
 
     def owing(self, id_: str) -> set[str]:
         """The groups that are not done with a message."""

@@ -26,6 +26,7 @@ from rqretry.commands.consuming import Failure, Receipt
 from rqretry.commands.producing import Prepared
 from rqretry.embedded import EmbeddedRedis
 from rqretry.keys import partition_keys
+from rqretry.noted import Noted
 from rqretry.routes import Route, RouteGroup
 from rqretry.store_sync import SyncStore
 from rqretry.url import RedisUrl
@@ -71,15 +72,22 @@ waits = st.sampled_from([0, 1, 1_000, 3_000, 61_000])
 class Conservation(Checked):
     """The rules: every verb, time, crashes, operators, and receipts that are long over."""
 
-    @initialize(count=st.integers(1, 3), kind=st.sampled_from(["push", "simple"]))
-    def begin(self, count: int, kind: str) -> None:
+    @initialize(
+        count=st.integers(1, 3),
+        kind=st.sampled_from(["push", "simple"]),
+        tags=st.sampled_from(["*", "x", "x || y"]),
+    )
+    def begin(self, count: int, kind: str, tags: str) -> None:
         self.client.flushall()
         self.advance(0)
         self.keys = [partition_keys("model", "t", number) for number in range(count)]
-        kinds = {"a": "push", "b": kind}
-        self.route = Route(
-            1, count, tuple(RouteGroup(n, 97 + i, kinds[n]) for i, n in enumerate(NAMES))
+        kinds, filters = (
+            {"a": "push", "b": kind},
+            {"a": "*" if tags == "*" else "z || x", "b": tags},
         )
+        routed = (RouteGroup(n, 97 + i, kinds[n], filters[n]) for i, n in enumerate(NAMES))
+        self.route = Route(1, count, tuple(routed))
+        takes = {n: None if t == "*" else frozenset(t.split(" || ")) for n, t in filters.items()}
         for number, keys in enumerate(self.keys):
             for group in self.route.groups:
                 fields: dict[str, Any] = {
@@ -92,9 +100,9 @@ class Conservation(Checked):
                 }
                 self.run(administering.configure(self.group(number, group.name), 1, fields))
             self.run(administering.subscribe(keys, self.route))
-        self.model = [Partition({n: Group(kinds[n]) for n in NAMES}) for _ in self.keys]
+        self.model = [Partition({n: Group(kinds[n], takes[n]) for n in NAMES}) for _ in self.keys]
         for part in range(count):
-            self.publish(part, 4, 0, given=False, body=True)
+            self.publish(part, 4, 0, given=False, body=True, tag="x")
             for name in NAMES:  # so that every place has somebody in it from the beginning
                 self.lease(part, name, "w1", 3, READY)
                 receipts = [Receipt(id_, no) for _, _, id_, no in self.held["w1"][-3:]]
@@ -110,22 +118,25 @@ class Conservation(Checked):
         given=st.booleans(),
         body=st.booleans(),
         repeat=st.booleans(),
+        tag=st.sampled_from(["", "x", "y", "z"]),
     )
     def produce(
-        self, part: int, count: int, delay: int, given: bool, body: bool, repeat: bool
+        self, part: int, count: int, delay: int, given: bool, body: bool, repeat: bool, tag: str
     ) -> None:
-        self.publish(part, count, delay, given=given, body=body)
+        self.publish(part, count, delay, given=given, body=body, tag=tag)
         if repeat:
             self.publish_again()
 
-    def publish(self, part: int, count: int, delay: int, *, given: bool, body: bool) -> None:
+    def publish(
+        self, part: int, count: int, delay: int, *, given: bool, body: bool, tag: str
+    ) -> None:
         part %= len(self.keys)
         content = f"body {body}"
         ids = (
             [f"given-{n}" for n in range(count)] if given else [self.fresh() for _ in range(count)]
         )
         digest = content if given else ""
-        messages = [Prepared(i, content.encode(), digest, delay or "") for i in ids]
+        messages = [Prepared(i, content.encode(), digest, delay or "", Noted(tag)) for i in ids]
         self.calls += 1
         self.last_call = producing.publish(
             self.keys[part],
@@ -139,7 +150,9 @@ class Conservation(Checked):
         answer = self.run(self.last_call)
         model = self.model[part]
         reborn = {i for i in ids if given and not self.remembered(part, i)}
-        wanted = [model.publish(i, content, self.now, given=given, delay_ms=delay) for i in ids]
+        wanted = [
+            model.publish(i, content, self.now, given=given, delay_ms=delay, tag=tag) for i in ids
+        ]
         assert answer.status == "OK"
         assert (answer.verdicts or "A" * count) == "".join(wanted)
         self.forget_receipts(part, reborn)
@@ -149,7 +162,11 @@ class Conservation(Checked):
         assert self.run(self.last_call).status == "DUPLICATE"
 
     def deliver(self, part: int, _name: str = "") -> None:
-        self.run(producing.deliver(self.keys[part], self.route, worker="w1", limit=500))
+        keys, route, members = self.keys[part], self.route, []
+        if route.filtered:
+            members, _ = self.run(producing.due_members(keys, limit=500))
+        if members or not route.filtered:
+            self.run(producing.deliver(keys, route, worker="w1", limit=500, members=members))
         self.model[part].deliver(self.now)
 
     # -- leasing -------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import Any
 from rqretry.commands.consuming import Failure, Receipt
 from rqretry.commands.producing import Prepared
 from rqretry.levels import LevelTable
+from rqretry.noted import Noted
 from rqretry.policy import RetryPolicy
 
 SECOND = 1000
@@ -29,11 +30,22 @@ def group_fields(byte: int, **changes: Any) -> dict[str, str | int | bytes]:
 
 
 def prepared(
-    id_: str, body: str | bytes | None = None, *, digest: str = "", delay_ms: int | str = ""
+    id_: str,
+    body: str | bytes | None = None,
+    *,
+    digest: str = "",
+    delay_ms: int | str = "",
+    tag: str = "",
 ) -> Prepared:
     """A message on its way to the server."""
     data = f"body of {id_}" if body is None else body
-    return Prepared(id_, data.encode() if isinstance(data, str) else data, digest, delay_ms)
+    return Prepared(
+        id_,
+        data.encode() if isinstance(data, str) else data,
+        digest,
+        delay_ms,
+        Noted(tag) if tag else None,
+    )
 
 
 def failure(

@@ -85,15 +85,21 @@ class World:
         self.damaged = True
         return self.client
 
-    def subscribe(self, name: str = "g", *, kind: str = "push", **settings: Any) -> GroupKeys:
+    def subscribe(
+        self, name: str = "g", *, kind: str = "push", tags: str = "*", **settings: Any
+    ) -> GroupKeys:
         """A new group of the topic, configured and routed."""
         byte = len(self.route.groups) + 97
-        groups = (*self.route.groups, RouteGroup(name, byte, kind))
+        groups = (*self.route.groups, RouteGroup(name, byte, kind, tags))
         self.route = replace(self.route, version=self.route.version + 1, groups=groups)
         keys = self.group(name)
         self.configure(name, 1, **group_fields(byte, kind=kind, **settings))
-        self.run(administering.subscribe(self.keys, self.route))
+        self.install()
         return keys
+
+    def install(self) -> None:
+        """Tell the partition the route."""
+        self.run(administering.subscribe(self.keys, self.route))
 
     def group(self, name: str = "g") -> GroupKeys:
         """The keys of a group."""
@@ -197,9 +203,22 @@ class World:
         return self.run(upkeep.promote(keys, worker=WORKER, limit=limit, **options))
 
     def deliver(self, *, route: Route | None = None, limit: int = 500) -> Any:
-        """Deliver what is scheduled and due."""
+        """Deliver what is scheduled and due; where groups filter, after a look at it."""
+        route = route or self.route
+        if not route.filtered:
+            command = producing.deliver(self.keys, route, worker=WORKER, limit=limit)
+            return self.run(command)
+        members, next_ms = self.due_members(limit)
+        return self.deliver_these(*members) if members else ("OK", 0, next_ms, None)
+
+    def due_members(self, limit: int = 500) -> tuple[list[str], int | None]:
+        """Look at what is scheduled and due."""
+        return self.run(producing.due_members(self.keys, limit=limit))
+
+    def deliver_these(self, *members: str) -> Any:
+        """Deliver what was looked at."""
         return self.run(
-            producing.deliver(self.keys, route or self.route, worker=WORKER, limit=limit)
+            producing.deliver(self.keys, self.route, worker=WORKER, limit=1, members=members)
         )
 
     def redrive(
@@ -230,9 +249,9 @@ class World:
         """Forget a group that holds nothing; answers what it holds."""
         return self.run(moving.leave(self.group(group)))
 
-    def recall(self, id_: str) -> str:
+    def recall(self, id_: str, tag: str = "") -> str:
         """Take back a scheduled message."""
-        return self.run(moving.recall(self.keys, id_, worker=WORKER))
+        return self.run(moving.recall(self.keys, id_, worker=WORKER, tag=tag))
 
     def sweep(self, limit: int = 500) -> int:
         """Forget caller-given ids whose hour is over."""

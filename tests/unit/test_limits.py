@@ -1,3 +1,4 @@
+import re
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -209,3 +210,32 @@ def test_a_count_may_have_no_upper_limit() -> None:
     assert limits.check_count(10**9, name="rows", minimum=0) == 10**9
     with pytest.raises(InvalidArgument, match="0 or more"):
         limits.check_count(-1, name="rows", minimum=0)
+
+
+def test_tags_are_put_in_order_and_each_once() -> None:
+    assert limits.check_tags("b||a  ||  b") == "a || b"
+    assert limits.check_tags(" * ") == "*"
+    most = " || ".join(f"t{n:02}" for n in range(64))
+    assert limits.check_tags(most) == most
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ("", '"||" between them'),
+        ("a | b", '"||" between them'),
+        ("a ||| b", '"||" between them'),
+        ("a b", '"||" between them'),
+        ("a\tb || c", '"||" between them'),
+        ("a ||", '"||" between them'),
+        ("a || *", "alone takes every message"),
+        ("x" * 129, "129 characters"),
+        ("a || \x00", "control characters"),
+        (" || ".join(map(str, range(65))), "are 65; at most 64"),
+        (None, "must be a str"),
+        (["a"], "must be a str"),
+    ],
+)
+def test_tags_of_a_subscription_that_are_none_are_refused(bad: Any, said: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(said)):
+        limits.check_tags(bad)

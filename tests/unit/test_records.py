@@ -78,3 +78,22 @@ def test_a_damaged_record_is_named(stored: str) -> None:
         TopicRecord.decode("t", stored)
     with pytest.raises(CodecError, match="'g'"):
         GroupRecord.decode("g", stored)
+
+
+def test_other_tags_make_a_new_version_of_the_topic_and_keep_the_byte() -> None:
+    topic = TopicRecord("t", 1).with_group("a", PUSH).with_group("b", PUSH)
+    changed = topic.with_group("a", PUSH, "x || y")
+
+    assert (changed.version, changed.next_byte) == (topic.version + 1, topic.next_byte)
+    assert changed.groups == (RouteGroup("a", 1, PUSH, "x || y"), RouteGroup("b", 2, PUSH))
+    assert TopicRecord.decode("t", changed.encode()) == changed
+    assert changed.with_group("a", PUSH, "*").groups == topic.groups
+
+
+def test_a_group_takes_everything_of_a_topic_whose_tags_were_never_named() -> None:
+    group = GroupRecord("g", PUSH, topics=("t", "u"))
+    some = group.changed("me", 5, tags=group.with_tags(["t"], "x"))
+
+    assert GroupRecord.decode("g", some.encode()) == some
+    assert (some.tags_of("t"), some.tags_of("u")) == ("x", "*")
+    assert some.with_tags(["t"], "*") == group.tags == ()

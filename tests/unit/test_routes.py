@@ -30,3 +30,26 @@ def test_the_largest_route_still_has_one_byte_per_group() -> None:
 
     assert {len(bytes((group.byte,))) for group in decoded.groups} == {1}
     assert decoded.groups == groups
+
+
+def test_a_table_says_of_a_group_only_what_is_not_usual_and_old_tables_are_read() -> None:
+    old = '{"p":4,"g":[["claims",1,"push"],["by-hand",250,"simple"]]}'
+
+    assert Route(7, 4, GROUPS).encode() == old
+    assert Route.decode(7, old).groups == GROUPS
+
+
+def test_a_message_goes_to_the_groups_that_take_its_tag() -> None:
+    groups = (
+        RouteGroup("all", 1, "push"),
+        RouteGroup("some", 2, "push", "paid || refunded"),
+        RouteGroup("one", 250, "simple", "paid"),
+    )
+    route = Route.decode(3, Route(3, 1, groups).encode())
+
+    assert route.filtered
+    assert route.groups == groups
+    assert route.targets("paid") == b"\x01\x02\xfa"
+    assert route.targets("refunded") == b"\x01\x02"
+    assert route.targets("pai") == route.targets("") == b"\x01"
+    assert not Route(7, 4, GROUPS).filtered

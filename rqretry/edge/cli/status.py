@@ -127,6 +127,12 @@ def _beside(topic: TopicStats) -> list[str]:
             shown.append(f"group {group.group} of topic {topic.topic} has {has}no live worker")
         if group.paused:
             shown.append(f"group {group.group} is paused")
+        if group.tags != "*" or group.filtered:
+            takes = "everything" if group.tags == "*" else group.tags
+            count = counted(group.filtered, "message")
+            shown.append(
+                f"group {group.group} of topic {topic.topic} takes {takes}: {count} filtered"
+            )
     return shown
 
 
@@ -153,6 +159,8 @@ def _group(group: GroupStats) -> dict[str, object]:
         "inflight": group.inflight,
         "waiting": [_rung(rung) for rung in group.waiting],
         "dead": group.dead,
+        "tags": group.tags,
+        "filtered": group.filtered,
         "oldest_age_s": group.oldest_age_s,
         "paused": group.paused,
         "workers": group.workers,

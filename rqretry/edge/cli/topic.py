@@ -69,7 +69,10 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
         groups = tuple(group.group for group in found.groups)
         info = TopicInfo(found.topic, found.partitions, groups, found.max_messages)
         numbers = ("stored", "scheduled", "backlog", "bytes", "history_bytes")
-        print_json(_fields(info) | {number: getattr(found, number) for number in numbers})
+        figures = {number: getattr(found, number) for number in numbers}
+        tags = {group.group: group.tags for group in found.groups}
+        filtered = {group.group: group.filtered for group in found.groups}
+        print_json(_fields(info) | figures | {"tags": tags, "filtered": filtered})
         return
     click.echo(f"topic {found.topic} has {_partitions(found.partitions)}")
     print_stats(stats)
