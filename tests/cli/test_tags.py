@@ -18,7 +18,7 @@ def test_status_and_topic_show_say_what_is_taken_and_how_many_were_filtered(
     assert sentence in shell.ok("topic", "show", "orders")
     groups = {group["group"]: group for group in shell.json("status")["topics"][0]["groups"]}
     assert (groups["ship"]["tags"], groups["ship"]["filtered"]) == ("paid || refunded", 2)
-    assert (groups["audit"]["tags"], groups["audit"]["filtered"]) == ("*", 0)
+    assert not {"tags", "filtered"} & groups["audit"].keys()
     shown = shell.json("topic", "show", "orders")
     assert shown["tags"] == {"ship": "paid || refunded", "audit": "*"}
     assert shown["filtered"] == {"ship": 2, "audit": 0}

@@ -151,7 +151,10 @@ def _topic(topic: TopicStats) -> dict[str, object]:
 
 
 def _group(group: GroupStats) -> dict[str, object]:
-    return {
+    """The fields of every group; those of tags only where it has them."""
+    filters = group.tags != "*" or group.filtered
+    tags = {"tags": group.tags, "filtered": group.filtered} if filters else {}
+    return tags | {
         "group": group.group,
         "kind": group.kind,
         "ready": group.ready,
@@ -159,8 +162,6 @@ def _group(group: GroupStats) -> dict[str, object]:
         "inflight": group.inflight,
         "waiting": [_rung(rung) for rung in group.waiting],
         "dead": group.dead,
-        "tags": group.tags,
-        "filtered": group.filtered,
         "oldest_age_s": group.oldest_age_s,
         "paused": group.paused,
         "workers": group.workers,
