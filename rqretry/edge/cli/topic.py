@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from rqretry.admin.views import TopicInfo
+from rqretry.admin.views import TopicInfo, TopicStats
 from rqretry.edge.cli.boundary import CommandGroup
 from rqretry.edge.cli.confirming import ask, confirmation_options, counted, must_ask
 from rqretry.edge.cli.finding import read_stats
@@ -70,9 +70,7 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
         info = TopicInfo(found.topic, found.partitions, groups, found.max_messages)
         numbers = ("stored", "scheduled", "backlog", "bytes", "history_bytes")
         figures = {number: getattr(found, number) for number in numbers}
-        tags = {group.group: group.tags for group in found.groups}
-        filtered = {group.group: group.filtered for group in found.groups}
-        print_json(_fields(info) | figures | {"tags": tags, "filtered": filtered})
+        print_json(_fields(info) | figures | _tags(found))
         return
     click.echo(f"topic {found.topic} has {_partitions(found.partitions)}")
     print_stats(stats)
@@ -133,6 +131,15 @@ def delete(context: click.Context, /, name: str, **given: Any) -> None:
 
 def _partitions(count: int) -> str:
     return "1 partition" if count == 1 else f"{count} partitions"
+
+
+def _tags(found: TopicStats) -> dict[str, object]:
+    """What its groups take and did not take, where a group does not take everything."""
+    some = [group for group in found.groups if group.tags != "*" or group.filtered]
+    if not some:
+        return {}
+    tags = {group.group: group.tags for group in some}
+    return {"tags": tags, "filtered": {group.group: group.filtered for group in some}}
 
 
 def _fields(info: TopicInfo) -> dict[str, object]:
