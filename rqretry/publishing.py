@@ -58,6 +58,9 @@ class Call:
     producer: str
     seq: int
     messages: tuple[Prepared, ...]
+    checksum: str
+    """Over ids and bodies, of this call or of the lane up to it."""
+    lane_ttl_ms: int = LANE_TTL_MS
 
 
 class Publishing:
@@ -100,9 +103,10 @@ class Publishing:
         if repeated is not None:
             return (yield from self._resolve(repeated, messages))
         lane.seq += 1
-        call = Call(lane.topic, lane.partition, lane.producer, lane.seq, tuple(messages))
+        total = checksum(part for m in messages for part in (m.id.encode(), m.data))
+        call = Call(lane.topic, lane.partition, lane.producer, lane.seq, tuple(messages), total)
         try:
-            answer = yield from self._call(call)
+            answer = yield from self._sent(call)
         except AmbiguousResult:
             self._remember(call)
             lane.start_over()
@@ -112,9 +116,14 @@ class Publishing:
             raise
         return _verdicts(messages, answer)
 
-    def _call(self, call: Call) -> Operation[Published]:
+    def call(self, call: Call) -> Operation[Published]:
+        """Send one call, by the route as it is now; what the partition answered.
+
+        Raises:
+            AmbiguousResult: It may have happened.
+            StoreUnavailable, QueueFull: Nothing was stored.
+        """
         topic, number = call.topic, call.partition
-        total = checksum(part for m in call.messages for part in (m.id.encode(), m.data))
         blob = _blob(call.messages)
         answer = Published("STALE_ROUTE", 0, "")
         for _ in range(_ROUTE_CHANGES):
@@ -124,8 +133,8 @@ class Publishing:
                 call.messages,
                 producer=call.producer,
                 seq=call.seq,
-                checksum=total,
-                lane_ttl_ms=LANE_TTL_MS,
+                checksum=call.checksum,
+                lane_ttl_ms=call.lane_ttl_ms,
                 blob=blob,
             )
             if answer.route is None:
@@ -133,9 +142,14 @@ class Publishing:
             yield from self.catalog.note_route(topic, number, answer.route, create=True)
         if answer.status == "FULL":
             raise _full(topic, answer)
+        if answer.now_ms:
+            self.clock.note(answer.now_ms)
+        return answer
+
+    def _sent(self, call: Call) -> Operation[Published]:
+        answer = yield from self.call(call)
         if answer.status not in {"OK", "DUPLICATE"}:
             raise ScriptError("lua/publish.lua", 0, f"unexpected answer {answer.status}")
-        self.clock.note(answer.now_ms)
         return answer
 
     def _repeated(self, messages: Sequence[Prepared]) -> Call | None:
@@ -147,7 +161,7 @@ class Publishing:
         self, call: Call, messages: Sequence[Prepared]
     ) -> Operation[list[MessageId | Exception]]:
         """Repeat the unresolved call, which may hold these messages' neighbours too."""
-        answer = yield from self._call(call)
+        answer = yield from self._sent(call)
         found = dict(
             zip((m.id for m in call.messages), _verdicts(call.messages, answer), strict=True)
         )

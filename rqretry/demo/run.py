@@ -16,10 +16,10 @@ from rqretry.demo.feed import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Feed,
 from rqretry.demo.flights import Flight
 from rqretry.demo.live import View
 from rqretry.demo.proof import Evidence, Proof, prove
-from rqretry.edge.cli.session import connect
 from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import ConfigError, RqretryError, show
 from rqretry.keys import NamespaceKeys
+from rqretry.reaching import reach
 
 REDRIVEN = 10
 _START_SECONDS = 60.0
@@ -116,7 +116,7 @@ def _served(place: Place) -> Iterator[str]:
             yield server.url
         return
     with Client(place.url, namespace=place.namespace) as client:
-        connect(client.store)  # an unreachable server is told before anything is started
+        reach(client.store)  # an unreachable server is told before anything is started
         keys = NamespaceKeys(place.namespace)
         words = ("EXISTS", keys.settings, keys.topics, keys.groups)
         if client.store.run(Command("exists", (), (), int, words=words)):

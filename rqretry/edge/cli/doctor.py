@@ -9,8 +9,9 @@ from rqretry.checks.doctor import Finding, check, refused
 from rqretry.edge.cli.boundary import DONE, FAILED
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import print_json, print_table
-from rqretry.edge.cli.session import FIRST_REPEAT_SECONDS, connected, target_of
+from rqretry.edge.cli.session import connected, target_of
 from rqretry.errors import UnsafeServer
+from rqretry.reaching import FIRST_REPEAT_SECONDS
 
 
 @click.command(epilog="Example: rqretry doctor --url redis://localhost:6379/0")

@@ -13,8 +13,9 @@ import click
 from rqretry.client import Client
 from rqretry.edge.cli.metrics import CONTENT_TYPE, render
 from rqretry.edge.cli.options import server_options
-from rqretry.edge.cli.session import FIRST_REPEAT_SECONDS, connected
+from rqretry.edge.cli.session import connected
 from rqretry.errors import ConfigError, RqretryError, show
+from rqretry.reaching import FIRST_REPEAT_SECONDS
 from rqretry.runtime.stopping import Stoppable, StoppedEarly
 
 CACHED_S = 1.0

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
@@ -11,13 +11,9 @@ from rqretry.client import Client
 from rqretry.command import Command
 from rqretry.config import Settings
 from rqretry.errors import ConfigError, InvalidArgument, RqretryError
+from rqretry.reaching import reach
 from rqretry.store_sync import SyncStore
-from rqretry.wire import REPEAT_SECONDS
 
-CONNECT_SECONDS = 1.2
-"""How long one attempt to connect takes at most; with its repetition, a user waits 3 s."""
-FIRST_REPEAT_SECONDS = 0.8
-REPLY_SECONDS = 5.0
 _CATALOG = re.compile(r"rqretry:([^:]+):\{\1\}:topics")
 _SCAN_COUNT, _MOST_SCANS, _MOST_NAMED = 1000, 200, 8
 
@@ -48,19 +44,8 @@ def connected(context: click.Context) -> Iterator[Client]:
     target = target_of(context)
     target.settings()
     with Client(target.url, namespace=target.namespace) as client:
-        connect(client.store)
+        reach(client.store)
         yield client
-
-
-def connect(store: SyncStore) -> None:
-    """Fail fast while it was never reached; afterwards be as patient as every client."""
-    options = store.url.options
-    if "socket_connect_timeout" not in dict(options):
-        patience = ("socket_connect_timeout", CONNECT_SECONDS)
-        store.url = replace(store.url, options=(*options, patience))
-    store.repeat_seconds, store.reply_seconds = FIRST_REPEAT_SECONDS, REPLY_SECONDS
-    store.connect()
-    store.repeat_seconds = REPEAT_SECONDS
 
 
 def elsewhere(client: Client) -> str:

@@ -12,11 +12,12 @@ from rqretry.app import App
 from rqretry.checks.doctor import Finding, check, refused
 from rqretry.edge.cli.banner import print_banner
 from rqretry.edge.cli.options import duration, server_options
-from rqretry.edge.cli.session import Target, connect, target_of
+from rqretry.edge.cli.session import Target, target_of
 from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import StoreUnavailable, UnsafeServer, show
 from rqretry.loading import load_app, require_consumers
 from rqretry.logs import FORMATS, LEVELS, LogSettings, default_format, set_up_logging
+from rqretry.reaching import reach
 from rqretry.registry import MAX_CONCURRENCY
 from rqretry.runtime.stopping import Stoppable, StoppedEarly
 from rqretry.supervision.supervisor import HEALTH_HOST, supervise
@@ -166,7 +167,7 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
     client = app.client
     reached, findings = True, list[Finding]()
     try:
-        connect(client.store)
+        reach(client.store)
         library = client.store.wire.scripts
         findings = client.store.perform(check(library, app.settings.namespace))
     except StoreUnavailable:

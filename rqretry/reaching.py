@@ -1,0 +1,22 @@
+"""The first call to a server: it fails fast, while every later one is patient."""
+
+from dataclasses import replace
+
+from rqretry.store_sync import SyncStore
+from rqretry.wire import REPEAT_SECONDS
+
+CONNECT_SECONDS = 1.2
+"""How long one attempt to connect takes at most; with its repetition, a user waits 3 s."""
+FIRST_REPEAT_SECONDS = 0.8
+REPLY_SECONDS = 5.0
+
+
+def reach(store: SyncStore) -> None:
+    """Connect. Raises StoreUnavailable within 3 s without a server."""
+    options = store.url.options
+    if "socket_connect_timeout" not in dict(options):
+        patience = ("socket_connect_timeout", CONNECT_SECONDS)
+        store.url = replace(store.url, options=(*options, patience))
+    store.repeat_seconds, store.reply_seconds = FIRST_REPEAT_SECONDS, REPLY_SECONDS
+    store.connect()
+    store.repeat_seconds = REPEAT_SECONDS

@@ -1,0 +1,131 @@
+"""Replayable publishing, without I/O: for tasks that start again from their first row.
+
+A task that is run again (a retry, a speculative twin, a restarted query) sends the same rows in the
+same order, cut into the same chunks. Its lane is named after the task, its ids are made of the lane
+and the row, and its checksums are chained, so that one of them answers for every chunk before it. A
+chunk that the partition knows already is skipped, the last one it knows is compared, and what comes
+after it is published (decisions 3).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rqretry.codec import checksum
+from rqretry.command import Operation
+from rqretry.commands.archiving import read_lanes
+from rqretry.commands.producing import Prepared
+from rqretry.errors import ConfigError, show
+from rqretry.keys import PartitionKeys
+from rqretry.publishing import Call, Publishing
+
+LANE_TTL_MS = 7 * 86_400_000
+"""How long a partition remembers what a task has published."""
+EPOCH_CALLS = 1_000_000
+"""The most calls of one lane in one epoch; numbers of calls grow from epoch to epoch."""
+MAX_EPOCH = 90_000_000
+
+Content = Callable[[Prepared], bytes]
+"""What of a message must be the same when it is published again."""
+
+
+@dataclass(slots=True)
+class ReplayableLane:
+    """One task's line into one partition, in one epoch.
+
+    Attributes:
+        topic, partition: Where it leads.
+        producer: The lane's name, the same whenever the task is run.
+        epoch: Which run of the task's query; 0 for a batch job.
+        sent: Messages that this attempt has published.
+        known: Messages that an earlier attempt has published.
+    """
+
+    topic: str
+    partition: int
+    producer: str
+    epoch: int
+    sent: int = 0
+    known: int = 0
+    calls: int = 0
+    chain: str = field(default="-")
+    last: tuple[int, str] | None = None
+    """Number and checksum of the lane's last call, as far as this attempt knows."""
+
+    @property
+    def seq(self) -> int:
+        """The number of the newest call."""
+        return (self.epoch + 1) * EPOCH_CALLS + self.calls
+
+
+def replay(
+    publishing: Publishing, lane: ReplayableLane, messages: Sequence[Prepared], content: Content
+) -> Operation[None]:
+    """Publish the next chunk of a lane, unless it was published before.
+
+    Raises:
+        ConfigError: Other messages were published in its place: the plan has changed.
+        AmbiguousResult: It may have happened; run the task again.
+        StoreUnavailable, QueueFull: Nothing was stored.
+    """
+    lane.calls += 1
+    parts = (part for m in messages for part in (m.id.encode(), content(m)))
+    lane.chain = checksum([lane.chain.encode(), *parts])
+    while True:
+        if lane.last is None:
+            (lane.last,) = yield read_lanes(_keys(publishing, lane), [lane.producer])
+        if _is_known(lane, lane.last):
+            lane.known += len(messages)
+            return
+        call = Call(
+            lane.topic,
+            lane.partition,
+            lane.producer,
+            lane.seq,
+            tuple(messages),
+            checksum=lane.chain,
+            lane_ttl_ms=LANE_TTL_MS,
+        )
+        answer = yield from publishing.call(call)
+        if answer.status != "LANE_CONFLICT":
+            break
+        lane.last = None  # a twin of this task was faster
+    if answer.status == "DUPLICATE":
+        lane.known += len(messages)
+    else:
+        lane.sent += len(messages)
+    lane.last = (lane.seq, lane.chain)
+
+
+def check_complete(publishing: Publishing, lanes: Sequence[ReplayableLane]) -> Operation[None]:
+    """After a task's last chunk: no lane of it may hold more than the task has sent.
+
+    Raises:
+        ConfigError: An earlier run of the task had more rows, or others: the plan has changed.
+    """
+    if not lanes:
+        return
+    found = yield [read_lanes(_keys(publishing, lane), [lane.producer]) for lane in lanes]
+    for lane, ((seq, chain),) in zip(lanes, found, strict=True):
+        begun = seq > (lane.epoch + 1) * EPOCH_CALLS
+        if begun and (seq, chain) != (lane.seq, lane.chain):
+            raise _changed(lane)
+
+
+def _keys(publishing: Publishing, lane: ReplayableLane) -> PartitionKeys:
+    return publishing.catalog.partition(lane.topic, lane.partition)
+
+
+def _is_known(lane: ReplayableLane, last: tuple[int, str]) -> bool:
+    seq, chain = last
+    if seq == lane.seq and chain != lane.chain:
+        raise _changed(lane)
+    return seq >= lane.seq
+
+
+def _changed(lane: ReplayableLane) -> ConfigError:
+    return ConfigError(
+        f"{lane.producer} has published other rows to topic {show(lane.topic)} before: its input or"
+        " its plan has changed under it (the number of partitions, or the order of rows), and"
+        " nothing more was published; run it with the plan it had, write with an idColumn, or give"
+        " the job another name"
+    )

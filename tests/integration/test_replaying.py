@@ -1,0 +1,159 @@
+"""Replayable lanes: a task that is run again from its first row publishes each row once."""
+
+import pytest
+
+from rqretry import Client, ConfigError, QueueFull
+from rqretry.commands.producing import Prepared
+from rqretry.publishing import Publishing
+from rqretry.replaying import (
+    EPOCH_CALLS,
+    LANE_TTL_MS,
+    Content,
+    ReplayableLane,
+    check_complete,
+    replay,
+)
+from tests.integration.harness import Lab
+
+BASE = "rqretry:test:{t:0}:"
+
+
+def data(message: Prepared) -> bytes:
+    return message.data
+
+
+class Task:
+    """One attempt of a task: a fresh client, the same lane."""
+
+    def __init__(self, lab: Lab, epoch: int = 0, *, content: Content = data) -> None:
+        self.client: Client = lab.client()
+        self.client.store.perform(self.client.catalog.topic("t", create=True))
+        self.publishing = Publishing(self.client.catalog, self.client.store.clock)
+        self.lane = ReplayableLane("t", 0, "job-0", epoch)
+        self.content = content
+
+    def send(self, *bodies: str) -> None:
+        first = self.lane.sent + self.lane.known
+        rows = [
+            Prepared(f"e{self.lane.epoch}.{first + n}", b"\x92\x01\xa1" + body.encode(), "", "")
+            for n, body in enumerate(bodies)
+        ]
+        self.client.store.perform(replay(self.publishing, self.lane, rows, self.content))
+
+    def finish(self) -> tuple[int, int]:
+        self.client.store.perform(check_complete(self.publishing, [self.lane]))
+        return self.lane.sent, self.lane.known
+
+
+def stored(lab: Lab) -> list[str]:
+    return [id_.decode() for id_ in lab.redis.lrange(f"{BASE}backlog", 0, -1)]
+
+
+async def test_a_task_that_starts_again_publishes_only_what_was_missing(lab: Lab) -> None:
+    failed = Task(lab)
+    failed.send("a", "b")
+    failed.send("c")
+
+    again = Task(lab)
+    again.send("a", "b")
+    again.send("c")
+    again.send("d")
+
+    assert again.finish() == (1, 3)
+    assert stored(lab) == ["e0.0", "e0.1", "e0.2", "e0.3"]
+
+
+async def test_a_task_that_was_complete_publishes_nothing_again(lab: Lab) -> None:
+    for expected in ((2, 0), (0, 2), (0, 2)):
+        task = Task(lab)
+        task.send("a")
+        task.send("b")
+        assert task.finish() == expected
+    assert len(stored(lab)) == 2
+
+
+async def test_two_twins_at_the_same_time_publish_each_row_once(lab: Lab) -> None:
+    first, second = Task(lab), Task(lab)
+    first.send("a")
+    second.send("a")
+    second.send("b")
+    second.send("c")
+    first.send("b")
+    first.send("c")
+    first.send("d")
+    second.send("d")
+    assert [first.finish(), second.finish()] == [(2, 2), (2, 2)]
+    assert len(stored(lab)) == 4
+
+
+async def test_other_rows_in_the_place_of_published_ones_are_an_error(lab: Lab) -> None:
+    before = Task(lab)
+    before.send("a")
+    before.send("b")
+
+    changed = Task(lab)
+    changed.send("x")
+    with pytest.raises(ConfigError, match="job-0 has published other rows"):
+        changed.send("b")
+    assert len(stored(lab)) == 2
+
+
+async def test_fewer_rows_than_were_published_are_an_error(lab: Lab) -> None:
+    before = Task(lab)
+    before.send("a")
+    before.send("b")
+
+    shorter = Task(lab)
+    shorter.send("a")
+    with pytest.raises(ConfigError, match="changed under it"):
+        shorter.finish()
+    with pytest.raises(ConfigError, match="changed under it"):
+        Task(lab).finish()
+
+
+async def test_the_next_epoch_publishes_anew_and_an_older_one_is_refused(lab: Lab) -> None:
+    for epoch in (0, 1, 7):
+        task = Task(lab, epoch)
+        task.send("a")
+        assert task.finish() == (1, 0)
+
+    older = Task(lab, 1)
+    older.send("a")
+    with pytest.raises(ConfigError, match="changed under it"):
+        older.finish()
+    assert len(stored(lab)) == 3
+
+
+async def test_an_epoch_without_rows_is_no_change(lab: Lab) -> None:
+    first = Task(lab, 0)
+    first.send("a")
+    assert Task(lab, 1).finish() == (0, 0)
+
+
+async def test_what_may_differ_between_attempts_is_left_out_of_the_comparison(lab: Lab) -> None:
+    for letter in ("a", "b"):
+        task = Task(lab, content=lambda message: message.data[:-1])
+        task.send(letter)
+        task.finish()
+    assert len(stored(lab)) == 1
+
+
+async def test_a_lane_is_remembered_for_seven_days_under_numbers_of_its_epoch(lab: Lab) -> None:
+    task = Task(lab, 2)
+    task.send("a")
+    assert LANE_TTL_MS - 10_000 < lab.redis.pttl(f"{BASE}lane:job-0") <= LANE_TTL_MS
+    value = lab.redis.get(f"{BASE}lane:job-0").decode()
+    assert value == f"{3 * EPOCH_CALLS + 1} {task.lane.chain}"
+
+
+async def test_a_full_topic_stores_nothing_and_the_task_can_be_run_again(lab: Lab) -> None:
+    task = Task(lab)
+    task.client.admin.set_topic("t", max_messages=1)
+    task.send("a")
+    with pytest.raises(QueueFull):
+        task.send("b")
+    task.client.admin.set_topic("t", max_messages=None)
+    again = Task(lab)
+    again.send("a")
+    again.send("b")
+    assert again.finish() == (1, 1)
