@@ -103,7 +103,7 @@ class Execution:
         expires = delivery.sent_at + source.visibility_s
         envelope = decode(delivery.data)
         message: Message[Any] = Message(
-            handle, envelope, delivery.attempt, self.max_retries, expires
+            handle, envelope, delivery.attempt, self.max_retries, expires, delivery.error
         )
         delivery.message = message
         return message

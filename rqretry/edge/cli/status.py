@@ -133,7 +133,14 @@ def _beside(topic: TopicStats) -> list[str]:
             shown.append(
                 f"group {group.group} of topic {topic.topic} takes {takes}: {count} filtered"
             )
+        if group.max_inflight is not None or group.rate_limit is not None:
+            shown.append(f"group {group.group} is limited to {_limits(group)}")
     return shown
+
+
+def _limits(group: GroupStats) -> str:
+    most = f"{group.max_inflight} in flight" if group.max_inflight is not None else None
+    return " and ".join(filter(None, (group.rate_limit, most)))
 
 
 def _size(topic: TopicStats) -> str:
@@ -164,6 +171,8 @@ def _group(group: GroupStats) -> dict[str, object]:
         "dead": group.dead,
         "oldest_age_s": group.oldest_age_s,
         "paused": group.paused,
+        "max_inflight": group.max_inflight,
+        "rate_limit": group.rate_limit,
         "workers": group.workers,
     }
 
