@@ -8,7 +8,8 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta config ready inflight attempts failures dead graves wake bodies events counters due,
          then the delay level keys
-  ARGV   group actor, then id and delay_ms ('' at once) of each message
+  ARGV   group actor, then id, delay_ms ('' at once) and record (one line of JSON for the failure
+         record) of each message
   REPLY  OK | GONE of each message
   COST   O(messages * log dead); 16 commands, 2 a level used and 1 a message
 ]]
@@ -26,11 +27,12 @@ local events, counters = KEYS[11], KEYS[12]
 local keys = { dead = dead, graves = graves, due = KEYS[13] }
 local levels = { unpack(KEYS, 14) }
 local group, actor = ARGV[1], ARGV[2]
-local FIRST, STRIDE = 3, 2
+local FIRST, STRIDE = 3, 3
 
-local ids, delays = {}, {}
+local ids, delays, lines = {}, {}, {}
 for at = FIRST, #ARGV, STRIDE do
   ids[#ids + 1], delays[ARGV[at]] = ARGV[at], tonumber(ARGV[at + 1])
+  lines[ARGV[at]] = ARGV[at + 2]
 end
 local policy = read_policy(config)
 local clock = read_clock(meta)
@@ -53,7 +55,7 @@ if #sent > 0 then
     notes[i] = level and 'W,' .. level .. ',' .. due or 'R'
     local lease_no = read_entry(entries[i])
     written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, 1, 0, 0)
-    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], 0, clock.now, '{"c":"redriven"}')
+    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], 0, clock.now, lines[id])
   end
   call('HSET', attempts, unpack(written))
   call('HSET', failures, unpack(changed))

@@ -9,23 +9,22 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rqretry.catalog_copies import GroupCopies
+from rqretry.catalog_topics import TopicCatalog
 from rqretry.command import Operation
 from rqretry.commands import administering as admin
 from rqretry.draining import drain
 from rqretry.errors import ConfigError, GroupNotFound, show
-from rqretry.keys import bucket_key
 from rqretry.records import SIMPLE, GroupRecord, TopicRecord
 from rqretry.routes import EVERY_TAG
 
 log = logging.getLogger("rqretry")
 
 _ROUNDS = 20
-PINNABLE = ("max_retries", "policy", "max_inflight", "rate_limit")
+PINNABLE = ("max_retries", "policy")
 """The settings of a group that an operator can pin."""
 
 
-class Catalog(GroupCopies):
+class Catalog(TopicCatalog):
     """One client's view of a namespace: cached records and the operations that change them."""
 
     def group(self, name: str) -> Operation[GroupRecord]:
@@ -83,8 +82,6 @@ class Catalog(GroupCopies):
                 wanted["tags"] = record.with_tags(names, tags)
             return record.changed(self.actor, now_ms, topics=union, **wanted).encode()
 
-        yield from self._check_inflight(group, settings.get("max_inflight"), names)
-
         for _ in range(_ROUNDS):
             stored = yield from self._change(self.keys.groups, group, joined)
             record = GroupRecord.decode(group, stored)
@@ -110,7 +107,6 @@ class Catalog(GroupCopies):
         `pin` True pins what is named (nothing named: all that can be), False unpins it.
         """
         yield from self.group(name)
-        yield from self._check_inflight(name, settings.get("max_inflight"), ())
         now_ms = yield from self.now_ms()
         named = [field for field in PINNABLE if field in settings] or list(PINNABLE)
 
@@ -188,7 +184,6 @@ class Catalog(GroupCopies):
                 gone += yield from self.unsubscribe(name, topic)
             stored = yield from self._change(self.keys.groups, name, _without_topics(name))
             if not stored:
-                yield admin.delete(bucket_key(self.namespace, name))
                 return gone
             record = GroupRecord.decode(name, stored)
         raise ConfigError(f"group {show(name)} is subscribed again all the time: stop its workers")
@@ -245,6 +240,21 @@ class Catalog(GroupCopies):
         # The configuration first: a worker must not find a message in a group it cannot read.
         yield from self._configure(group, topics=[topic])
         yield from self.install(record)
+
+    def _configure(
+        self, group: GroupRecord, topics: Iterable[str] | None = None
+    ) -> Operation[None]:
+        levels = yield from self.open()
+        for name in group.topics if topics is None else topics:
+            topic = yield from self.refreshed(name)
+            byte = topic.byte_of(group.name)
+            fields = group.configuration(levels, byte)
+            commands = [
+                admin.configure(self.group_keys(name, number, group.name), group.version, fields)
+                for number in range(topic.partitions)
+                if byte
+            ]
+            yield commands
 
 
 def _check_kind(record: GroupRecord, kind: str) -> None:

@@ -58,3 +58,8 @@ class Settings:
             ),
             None if levels is None else LevelTable.parse(levels),
         )
+
+
+def variable(name: str) -> str | None:
+    """A variable of the environment that another standard defines, such as OTEL_*; "" is unset."""
+    return os.environ.get(name) or None

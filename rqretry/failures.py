@@ -34,6 +34,7 @@ class AttemptError:
         fingerprint: What failures of one kind have in common.
         worker: Who ran the attempt; "" where that is not known.
         seconds: How long the handler ran.
+        trace: The attempt's W3C traceparent; "" where it was not traced.
     """
 
     attempt: int
@@ -44,10 +45,7 @@ class AttemptError:
     fingerprint: str = ""
     worker: str = ""
     seconds: float = 0.0
-
-    def __str__(self) -> str:
-        """In one line: type and message, or the reason or cause."""
-        return ": ".join(filter(None, (self.type, self.message))) or self.cause
+    trace: str = ""
 
 
 def fingerprint_of(error: BaseException) -> str:
@@ -67,14 +65,27 @@ def fingerprint_of_text(kind: str, text: str) -> str:
     return hashlib.blake2b(f"{kind}\0{text}".encode(errors="replace"), digest_size=8).hexdigest()
 
 
-def describe_exception(error: BaseException, fingerprint: str, worker: str, seconds: float) -> str:
+def describe_exception(
+    error: BaseException, fingerprint: str, worker: str, seconds: float, trace: str = ""
+) -> str:
     """The line for an exception."""
-    return _line("failure", type(error).__qualname__, _text_of(error), fingerprint, worker, seconds)
+    kind, said = type(error).__qualname__, _text_of(error)
+    return _line("failure", kind, said, fingerprint, worker, seconds, trace)
 
 
-def describe_cause(cause: str, reason: str, worker: str = "", seconds: float = 0.0) -> str:
+def describe_cause(
+    cause: str, reason: str, worker: str = "", seconds: float = 0.0, trace: str = ""
+) -> str:
     """The line for a failure that is no exception."""
-    return _line(cause, "", reason, fingerprint_of_text(cause, reason), worker, seconds)
+    fingerprint = fingerprint_of_text(cause, reason)
+    return _line(cause, "", reason, fingerprint, worker, seconds, trace)
+
+
+def describe_redrive(actor: str, trace: str = "") -> str:
+    """The line for a dead letter that was sent back; it keeps the lineage."""
+    fields = {"c": "redriven", "w": actor, "s": trace}
+    said = {name: value for name, value in fields.items() if value}
+    return json.dumps(said, separators=(",", ":"))
 
 
 def formatted(error: BaseException) -> str:
@@ -105,15 +116,16 @@ def read_line(line: str) -> AttemptError | None:
             str(fields.get("f") or fingerprint_of_text(str(fields.get("c", "")), "")),
             str(fields.get("w", "")),
             float(fields.get("d", 0.0)),
+            str(fields.get("s", "")),
         )
     except (ValueError, AttributeError, TypeError):
         return None
 
 
 def _line(
-    cause: str, kind: str, message: str, fingerprint: str, worker: str, seconds: float
+    cause: str, kind: str, message: str, fingerprint: str, worker: str, seconds: float, trace: str
 ) -> str:
-    fields = {"c": cause, "t": kind, "m": _cut(message), "f": fingerprint, "w": worker}
+    fields = {"c": cause, "t": kind, "m": _cut(message), "f": fingerprint, "w": worker, "s": trace}
     fields = {name: value for name, value in fields.items() if value}
     return json.dumps({**fields, "d": round(seconds, 3)}, separators=(",", ":"))
 

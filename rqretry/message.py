@@ -9,9 +9,9 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from rqretry.commands.consuming import Receipt
 from rqretry.durations import Duration
 from rqretry.errors import InvalidReceiptHandle, refuse, show
-from rqretry.failures import AttemptError, read_line
 from rqretry.ids import born_ms
 from rqretry.limits import UNLIMITED
+from rqretry.traceparent import trace_id_of
 
 T = TypeVar("T")
 
@@ -125,12 +125,15 @@ class Message(Generic[T]):
         receipt_handle: Names this lease; a change of the invisible duration makes a new one.
         fencing_token: Grows with every lease of this message in this group, also across redrives;
             hand it to the systems you write to, to refuse writers whose lease is over.
+        trace_id: 32 hex characters that name the trace of this attempt; where attempts are not
+            traced, of the publish, if its headers carry a W3C traceparent; else None.
         cancelled: The lease was lost or the time is up; stop, the result will be refused.
     """
 
     __slots__ = (
-        "_error", "_expires", "_fitted", "_lease", "_published_ms", "attempt", "body", "cancelled",
-        "group", "headers", "id", "keys", "max_retries", "message_group", "tag", "topic",
+        "_expires", "_fitted", "_lease", "_published_ms", "_trace_id", "attempt", "body",
+        "cancelled", "group", "headers", "id", "keys", "max_retries", "message_group", "tag",
+        "topic",
     )  # fmt: skip
 
     id: str
@@ -144,20 +147,12 @@ class Message(Generic[T]):
     max_retries: int | None
     group: str
     cancelled: bool
+    _trace_id: str
 
     def __init__(
-        self,
-        handle: ReceiptHandle,
-        envelope: Any,
-        attempt: int,
-        max_retries: int,
-        expires: float,
-        error: str = "",
+        self, handle: ReceiptHandle, envelope: Any, attempt: int, max_retries: int, expires: float
     ) -> None:
-        """Made by consumers; `expires` is the local monotonic time of the deadline.
-
-        `error` is the newest line of the failure record, "" for none.
-        """
+        """Made by consumers; `expires` is the local monotonic time of the deadline."""
         self._lease = handle
         self.topic, _, self.group, _, self.id = handle
         self.body, self.tag, self.keys, self.headers, self.message_group, born = envelope
@@ -165,18 +160,12 @@ class Message(Generic[T]):
         self.attempt = attempt
         self.max_retries = None if max_retries == UNLIMITED else max_retries
         self._expires = expires
-        self._error = error
         self.cancelled = False
 
     @property
     def reconsume_times(self) -> int:
         """How often the message was delivered before: attempt - 1."""
         return self.attempt - 1
-
-    @property
-    def last_error(self) -> AttemptError | None:
-        """Why the attempt before this one failed: type, message, cause; None on a first attempt."""
-        return read_line(self._error) if self._error else None
 
     @property
     def receipt_handle(self) -> str:
@@ -187,6 +176,11 @@ class Message(Generic[T]):
     def fencing_token(self) -> int:
         """The number of this lease; it only ever grows for a message in a group."""
         return self._lease.lease_no
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace of this attempt, else that of the publish; None for none."""
+        return getattr(self, "_trace_id", None) or trace_id_of(self.headers.get("traceparent", ""))
 
     @property
     def published_at(self) -> datetime | None:

@@ -6,15 +6,15 @@ groups, traces]; each is nil, or a list in step with the messages of the call. T
 the messages that it accepted: `ids` is there where that may be fewer than were sent.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
 
+from rqretry.traceparent import trace_id_of
+
 VERSION = 1
 _LISTS = 5
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Noted(NamedTuple):
@@ -37,7 +37,8 @@ def noted(
     message_group: str | None = None,
 ) -> Noted | None:
     """What to note of a message; None if there is nothing."""
-    found = Noted(tag, keys, message_group, _trace_id(headers) if headers else None)
+    trace_id = trace_id_of(headers.get("traceparent", "")) if headers else None
+    found = Noted(tag, keys, message_group, trace_id)
     return None if found == NOTHING else found
 
 
@@ -81,8 +82,3 @@ def _rows(columns: Sequence[Any], count: int) -> list[Noted]:
         Noted(tag, tuple(names or ()), group, trace.hex() if trace else None)
         for tag, names, group, trace in zip(tags, keys, groups, traces, strict=True)
     ]
-
-
-def _trace_id(headers: Mapping[str, str]) -> str | None:
-    match = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
-    return match[1] if match else None

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from rqretry.codec import digest, encode
+from rqretry.codec import decode, digest, encode
 from rqretry.commands.producing import Prepared
-from rqretry.errors import refuse, show
+from rqretry.errors import CodecError, refuse, show
 from rqretry.levels import LevelTable
 from rqretry.limits import check_delay, check_headers, check_keys, check_message_id, check_tag
 from rqretry.message import OutgoingMessage
 from rqretry.noted import noted
+from rqretry.traceparent import without_trace
 from rqretry.typed import plain
 
 Draft = tuple[Prepared, int]
@@ -36,10 +37,24 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
     if item.id is None:
         return Prepared(made_id, data, "", delay_ms, note), level
     # The digest leaves the born time out: the same message published later is the same message.
-    same = digest(data)
+    # So are two that differ in nothing but the trace they were published in.
+    said = without_trace(headers)
+    same = digest(data if said == headers else encode(body, tag=tag, keys=keys, headers=said))
     if now_ms:
         data = encode(body, tag=tag, keys=keys, headers=headers, born_ms=now_ms)
     return Prepared(check_message_id(item.id), data, same, delay_ms, note), level
+
+
+def content_digest(data: bytes) -> str:
+    """The digest of an encoded message that was given no id, as if it had been."""
+    try:
+        body, tag, keys, headers, group, _ = decode(data)
+    except CodecError:  # then it is what it is
+        return digest(data)
+    said = without_trace(headers)
+    if said == (headers or None):
+        return digest(data)
+    return digest(encode(body, tag=tag, keys=keys, headers=said, message_group=group))
 
 
 def on_level(message: Prepared, level: int, levels: LevelTable) -> Prepared:

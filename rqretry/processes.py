@@ -19,6 +19,7 @@ from multiprocessing.process import parent_process
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
+from rqretry import observing
 from rqretry.errors import ConfigError, show
 from rqretry.failures import carry_fingerprint, fingerprint_of
 from rqretry.outcome import HandlerSignal, classify_return
@@ -26,6 +27,7 @@ from rqretry.tasks import Task
 
 _context = multiprocessing.get_context("spawn")
 _REAP_S = 5.0
+_FLUSH_S = 2.0
 
 
 class ProcessDied(Exception):
@@ -64,6 +66,7 @@ class ProcessSlot:
         self._pipe: Connection | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self._busy = False
 
     def call(
         self, handler: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -77,11 +80,15 @@ class ProcessSlot:
             ProcessDied: The process was killed, or took itself down.
             Exception: What the handler raised.
         """
-        request = ForkingPickler.dumps((*address(handler), args, kwargs))
+        observer = observing.installed
+        carrier = {} if observer is None else observer.carrier()
+        request = ForkingPickler.dumps((*address(handler), args, kwargs, carrier))
         process, pipe = self._running()
+        self._busy = True
         try:
             pipe.send_bytes(request)
             data = pipe.recv_bytes()
+            self._busy = False
         except (EOFError, OSError) as broken:
             process.join(_REAP_S)
             pipe.close()
@@ -99,9 +106,13 @@ class ProcessSlot:
             self._process = self._pipe = None
 
     def close(self) -> None:
-        """End the process for good."""
+        """End the process for good; one that is observed may first give away what it holds."""
         with self._lock:
             self._closed = True
+            process, pipe = self._process, self._pipe
+        if process is not None and pipe is not None and observing.installed and not self._busy:
+            pipe.close()
+            process.join(_FLUSH_S)
         self.kill()
 
     def _running(self) -> tuple[SpawnProcess, Connection]:
@@ -127,7 +138,9 @@ def address(handler: Callable[..., Any]) -> tuple[str, str]:
 
 def _start() -> tuple[SpawnProcess, Connection]:
     ours, theirs = _context.Pipe()
-    process = _context.Process(target=serve, args=(theirs,), daemon=True)
+    observer = observing.installed
+    start = None if observer is None else observer.elsewhere()
+    process = _context.Process(target=serve, args=(theirs, start), daemon=True)
     process.start()
     theirs.close()
     return process, ours
@@ -153,17 +166,23 @@ def _raised(answer: Answer) -> BaseException:
 # -- in the process --------------------------------------------------------------------------------
 
 
-def serve(pipe: Connection) -> None:
-    """The main function of the process: run what is sent until the pipe closes."""
+def serve(pipe: Connection, observe: Callable[[], None] | None = None) -> None:
+    """The main function of the process: run what is sent until the pipe closes.
+
+    `observe` has this process observed as the worker is (observing.py).
+    """
     # A signal for the whole process group is the worker's to handle: it drains, then ends us.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    if observe is not None:
+        observe()
     while True:
         try:
             request = pipe.recv_bytes()
             pipe.send_bytes(ForkingPickler.dumps(_answer(request)))
         except (EOFError, OSError):
+            observing.stop()
             os._exit(0)
 
 
@@ -177,8 +196,10 @@ def _die_with_parent() -> None:
 
 def _answer(request: bytes) -> Answer:
     try:
-        module, name, args, kwargs = ForkingPickler.loads(request)
-        value = _find(module, name)(*args, **kwargs)
+        module, name, args, kwargs, carrier = ForkingPickler.loads(request)
+        handler = _find(module, name)
+        with observing.within(carrier):
+            value = handler(*args, **kwargs)
     except HandlerSignal as said:
         return Answer(said.result)
     except BaseException as error:  # noqa: BLE001 - it is raised again in the worker

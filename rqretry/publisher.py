@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rqretry import observing
 from rqretry.command import MAX_BATCH
 from rqretry.commands.producing import Prepared
 from rqretry.errors import AmbiguousResult, RqretryError
@@ -105,6 +106,15 @@ class Publisher:
 
     async def publish(self, topic: str, item: Any) -> MessageId:
         """Publish one body or OutgoingMessage."""
+        if observing.installed is None:
+            return await self._publish(topic, item)
+        namespace = self._publishing.catalog.namespace
+        with observing.publication(namespace, topic, [item], batch=False) as watched:
+            answer = await self._publish(topic, watched.items[0])
+            watched.done([answer])
+            return answer
+
+    async def _publish(self, topic: str, item: Any) -> MessageId:
         ((partition, message),) = await self._prepare(topic, [item])
         (answer,) = await self._lane(topic, partition).send([message])
         if isinstance(answer, Exception):
@@ -113,6 +123,15 @@ class Publisher:
 
     async def publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         """Publish bodies or OutgoingMessages in bounded calls, one after another per partition."""
+        if observing.installed is None:
+            return await self._publish_many(topic, items)
+        namespace = self._publishing.catalog.namespace
+        with observing.publication(namespace, topic, list(items), batch=True) as watched:
+            answers = await self._publish_many(topic, watched.items)
+            watched.done(answers)
+            return answers
+
+    async def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         prepared = await self._prepare(topic, items)
         by_partition: dict[int, list[Prepared]] = {}
         for partition, message in prepared:

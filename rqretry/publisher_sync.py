@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from rqretry import observing
 from rqretry.commands.producing import Prepared
 from rqretry.errors import RqretryError
 from rqretry.ids import MessageId
@@ -29,6 +30,15 @@ class SyncPublisher:
 
     def publish(self, topic: str, item: Any) -> MessageId:
         """Publish one body or OutgoingMessage."""
+        if observing.installed is None:
+            return self._publish(topic, item)
+        namespace = self._publishing.catalog.namespace
+        with observing.publication(namespace, topic, [item], batch=False) as watched:
+            answer = self._publish(topic, watched.items[0])
+            watched.done([answer])
+            return answer
+
+    def _publish(self, topic: str, item: Any) -> MessageId:
         ((partition, message),) = self._prepare(topic, [item])
         (answer,) = self._store.perform(
             self._publishing.send(self._lane(topic, partition), [message])
@@ -39,6 +49,15 @@ class SyncPublisher:
 
     def publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         """Publish bodies or OutgoingMessages in bounded calls."""
+        if observing.installed is None:
+            return self._publish_many(topic, items)
+        namespace = self._publishing.catalog.namespace
+        with observing.publication(namespace, topic, list(items), batch=True) as watched:
+            answers = self._publish_many(topic, watched.items)
+            watched.done(answers)
+            return answers
+
+    def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         prepared = self._prepare(topic, items)
         by_partition: dict[int, list[Prepared]] = {}
         for partition, message in prepared:

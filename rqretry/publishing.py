@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rqretry.catalog import Catalog
-from rqretry.codec import checksum, digest
+from rqretry.codec import checksum
 from rqretry.command import MAX_BATCH, Operation
 from rqretry.commands.producing import Prepared, Published, publish
 from rqretry.errors import (
@@ -26,7 +26,7 @@ from rqretry.limits import (
     MAX_CALL_BYTES,
 )
 from rqretry.noted import encode_noted
-from rqretry.preparing import draft, on_level
+from rqretry.preparing import content_digest, draft, on_level
 from rqretry.wire import ServerClock
 
 LANE_TTL_MS = 3_600_000
@@ -248,7 +248,9 @@ def _full(topic: str, answer: Published) -> QueueFull:
 
 def _same(repeated: Prepared, first: Prepared) -> bool:
     """Whether a message published again, by its id, is the message that it was the first time."""
-    return repeated.data == first.data or repeated.digest == (first.digest or digest(first.data))
+    return repeated.data == first.data or repeated.digest == (
+        first.digest or content_digest(first.data)
+    )
 
 
 def _conflict(id_: str) -> InvalidArgument:

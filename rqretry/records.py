@@ -126,18 +126,8 @@ class GroupRecord:
             kept |= dict.fromkeys(topics, tags)
         return tuple(sorted(kept.items()))
 
-    max_inflight: int = 0
-    """Under a lease at once, over all partitions; 0 for no limit."""
-    rate_limit: str = ""
-    """Leases per time over all workers, such as "100/s"; "" for no limit."""
-
-    def configuration(
-        self, levels: LevelTable, byte: int, share: int = 0
-    ) -> Mapping[str, str | int | bytes]:
-        """What the scripts in a partition need to know of the group.
-
-        `share` is the partition's part of `max_inflight`.
-        """
+    def configuration(self, levels: LevelTable, byte: int) -> Mapping[str, str | int | bytes]:
+        """What the scripts in a partition need to know of the group."""
         compiled = self.policy.compile(levels)
         return {
             "kind": self.kind,
@@ -147,8 +137,6 @@ class GroupRecord:
             "levels": levels.encode(),
             "jitter": str(compiled.jitter),
             "byte": bytes((byte,)),
-            "max_inflight": share or "",
-            "rate": self.rate_limit,
         }
 
     def changed(self, by: str, at_ms: int, **fields: Any) -> "GroupRecord":
@@ -173,8 +161,6 @@ class GroupRecord:
                 "pinned": list(self.pinned),
                 "leaving": list(self.leaving),
                 "tags": dict(self.tags),
-                "max_inflight": self.max_inflight,
-                "rate_limit": self.rate_limit,
             }
         )
 
@@ -196,8 +182,6 @@ class GroupRecord:
                 tuple(fields.get("pinned", ())),
                 tuple(fields.get("leaving", ())),
                 tuple(sorted(fields.get("tags", {}).items())),
-                fields.get("max_inflight", 0),
-                fields.get("rate_limit", ""),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of group {show(name)} is damaged") from error

@@ -4,10 +4,12 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
+from rqretry import observing
 from rqretry.admin import inspecting
 from rqretry.admin.answers import RedriveReport
 from rqretry.admin.base import AdminBase, Place
 from rqretry.admin.dead_letters import DeadLetterFilter, chosen
+from rqretry.admin.rates import Rate, per_second
 from rqretry.admin.views import DeadLetter
 from rqretry.codec import Envelope, decode
 from rqretry.command import Command, Operation, Pause, batches
@@ -15,10 +17,9 @@ from rqretry.commands import administering as reading
 from rqretry.commands.moving import redrive
 from rqretry.durations import Duration, seconds
 from rqretry.errors import CodecError
-from rqretry.failures import read_record
+from rqretry.failures import describe_redrive, read_record
 from rqretry.keys import GroupKeys
 from rqretry.limits import check_count, check_group
-from rqretry.rates import Rate, per_second
 
 _UNREADABLE = Envelope(None, None, (), {}, None, None)
 _LOOK_EVERY_S = 0.2
@@ -140,17 +141,31 @@ class LetterVerbs(AdminBase):
 
     def _send_back(self, found: Found, pace: float | None) -> Operation[int]:
         """Dead to ready; with a pace, the k-th one k / pace seconds from now."""
-        by_place: dict[GroupKeys, list[tuple[str, int | str]]] = {}
+        by_place: dict[GroupKeys, list[tuple[DeadLetter, int | str]]] = {}
         for place, (letter, keys) in enumerate(found):
             delay_ms = round(place * 1000 / pace) if pace else 0
-            by_place.setdefault(keys, []).append((letter.id, delay_ms or ""))
+            by_place.setdefault(keys, []).append((letter, delay_ms or ""))
         sent = 0
         for keys, rows in by_place.items():
             for batch in batches(rows):
-                ids, delays = [id_ for id_, _ in batch], [delay for _, delay in batch]
-                verdicts: list[bytes] = yield redrive(keys, ids, actor=self.actor, delays_ms=delays)
-                sent += verdicts.count(b"OK")
+                sent += yield from self._send_batch(keys, batch)
         return sent
+
+    def _send_batch(
+        self, keys: GroupKeys, batch: Sequence[tuple[DeadLetter, int | str]]
+    ) -> Operation[int]:
+        letters, delays = [letter for letter, _ in batch], [delay for _, delay in batch]
+        ids = [letter.id for letter in letters]
+        seen = observing.installed
+        watch = seen and seen.redriving(keys.partition.namespace, keys.group, letters, self.actor)
+        traces = watch.traces if watch else [""] * len(ids)
+        records = [describe_redrive(self.actor, trace) for trace in traces]
+        verdicts: list[bytes] = yield redrive(
+            keys, ids, actor=self.actor, delays_ms=delays, records=records
+        )
+        if watch:
+            watch.done([verdict == b"OK" for verdict in verdicts])
+        return verdicts.count(b"OK")
 
     def _watch(self, canaries: Found, patience: float) -> Operation[tuple[int, str]]:
         """Until each canary was committed or failed; how many failed, and why to stop or ""."""

@@ -35,8 +35,12 @@ def redrive(
     *,
     actor: str,
     delays_ms: Sequence[int | str] | None = None,
+    records: Sequence[str] | None = None,
 ) -> Command[list[bytes]]:
-    """Dead to ready, or to waiting_retry for a delay; OK or GONE for each id."""
+    """Dead to ready, or to waiting_retry for a delay; OK or GONE for each id.
+
+    `records`: of each, the line for its failure record (failures.py).
+    """
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
@@ -44,11 +48,12 @@ def redrive(
         *keys.levels,
     )  # fmt: skip
     delays = delays_ms or [""] * len(ids)
-    pairs = [word for pair in zip(ids, delays, strict=True) for word in pair]
+    lines = records or ['{"c":"redriven"}'] * len(ids)
+    words = [word for row in zip(ids, delays, lines, strict=True) for word in row]
     return Command(
         verb="redrive",
         keys=touched,
-        args=(keys.group, actor, *pairs),
+        args=(keys.group, actor, *words),
         decode=list,
         ids=tuple(ids),
     )

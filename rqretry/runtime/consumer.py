@@ -14,6 +14,7 @@ from rqretry.command import MAX_BATCH
 from rqretry.commands.consuming import Failure
 from rqretry.hooks import Hooks
 from rqretry.logs import about
+from rqretry.observing import LOST
 from rqretry.outcome import ConsumeResult, Kind
 from rqretry.registry import ConsumerSpec
 from rqretry.runtime.calling import make_caller
@@ -193,6 +194,8 @@ class Consumer:
             extra=about(delivery.id, delivery.source.topic, self.spec.group, delivery.attempt),
         )  # fmt: skip
         self._call_off(delivery)
+        if delivery.watch is not None:
+            delivery.watch.settled(LOST)
         self.on_lost(delivery)
 
     async def _watch(self) -> None:

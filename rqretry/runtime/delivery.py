@@ -6,6 +6,7 @@ from typing import Any
 
 from rqretry.commands.consuming import Failure, Receipt
 from rqretry.keys import GroupKeys
+from rqretry.observing import Attempt
 
 
 class Delivery:
@@ -16,27 +17,21 @@ class Delivery:
     """
 
     __slots__ = (
-        "attempt", "data", "error", "id", "lease_no", "leased_at", "lost", "message", "sent_at",
-        "settled", "source", "task",
+        "attempt", "data", "id", "lease_no", "leased_at", "lost", "message", "sent_at", "settled",
+        "source", "task", "watch",
     )  # fmt: skip
 
     def __init__(
-        self,
-        source: "Source",
-        id_: str,
-        data: bytes,
-        numbers: tuple[int, int],
-        sent_at: float,
-        error: str = "",
+        self, source: "Source", id_: str, data: bytes, numbers: tuple[int, int], sent_at: float
     ) -> None:
         self.source = source
         self.id = id_
         self.data = data
-        self.error = error
         self.lease_no, self.attempt = numbers
         self.leased_at = self.sent_at = sent_at
         self.message: Any = None
         self.task: asyncio.Task[Any] | None = None
+        self.watch: Attempt | None = None
         self.settled = False
         self.lost = False
 
@@ -60,8 +55,6 @@ class Source:
         # What fetching knows.
         self.empty = False
         self.prefer = "ready"
-        self.rated = False
-        """Its group has a rate limit: a lease needs tokens."""
         self.looked_at = 0.0
         """Monotonic time of the last lease or upkeep."""
 

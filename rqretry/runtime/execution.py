@@ -8,6 +8,7 @@ import types
 from collections.abc import Generator
 from typing import Any
 
+from rqretry import observing
 from rqretry.codec import decode
 from rqretry.commands.consuming import Failure
 from rqretry.errors import CodecError
@@ -46,8 +47,13 @@ class Execution:
             message = self._message(delivery)
         except CodecError as error:
             return self.failure(delivery, "undecodable", str(error), level=DEAD)
+        call: Any = self._call
+        if observing.installed is not None:
+            namespace = delivery.source.keys.partition.namespace
+            delivery.watch = observing.installed.attempting(namespace, message, self._worker)
+            call = delivery.watch.around(call)
         try:
-            value = await isolated(self._call(message))
+            value = await isolated(call(message))
         except HandlerSignal as signal:
             return signal.result
         except ReceivedMismatch as error:
@@ -69,7 +75,7 @@ class Execution:
     ) -> Failure:
         """A failed attempt that raised nothing."""
         ran = time.monotonic() - delivery.leased_at
-        record = describe_cause(cause, reason, self._worker, ran)
+        record = describe_cause(cause, reason, self._worker, ran, _trace(delivery))
         delay: int | str = "" if delay_ms is None else delay_ms
         return Failure(delivery.receipt, level, delay, self._random.random(), cause, record)
 
@@ -77,7 +83,7 @@ class Execution:
         fingerprint, source = fingerprint_of(error), delivery.source
         if fingerprint not in source.told and fingerprint not in source.tracebacks:
             source.tracebacks[fingerprint] = formatted(error)
-        record = describe_exception(error, fingerprint, self._worker, ran)
+        record = describe_exception(error, fingerprint, self._worker, ran, _trace(delivery))
         level = 0 if self._spec.retries_on(error) else DEAD
         cause = "failure" if level == 0 else "rejected"
         return Failure(delivery.receipt, level, "", self._random.random(), cause, record)
@@ -103,7 +109,7 @@ class Execution:
         expires = delivery.sent_at + source.visibility_s
         envelope = decode(delivery.data)
         message: Message[Any] = Message(
-            handle, envelope, delivery.attempt, self.max_retries, expires, delivery.error
+            handle, envelope, delivery.attempt, self.max_retries, expires
         )
         delivery.message = message
         return message
@@ -118,6 +124,11 @@ def outcome_of(result: ConsumeResult, execution: Execution, delivery: Delivery) 
     if result.kind is Kind.DEAD_LETTER:
         return execution.failure(delivery, "rejected", result.reason or "dead-lettered", level=DEAD)
     return None
+
+
+def _trace(delivery: Delivery) -> str:
+    """What the failure record keeps, so that the next attempt can be linked to this one."""
+    return "" if delivery.watch is None else delivery.watch.trace
 
 
 def _cancels(error: BaseException) -> bool:

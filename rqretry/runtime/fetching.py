@@ -7,7 +7,6 @@ truth. With a single source the wake-up and the lease go in one round trip (deci
 
 import asyncio
 import logging
-import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -21,7 +20,6 @@ from rqretry.commands.consuming import Leased, lease
 from rqretry.errors import RqretryError
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
-from rqretry.runtime.purse import Purse, Want
 from rqretry.store import Store, jitter
 from rqretry.wire import BLOCK_MARGIN_SECONDS, TryAgain, is_error
 
@@ -29,8 +27,6 @@ log = logging.getLogger("rqretry")
 
 LOOK_EVERY_S = 5.0
 _UNBLOCK_EVERY_S = 0.005
-_SHORT_S = 1.0
-"""A wait for tokens that is longer than this ends early when the group's settings change."""
 
 Place = tuple[Consumer, Source]
 
@@ -46,7 +42,6 @@ class Fetcher:
         rejoin: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
-        self._purse = Purse(store)
         self._worker = worker
         self._consumers = consumers
         self._places: list[Place] = [(c, source) for c in consumers for source in c.sources]
@@ -87,24 +82,18 @@ class Fetcher:
             await self._room.wait()
             return
         likely = [(c, s, room) for c, s, room in open_ if not s.empty]
-        wants = await self._purse.allot(_shared(likely)) if likely else []
-        if wants:
-            await self._lease_all(wants)
-        elif len(self._places) == 1 and not self._places[0][1].rated:
+        if likely:
+            shared = _shared(likely)
+            commands = [self._lease(source, want) for _, source, want in shared]
+            sent_at = time.monotonic()
+            answers = await self._store.run_all(commands)
+            self._store.clock.note(answers[0].now_ms, sent_at)
+            for (consumer, source, _), leased in zip(shared, answers, strict=True):
+                await self._accept(consumer, source, leased, sent_at)
+        elif len(self._places) == 1:
             await self._wait_and_lease(*open_[0])
         else:
             await self._wait([source for _, source, _ in open_])
-
-    async def _lease_all(self, wants: list[Want]) -> None:
-        commands = [self._lease(source, want) for _, source, want in wants]
-        sent_at = time.monotonic()
-        answers = await self._store.run_all(commands)
-        self._store.clock.note(answers[0].now_ms, sent_at)
-        unused = []
-        for (consumer, source, want), leased in zip(wants, answers, strict=True):
-            unused.append((source, want - len(leased.ids)))
-            await self._accept(consumer, source, leased, sent_at)
-        await self._purse.give_back(unused)
 
     def _lease(self, source: Source, want: int) -> Command[Leased]:
         source.prefer = "retry" if source.prefer == "ready" else "ready"
@@ -114,7 +103,6 @@ class Fetcher:
             want=want,
             visibility_ms=round(source.visibility_s * 1000),
             prefer=source.prefer,
-            tokens=source.rated,
         )
 
     async def _accept(
@@ -125,22 +113,22 @@ class Fetcher:
             return
         now = time.monotonic()
         source.looked_at = now
-        source.empty = leased.exhausted
-        source.rated = bool(leased.rate)
+        source.empty = leased.left == 0
         source.due_at = _at(now, leased.next_due_ms)
         source.deadline_at = _at(now, leased.next_deadline_ms)
         source.scheduled_at = _at(now, leased.next_scheduled_ms)
         source.seen = source.seen or (leased.now_ms, sent_at)
         self.changed()
         if leased.ids:
-            rows = zip(leased.ids, leased.data, leased.numbers, leased.lines, strict=True)
+            rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
             deliveries = [
-                Delivery(source, id_, data, numbers, sent_at, line)
-                for id_, data, numbers, line in rows
+                Delivery(source, id_, data, numbers, sent_at) for id_, data, numbers in rows
             ]
             for delivery in deliveries:
                 source.leases[delivery.id] = delivery
             consumer.accept(deliveries)
+        elif leased.status == "PAUSED":
+            source.empty = True
 
     # -- waiting -----------------------------------------------------------------------------
 
@@ -162,37 +150,12 @@ class Fetcher:
         await self._accept(consumer, source, leased, sent_at)
 
     async def _wait(self, sources: list[Source]) -> None:
-        """Until a source is woken, is to be looked at, or may have tokens again."""
-        now = time.monotonic()
-        broke = [source for source in sources if not source.empty]
-        tokens_at = min((self._purse.waits_until(s) for s in broke), default=math.inf)
-        watched = [s for s in sources if s.empty or self._purse.waits_until(s) > now + _SHORT_S]
-        if not watched:
-            await self._sleep(tokens_at - now)
-            return
-        alarm = None
-        if tokens_at < now + LOOK_EVERY_S:
-            loop = asyncio.get_running_loop()
-            alarm = loop.call_later(max(0.0, tokens_at - now), self._unblock)
-        try:
-            replies = await self._blocked(watched, [])
-        finally:
-            if alarm is not None:
-                alarm.cancel()
+        replies = await self._blocked(sources, [])
         woken = replies[0][0].decode() if replies and isinstance(replies[0], list) else None
-        for source in watched:
+        for source in sources:
             looked_long_ago = time.monotonic() - source.looked_at >= self._patience(source)
             if source.keys.wake == woken or looked_long_ago or replies is None:
                 source.empty = False
-                self._purse.ask_again(source)
-
-    async def _sleep(self, seconds: float) -> None:
-        self._room.clear()
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._room.wait()
-        except TimeoutError:
-            pass
 
     def _patience(self, source: Source) -> float:
         return 0.85 * min(LOOK_EVERY_S, source.visibility_s)
@@ -266,7 +229,7 @@ class Fetcher:
             self._unblocking = None
 
 
-def _shared(likely: list[Want]) -> list[Want]:
+def _shared(likely: list[tuple[Consumer, Source, int]]) -> list[tuple[Consumer, Source, int]]:
     """Divide each consumer's room among its sources, so that one call does not take it twice."""
     counts: dict[int, int] = {}
     for consumer, _, _ in likely:

@@ -16,6 +16,15 @@ from rqretry.errors import RqretryError
 from rqretry.failures import read_line
 from rqretry.hooks import Announcer, Event
 from rqretry.logs import about
+from rqretry.observing import (
+    DEAD_LETTER,
+    FAILURE,
+    POSTPONED,
+    RELEASED,
+    STALE,
+    SUCCESS,
+    Attempt,
+)
 from rqretry.runtime.delivery import Delivery, Source
 from rqretry.store import Store
 
@@ -117,6 +126,8 @@ class Settler:
         def answered(verdicts: list[bytes]) -> None:
             for delivery, verdict in zip(batch, verdicts, strict=True):
                 self._over(source, delivery, late=verdict not in (OK, GONE))
+                if delivery.watch is not None:
+                    delivery.watch.settled(SUCCESS)
 
         def again() -> None:
             for delivery in self._still_ours(source, batch):
@@ -132,6 +143,8 @@ class Settler:
             source.told.update(tracebacks)
             for (delivery, failure), result in zip(batch, results, strict=True):
                 self._over(source, delivery, late=result.verdict == "STALE")
+                if delivery.watch is not None:
+                    _tell(delivery.watch, failure, result)
                 if result.verdict == "OK":
                     self._announce(source, failure, result)
 
@@ -156,6 +169,8 @@ class Settler:
                     self.fail(delivery, limit)
                 else:
                     self._over(source, delivery, late=False)
+                    if delivery.watch is not None:
+                        delivery.watch.settled(RELEASED if limit is None else POSTPONED)
 
         def again() -> None:
             ours = set(self._still_ours(source, [delivery for delivery, _ in batch]))
@@ -177,6 +192,8 @@ class Settler:
             del source.leases[delivery.id]
         if late:
             self.stale += 1
+            if delivery.watch is not None:
+                delivery.watch.settled(STALE)
             log.warning(
                 "a result was refused: the lease of message %s, attempt %d, was over",
                 delivery.id, delivery.attempt,
@@ -198,6 +215,15 @@ class Settler:
             else:
                 self._over(source, delivery, late=True)
         return ours
+
+
+def _tell(watch: Attempt, failure: Failure, result: Failed) -> None:
+    """What became of a failed attempt; GONE is a repeated call that was done the first time."""
+    if result.dead:
+        watch.settled(DEAD_LETTER, record=failure.record)
+    else:
+        due_ms = result.due_ms or None
+        watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)
 
 
 def _log_failure(source: Source, failure: Failure, result: Failed) -> None:

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import parent_process
 from typing import Any
 
+from rqretry import observing
 from rqretry.app import App
 from rqretry.errors import ConfigError, RqretryError
 from rqretry.logs import set_up_logging
@@ -19,6 +20,7 @@ from rqretry.runtime.presence import Condition
 from rqretry.runtime.retiring import retire_above_memory
 from rqretry.runtime.worker import Worker
 from rqretry.supervision.orders import Orders, load
+from rqretry.tracing import start_tracing
 
 log = logging.getLogger("rqretry")
 
@@ -39,6 +41,7 @@ def run_child(orders: Orders, reports: Connection) -> None:
     set_up_logging(orders.logs)
     status = 1
     try:
+        start_tracing(orders.tracing)
         app = load(orders)
         calm_collector()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -49,6 +52,7 @@ def run_child(orders: Orders, reports: Connection) -> None:
     except Exception:
         log.exception("worker process failed")
     finally:
+        observing.stop()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)  # threads that are stuck in handlers must not keep the process

@@ -11,6 +11,7 @@ from rqretry.loading import load_app
 from rqretry.logs import LogSettings
 from rqretry.runtime.worker import apply_spec
 from rqretry.store_sync import SyncStore
+from rqretry.tracing import TraceSettings
 
 log = logging.getLogger("rqretry")
 
@@ -30,6 +31,7 @@ class Orders:
         max_memory: It is replaced when it holds more bytes than this; None for never.
         explicit: Apply the settings that consumers name to their groups.
         logs: How it logs.
+        tracing: Whether and how it traces; None for not at all.
     """
 
     target: str
@@ -42,6 +44,7 @@ class Orders:
     max_memory: int | None = None
     explicit: bool = False
     logs: LogSettings = field(default_factory=LogSettings)
+    tracing: TraceSettings | None = None
 
 
 def load(orders: Orders) -> App:

@@ -26,6 +26,7 @@ from rqretry.supervision.health import Board
 from rqretry.supervision.health_port import HealthPort, ServerCheck
 from rqretry.supervision.orders import Orders, apply_settings, load
 from rqretry.supervision.reloading import CodeWatch
+from rqretry.tracing import TraceSettings
 
 log = logging.getLogger("rqretry")
 
@@ -53,6 +54,7 @@ def supervise(  # noqa: PLR0913 - one keyword for each option of `rqretry worker
     health_host: str = HEALTH_HOST,
     health_port: int | None = None,
     logs: LogSettings | None = None,
+    tracing: TraceSettings | None = None,
 ) -> int:
     """Run workers until a signal stops them.
 
@@ -70,6 +72,7 @@ def supervise(  # noqa: PLR0913 - one keyword for each option of `rqretry worker
         health_host: Where the health port listens.
         health_port: A TCP port that answers /livez and /readyz; None for none.
         logs: How the processes log; default text, from info on.
+        tracing: Whether and how the processes trace; default not at all.
 
     Returns:
         The exit status: 0 stopped as asked, 1 failed, or a process had to be killed.
@@ -80,7 +83,7 @@ def supervise(  # noqa: PLR0913 - one keyword for each option of `rqretry worker
     """
     orders = Orders(
         target, app_dir, url, namespace, concurrency, grace, max_messages, max_memory,
-        explicit=reload, logs=logs or LogSettings(),
+        explicit=reload, logs=logs or LogSettings(), tracing=tracing,
     )  # fmt: skip
     board = Board(processes)
     try:

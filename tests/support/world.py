@@ -140,7 +140,6 @@ class World:
         group: str = "g",
         visibility_ms: int = VISIBILITY_MS,
         prefer: str = "ready",
-        tokens: bool = False,
     ) -> Leased:
         """Lease for the default worker."""
         return self.run(
@@ -150,7 +149,6 @@ class World:
                 want=want,
                 visibility_ms=visibility_ms,
                 prefer=prefer,
-                tokens=tokens,
             )
         )
 

@@ -24,6 +24,7 @@ from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import note, print_json
 from rqretry.edge.cli.redriving import DEFAULT_PATIENCE, redriven
 from rqretry.edge.cli.session import connected
+from rqretry.edge.cli.tracing import otlp_option
 from rqretry.errors import MessageNotFound, show
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -116,6 +117,7 @@ def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> Non
 )
 @confirmation_options
 @json_option
+@otlp_option
 @server_options
 @click.pass_context
 def redrive(context: click.Context, /, **given: Any) -> int:

@@ -12,6 +12,7 @@ from rqretry.edge.cli.bodies import check_lines, one_body, opened, read_lines
 from rqretry.edge.cli.options import duration, json_option, read_headers, server_options
 from rqretry.edge.cli.output import note, print_json, terminal
 from rqretry.edge.cli.session import connected, target_of
+from rqretry.edge.cli.tracing import otlp_option
 from rqretry.errors import RqretryError
 from rqretry.ids import MessageId
 from rqretry.limits import (
@@ -56,6 +57,7 @@ _CHUNK = 5000
 )
 @click.option("--id", "id_", metavar="ID", help="Your own id; the same again is a duplicate.")
 @json_option
+@otlp_option
 @server_options
 @click.pass_context
 def publish(context: click.Context, /, topic: str, **given: Any) -> None:

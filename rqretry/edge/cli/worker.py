@@ -13,6 +13,7 @@ from rqretry.checks.doctor import Finding, check, refused
 from rqretry.edge.cli.banner import print_banner
 from rqretry.edge.cli.options import duration, server_options
 from rqretry.edge.cli.session import Target, target_of
+from rqretry.edge.cli.tracing import traced_workers, worker_trace_options
 from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import StoreUnavailable, UnsafeServer, show
 from rqretry.loading import load_app, require_consumers
@@ -102,6 +103,7 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
     "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="From where."
 )
 @click.option("--strict", is_flag=True, help="Refuse to start where doctor only warns, too.")
+@worker_trace_options
 @server_options
 @click.pass_context
 def worker(context: click.Context, /, target: str, **given: Any) -> int:
@@ -117,9 +119,10 @@ def worker(context: click.Context, /, target: str, **given: Any) -> int:
         raise click.UsageError("--health-host does nothing without --health-port: give both")
     logs = LogSettings(given["log_format"] or default_format(sys.stderr), given["log_level"])
     set_up_logging(logs)
+    tracing = traced_workers(given, target.partition(":")[0])
     try:
         with Stoppable() as early:
-            return _run(target, target_of(context), given, logs, early)
+            return _run(target, target_of(context), given | {"tracing": tracing}, logs, early)
     except StoppedEarly:
         return 0
 
@@ -149,6 +152,7 @@ def _run(
             health_host=given["health_host"] or HEALTH_HOST,
             health_port=given["health_port"],
             logs=logs,
+            tracing=given["tracing"],
         )
 
 
