@@ -9,11 +9,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rqretry.catalog_topics import TopicCatalog
+from rqretry.catalog_starting import StartingCatalog, missing, with_topics
 from rqretry.command import Operation
 from rqretry.commands import administering as admin
 from rqretry.draining import drain
 from rqretry.errors import ConfigError, GroupNotFound, show
+from rqretry.limits import LATEST
 from rqretry.records import SIMPLE, GroupRecord, TopicRecord
 from rqretry.routes import EVERY_TAG
 
@@ -24,16 +25,8 @@ PINNABLE = ("max_retries", "policy")
 """The settings of a group that an operator can pin."""
 
 
-class Catalog(TopicCatalog):
+class Catalog(StartingCatalog):
     """One client's view of a namespace: cached records and the operations that change them."""
-
-    def group(self, name: str) -> Operation[GroupRecord]:
-        """A group's record. Raises GroupNotFound."""
-        yield from self.open()
-        stored = yield admin.read_record(self.keys.groups, name)
-        if not stored:
-            raise _missing(name, self.namespace)
-        return GroupRecord.decode(name, stored)
 
     def groups(self) -> Operation[list[GroupRecord]]:
         """All groups, by name."""
@@ -50,17 +43,20 @@ class Catalog(TopicCatalog):
         create: bool = True,
         create_topics: bool = True,
         tags: str | None = None,
+        start: str = LATEST,
         **settings: Any,
     ) -> Operation[GroupRecord]:
         """Subscribe a group to topics, and tell every partition.
 
         `settings` (max_retries, policy) are those that the caller names: they win, except over
         what an operator has pinned; that is logged and changes nothing. `tags`, where named, are
-        what the group takes of these topics from now on.
+        what the group takes of these topics from now on. With `start` "earliest" the group gets
+        what is still stored in the topics that are new to it.
 
         Raises:
             GroupNotFound, TopicNotFound: It is not there, and must not be created.
             ConfigError: The group is of another kind.
+            InvalidArgument: It would begin with what is stored, and takes only some tags.
         """
         names = tuple(topics)
         for name in names:
@@ -77,10 +73,10 @@ class Catalog(TopicCatalog):
             refused.clear()
             refused.update(_against_pins(record, settings))
             wanted = {field: v for field, v in settings.items() if field not in refused}
-            union = record.topics + tuple(name for name in names if name not in record.topics)
             if tags is not None:
                 wanted["tags"] = record.with_tags(names, tags)
-            return record.changed(self.actor, now_ms, topics=union, **wanted).encode()
+            subscribed = with_topics(record, names, wanted, start=start)
+            return record.changed(self.actor, now_ms, **subscribed).encode()
 
         for _ in range(_ROUNDS):
             stored = yield from self._change(self.keys.groups, group, joined)
@@ -92,6 +88,7 @@ class Catalog(TopicCatalog):
                 continue
             record = yield from self._subscribe_all(names, record)
             yield from self._configure(record)
+            yield from self._finish_catching_up(record)
             record = yield from self.group(group)
             if set(names) <= set(record.topics):  # else an operator unsubscribed it meanwhile
                 if refused:
@@ -112,7 +109,7 @@ class Catalog(TopicCatalog):
 
         def changed(old: str) -> str:
             if not old:
-                raise _missing(name, self.namespace)
+                raise missing(name, self.namespace)
             record = GroupRecord.decode(name, old)
             pinned = set(record.pinned)
             if pin is not None:
@@ -149,8 +146,9 @@ class Catalog(TopicCatalog):
             record = GroupRecord.decode(group, old)
             rest = tuple(name for name in record.topics if name != topic)
             left = (*(name for name in record.leaving if name != topic), topic)
-            tags = record.with_tags([topic], EVERY_TAG)
-            return record.changed(self.actor, now_ms, topics=rest, leaving=left, tags=tags).encode()
+            behind = tuple(name for name in record.catching_up if name != topic)
+            fields = {"tags": record.with_tags([topic], EVERY_TAG), "catching_up": behind}
+            return record.changed(self.actor, now_ms, topics=rest, leaving=left, **fields).encode()
 
         yield from self._change(self.keys.groups, group, leaving)
         return (yield from self._finish_leaving(group, topic))
@@ -164,10 +162,8 @@ class Catalog(TopicCatalog):
                 raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(name)}")
             topic = yield from self.refreshed(name)
             places = [self.group_keys(name, n, group) for n in range(topic.partitions)]
-            parts = yield [admin.stats(keys) for keys in places]
-            for part in parts:
-                waiting = sum(level.waiting for level in part.levels)
-                count += part.ready + part.retry + part.inflight + part.dead + waiting
+            parts: list[admin.Stats] = yield [admin.stats(keys) for keys in places]
+            count += sum(part.held for part in parts)
         return count
 
     def remove_group(self, name: str) -> Operation[int]:
@@ -241,21 +237,6 @@ class Catalog(TopicCatalog):
         yield from self._configure(group, topics=[topic])
         yield from self.install(record)
 
-    def _configure(
-        self, group: GroupRecord, topics: Iterable[str] | None = None
-    ) -> Operation[None]:
-        levels = yield from self.open()
-        for name in group.topics if topics is None else topics:
-            topic = yield from self.refreshed(name)
-            byte = topic.byte_of(group.name)
-            fields = group.configuration(levels, byte)
-            commands = [
-                admin.configure(self.group_keys(name, number, group.name), group.version, fields)
-                for number in range(topic.partitions)
-                if byte
-            ]
-            yield commands
-
 
 def _check_kind(record: GroupRecord, kind: str) -> None:
     if record.kind == kind:
@@ -265,10 +246,6 @@ def _check_kind(record: GroupRecord, kind: str) -> None:
         f"group {show(record.name)} is the group of {what} and cannot also be {kind};"
         " use another group name"
     )
-
-
-def _missing(name: str, namespace: str) -> GroupNotFound:
-    return GroupNotFound(f"there is no consumer group {show(name)} in namespace {show(namespace)}")
 
 
 def _without_topics(name: str) -> Callable[[str], str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from rqretry.admin import AdminOperations, group_settings
 from rqretry.admin.facades import Admin, AsyncAdmin
@@ -13,7 +13,7 @@ from rqretry.durations import Duration
 from rqretry.errors import InvalidArgument
 from rqretry.identity import worker_name
 from rqretry.ids import MessageId
-from rqretry.limits import check_group, check_tags, check_topic
+from rqretry.limits import check_group, check_start, check_tags, check_topic
 from rqretry.message import PublishOptions, outgoing
 from rqretry.publisher import Publisher
 from rqretry.publisher_sync import SyncPublisher
@@ -182,6 +182,7 @@ class Client:
         create_group: bool = False,
         max_retries: int | str | None = None,
         tags: str | None = None,
+        start: Literal["latest", "earliest"] = "latest",
     ) -> SimpleConsumer:
         """A consumer that receives and acknowledges by hand.
 
@@ -192,6 +193,8 @@ class Client:
             max_retries: At most max_retries + 1 deliveries; default the group's own.
             tags: What the group takes of these topics from now on, such as "a || b"; "*" for
                 everything. Default as it was.
+            start: Where the group begins in a topic that is new to it: "latest" (what is published
+                from then on) or "earliest" (what is still stored, too).
 
         Raises:
             GroupNotFound: The group is not there, and `create_group` is False.
@@ -206,6 +209,7 @@ class Client:
             create_group=create_group,
             max_retries=max_retries,
             tags=tags,
+            start=start,
         )
         return SimpleConsumer(self.store, operations)
 
@@ -268,6 +272,7 @@ class AsyncClient:
         create_group: bool = False,
         max_retries: int | str | None = None,
         tags: str | None = None,
+        start: Literal["latest", "earliest"] = "latest",
     ) -> AsyncSimpleConsumer:
         """A consumer that receives and acknowledges by hand; see Client.simple_consumer."""
         operations = _simple(
@@ -278,6 +283,7 @@ class AsyncClient:
             create_group=create_group,
             max_retries=max_retries,
             tags=tags,
+            start=start,
         )
         return AsyncSimpleConsumer(self.store, operations)
 
@@ -310,6 +316,7 @@ def _simple(
     create_group: bool,
     max_retries: int | str | None,
     tags: str | None,
+    start: str,
 ) -> SimpleOperations:
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
@@ -323,5 +330,6 @@ def _simple(
         [check_topic(name) for name in names],
         worker=name,
         create_group=create_group,
+        start=check_start(start),
         settings=settings,
     )

@@ -34,6 +34,7 @@ MAX_DELAY_MS = MAX_DELAY_S * 1000
 MAX_RETRIES = 1_000_000
 DEFAULT_MAX_RETRIES = 16
 UNLIMITED = -1
+LATEST, EARLIEST = "latest", "earliest"
 MAX_GROUPS_PER_PARTITION = 250
 MAX_CALL_MESSAGES = 500
 MAX_CALL_BYTES = 1024 * 1024
@@ -55,6 +56,13 @@ def check_topic(value: object) -> str:
 def check_group(value: object) -> str:
     """A consumer group: 1 to 120 characters of A-Z a-z 0-9 _ -."""
     return _check_name("group", value, MAX_GROUP)
+
+
+def check_start(value: object, *, name: str = "start") -> str:
+    """Where a group begins: "latest" (what is published from now on) or "earliest" (stored)."""
+    if value not in (LATEST, EARLIEST):
+        refuse(name, value, f'must be "{LATEST}" or "{EARLIEST}"')
+    return str(value)
 
 
 def check_namespace(value: object) -> str:

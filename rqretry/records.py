@@ -114,6 +114,8 @@ class GroupRecord:
     """Topics that it has left, and where what it held is being freed."""
     tags: tuple[tuple[str, str], ...] = ()
     """(topic, what it takes of it), of each topic that it does not take everything of."""
+    catching_up: tuple[str, ...] = ()
+    """Topics where it gets what was stored before it came; it is paused there until it has it."""
 
     def tags_of(self, topic: str) -> str:
         """What the group takes of a topic: "*", or tags such as "a || b"."""
@@ -126,13 +128,17 @@ class GroupRecord:
             kept |= dict.fromkeys(topics, tags)
         return tuple(sorted(kept.items()))
 
-    def configuration(self, levels: LevelTable, byte: int) -> Mapping[str, str | int | bytes]:
-        """What the scripts in a partition need to know of the group."""
+    def configuration(
+        self, levels: LevelTable, byte: int, topic: str
+    ) -> Mapping[str, str | int | bytes]:
+        """What the scripts in a partition of a topic need to know of the group."""
         compiled = self.policy.compile(levels)
+        catching_up = topic in self.catching_up
         return {
             "kind": self.kind,
             "max_retries": self.max_retries,
-            "paused": int(self.paused),
+            "paused": int(self.paused or catching_up),
+            "catching_up": int(catching_up),
             "delays": " ".join(map(str, compiled.delays_ms)),
             "levels": levels.encode(),
             "jitter": str(compiled.jitter),
@@ -161,6 +167,7 @@ class GroupRecord:
                 "pinned": list(self.pinned),
                 "leaving": list(self.leaving),
                 "tags": dict(self.tags),
+                "catching_up": list(self.catching_up),
             }
         )
 
@@ -182,6 +189,7 @@ class GroupRecord:
                 tuple(fields.get("pinned", ())),
                 tuple(fields.get("leaving", ())),
                 tuple(sorted(fields.get("tags", {}).items())),
+                tuple(fields.get("catching_up", ())),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of group {show(name)} is damaged") from error

@@ -9,7 +9,15 @@ from typing import Any, Literal, TypedDict
 from rqretry.binding import Binding, bind
 from rqretry.durations import Duration, milliseconds
 from rqretry.errors import ConfigError, InvalidArgument, refuse, show
-from rqretry.limits import check_count, check_group, check_max_retries, check_tags, check_topic
+from rqretry.limits import (
+    LATEST,
+    check_count,
+    check_group,
+    check_max_retries,
+    check_start,
+    check_tags,
+    check_topic,
+)
 from rqretry.outcome import means_bool, none_means_success, return_annotation
 from rqretry.policy import RetryPolicy
 from rqretry.processes import address
@@ -50,6 +58,7 @@ class ConsumerSpec:
         in_process: Runs in processes of its own.
         retry_on: Only these exceptions are retried; None is all.
         dead_letter_on: These exceptions go to the dead-letter queue at once.
+        start: Where the group begins in a topic that is new to it.
     """
 
     handler: Handler
@@ -70,6 +79,7 @@ class ConsumerSpec:
     retry_on: tuple[type[BaseException], ...] | None = None
     dead_letter_on: tuple[type[BaseException], ...] = ()
     tags: str | None = None
+    start: str = LATEST
 
     @property
     def name(self) -> str:
@@ -105,6 +115,8 @@ class ConsumerOptions(TypedDict, total=False):
         process: Run a plain function in a process of its own: for CPU-bound work.
         retry_on: Only these exceptions are retried, all others are dead-lettered; default all.
         dead_letter_on: These exceptions are dead-lettered at once; default none.
+        start: Where the group begins in a topic that is new to it: "latest" (the default: what is
+            published from then on) or "earliest" (what is still stored, too).
     """
 
     max_retries: int | str | None
@@ -118,6 +130,7 @@ class ConsumerOptions(TypedDict, total=False):
     process: bool
     retry_on: Exceptions
     dead_letter_on: Exceptions
+    start: Literal["latest", "earliest"]
 
 
 class Registry:
@@ -207,6 +220,7 @@ def _spec(
         retry_on=None if retry_on is None else _exceptions("retry_on", retry_on),
         dead_letter_on=_exceptions("dead_letter_on", options.get("dead_letter_on") or ()),
         tags=None if tags is None else check_tags(tags),
+        start=check_start(options.get("start", LATEST)),
     )
 
 

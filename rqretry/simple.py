@@ -28,7 +28,7 @@ from rqretry.durations import Duration, milliseconds, seconds
 from rqretry.errors import CodecError, InvalidReceiptHandle, refuse, show
 from rqretry.failures import describe_cause
 from rqretry.keys import GroupKeys
-from rqretry.limits import MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
+from rqretry.limits import LATEST, MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
 from rqretry.message import Message, ReceiptHandle
 from rqretry.records import SIMPLE, GroupRecord
 from rqretry.ticking import deliver_due
@@ -50,6 +50,7 @@ class SimpleOperations:
         *,
         worker: str,
         create_group: bool = False,
+        start: str = LATEST,
         settings: dict[str, Any] | None = None,
     ) -> None:
         self.catalog = catalog
@@ -57,6 +58,7 @@ class SimpleOperations:
         self.topics = topics
         self.worker = worker
         self._create = create_group
+        self._start = start
         self._settings = settings or {}
         self._record: GroupRecord | None = None
         self._sources: list[tuple[str, int, GroupKeys]] = []
@@ -72,6 +74,7 @@ class SimpleOperations:
                 self.topics,
                 create=self._create,
                 create_topics=False,
+                start=self._start,
                 **self._settings,
             )
             yield from self._find_sources()

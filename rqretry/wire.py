@@ -35,6 +35,8 @@ _WAIT = {
     "EXECABORT": "aborted the transaction",
     "OOM": "is out of memory (maxmemory)",
 }
+_GROWING = ("publish", "catch_up")
+"""Scripts that a full server refuses; all others drain it."""
 _FATAL = {
     "NOAUTH": "wants a password; put one in the URL",
     "WRONGPASS": "refused the user name or password; check the URL",
@@ -139,7 +141,7 @@ class Wire:
         """What an error reply means; all of these are definite: nothing was executed."""
         text = str(error)
         code = _inner_code(text) or getattr(error, "status_code", None) or text.split(" ", 1)[0]
-        if code == "OOM" and command.verb == "publish":
+        if code == "OOM" and command.verb in _GROWING:
             return QueueFull(
                 f"Redis at {self.place} is at its memory limit (maxmemory); the messages were not"
                 " stored. Let consumers drain the queue, or raise the limit."

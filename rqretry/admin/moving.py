@@ -8,12 +8,14 @@ from rqretry.admin.base import AdminBase, Place
 from rqretry.admin.dead_letters import DeadLetterFilter, chosen
 from rqretry.admin.letters import read_dead
 from rqretry.command import Command, Operation, batches
+from rqretry.commands.administering import Stats, stats
 from rqretry.commands.moving import Dropped, Held, drop, held, purge
 from rqretry.commands.upkeep import Promoted, promote
 from rqretry.draining import drop_all, purge_all
 from rqretry.errors import InvalidArgument, refuse, show
 from rqretry.failures import AttemptError, read_record
-from rqretry.limits import check_count, check_group
+from rqretry.limits import EARLIEST, LATEST, check_count, check_group, check_start
+from rqretry.records import GroupRecord
 
 STATES = ("dead", "ready", "waiting_retry")
 
@@ -142,34 +144,53 @@ class MovingVerbs(AdminBase):
             yield from self._note("purge", said, {"messages": gone})
         return gone
 
-    def reset(self, group: str, to: str = "latest", *, dry_run: bool = False) -> Operation[int]:
-        """Start a group afresh: skip all that waits for it, ready or to be retried.
+    def reset(self, group: str, to: str = LATEST, *, dry_run: bool = False) -> Operation[int]:
+        """Start a group afresh, at the end or at the beginning of what is stored.
 
-        What is in flight is finished, and dead letters stay.
+        To "latest", it skips all that waits for it, ready or to be retried; what is in flight is
+        finished, and dead letters stay. To "earliest", it gets what is still stored because another
+        group has not finished with it, also what it had finished with itself; what it has stays as
+        it is. It is paused until it has all of it; a call that is cut off is completed by the next
+        one, or by the next start of the group, and gives nothing twice (semantics.md section 4).
 
         Args:
             group: The group's name.
-            to: "latest": what is published from now on.
-            dry_run: Only count what would be skipped.
+            to: "latest": what is published from now on; "earliest": what is still stored.
+            dry_run: Only count what would be skipped or given.
 
         Returns:
-            How many messages were skipped (or would be).
+            How many messages were skipped or given (or would be).
 
         Raises:
             GroupNotFound: There is no such group.
             InvalidArgument: `to` is something else.
+            QueueFull: The server is at its memory limit; the next call goes on.
         """
-        if to != "latest":
-            refuse("to", to, 'must be "latest"')
+        check_start(to, name="to")
         record = yield from self.catalog.group(check_group(group))
+        if to == EARLIEST and dry_run:
+            return (yield from self._not_held(record))
+        if to == EARLIEST:
+            count = yield from self.catalog.start_again(group)
+        else:
+            count = yield from self._skip(record, dry_run=dry_run)
+        if not dry_run:
+            yield from self._note("reset", {"group": group, "to": to}, {"messages": count})
+        return count
+
+    def _skip(self, record: GroupRecord, *, dry_run: bool) -> Operation[int]:
         everything = DeadLetterFilter(all=True)
         gone = 0
         for place in (yield from self._places(record)):
             for state in ("ready", "waiting_retry"):
                 gone += yield from self._purge(place, state, everything, dry_run=dry_run)
-        if not dry_run:
-            yield from self._note("reset", {"group": group, "to": to}, {"messages": gone})
         return gone
+
+    def _not_held(self, record: GroupRecord) -> Operation[int]:
+        """How many messages are stored that a group does not have."""
+        places = yield from self._places(record)
+        parts: list[Stats] = yield [stats(place.keys) for place in places]
+        return sum(max(0, part.bodies - part.scheduled - part.held) for part in parts)
 
     def _purge(
         self, place: Place, state: str, wanted: DeadLetterFilter, *, dry_run: bool

@@ -38,6 +38,12 @@ class Stats(NamedTuple):
     counters: dict[str, str]
     history_bytes: int = 0
 
+    @property
+    def held(self) -> int:
+        """Messages of the group, in all its places."""
+        waiting = sum(level.waiting for level in self.levels)
+        return self.ready + self.retry + self.inflight + self.dead + waiting
+
 
 class Peeked(NamedTuple):
     """Where one message is, for one group; None or "" wherever it is not."""

@@ -1,4 +1,4 @@
-"""redrive, purge, drop, leave, erase, recall: what operators move or end; held, to choose it."""
+"""redrive, purge, drop, leave, erase, recall, catch_up: what operators move; held, to look."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,6 +19,16 @@ class Held(NamedTuple):
     attempts: list[int]
     """The current delivery, else the next one."""
     failures: list[str]
+
+
+class CaughtUp(NamedTuple):
+    """What a page of catching up answered."""
+
+    window: int
+    """Messages in the page; -1: the group has caught up, and nothing was written."""
+    given: int
+    marked: int
+    """Messages that had no entry, and now have their group's byte."""
 
 
 class Dropped(NamedTuple):
@@ -97,6 +107,46 @@ def drop(
         keys=touched,
         args=(keys.group, actor, limit, *flat),
         decode=lambda reply: Dropped(*map(int, reply)),
+    )
+
+
+def catch_up(
+    keys: GroupKeys, place: str, *, actor: str, in_list: bool, owner: int, offset: int
+) -> Command[CaughtUp]:
+    """Stored to ready: one page of what the group with the byte `owner` has, for another group."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.attempts, p.bodies, p.pending, p.events, p.counters,
+        place,
+    )  # fmt: skip
+    kind = "list" if in_list else "zset"
+    return Command(
+        verb="catch_up",
+        keys=touched,
+        args=(keys.group, actor, kind, bytes((owner,)), offset, MAX_BATCH),
+        decode=lambda reply: CaughtUp(*map(int, reply)),
+    )
+
+
+def missed(keys: GroupKeys, cursor: str) -> Command[tuple[str, list[str]]]:
+    """One page of what is stored and not owed by the group: the next cursor, and the ids."""
+    p = keys.partition
+    return Command(
+        verb="missed",
+        keys=(p.meta, keys.config, p.bodies, p.pending, p.big),
+        args=(cursor,),
+        decode=lambda reply: (text(reply[0]), [text(id_) for id_ in reply[1]]),
+    )
+
+
+def scheduled_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[str]]]:
+    """One page of what is scheduled: the next cursor, and the ids; a member may carry a tag."""
+    return Command(
+        "read",
+        (),
+        (),
+        lambda reply: (text(reply[0]), [text(m).partition(" ")[0] for m in reply[1][::2]]),
+        words=("ZSCAN", keys.scheduled, cursor, "COUNT", MAX_BATCH),
     )
 
 

@@ -299,5 +299,5 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
         settings["policy"] = replace(spec.policy, max_retries=None)
     if explicit and spec.tags is not None:
         settings["tags"] = spec.tags
-    record = yield from catalog.join(spec.group, PUSH, spec.topics, **settings)
+    record = yield from catalog.join(spec.group, PUSH, spec.topics, start=spec.start, **settings)
     return record.max_retries

@@ -20,6 +20,7 @@ _SIMPLE = {
     "deliver": State.READY.value,
     "promote": State.READY.value,
     "redrive": State.READY.value,
+    "subscribe": State.READY.value,
     "succeed": State.COMMITTED.value,
     "purge": PURGED,
 }

@@ -1,10 +1,12 @@
 """promote, purge by state and reset: what is not dead yet."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from rqretry import DeadLetterFilter
+from rqretry.command import Block, Command, Operation, Pause
 from rqretry.errors import GroupNotFound, InvalidArgument
 from rqretry.ids import MessageId
 from tests.admin.bench import Bench
@@ -159,6 +161,111 @@ def test_a_reset_skips_what_waits_and_keeps_what_runs_or_is_dead(bench: Bench) -
     (sent,) = bench.publish("new")
     assert [receipt.id for receipt in bench.lease()] == [sent]
     assert bench.admin.audit()[0].counts == {"messages": 2}
+
+
+def test_a_reset_to_the_earliest_gives_what_is_still_stored_once(bench: Bench) -> None:
+    bench.group("g")
+    (old,) = bench.publish("before h")
+    bench.group("h")
+    done, open_ = bench.publish("done", "open")
+    receipts = {receipt.id: receipt for receipt in bench.lease(group="h")}
+    bench.succeed([receipts[done]], group="h")
+    assert bench.admin.reset("h", to="earliest", dry_run=True) == 2
+    assert bench.admin.reset("h", to="earliest") == 2
+    assert bench.admin.reset("h", to="earliest") == 0
+    assert bench.numbers("h") == (2, 0, 1, 0, 0)
+    again = bench.lease(group="h")
+    assert [receipt.id for receipt in again] == [old, done]
+    bench.succeed([*again, receipts[open_]], group="h")
+    assert (bench.numbers("h"), bench.numbers("g"), bench.stored()) == (
+        (0,) * 5,
+        (3, 0, 0, 0, 0),
+        3,
+    )
+    entry = bench.admin.audit()[0]
+    assert (entry.verb, entry.arguments) == ("reset", {"group": "h", "to": "earliest"})
+
+
+def test_a_reset_to_the_earliest_of_a_group_that_is_alone_gives_nothing(bench: Bench) -> None:
+    bench.group("g")
+    bench.publish("a")
+    bench.succeed(bench.lease())
+    bench.publish("b")
+    assert bench.admin.reset("g", to="earliest", dry_run=True) == 0
+    assert bench.admin.reset("g", to="earliest") == 0
+    assert bench.numbers("g") == (1, 0, 0, 0, 0)
+
+
+def test_a_later_group_starts_with_what_is_stored_on_request(bench: Bench) -> None:
+    bench.client.admin.create_topic("t", partitions=3)
+    bench.group("g")
+    old = set(bench.client.publish_many("t", range(40)))
+    bench.group("h", start="earliest")
+    bench.group("late")
+    new = set(bench.publish("new"))
+    assert bench.numbers("h")[0] == 41
+    assert bench.numbers("late")[0] == 1
+    found = {r.id for number in range(3) for r in bench.lease(group="h", partition=number)}
+    assert found == old | new
+    bench.group("h", start="earliest")  # it is no new group any more
+    assert bench.numbers("h") == (0, 0, 41, 0, 0)
+
+
+def cut_off(bench: Bench, operation: Operation[Any], stop: int) -> bool:
+    """Perform so many steps of an operation; answers whether it was cut before its end."""
+    result: Any = None
+    for _ in range(stop):
+        try:
+            step = operation.send(result)
+        except StopIteration:
+            return False
+        assert not isinstance(step, Block | Pause)
+        store = bench.client.store
+        result = store.run(step) if isinstance(step, Command) else [store.run(c) for c in step]
+    return True
+
+
+def test_a_start_that_was_cut_off_anywhere_is_completed_by_the_next_one(bench: Bench) -> None:
+    bench.client.admin.create_topic("t", partitions=2)
+    bench.group("g")
+    ids = set(bench.client.publish_many("t", range(6)))
+    stop, cut = 0, True
+    while cut:
+        stop += 3
+        join = bench.client.catalog.join("h", "push", ["t"], start="earliest")
+        cut = cut_off(bench, join, stop)
+        early = [r.id for part in range(2) for r in bench.lease(group="h", partition=part)]
+        assert set(early) in (set(), ids), "a group is paused until it has everything"
+        bench.group("h", start="earliest")
+        late = [r.id for part in range(2) for r in bench.lease(group="h", partition=part)]
+        assert (len(early + late), set(early + late)) == (len(ids), ids)
+        assert bench.admin.group("h").paused is False
+        bench.admin.delete_group("h")
+    assert stop > 100
+    assert bench.numbers("g") == (6, 0, 0, 0, 0)
+
+
+def test_an_unfinished_start_is_completed_whatever_the_next_start_asks_for(bench: Bench) -> None:
+    bench.group("g")
+    bench.publish("a", "b")
+    cut_off(bench, bench.client.catalog.join("h", "push", ["t"], start="earliest"), 30)
+    assert bench.lease(group="h") == []
+    bench.group("h")
+    assert bench.numbers("h") == (2, 0, 0, 0, 0)
+    assert len(bench.lease(group="h")) == 2
+
+
+def test_a_group_that_takes_only_some_tags_cannot_begin_with_what_is_stored(bench: Bench) -> None:
+    bench.group("g")
+    bench.publish("a", tag="x")
+    with pytest.raises(InvalidArgument, match="takes only tags 'x' of topic 't'"):
+        bench.group("h", start="earliest", tags="x")
+    assert [group.name for group in bench.admin.groups()] == ["g"]
+    bench.group("h", tags="x")
+    with pytest.raises(InvalidArgument, match="given unfiltered"):
+        bench.admin.reset("h", to="earliest")
+    assert bench.numbers("h") == (0, 0, 0, 0, 0)
+    bench.group("h", start="earliest")  # it is subscribed already, and begins nowhere anew
 
 
 def test_a_reset_to_anything_else_is_refused(bench: Bench) -> None:

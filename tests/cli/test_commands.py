@@ -24,7 +24,8 @@ def test_version_is_printed(shell: Shell) -> None:
         ["group", "show"], ["group", "set"], ["dlq"], ["dlq", "list"], ["dlq", "show"],
         ["dlq", "redrive"], ["dlq", "purge"], ["doctor"], ["fsck"], ["dev"], ["recall"],
         ["topic", "set"], ["topic", "delete"], ["group", "pause"], ["group", "resume"],
-        ["group", "promote"], ["group", "reset"], ["group", "unsubscribe"], ["group", "delete"],
+        ["group", "promote"], ["group", "purge"], ["group", "reset"], ["group", "unsubscribe"],
+        ["group", "delete"],
         ["dlq", "export"], ["workers"], ["inflight"], ["audit"], ["reaper"], ["exporter"],
     ],
 )  # fmt: skip
@@ -345,6 +346,7 @@ def test_an_empty_answer_names_the_other_namespaces(shell: Shell, words: list[st
         ["group", "pause", "nope"], ["group", "resume", "nope"], ["group", "promote", "nope"],
         ["group", "reset", "nope", "--yes"], ["group", "delete", "nope", "--yes"],
         ["group", "unsubscribe", "nope", "t", "--yes"], ["dlq", "export", "nope"],
+        ["group", "purge", "nope", "--state", "ready", "--all", "--yes"],
         ["dlq", "redrive", "nope", "--all"], ["inflight", "nope"], ["recall", "nope"],
     ],
 )  # fmt: skip

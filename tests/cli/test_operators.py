@@ -135,6 +135,48 @@ def test_reset_skips_what_waits(shell: Shell, client: Client) -> None:
     assert last(shell)["arguments"] == {"group": "g", "to": "latest"}
 
 
+def test_reset_to_the_earliest_gives_what_is_still_stored(shell: Shell, client: Client) -> None:
+    push_group(client, "claims", "g")
+    client.publish_many("claims", [1, 2])
+    push_group(client, "claims", "h")
+    words = ("group", "reset", "h", "--to", "earliest")
+    assert "2 messages of group h would be given to it" in shell.ok(*words, "--dry-run")
+    assert client.admin.stats(group="h").ready == 0
+    assert "2 messages of group h given to it" in shell.ok(*words, "--yes")
+    assert shell.json(*words, "--yes")["count"] == 0
+    assert client.admin.stats(group="h").ready == 2
+    assert last(shell)["arguments"] == {"group": "h", "to": "earliest"}
+
+
+def test_receive_can_start_a_new_group_with_what_is_still_stored(
+    shell: Shell, client: Client
+) -> None:
+    push_group(client, "claims", "g")
+    client.publish_many("claims", [1, 2])
+    words = ("receive", "claims", "--create-group", "--wait", "0", "--start")
+    assert shell.json(*words, "latest", "--group", "late")["messages"] == []
+    found = shell.json(*words, "earliest", "--group", "all")["messages"]
+    assert [(message["body"], message["attempt"]) for message in found] == [(1, 1), (2, 1)]
+
+
+def test_group_purge_deletes_messages_in_one_state(shell: Shell, client: Client) -> None:
+    push_group(client, "claims", "g")
+    client.publish_many("claims", [1, 2])
+    fail_all(client, "claims", "g")
+    (new, other) = client.publish_many("claims", [3, 4])
+    words = ("group", "purge", "g", "--state")
+    dry = shell.json(*words, "ready", "--all", "--dry-run")
+    assert dry == {"group": "g", "verb": "purge", "count": 2, "dry_run": True}
+    assert shell.json(*words, "ready", "--topic", "nothing", "--yes")["count"] == 0
+    out = shell.ok(*words, "ready", "--ids", new, "--yes")
+    assert out == "1 message of group g deleted\n"
+    assert last(shell)["arguments"] == {"group": "g", "state": "ready", "ids": [new]}
+    assert shell.json(*words, "waiting_retry", "--all", "--yes")["count"] == 2
+    stats = client.admin.stats()
+    assert (stats.ready, stats.waiting, stats.topics[0].stored) == (1, 0, 1)
+    assert client.admin.message(other).states[0].state == "ready"
+
+
 def test_unsubscribe_gives_up_what_is_left(shell: Shell, client: Client) -> None:
     push_group(client, "claims", "g")
     client.publish("claims", 1)
@@ -160,6 +202,7 @@ def test_group_delete_forgets_the_group_and_its_dead_letters(shell: Shell, clien
 DESTROYING = [
     ["topic", "delete", "claims", "--force"],
     ["group", "reset", "g"],
+    ["group", "purge", "g", "--state", "dead", "--all"],
     ["group", "unsubscribe", "g", "claims"],
     ["group", "delete", "g"],
     ["dlq", "purge", "g", "--all"],

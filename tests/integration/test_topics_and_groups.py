@@ -49,6 +49,33 @@ async def test_every_group_gets_every_message_and_a_later_one_only_what_comes_af
     assert late.bodies == ["after"]
 
 
+async def test_a_later_group_gets_what_is_still_stored_where_it_asks_for_it(lab: Lab) -> None:
+    app, other, late = lab.app(), lab.app(), Seen()
+    stuck, seen = asyncio.Event(), Seen()
+
+    @app.consumer("orders", group="one", concurrency=4)
+    async def one(message: Message[Any]) -> None:
+        seen.add(message)
+        await stuck.wait()
+
+    other.consumer("orders", group="late", start="earliest")(late.add)
+    async with lab.working(app):
+        await app.publish_many("orders", range(30))
+        await seen.count(4)
+        async with lab.working(other):
+            await late.count(30)
+            await app.publish("orders", 30)
+            await late.count(31)
+            stuck.set()
+            await counted(lab, "one", succeed=31)
+            await counted(lab, "late", succeed=31)
+
+    assert sorted(late.bodies) == list(range(31))
+    assert {message.attempt for message in late.messages} == {1}
+    (topic,) = (await app.admin.stats("orders")).topics
+    assert topic.stored == 0
+
+
 async def test_one_group_works_on_several_topics(lab: Lab) -> None:
     app, seen = lab.app(), Seen()
 

@@ -20,7 +20,8 @@ class Case:
 
     `ends` are the messages that the call itself ends, for group g (`ends_for_others`: for others),
     and `leaves` those whose numbers and failures stay when it is cut and never repeated: an
-    operator repeats it.
+    operator repeats it. `after` is what the next start of the group does in any case, before the
+    verbs run on.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Case:
     leaves: str = ""
     ends_for_others: str = ""
     for_others: str | None = None
+    after: Act = lambda world: None
 
 
 # Start states. Messages a and b are what the call is about; c is a bystander.
@@ -124,6 +126,18 @@ def left(world: World) -> None:
     groups = tuple(group for group in world.route.groups if group.name == "g")
     world.route = replace(world.route, version=world.route.version + 1, groups=groups)
     subscribe(world)
+
+
+def behind(world: World, *, failed: bool = False) -> None:
+    """Group h came later and gets what is stored; g has all of it, or what it failed is mixed."""
+    (failed_before if failed else leased)(world)
+    world.subscribe("h", paused=1, catching_up=1)
+
+
+def finish_catching_up(world: World) -> None:
+    for place in ("ready", "retry", "inflight", "delay:1"):
+        world.catch_up(place)
+    world.configure("h", 2, paused=0, catching_up=0)
 
 
 def committed(world: World) -> None:
@@ -278,6 +292,20 @@ CASES = [
     Case("redrive later", buried, lambda w: w.redrive("a", "b", delays_ms=["", SECOND])),
     Case("recall", lambda w: scheduled_later(w, "g"), lambda w: w.recall("a"), ends="a"),
     Case("leave", left, lambda w: w.leave("h")),
+    Case(
+        "catch up",
+        behind,
+        lambda w: w.catch_up("inflight"),
+        publishes="abc",
+        after=finish_catching_up,
+    ),
+    Case(
+        "catch up with retries",
+        lambda w: behind(w, failed=True),
+        lambda w: w.catch_up("delay:1"),
+        publishes="abc",
+        after=finish_catching_up,
+    ),
     Case("subscribe", with_backlog, subscribe),
     Case(
         "subscribe with ready messages",

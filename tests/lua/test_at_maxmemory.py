@@ -41,6 +41,18 @@ def test_publish_at_maxmemory_is_refused_and_stores_nothing(full: World) -> None
     assert full.publish("a").status == "OK"
 
 
+def test_catching_up_at_maxmemory_is_refused_and_goes_on_later(full: World) -> None:
+    full.subscribe("g")
+    full.publish("a")
+    full.subscribe("h", paused=1, catching_up=1)
+    fill(full)
+    with full.changes() as changed, pytest.raises(QueueFull, match="memory limit"):
+        full.catch_up()
+    assert changed == {}
+    full.client.config_set("maxmemory", 0)
+    assert full.catch_up().given == 1
+
+
 def test_everything_else_drains_at_maxmemory(full: World) -> None:
     full.subscribe("g", max_retries=3)
     full.publish("a", "b", "c", "d", prepared("later", delay_ms=SECOND, digest="x"))

@@ -46,6 +46,7 @@ def test_a_script_cut_anywhere_loses_nothing(
             check_nothing_lost(world, case, before)
         if not groups(world):
             world.subscribe("g")
+        case.after(world)
         check_ends(world, case, before, repeated=repeated)
     pytest.fail(f"{case.name} makes more than {MOST_CALLS} calls")
 

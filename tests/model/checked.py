@@ -47,7 +47,7 @@ class Checked(RuleBasedStateMachine):
         self.keys: list[PartitionKeys] = []
         self.model: list[Partition] = []
         self.route = Route()
-        self.now, self.calls, self.made = 1_000_000, 0, 0
+        self.now, self.calls, self.made, self.versions = 1_000_000, 0, 0, 1
         self.last_call: Command[Any] | None = None
         self.held: dict[str, list[Held]] = {"w1": [], "w2": []}
         self.issued: list[Held] = []

@@ -21,11 +21,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from rqretry.catalog_starting import catch_up
 from rqretry.commands import administering, consuming, moving, producing, upkeep
 from rqretry.commands.consuming import Failure, Receipt
 from rqretry.commands.producing import Prepared
 from rqretry.embedded import EmbeddedRedis
-from rqretry.keys import partition_keys
+from rqretry.keys import GroupKeys, partition_keys
 from rqretry.noted import Noted
 from rqretry.routes import Route, RouteGroup
 from rqretry.store_sync import SyncStore
@@ -34,6 +35,7 @@ from tests.model.checked import NAMES, Checked, Settle
 from tests.model.model import (
     DEAD,
     DELAYS_MS,
+    DONE,
     INFLIGHT,
     LEVELS_MS,
     MAX_ATTEMPTS,
@@ -42,6 +44,7 @@ from tests.model.model import (
     RETRY,
     WAITING,
     Group,
+    Lease,
     Partition,
 )
 from tests.support.lua_hooks import CLOCK_KEY, virtual_time
@@ -360,6 +363,38 @@ class Conservation(Checked):
         else:
             group.give_back([id_])
             group.leases[id_].lease_no += 1  # the answered receipt never owns a lease
+
+    # -- a group that starts again ---------------------------------------------------------------
+
+    @precondition(lambda self: not self.route.filtered)  # such a group is refused
+    @rule(part=parts, name=groups)
+    def start_again(self, part: int, name: str) -> None:
+        """A group gets all that is stored and it does not have; its old receipts stay stale."""
+        part %= len(self.keys)
+        model, keys = self.model[part], self.group(part, name)
+        group = model.groups[name]
+        self.advance(1_000)  # the lease number is the time, above every number given out
+        self.configure(keys, catching_up=1)
+        sources = [(self.group(part, other.name), other.byte) for other in self.route.groups]
+        count = self.store.perform(catch_up(keys, sources, "ops"))
+        after = self.words(self.client.lrange(keys.ready, 0, -1))
+        given = after[: len(after) - len(group.lists[READY])]
+        wanted = {
+            id_
+            for id_ in model.stored - model.scheduled.keys()
+            if id_ not in group.leases or group.leases[id_].place == DONE
+        }
+        assert (count, sorted(given)) == (len(wanted), sorted(wanted))
+        assert after[count:] == group.lists[READY]
+        for id_ in given:
+            group.leases[id_] = Lease(lease_no=self.now)
+        group.lists[READY] = after
+        self.configure(keys, catching_up=0)
+
+    def configure(self, keys: GroupKeys, catching_up: int) -> None:
+        self.versions += 1
+        fields = {"paused": catching_up, "catching_up": catching_up}
+        assert self.run(administering.configure(keys, self.versions, fields)) == 1
 
     # -- dead letters --------------------------------------------------------------------------
 

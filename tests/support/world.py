@@ -245,6 +245,28 @@ class World:
         place = {"ready": keys.ready, "retry": keys.retry}[lane]
         return self.run(moving.drop(keys, place, actor="ops", answers=answers, limit=limit))
 
+    def catch_up(
+        self, place: str = "ready", *, of: str = "g", group: str = "h", offset: int = 0
+    ) -> moving.CaughtUp:
+        """Give a group one page of what another has in a place; of a list, its tail."""
+        owner = next(other.byte for other in self.route.groups if other.name == of)
+        in_list = place in ("ready", "retry")
+        key = f"{self.keys.base}group:{of}:{place}"
+        return self.run(
+            moving.catch_up(
+                self.group(group), key, actor="ops", in_list=in_list, owner=owner, offset=offset
+            )
+        )
+
+    def missed(self, group: str = "h") -> set[str]:
+        """The stored messages that the group does not owe."""
+        cursor, ids = self.run(moving.missed(self.group(group), "0"))
+        found = set(ids)
+        while cursor != "0":
+            cursor, ids = self.run(moving.missed(self.group(group), cursor))
+            found.update(ids)
+        return found
+
     def leave(self, group: str = "g") -> int:
         """Forget a group that holds nothing; answers what it holds."""
         return self.run(moving.leave(self.group(group)))

@@ -62,7 +62,7 @@ def test_a_change_to_what_it_is_already_is_none() -> None:
 
 
 def test_the_scripts_are_told_the_ladder_compiled_to_milliseconds() -> None:
-    told = GroupRecord("g", PUSH).configuration(DEFAULT_LEVELS, 7)
+    told = GroupRecord("g", PUSH).configuration(DEFAULT_LEVELS, 7, "t")
 
     assert str(told["delays"]).split()[:3] == ["10000", "30000", "60000"]
     assert len(str(told["delays"]).split()) == 16

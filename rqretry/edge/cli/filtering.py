@@ -11,7 +11,7 @@ from rqretry.client import Client
 from rqretry.edge.cli.options import read_when
 
 F = TypeVar("F", bound=Callable[..., Any])
-_CONDITIONS = ("topic", "fingerprint", "error", "since", "before")
+_CONDITIONS = ("fingerprint", "topic", "error", "since", "before")
 
 
 def kind_options(command: F) -> F:
@@ -37,16 +37,16 @@ def letter_options(command: F) -> F:
     return _with(options, command)
 
 
-def check_chosen(given: dict[str, Any], *, default_all: bool = False) -> None:
+def check_chosen(
+    given: dict[str, Any], *, default_all: bool = False, what: str = "dead letters"
+) -> None:
     """Conditions or --all, not both; with `default_all`, none of them is all."""
     some = bool(given["ids"]) or any(given.get(name) is not None for name in _CONDITIONS)
     if some and given["all_"]:
         raise click.UsageError("--all cannot be given with other conditions: keep one")
     if not (some or given["all_"] or default_all):
-        raise click.UsageError(
-            "which dead letters? give --ids, --fingerprint, --topic, --error, --since or --before,"
-            " or --all"
-        )
+        names = ", ".join(f"--{name}" for name in ("ids", *_CONDITIONS) if name in given)
+        raise click.UsageError(f"which {what}? give {names}, or --all")
 
 
 def read_filter(client: Client, given: dict[str, Any]) -> DeadLetterFilter:

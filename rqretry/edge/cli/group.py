@@ -7,7 +7,7 @@ import click
 from rqretry.admin.views import GroupInfo
 from rqretry.edge.cli.boundary import CommandGroup
 from rqretry.edge.cli.finding import find_group
-from rqretry.edge.cli.group_moving import delete, promote, reset, unsubscribe
+from rqretry.edge.cli.group_moving import delete, promote, purge, reset, unsubscribe
 from rqretry.edge.cli.options import json_option, read_retries, server_options
 from rqretry.edge.cli.output import note, print_fields, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
@@ -17,7 +17,7 @@ from rqretry.edge.cli.status import print_stats
 @click.group(cls=CommandGroup, epilog="Example: rqretry group set claims --max-retries 5")
 @server_options
 def group() -> None:
-    """List, show, set, pause, promote, reset and delete consumer groups."""
+    """List, show, set, pause, promote, purge, reset and delete consumer groups."""
 
 
 @group.command("list", epilog="Example: rqretry group list --json")
@@ -117,7 +117,7 @@ def resume(context: click.Context, *, name: str, as_json: bool) -> None:
     _tell(changed, as_json=as_json)
 
 
-for moving in (promote, reset, unsubscribe, delete):
+for moving in (promote, purge, reset, unsubscribe, delete):
     group.add_command(moving)
 
 

@@ -1,9 +1,10 @@
-"""rqretry group promote, reset, unsubscribe and delete: what moves or ends a group's messages."""
+"""rqretry group promote, purge, reset, unsubscribe and delete: what moves or ends its messages."""
 
 from typing import Any
 
 import click
 
+from rqretry.admin.moving import STATES
 from rqretry.edge.cli.confirming import (
     ask,
     confirmation_options,
@@ -11,11 +12,12 @@ from rqretry.edge.cli.confirming import (
     force_option,
     must_ask,
 )
-from rqretry.edge.cli.filtering import kind_options, read_filter
+from rqretry.edge.cli.filtering import check_chosen, kind_options, read_filter
 from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import print_json
 from rqretry.edge.cli.session import connected
+from rqretry.limits import EARLIEST, LATEST
 
 
 @click.command(epilog="Example: rqretry group promote claims --error 'connection refused'")
@@ -41,33 +43,71 @@ def promote(context: click.Context, /, **given: Any) -> None:
     _tell("promote", name, count, "made ready", given)
 
 
+@click.command(epilog="Example: rqretry group purge claims --state ready --topic flights --dry-run")
+@click.argument("group", metavar="GROUP")
+@click.option(
+    "--state",
+    type=click.Choice(STATES),
+    required=True,
+    help="Ready (new ones and retries that can run now), waiting_retry, or dead.",
+)
+@kind_options
+@click.option("--all", "all_", is_flag=True, help="All in this state.")
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def purge(context: click.Context, /, **given: Any) -> None:
+    """Delete messages of GROUP in one state for good; other groups keep theirs.
+
+    Dead letters can also be chosen by when they died: see rqretry dlq purge.
+    """
+    name, state, dry_run = given["group"], given["state"], given["dry_run"]
+    check_chosen(given, what=f"{state} messages")
+    asks = must_ask("purge", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        wanted = read_filter(client, given)
+        find_group(client, name)
+        count = client.admin.purge(name, wanted, state=state, dry_run=True)
+        if not dry_run and count:
+            if asks:
+                ask(f"delete {counted(count, f'{state} message')} of group {name}?")
+            count = client.admin.purge(name, wanted, state=state)
+    _tell("purge", name, count, "deleted", given)
+
+
 @click.command(epilog="Example: rqretry group reset claims --dry-run")
 @click.argument("group", metavar="GROUP")
 @click.option(
     "--to",
-    type=click.Choice(["latest"]),
-    default="latest",
+    type=click.Choice([LATEST, EARLIEST]),
+    default=LATEST,
     show_default=True,
-    help="Where it goes on: with what is published from now on.",
+    help="With what is published from now on, or with what is still stored.",
 )
 @confirmation_options
 @json_option
 @server_options
 @click.pass_context
 def reset(context: click.Context, /, **given: Any) -> None:
-    """Skip all that waits for GROUP, ready or to be retried: it is deleted for this group.
+    """Start GROUP afresh, at the end or at the beginning of what is stored.
 
-    What is in flight is finished, and dead letters stay.
+    Latest: all that waits for it, ready or to be retried, is skipped: deleted for this group. What
+    is in flight is finished, and dead letters stay. Earliest: it gets what is still stored because
+    another group has not finished with it, also what it had finished with; it is paused meanwhile.
     """
-    name, dry_run = given["group"], given["dry_run"]
+    name, to, dry_run = given["group"], given["to"], given["dry_run"]
     asks = must_ask("reset", dry_run=dry_run, yes=given["yes"])
+    done, question = ("skipped", "skip {} of group {}?")
+    if to == EARLIEST:
+        done, question = ("given to it", "give {} that are stored to group {}?")
     with connected(context) as client:
         find_group(client, name)
         if asks:
-            count = client.admin.reset(name, given["to"], dry_run=True)
-            ask(f"skip {counted(count, 'message')} of group {name}?")
-        count = client.admin.reset(name, given["to"], dry_run=dry_run)
-    _tell("reset", name, count, "skipped", given)
+            count = client.admin.reset(name, to, dry_run=True)
+            ask(question.format(counted(count, "message"), name))
+        count = client.admin.reset(name, to, dry_run=dry_run)
+    _tell("reset", name, count, done, given)
 
 
 @click.command(epilog="Example: rqretry group unsubscribe claims flights --yes")

@@ -11,7 +11,15 @@ from rqretry.edge.cli.options import duration, json_option, server_options
 from rqretry.edge.cli.output import body_fields, body_text, date, note, print_fields, print_json
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.errors import GroupNotFound, TopicNotFound
-from rqretry.limits import MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_group, check_topic
+from rqretry.limits import (
+    EARLIEST,
+    LATEST,
+    MAX_INVISIBLE_S,
+    MAX_RECEIVE,
+    MIN_INVISIBLE_S,
+    check_group,
+    check_topic,
+)
 from rqretry.message import Message
 from rqretry.simple import LONGEST_WAIT_S
 
@@ -45,6 +53,13 @@ from rqretry.simple import LONGEST_WAIT_S
 )
 @click.option("--ack", is_flag=True, help="Acknowledge them after printing.")
 @click.option("--create-group", is_flag=True, help="Create the group if it is not there.")
+@click.option(
+    "--start",
+    type=click.Choice([LATEST, EARLIEST]),
+    default=LATEST,
+    show_default=True,
+    help="Where a new group begins: earliest is with what is still stored.",
+)
 @json_option
 @server_options
 @click.pass_context
@@ -57,7 +72,9 @@ def receive(context: click.Context, /, topic: str, **given: Any) -> None:
     group = check_group(given["group"])
     with connected(context) as client:
         try:
-            consumer = client.simple_consumer(group, topic, create_group=given["create_group"])
+            consumer = client.simple_consumer(
+                group, topic, create_group=given["create_group"], start=given["start"]
+            )
         except (GroupNotFound, TopicNotFound) as error:
             raise type(error)(f"{error}{elsewhere(client)}") from None
         with consumer:
