@@ -80,6 +80,10 @@ def outgoing(body: Any, options: PublishOptions) -> Any:
     return body
 
 
+Lease = tuple[str, int, str, int, str]
+"""The fields of a receipt handle; a handle is made of them only where it is asked for."""
+
+
 class ReceiptHandle(NamedTuple):
     """Names one lease of one message in one group; its text is the public receipt handle."""
 
@@ -150,7 +154,7 @@ class Message(Generic[T]):
     _trace_id: str
 
     def __init__(
-        self, handle: ReceiptHandle, envelope: Any, attempt: int, max_retries: int, expires: float
+        self, handle: Lease, envelope: Any, attempt: int, max_retries: int, expires: float
     ) -> None:
         """Made by consumers; `expires` is the local monotonic time of the deadline."""
         self._lease = handle
@@ -170,12 +174,12 @@ class Message(Generic[T]):
     @property
     def receipt_handle(self) -> str:
         """The name of this lease."""
-        return str(self._lease)
+        return str(ReceiptHandle(*self._lease))
 
     @property
     def fencing_token(self) -> int:
         """The number of this lease; it only ever grows for a message in a group."""
-        return self._lease.lease_no
+        return ReceiptHandle(*self._lease).lease_no
 
     @property
     def trace_id(self) -> str | None:
@@ -208,7 +212,7 @@ class Message(Generic[T]):
 
     def _moved(self, lease_no: int, expires: float) -> None:
         """The lease has a new number and end: its invisible duration was changed."""
-        self._lease = self._lease._replace(lease_no=lease_no)
+        self._lease = ReceiptHandle(*self._lease)._replace(lease_no=lease_no)
         self._expires = expires
 
     def __repr__(self) -> str:

@@ -1,6 +1,7 @@
 """lease, renew, succeed, fail, release, change: the life of a lease."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from rqretry.command import MAX_BATCH_BYTES, Command, number, text
@@ -99,7 +100,11 @@ def renew(
 
 
 def succeed(
-    keys: GroupKeys, receipts: Sequence[Receipt], *, worker: str, strict: bool = False
+    keys: GroupKeys,
+    receipts: Sequence[tuple[str, int]],
+    *,
+    worker: str,
+    strict: bool = False,
 ) -> Command[list[bytes]]:
     """Inflight to committed; `strict` also wants the deadline in the future (a simple ack)."""
     p = keys.partition
@@ -190,12 +195,12 @@ def change(
     )
 
 
-def _flat(receipts: Iterable[Receipt]) -> list[str | int]:
-    return [word for receipt in receipts for word in receipt]
+def _flat(receipts: Iterable[tuple[str, int]]) -> Iterable[str | int]:
+    return chain.from_iterable(receipts)
 
 
-def _ids(receipts: Iterable[Receipt]) -> tuple[str, ...]:
-    return tuple(receipt[0] for receipt in receipts)
+def _ids(receipts: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    return tuple([receipt[0] for receipt in receipts])
 
 
 def _leased(reply: list[Any]) -> Leased:

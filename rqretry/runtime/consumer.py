@@ -19,7 +19,7 @@ from rqretry.outcome import ConsumeResult, Kind
 from rqretry.registry import ConsumerSpec
 from rqretry.runtime.calling import make_caller
 from rqretry.runtime.delivery import Delivery, Source
-from rqretry.runtime.execution import Execution, outcome_of
+from rqretry.runtime.execution import Execution, Waiting, outcome_of
 from rqretry.runtime.settling import Settler
 
 log = logging.getLogger("rqretry")
@@ -48,6 +48,7 @@ class Consumer:
         self._buffer: deque[Delivery] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._slots: list[asyncio.Task[None]] = []
+        self._target = spec.concurrency
         self._finished = 0
         self._rate = 0.0
         self._rate_from = (0, time.monotonic())
@@ -61,7 +62,7 @@ class Consumer:
     def room(self) -> int:
         """How many messages to lease now; 0 while the buffer is well filled."""
         self._measure()
-        target = self.spec.concurrency + int(self._rate * HORIZON_S)
+        target = self._target = self.spec.concurrency + int(self._rate * HORIZON_S)
         buffered = len(self._buffer)
         if buffered and 2 * buffered >= target:
             return 0
@@ -72,12 +73,19 @@ class Consumer:
     def accept(self, deliveries: list[Delivery]) -> None:
         """Take leased messages; slots start on them at once."""
         self._buffer.extend(deliveries)
-        for _ in deliveries:
-            if not self._idle:
-                break
+        self._wake(1)
+
+    def _wake(self, slots: int) -> None:
+        """Let idle slots look at the buffer.
+
+        One is enough for handlers that do not wait. A slot whose handler waits wakes two more, so
+        that all are at work after a few turns of the event loop, and none is woken for nothing.
+        """
+        while slots and self._idle:
             slot = self._idle.popleft()
             if not slot.done():
                 slot.set_result(None)
+                slots -= 1
 
     # -- slots -------------------------------------------------------------------------------
 
@@ -119,6 +127,7 @@ class Consumer:
         self._caller.shut_down()
 
     async def _slot(self) -> None:
+        task = asyncio.current_task()
         since = time.monotonic()
         while not self._abandoned:
             if not self._buffer:
@@ -129,21 +138,40 @@ class Consumer:
                 continue
             delivery = self._buffer.popleft()
             if not delivery.lost:
-                await self.process(delivery)
+                waiting = self._start(delivery, task)
+                if waiting is not None:
+                    await self._finish(delivery, waiting)
             if time.monotonic() - since > _LONGEST_RUN_S:
                 await asyncio.sleep(0)
                 since = time.monotonic()
 
     async def process(self, delivery: Delivery) -> None:
         """Run one attempt and settle it."""
-        task = asyncio.current_task()
+        waiting = self._start(delivery, asyncio.current_task())
+        if waiting is not None:
+            await self._finish(delivery, waiting)
+
+    def _start(self, delivery: Delivery, task: asyncio.Task[None] | None) -> Waiting | None:
+        """Run an attempt and settle it; or up to where its handler waits."""
         delivery.task = task
+        outcome = self.execution.start(delivery)
+        if isinstance(outcome, Waiting):
+            return outcome
+        if not (delivery.settled or delivery.lost):
+            self._settle(delivery, outcome)
+        self._count()
+        return None
+
+    async def _finish(self, delivery: Delivery, waiting: Waiting) -> None:
+        """Run an attempt that waits to its end, and settle it."""
         result: ConsumeResult | Failure | None
         self.running.add(delivery)
-        if not self._buffer:  # free slots must not wait until this handler has finished
+        if self._buffer:
+            self._wake(2)
+        else:  # free slots must not wait until this handler has finished
             self.on_room()
         try:
-            result = await self.execution.attempt(delivery)
+            result = await self.execution.finish(delivery, waiting)
         except asyncio.CancelledError:
             result = None
             if self._abandoned or not (delivery.lost or delivery.settled):
@@ -152,13 +180,18 @@ class Consumer:
             self.running.discard(delivery)
             if delivery.lost or delivery.settled:
                 self.stuck -= self._caller.can_stick
-                self._keep_slot(task)
-            self._finished += 1
-            self.on_room()
-            if self.on_finished is not None:
-                self.on_finished()
+                self._keep_slot(delivery.task)
+            self._count()
         if result is not None and not (delivery.settled or delivery.lost):
             self._settle(delivery, result)
+
+    def _count(self) -> None:
+        """An attempt is over: there may be room for more."""
+        self._finished += 1
+        if 2 * len(self._buffer) < self._target:  # else there is not, as room() would say
+            self.on_room()
+        if self.on_finished is not None:
+            self.on_finished()
 
     def _keep_slot(self, task: asyncio.Task[None] | None) -> None:
         """It was the attempt that was cancelled, even where its handler swallowed that."""
@@ -167,7 +200,9 @@ class Consumer:
 
     def _settle(self, delivery: Delivery, result: ConsumeResult | Failure) -> None:
         delivery.settled = True
-        if isinstance(result, Failure):
+        if result is ConsumeResult.SUCCESS:  # the hot path
+            self._settler.succeed(delivery)
+        elif isinstance(result, Failure):
             self._settler.fail(delivery, result)
         elif result.kind is Kind.SUCCESS:
             self._settler.succeed(delivery)

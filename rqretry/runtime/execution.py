@@ -5,8 +5,8 @@ import contextvars
 import random
 import time
 import types
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, NamedTuple
 
 from rqretry import observing
 from rqretry.codec import decode
@@ -14,7 +14,7 @@ from rqretry.commands.consuming import Failure
 from rqretry.errors import CodecError
 from rqretry.failures import describe_cause, describe_exception, fingerprint_of, formatted
 from rqretry.hooks import Hooks
-from rqretry.message import Message, ReceiptHandle
+from rqretry.message import Message
 from rqretry.outcome import ConsumeResult, HandlerSignal, Kind, classify_return
 from rqretry.registry import ConsumerSpec
 from rqretry.runtime.calling import Caller
@@ -36,11 +36,11 @@ class Execution:
         self._random = random.Random()
         self.max_retries = 16
 
-    async def attempt(self, delivery: Delivery) -> ConsumeResult | Failure:
-        """Run the handler on a delivery; an exception becomes the Failure that says so.
+    def start(self, delivery: Delivery) -> "ConsumeResult | Failure | Waiting":
+        """Run the handler on a delivery up to where it first waits.
 
-        Raises:
-            asyncio.CancelledError: The attempt was called off.
+        Most attempts end there: no task, no future and no coroutine of ours stands around them.
+        Whatever the handler does happens in a context of its own.
         """
         started = time.monotonic()
         try:
@@ -53,16 +53,42 @@ class Execution:
             delivery.watch = observing.installed.attempting(namespace, message, self._worker)
             call = delivery.watch.around(call)
         try:
-            value = await isolated(call(message))
-        except HandlerSignal as signal:
-            return signal.result
-        except ReceivedMismatch as error:
-            return self.failure(delivery, "mismatch", str(error), level=DEAD)
+            coroutine: Any = call(message)
+            run = contextvars.copy_context().run
+            waited = run(coroutine.send, None)
+        except StopIteration as end:
+            return self._classify(end.value)
+        except GeneratorExit as error:
+            return self._raised(delivery, _not_ours(error), time.monotonic() - started)
+        except BaseException as error:  # noqa: BLE001 - it becomes the attempt's outcome
+            return self._outcome(delivery, error, started)
+        return Waiting(coroutine, run, waited, started)
+
+    async def finish(self, delivery: Delivery, waiting: "Waiting") -> ConsumeResult | Failure:
+        """Run an attempt that waits to its end; an exception becomes the Failure that says so.
+
+        Raises:
+            asyncio.CancelledError: The attempt was called off.
+        """
+        try:
+            value = await resumed(waiting)
         except BaseException as error:
-            if isinstance(error, GeneratorExit) or (_cancels(error) and _is_cancelled()):
+            if isinstance(error, GeneratorExit):
                 raise
-            return self._raised(delivery, error, time.monotonic() - started)
+            return self._outcome(delivery, error, waiting.started)
         return self._classify(value)
+
+    def _outcome(
+        self, delivery: Delivery, error: BaseException, started: float
+    ) -> ConsumeResult | Failure:
+        """What an exception of a handler means; raises it again if it is the slot's own."""
+        if isinstance(error, HandlerSignal):
+            return error.result
+        if isinstance(error, ReceivedMismatch):
+            return self.failure(delivery, "mismatch", str(error), level=DEAD)
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise error
+        return self._raised(delivery, error, time.monotonic() - started)
 
     def failure(
         self,
@@ -103,13 +129,12 @@ class Execution:
 
     def _message(self, delivery: Delivery) -> Message[Any]:
         source, spec = delivery.source, self._spec
-        handle = ReceiptHandle(
-            source.topic, source.partition, spec.group, delivery.lease_no, delivery.id
-        )
-        expires = delivery.sent_at + source.visibility_s
-        envelope = decode(delivery.data)
         message: Message[Any] = Message(
-            handle, envelope, delivery.attempt, self.max_retries, expires
+            (source.topic, source.partition, spec.group, delivery.lease_no, delivery.id),
+            decode(delivery.data),
+            delivery.attempt,
+            self.max_retries,
+            delivery.sent_at + source.visibility_s,
         )
         delivery.message = message
         return message
@@ -131,8 +156,15 @@ def _trace(delivery: Delivery) -> str:
     return "" if delivery.watch is None else delivery.watch.trace
 
 
-def _cancels(error: BaseException) -> bool:
-    return isinstance(error, asyncio.CancelledError)
+class Waiting(NamedTuple):
+    """An attempt whose handler waits for something."""
+
+    coroutine: Coroutine[Any, Any, Any]
+    run: Callable[..., Any]
+    """Of the context of the attempt."""
+    waited: Any
+    """What it waits for."""
+    started: float
 
 
 def _is_cancelled() -> bool:
@@ -141,16 +173,27 @@ def _is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
+def _not_ours(error: GeneratorExit) -> RuntimeError:
+    """Nobody closes a coroutine that runs: the handler raised that itself."""
+    raised = RuntimeError("the handler raised GeneratorExit")
+    raised.__cause__ = error
+    return raised
+
+
 @types.coroutine
-def isolated(coroutine: Any) -> Generator[Any, Any, Any]:
-    """Drive a coroutine in a context of its own, inside the current task.
+def resumed(waiting: Waiting) -> Generator[Any, Any, Any]:
+    """Drive a coroutine in the context of its attempt, inside the current task.
 
     A slot's task runs one attempt after another without a task for each; context variables that
     one attempt sets must not be seen by the next.
     """
-    run = contextvars.copy_context().run
-    step, value = coroutine.send, None
+    coroutine, run, waited, _ = waiting
     while True:
+        try:
+            value = yield waited
+            step = coroutine.send
+        except BaseException as error:  # noqa: BLE001 - thrown into the coroutine, where it belongs
+            step, value = coroutine.throw, error
         try:
             waited = run(step, value)
         except StopIteration as end:
@@ -158,9 +201,4 @@ def isolated(coroutine: Any) -> Generator[Any, Any, Any]:
         except GeneratorExit as error:
             if isinstance(value, GeneratorExit):  # we are being closed
                 raise
-            raise RuntimeError("the handler raised GeneratorExit") from error
-        try:
-            value = yield waited
-            step = coroutine.send
-        except BaseException as error:  # noqa: BLE001 - thrown into the coroutine, where it belongs
-            step, value = coroutine.throw, error
+            raise _not_ours(error) from error

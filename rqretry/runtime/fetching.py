@@ -207,6 +207,11 @@ class Fetcher:
         elif self._unwatched(consumer) and self._unblocking is None and consumer.room() > 0:
             self._unblock()
 
+    def look_for_room(self) -> None:
+        """What was finished is settled: a consumer that had too much unsettled has room again."""
+        if self._watched is None:
+            self._room.set()
+
     def _unwatched(self, consumer: Consumer) -> bool:
         watched = self._watched or set()
         return len(self._places) > 1 and not watched.issuperset(consumer.sources)

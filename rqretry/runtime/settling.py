@@ -51,6 +51,8 @@ class Settler:
         self._wanted = asyncio.Event()
         self._busy = False
         self._postpones: dict[Delivery, tuple[int, Failure]] = {}
+        self.on_settled: Callable[[], None] = lambda: None
+        """Called after each round trip: there is room again for those who waited for it."""
         self.stale = 0
         """Results that came after their lease was over."""
 
@@ -106,6 +108,7 @@ class Settler:
         else:
             for made, result in zip(settlements, results, strict=True):
                 made.answered(result)
+            self.on_settled()
         finally:
             self._busy = False
 
@@ -123,9 +126,14 @@ class Settler:
             yield from (self._release_batch(source, batch, most) for batch in batches(items))
 
     def _succeed_batch(self, source: Source, batch: Sequence[Delivery]) -> Settlement:
+        leases = source.leases
+
         def answered(verdicts: list[bytes]) -> None:
             for delivery, verdict in zip(batch, verdicts, strict=True):
-                self._over(source, delivery, late=verdict not in (OK, GONE))
+                if verdict == OK and leases.get(delivery.id) is delivery:  # the hot path
+                    del leases[delivery.id]
+                else:
+                    self._over(source, delivery, late=verdict not in (OK, GONE))
                 if delivery.watch is not None:
                     delivery.watch.settled(SUCCESS)
 
@@ -133,7 +141,7 @@ class Settler:
             for delivery in self._still_ours(source, batch):
                 self.succeed(delivery)
 
-        command = succeed(source.keys, [d.receipt for d in batch], worker=self._worker)
+        command = succeed(source.keys, [(d.id, d.lease_no) for d in batch], worker=self._worker)
         return Settlement(command, answered, again)
 
     def _fail_batch(self, source: Source, batch: Sequence[tuple[Delivery, Failure]]) -> Settlement:

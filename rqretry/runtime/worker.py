@@ -198,6 +198,7 @@ class Worker:
         fetcher = Fetcher(self._store, self._consumers, self.name, self._rejoin)
         reaper = Reaper(self._store, self._catalog, self.sources, self.name)
         fetcher.changed = reaper.changed
+        self._settler.on_settled = fetcher.look_for_room
         if self.max_messages is not None:
             retire_after_messages(self._consumers, self.max_messages, self.retire)
         heartbeat = Heartbeat(
