@@ -21,6 +21,11 @@ MAX_BATCH_BYTES = 4 * 1024 * 1024
 Word = str | bytes | int | float
 
 
+def _as_it_is(result: T, confirmation: Any) -> T:
+    del confirmation
+    return result
+
+
 @dataclass(frozen=True, slots=True)
 class Command(Generic[T]):
     """One call to the server.
@@ -32,6 +37,9 @@ class Command(Generic[T]):
         decode: Turns the raw reply into the result.
         words: A plain Redis command to send instead of a script.
         ids: The messages it is about, for AmbiguousResult.
+        confirm: A request to send right behind it on the same connection, such as WAIT
+            (reliability.md R7); its reply goes to `confirmed`.
+        confirmed: Puts what was confirmed into the result.
     """
 
     verb: str
@@ -40,6 +48,8 @@ class Command(Generic[T]):
     decode: Callable[[Any], T]
     words: tuple[Word, ...] = ()
     ids: tuple[str, ...] = ()
+    confirm: tuple[Word, ...] = ()
+    confirmed: Callable[[T, Any], T] = _as_it_is
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Connections of redis-py, both kinds, with everything that repeats or guesses switched off."""
 
+import ssl
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import redis.asyncio.connection as aio
@@ -10,6 +12,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from rqretry.errors import ConfigError, show
 from rqretry.url import RedisUrl
 
 try:
@@ -20,18 +23,25 @@ except ImportError:  # the extra [fast] is not installed; redis-py's own packer 
 _PACKER = aio.Connection()
 
 
-def async_connection(url: RedisUrl) -> aio.AbstractConnection:
-    """A connection, not yet open, that sends each request exactly once."""
+def async_connection(url: RedisUrl, connect_seconds: float) -> aio.AbstractConnection:
+    """A connection, not yet open, that sends each request exactly once.
+
+    Raises:
+        ConfigError: A file that the URL names is not there.
+    """
     kinds = {"unix": aio.UnixDomainSocketConnection, "rediss": aio.SSLConnection}
     kind: Any = kinds.get(url.scheme, aio.Connection)
-    return kind(**_settings(url), retry=AsyncRetry(NoBackoff(), 0))  # type: ignore[no-any-return]
+    return kind(**_settings(url, connect_seconds), retry=AsyncRetry(NoBackoff(), 0))  # type: ignore[no-any-return]
 
 
-def sync_connection(url: RedisUrl) -> sync.AbstractConnection:
-    """The same for code without asyncio."""
+def sync_connection(
+    url: RedisUrl, connect_seconds: float, reply_seconds: float
+) -> sync.AbstractConnection:
+    """The same for code without asyncio; the greeting of redis-py has a time-out too."""
     kinds = {"unix": sync.UnixDomainSocketConnection, "rediss": sync.SSLConnection}
     kind: Any = kinds.get(url.scheme, sync.Connection)
-    return kind(**_settings(url), retry=Retry(NoBackoff(), 0))  # type: ignore[no-any-return]
+    settings = {**_settings(url, connect_seconds), "socket_timeout": reply_seconds}
+    return kind(**settings, retry=Retry(NoBackoff(), 0))  # type: ignore[no-any-return]
 
 
 def pack(requests: Sequence[tuple[Any, ...]]) -> list[bytes]:
@@ -47,10 +57,17 @@ def read_info(reply: bytes) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-def _settings(url: RedisUrl) -> dict[str, Any]:
+def _settings(url: RedisUrl, connect_seconds: float) -> dict[str, Any]:
     settings = dict(url.redis_kwargs())
+    for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
+        file = settings.get(name)
+        if file is not None and not Path(str(file)).is_file():
+            raise ConfigError(f"{name} in the Redis URL names {show(file)}: there is no such file")
     settings["protocol"] = 2
     settings["driver_info"] = None
+    settings.setdefault("socket_connect_timeout", connect_seconds)
     # Reads are bounded by the store, per request: a blocking one may take longer than others.
     settings["socket_timeout"] = None
+    if url.tls:
+        settings["ssl_min_version"] = ssl.TLSVersion.TLSv1_2
     return settings

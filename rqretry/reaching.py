@@ -1,6 +1,5 @@
 """The first call to a server: it fails fast, while every later one is patient."""
 
-from dataclasses import replace
 
 from rqretry.store_sync import SyncStore
 from rqretry.wire import REPEAT_SECONDS
@@ -13,10 +12,9 @@ REPLY_SECONDS = 5.0
 
 def reach(store: SyncStore) -> None:
     """Connect. Raises StoreUnavailable within 3 s without a server."""
-    options = store.url.options
-    if "socket_connect_timeout" not in dict(options):
-        patience = ("socket_connect_timeout", CONNECT_SECONDS)
-        store.url = replace(store.url, options=(*options, patience))
-    store.repeat_seconds, store.reply_seconds = FIRST_REPEAT_SECONDS, REPLY_SECONDS
+    pool = store.pool
+    pool.connect_seconds = min(pool.connect_seconds, CONNECT_SECONDS)
+    pool.reply_seconds = min(pool.reply_seconds, REPLY_SECONDS)
+    store.repeat_seconds = FIRST_REPEAT_SECONDS
     store.connect()
     store.repeat_seconds = REPEAT_SECONDS

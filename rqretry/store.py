@@ -1,52 +1,51 @@
 """The asyncio door to Redis: runs commands and performs operations.
 
 redis-py's own retries are off. A request is sent once per attempt; what failed in a way that is
-worth repeating is repeated with back-off by tenacity until the deadline, on a fresh connection.
-All verbs are safe to repeat, by fencing and lanes. What may have happened and was not confirmed
+worth repeating is repeated with back-off by tenacity until the deadline, on a fresh connection,
+at the server that has the keys by then. All verbs are safe to repeat, by fencing and lanes; what
+was answered is not repeated because of what was not. What may have happened and was not confirmed
 in the end is AmbiguousResult, what certainly did not happen is StoreUnavailable.
 """
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import tenacity
-from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-from rqretry.command import Block, Command, Operation, Pause
-from rqretry.connecting import async_connection, pack, read_info
-from rqretry.errors import AmbiguousResult, ConfigError, RqretryError, UnsafeServer
+from rqretry.batch import Batch, Share
+from rqretry.command import Block, Command, Operation, Pause, Word
+from rqretry.errors import RqretryError
+from rqretry.pool import Line, Pool
 from rqretry.scripts import ScriptLibrary
+from rqretry.topology import Topology, key_of, topology_of
 from rqretry.url import RedisUrl
+from rqretry.watching import Watch
 from rqretry.wire import (
     BLOCK_MARGIN_SECONDS,
+    CONNECT_SECONDS,
     REPEAT_SECONDS,
     REPLY_SECONDS,
+    Requests,
     ServerClock,
     TryAgain,
     Wire,
-    dialect_of,
-    supported,
 )
 
 T = TypeVar("T")
 
-MAX_IDLE = 8
-"""Connections kept open for later; what more a burst of calls needed is closed after it."""
-
 
 class Store:
-    """A pool of connections to one server.
+    """Connections to one server, to the primary that Sentinels name, or to a cluster.
 
     Attributes:
-        trouble: Why calls fail at the moment; None while they succeed.
+        clock: The server's time as this client estimates it; of a cluster, roughly.
+        pool: The connections.
         proved_at: Monotonic time of the last call that the server answered as it should.
-        on_change: Called when trouble begins or ends.
     """
 
     def __init__(
@@ -59,15 +58,59 @@ class Store:
     ) -> None:
         self.url = url
         self.clock = ServerClock()
-        self.wire = Wire(library or ScriptLibrary(), url.place)
+        self.pool = Pool(
+            topology_of(url, library or ScriptLibrary()),
+            url.option("socket_connect_timeout", CONNECT_SECONDS),
+            url.option("socket_timeout", reply_seconds),
+        )
         self.repeat_seconds = repeat_seconds
-        self.reply_seconds = reply_seconds
-        self.trouble: str | None = None
         self.proved_at = 0.0
-        self.on_change: Callable[[], None] = lambda: None
-        self._idle: list[AbstractConnection] = []
-        self._pid = os.getpid()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._watch = Watch(self.pool, self.clock)
+
+    @property
+    def topology(self) -> Topology[Line]:
+        """Which server holds what."""
+        return self.pool.topology
+
+    @property
+    def wire(self) -> Wire:
+        """Spells commands; of a cluster, for the node that was found first."""
+        nodes = iter(self.topology.nodes.values())
+        node = next(nodes, None)
+        return node.wire if node else Wire(self.topology.library, self.url.place)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why calls fail at the moment; None while they succeed."""
+        return self.pool.trouble
+
+    @property
+    def on_change(self) -> Callable[[], None]:
+        """Called when trouble begins or ends."""
+        return self.pool.on_change
+
+    @on_change.setter
+    def on_change(self, called: Callable[[], None]) -> None:
+        self.pool.on_change = called
+
+    @property
+    def spread(self) -> bool:
+        """Whether two partitions may be on two servers."""
+        return self.topology.spread
+
+    def words(self, command: Command[Any]) -> tuple[Word, ...]:
+        """A command as a request for the server that it goes to."""
+        try:
+            return self.topology.node(key_of(command)).wire.words(command)
+        except TryAgain:
+            return self.wire.words(command)
+
+    def clock_of(self, key: str) -> ServerClock:
+        """The time of the server that has a key."""
+        try:
+            return self.topology.node(key).clock if self.spread else self.clock
+        except TryAgain:
+            return self.clock
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,12 +129,33 @@ class Store:
         return result
 
     async def run_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands in one round trip; an error of one is raised after all have run."""
+        """Run commands, one round trip to each server that has some of them, all at once.
+
+        Those of one partition run in their order. An error of one is raised after all have run.
+        """
+        batch = Batch(commands)
         try:
-            return await self._attempt(commands)
-        except TryAgain as first:
-            await self._distrust(first)
-            return await self._repeat(commands, first)
+            await self._attempt(batch)
+        except TryAgain:
+            await self._repeat(batch, self.repeat_seconds)
+        return batch.results
+
+    async def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+        """The same, but what fails is a value in its place: its RqretryError.
+
+        Args:
+            commands: The commands.
+            seconds: How long to repeat what may succeed later.
+        """
+        batch = Batch(commands)
+        try:
+            await self._attempt(batch)
+        except TryAgain:
+            with suppress(RqretryError):
+                await self._repeat(batch, seconds)
+        except RqretryError:
+            pass
+        return batch.outcomes()
 
     async def prove(self, command: Command[Any], seconds: float) -> None:
         """Run a command that writes, at once or not at all: can this process work now?
@@ -100,17 +164,18 @@ class Store:
         """
         try:
             async with asyncio.timeout(seconds):
+                batch = Batch((command,))
                 try:
-                    await self._attempt((command,))
-                except TryAgain as again:
-                    await self._distrust(again)
-                    await self._attempt((command,))
+                    await self._attempt(batch)
+                except TryAgain:
+                    await self._attempt(batch)
         except TryAgain as again:
-            await self._distrust(again)
+            self.pool.lose(str(again.error))
         except TimeoutError as error:
-            await self._distrust(self.wire.broken(error, sent=True))
+            self.pool.lose(str(self.wire.broken(error, sent=True).error))
+            await self.aclose()
         except RqretryError as error:
-            self._note(str(error))
+            self.pool.lose(str(error))
 
     async def perform(self, operation: Operation[T]) -> T:
         """Perform an operation to its end; its errors are raised inside it, then here."""
@@ -133,14 +198,13 @@ class Store:
 
     async def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and told its time."""
-        if not self.clock.known:
+        if not self.clock.known or self.topology.stale:
             await self.run(Command("ping", (), (), bytes, words=("PING",)))
 
     async def aclose(self) -> None:
-        """Close all connections."""
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            await connection.disconnect(nowait=True)
+        """Close all connections that are not in use."""
+        await self._watch.aclose()
+        await self.pool.aclose()
 
     async def _step(self, step: Any) -> Any:
         if isinstance(step, Command):
@@ -153,154 +217,104 @@ class Store:
 
     async def block(self, step: Block) -> str | None:
         """Wait for a wake key; a connection that breaks while waiting counts as a wake-up."""
-        words = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
-        seconds = step.seconds + BLOCK_MARGIN_SECONDS
+        if self.spread and len(step.keys) > 1:
+            return next(iter(await self.watch(step.keys, step.seconds)), None)
+        words: tuple[Word, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
         try:
-            (reply,) = await self._exchange([words], seconds)
+            line = await self.acquire(step.keys[0])
+            try:
+                (reply,) = await self.exchange(line, [words], step.seconds + BLOCK_MARGIN_SECONDS)
+            except BaseException:
+                await line.close()
+                raise
         except TryAgain:
             await asyncio.sleep(0.05)
             return None
+        await self.pool.release(line)
         return reply[0].decode() if isinstance(reply, list) else None
 
-    async def _repeat(self, commands: Sequence[Command[Any]], first: TryAgain) -> list[Any]:
-        sent = first.sent
+    async def watch(self, keys: Sequence[str], seconds: float) -> set[str]:
+        """Wait for wake keys, each with a connection of its own (decisions 14).
+
+        Returns:
+            Those that are set, and those whose servers could not be asked.
+        """
+        await self._locate()
+        return await self._watch.wait(keys, seconds)
+
+    async def acquire(self, key: str) -> Line:
+        """A connection to the server that has a key, to be released or closed.
+
+        Raises:
+            TryAgain: It cannot be reached now.
+            ConfigError, UnsafeServer: It cannot be used.
+        """
+        await self._locate()
+        return await self.pool.acquire(self.topology.node(key), self.clock)
+
+    async def exchange(
+        self, line: Line, requests: Requests, seconds: float | None = None
+    ) -> list[Any]:
+        """Send requests and read as many replies; errors of the server are values. TryAgain."""
+        return await self.pool.exchange(line, requests, seconds)
+
+    async def _repeat(self, batch: Batch, seconds: float) -> None:
         try:
             async for attempt in tenacity.AsyncRetrying(
                 retry=tenacity.retry_if_exception_type(TryAgain),
                 wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
-                stop=tenacity.stop_after_delay(self.repeat_seconds),
+                stop=tenacity.stop_after_delay(seconds),
                 reraise=True,
             ):
                 with attempt:
-                    try:
-                        return await self._attempt(commands)
-                    except TryAgain as again:
-                        await self._distrust(again)
-                        sent = sent or again.sent
-                        raise
+                    await self._attempt(batch)
         except TryAgain as last:
-            ids = [id_ for command in commands for id_ in command.ids]
-            if sent and ids:
-                raise AmbiguousResult(commands[0].verb, ids, str(last.error)) from last
-            raise last.error from last
-        raise AssertionError("tenacity stops by raising")
+            raise batch.give_up(last) from last
 
-    async def _attempt(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        connection = await self.acquire()
-        try:
-            loads = self.wire.loads(commands)
-            requests = [*loads, *(self.wire.words(c) for c in commands)]
-            replies = (await self.exchange(connection, requests))[len(loads) :]
-            unknown = self.wire.unknown(commands, replies)
-            if unknown:
-                missing = [commands[i] for i in unknown]
-                words = [w for c in missing for w in (self.wire.load(c), self.wire.words(c))]
-                again = await self.exchange(connection, words)
-                for place, reply in zip(unknown, again[1::2], strict=True):
-                    replies[place] = reply
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        await self.release(connection)
-        results = [self.wire.result(c, reply) for c, reply in zip(commands, replies, strict=True)]
+    async def _attempt(self, batch: Batch) -> None:
+        await self._locate()
+        shares = batch.shares(self.topology)
+        if len(shares) == 1:
+            await self._carry(batch, shares[0])
+        elif shares:
+            await asyncio.gather(*(self._carry(batch, share) for share in shares))
+        batch.check()
         self.proved_at = time.monotonic()
-        if self.trouble is not None:
-            self._note(None)
-        return results
+        self.pool.lose(None)
 
-    async def _exchange(self, requests: list[tuple[Any, ...]], seconds: float) -> list[Any]:
-        connection = await self.acquire()
+    async def _carry(self, batch: Batch, share: Share) -> None:
+        """One share, to its server and back; what goes wrong with it is the batch's to know."""
         try:
-            replies = await self.exchange(connection, requests, seconds)
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        await self.release(connection)
-        return replies
-
-    async def exchange(
-        self,
-        connection: AbstractConnection,
-        requests: list[tuple[Any, ...]],
-        seconds: float | None = None,
-    ) -> list[Any]:
-        """Send requests and read as many replies; errors of the server are values here."""
-        try:
-            async with asyncio.timeout(seconds or self.reply_seconds):
-                await connection.send_packed_command(pack(requests), check_health=False)
-                return [await _reply(connection) for _ in requests]
-        except (RedisError, OSError, TimeoutError) as error:
-            broken = self.wire.broken(error, sent=True)
-            self._note(str(broken.error))
-            raise broken from error
-
-    async def acquire(self) -> AbstractConnection:
-        """An open connection; the caller releases it, or disconnects it after any error."""
-        if self._pid != os.getpid():  # forked: the parent's sockets are not ours
-            self._idle, self._pid = [], os.getpid()
-        if self._loop is not asyncio.get_running_loop():  # another asyncio.run(): its loop is gone
-            self._idle, self._loop = [], asyncio.get_running_loop()
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.is_connected:
-                return connection
-        connection = async_connection(self.url)
-        try:
-            async with asyncio.timeout(self.reply_seconds):
-                await connection.connect()
-                await self._greet(connection)
-        except BaseException as error:
-            await connection.disconnect(nowait=True)
-            if isinstance(error, AuthenticationError):
-                raise ConfigError(
-                    f"Redis at {self.url.place} refused the user name or password"
-                ) from None
-            if isinstance(error, RedisError | OSError | TimeoutError):
-                raise self.wire.broken(error, sent=False) from error
-            if isinstance(error, TryAgain):  # the greeting failed; the call itself was not sent
-                raise TryAgain(error.error, sent=False) from error
-            raise
-        return connection
-
-    async def release(self, connection: AbstractConnection) -> None:
-        """Give a connection back."""
-        if len(self._idle) < MAX_IDLE:
-            self._idle.append(connection)
+            answers = await self._round_trip(share)
+        except TryAgain as again:
+            await self.pool.distrust(share.node, again)
+            batch.failed(share, again)
+        except RqretryError as error:
+            batch.refused(share, error)
         else:
-            await connection.disconnect(nowait=True)
+            wrong = batch.settle(self.topology, share, answers)
+            self.pool.note(share.node, str(wrong.error) if wrong else None)
+            if wrong and wrong.elsewhere:
+                await self.pool.distrust(share.node, wrong)
 
-    async def _distrust(self, again: TryAgain) -> None:
-        """A call failed: the idle connections are as broken as its own was."""
-        self._note(str(again.error))
-        await self.aclose()
+    async def _round_trip(self, share: Share) -> list[list[Any]]:
+        line = await self.pool.acquire(share.node, self.clock)
+        try:
+            replies = await self.pool.exchange(line, share.requests())
+            again = share.unknown(replies)
+            answers = share.merge(replies, await self.pool.exchange(line, again) if again else [])
+        except BaseException:
+            await line.close()
+            raise
+        await self.pool.release(line)
+        return answers
 
-    def _note(self, trouble: str | None) -> None:
-        changed, self.trouble = trouble != self.trouble, trouble
-        if changed:
-            self.on_change()
-
-    async def _greet(self, connection: AbstractConnection) -> None:
-        """On the first connection of all: which server is this, and what is its time?"""
-        if self.clock.known:
-            return
-        sent_at = time.monotonic()
-        info, now = await self.exchange(connection, [("INFO", "server"), ("TIME",)])
-        if isinstance(info, Exception):
-            raise self.wire.meaning(Command("INFO", (), (), bytes, words=("INFO",)), info)
-        version = read_info(info).get("redis_version", "")
-        if not supported(version):
-            raise UnsafeServer(
-                f"Redis at {self.url.place} is version {version}; rqretry needs 6.2 or newer"
-            )
-        self.wire.dialect = dialect_of(version)
-        self.clock.note(int(now[0]) * 1000 + int(now[1]) // 1000, sent_at)
-
-
-async def _reply(connection: AbstractConnection) -> Any:
-    try:
-        return await connection.read_response(disconnect_on_error=False)
-    except ResponseError as error:
-        return error
+    async def _locate(self) -> None:
+        try:
+            await self.pool.locate()
+        except TryAgain as again:
+            self.pool.lose(str(again.error))
+            raise
 
 
 def jitter(seconds: float, source: random.Random) -> float:

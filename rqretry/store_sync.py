@@ -3,38 +3,42 @@
 Thread-safe (each call has a connection of its own) and fork-safe (a child opens its own).
 """
 
-import os
-import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import tenacity
-from redis.connection import AbstractConnection
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-from rqretry.command import Block, Command, Operation, Pause
-from rqretry.connecting import pack, read_info, sync_connection
-from rqretry.errors import AmbiguousResult, ConfigError, UnsafeServer
+from rqretry.batch import Batch, Share
+from rqretry.command import Block, Command, Operation, Pause, Word
+from rqretry.errors import RqretryError
+from rqretry.pool_sync import SyncLine, SyncPool
 from rqretry.scripts import ScriptLibrary
+from rqretry.topology import Topology, topology_of
 from rqretry.url import RedisUrl
+from rqretry.watching_sync import wait_apart
 from rqretry.wire import (
     BLOCK_MARGIN_SECONDS,
+    CONNECT_SECONDS,
     REPEAT_SECONDS,
     REPLY_SECONDS,
     ServerClock,
     TryAgain,
     Wire,
-    dialect_of,
-    supported,
 )
 
 T = TypeVar("T")
 
 
 class SyncStore:
-    """A pool of connections to one server, for threads."""
+    """Connections to one server, to the primary that Sentinels name, or to a cluster; for threads.
+
+    Attributes:
+        clock: The server's time as this client estimates it; of a cluster, roughly.
+        pool: The connections.
+    """
 
     def __init__(
         self,
@@ -46,12 +50,37 @@ class SyncStore:
     ) -> None:
         self.url = url
         self.clock = ServerClock()
-        self.wire = Wire(library or ScriptLibrary(), url.place)
+        self.pool = SyncPool(
+            topology_of(url, library or ScriptLibrary()),
+            url.option("socket_connect_timeout", CONNECT_SECONDS),
+            url.option("socket_timeout", reply_seconds),
+        )
         self.repeat_seconds = repeat_seconds
-        self.reply_seconds = reply_seconds
-        self._idle: list[AbstractConnection] = []
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
+
+    @property
+    def topology(self) -> Topology[SyncLine]:
+        """Which server holds what."""
+        return self.pool.topology
+
+    @property
+    def wire(self) -> Wire:
+        """Spells commands; of a cluster, for the node that was found first."""
+        node = next(iter(self.topology.nodes.values()), None)
+        return node.wire if node else Wire(self.topology.library, self.url.place)
+
+    @property
+    def spread(self) -> bool:
+        """Whether two partitions may be on two servers."""
+        return self.topology.spread
+
+    def servers(self) -> list[RedisUrl]:
+        """The servers in use, each as a URL of its own: the primaries of a cluster.
+
+        Raises:
+            StoreUnavailable: They cannot be asked.
+        """
+        self.connect()
+        return [node.url for node in self.topology.nodes.values()]
 
     def __enter__(self) -> Self:
         return self
@@ -70,11 +99,33 @@ class SyncStore:
         return result
 
     def run_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands in one round trip; an error of one is raised after all have run."""
+        """Run commands, one round trip to each server that has some of them, all at once.
+
+        Those of one partition run in their order. An error of one is raised after all have run.
+        """
+        batch = Batch(commands)
         try:
-            return self._attempt(commands)
-        except TryAgain as first:
-            return self._repeat(commands, first)
+            self._attempt(batch)
+        except TryAgain:
+            self._repeat(batch, self.repeat_seconds)
+        return batch.results
+
+    def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+        """The same, but what fails is a value in its place: its RqretryError.
+
+        Args:
+            commands: The commands.
+            seconds: How long to repeat what may succeed later.
+        """
+        batch = Batch(commands)
+        try:
+            self._attempt(batch)
+        except TryAgain:
+            with suppress(RqretryError):
+                self._repeat(batch, seconds)
+        except RqretryError:
+            pass
+        return batch.outcomes()
 
     def perform(self, operation: Operation[T]) -> T:
         """Perform an operation to its end; its errors are raised inside it, then here."""
@@ -97,30 +148,32 @@ class SyncStore:
 
     def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and told its time."""
-        if not self.clock.known:
+        if not self.clock.known or self.topology.stale:
             self.run(Command("ping", (), (), bytes, words=("PING",)))
 
     def close(self) -> None:
-        """Close all idle connections."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.disconnect()
+        """Close all connections that are not in use."""
+        self.pool.close()
 
     def block(self, step: Block) -> str | None:
         """Wait for a wake key; a connection that breaks while waiting counts as a wake-up."""
-        words = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
         try:
-            connection = self._acquire()
+            self.pool.locate()
+            if self.spread and len(step.keys) > 1:
+                return wait_apart(self.pool, self.clock, step.keys, step.seconds)
+            node = self.topology.node(step.keys[0])
+            line = self.pool.acquire(node, self.clock)
+            words: tuple[Word, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
             try:
-                (reply,) = self._exchange(connection, [words], step.seconds + BLOCK_MARGIN_SECONDS)
+                patience = step.seconds + BLOCK_MARGIN_SECONDS
+                (reply,) = self.pool.exchange(line, [words], patience)
             except BaseException:
-                connection.disconnect()
+                line.close()
                 raise
         except TryAgain:
             time.sleep(0.05)
             return None
-        self._release(connection)
+        self.pool.release(line)
         return reply[0].decode() if isinstance(reply, list) else None
 
     def _step(self, step: Any) -> Any:
@@ -132,104 +185,64 @@ class SyncStore:
             return time.sleep(step.seconds)
         return self.run_all(step)
 
-    def _repeat(self, commands: Sequence[Command[Any]], first: TryAgain) -> list[Any]:
-        sent = first.sent
+    def _repeat(self, batch: Batch, seconds: float) -> None:
         try:
             for attempt in tenacity.Retrying(
                 retry=tenacity.retry_if_exception_type(TryAgain),
                 wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
-                stop=tenacity.stop_after_delay(self.repeat_seconds),
+                stop=tenacity.stop_after_delay(seconds),
                 reraise=True,
             ):
                 with attempt:
-                    try:
-                        return self._attempt(commands)
-                    except TryAgain as again:
-                        sent = sent or again.sent
-                        raise
+                    self._attempt(batch)
         except TryAgain as last:
-            ids = [id_ for command in commands for id_ in command.ids]
-            if sent and ids:
-                raise AmbiguousResult(commands[0].verb, ids, str(last.error)) from last
-            raise last.error from last
-        raise AssertionError("tenacity stops by raising")
+            raise batch.give_up(last) from last
 
-    def _attempt(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        connection = self._acquire()
+    def _attempt(self, batch: Batch) -> None:
+        self.pool.locate()
+        # All requests are sent before the first reply is read: the servers work at once.
+        flights = [(share, self._send(batch, share)) for share in batch.shares(self.topology)]
+        for share, line in flights:
+            if line is not None:
+                self._receive(batch, share, line)
+        batch.check()
+
+    def _send(self, batch: Batch, share: Share) -> SyncLine | None:
         try:
-            loads = self.wire.loads(commands)
-            requests = [*loads, *(self.wire.words(c) for c in commands)]
-            replies = (self._exchange(connection, requests))[len(loads) :]
-            unknown = self.wire.unknown(commands, replies)
-            if unknown:
-                missing = [commands[i] for i in unknown]
-                words = [w for c in missing for w in (self.wire.load(c), self.wire.words(c))]
-                again = self._exchange(connection, words)
-                for place, reply in zip(unknown, again[1::2], strict=True):
-                    replies[place] = reply
-        except BaseException:
-            connection.disconnect()
-            raise
-        self._release(connection)
-        return [self.wire.result(c, reply) for c, reply in zip(commands, replies, strict=True)]
+            line = self.pool.acquire(share.node, self.clock)
+            try:
+                self.pool.send(line, share.requests())
+            except BaseException:
+                line.close()
+                raise
+        except TryAgain as again:
+            self.pool.distrust(share.node, again)
+            batch.failed(share, again)
+        except RqretryError as error:
+            batch.refused(share, error)
+        else:
+            return line
+        return None
 
-    def _exchange(
-        self,
-        connection: AbstractConnection,
-        requests: list[tuple[Any, ...]],
-        seconds: float | None = None,
-    ) -> list[Any]:
+    def _receive(self, batch: Batch, share: Share, line: SyncLine) -> None:
         try:
-            connection.send_packed_command(pack(requests), check_health=False)
-            return [_reply(connection, seconds or self.reply_seconds) for _ in requests]
-        except (RedisError, OSError, TimeoutError) as error:
-            raise self.wire.broken(error, sent=True) from error
-
-    def _acquire(self) -> AbstractConnection:
-        with self._lock:
-            if self._pid != os.getpid():  # forked: the parent's sockets are not ours
-                self._idle, self._pid = [], os.getpid()
-            if self._idle:
-                return self._idle.pop()
-        connection = sync_connection(self.url)
-        try:
-            connection.connect()
-            self._greet(connection)
-        except BaseException as error:
-            connection.disconnect()
-            if isinstance(error, AuthenticationError):
-                raise ConfigError(
-                    f"Redis at {self.url.place} refused the user name or password"
-                ) from None
-            if isinstance(error, RedisError | OSError | TimeoutError):
-                raise self.wire.broken(error, sent=False) from error
-            if isinstance(error, TryAgain):  # the greeting failed; the call itself was not sent
-                raise TryAgain(error.error, sent=False) from error
-            raise
-        return connection
-
-    def _release(self, connection: AbstractConnection) -> None:
-        with self._lock:
-            self._idle.append(connection)
-
-    def _greet(self, connection: AbstractConnection) -> None:
-        if self.clock.known:
+            answers = self._answers(share, line)
+        except TryAgain as again:
+            self.pool.distrust(share.node, again)
+            batch.failed(share, again)
             return
-        sent_at = time.monotonic()
-        info, now = self._exchange(connection, [("INFO", "server"), ("TIME",)])
-        if isinstance(info, Exception):
-            raise self.wire.meaning(Command("INFO", (), (), bytes, words=("INFO",)), info)
-        version = read_info(info).get("redis_version", "")
-        if not supported(version):
-            raise UnsafeServer(
-                f"Redis at {self.url.place} is version {version}; rqretry needs 6.2 or newer"
-            )
-        self.wire.dialect = dialect_of(version)
-        self.clock.note(int(now[0]) * 1000 + int(now[1]) // 1000, sent_at)
+        share.node.trouble = None
+        wrong = batch.settle(self.topology, share, answers)
+        if wrong and wrong.elsewhere:
+            self.pool.distrust(share.node, wrong)
 
-
-def _reply(connection: AbstractConnection, seconds: float) -> Any:
-    try:
-        return connection.read_response(timeout=seconds, disconnect_on_error=False)
-    except ResponseError as error:
-        return error
+    def _answers(self, share: Share, line: SyncLine) -> list[list[Any]]:
+        try:
+            replies = self.pool.receive(line, share.count)
+            again = share.unknown(replies)
+            answers = share.merge(replies, self.pool.exchange(line, again) if again else [])
+        except BaseException:
+            line.close()
+            raise
+        self.pool.release(line)
+        return answers

@@ -5,20 +5,54 @@ certainly did nothing, and whether it is worth repeating.
 """
 
 import re
+import ssl
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterCrossSlotError,
+    ClusterDownError,
+    ExecAbortError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rqretry.command import Command, Word
-from rqretry.errors import ConfigError, QueueFull, RqretryError, ScriptError, StoreUnavailable
+from rqretry.errors import (
+    ConfigError,
+    QueueFull,
+    RqretryError,
+    ScriptError,
+    StoreUnavailable,
+    show,
+)
 from rqretry.scripts import Dialect, ScriptLibrary
+
+T = TypeVar("T")
+
+Requests = list[tuple[Word, ...]]
+"""Requests to send in one round trip, each in words."""
 
 REPEAT_SECONDS = 15.0
 """How long a call is repeated before its error is raised."""
 REPLY_SECONDS = 10.0
 """How long one attempt waits for its reply."""
+CONNECT_SECONDS = 5.0
+"""How long connecting to a server takes at most, where the URL does not say."""
+ASK_SECONDS = 2.0
+"""How long one server has to say who holds what; then another one is asked."""
 BLOCK_MARGIN_SECONDS = 5.0
 """How much later than its own time-out a blocking command may answer."""
 
@@ -37,13 +71,33 @@ _WAIT = {
 }
 _GROWING = ("publish", "catch_up")
 """Scripts that a full server refuses; all others drain it."""
+_ELSEWHERE = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"})
 _FATAL = {
     "NOAUTH": "wants a password; put one in the URL",
     "WRONGPASS": "refused the user name or password; check the URL",
     "NOPERM": "does not let this user run a command it needs; see `rqretry doctor`",
-    "MOVED": "is a node of a cluster that holds another part of the data",
+    "MOVED": "is a node of a cluster: begin the URL with redis+cluster://",
+    "ASK": "is a node of a cluster: begin the URL with redis+cluster://",
     "CROSSSLOT": "refused keys of different slots",
 }
+SERVER_ERRORS = (ResponseError, AuthenticationError, AuthorizationError, BusyLoadingError)
+"""What redis-py raises for an error reply; some of it looks to it like a broken connection."""
+_CODES: dict[type[Exception], str] = {  # it cuts the code off the texts of these
+    OutOfMemoryError: "OOM",
+    ExecAbortError: "EXECABORT",
+    BusyLoadingError: "LOADING",
+    NoScriptError: "NOSCRIPT",
+    ReadOnlyError: "READONLY",
+    NoPermissionError: "NOPERM",
+    AskError: "ASK",
+    MovedError: "MOVED",
+    TryAgainError: "TRYAGAIN",
+    ClusterDownError: "CLUSTERDOWN",
+    ClusterCrossSlotError: "CROSSSLOT",
+    MasterDownError: "MASTERDOWN",
+    AuthenticationError: "NOAUTH",
+}
+_FULL = "max number of clients reached"
 _SCRIPT_LINE = re.compile(r"user_script: ?(\d+)")
 _INNER_CODE = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
 _PLACE = re.compile(
@@ -55,13 +109,15 @@ _PLACE = re.compile(
 class TryAgain(Exception):
     """An attempt failed in a way that is worth repeating; `error` is what to raise in the end.
 
-    `sent` tells whether the server may have executed the call.
+    `sent` tells whether the server may have executed the call, `elsewhere` whether another server
+    may have taken over.
     """
 
-    def __init__(self, error: RqretryError, *, sent: bool) -> None:
+    def __init__(self, error: RqretryError, *, sent: bool, elsewhere: bool = False) -> None:
         super().__init__(str(error))
         self.error = error
         self.sent = sent
+        self.elsewhere = elsewhere
 
 
 class ServerClock:
@@ -110,7 +166,7 @@ class Wire:
         """The request that makes the command's script known."""
         return ("SCRIPT", "LOAD", self.scripts.get(command.verb).text(self.dialect))
 
-    def loads(self, commands: Sequence[Command[Any]]) -> list[tuple[Word, ...]]:
+    def loads(self, commands: Sequence[Command[Any]]) -> Requests:
         """What to send before a batch, so that its commands run in their order.
 
         A script that the server does not know is loaded and run again, but then it would run after
@@ -122,43 +178,85 @@ class Wire:
         self._loaded.update(missing)
         return [self.load(command) for command in missing.values()]
 
-    def unknown(self, commands: Sequence[Command[Any]], replies: Sequence[Any]) -> list[int]:
-        """Which of the replies say that the script is not known."""
-        return [i for i in range(len(commands)) if isinstance(replies[i], NoScriptError)]
+    def forget(self) -> None:
+        """The server may have been started anew, without the scripts."""
+        self._loaded.clear()
 
-    def result(self, command: Command[Any], reply: Any) -> Any:
-        """Decode a reply, or raise what its error means.
+    def result(self, command: Command[T], reply: Any, confirmed: Sequence[Any] = ()) -> T:
+        """Decode a reply, and that of the command's confirmation, or raise what its error means.
 
         Raises:
-            TryAgain: Nothing happened, and a later attempt may succeed.
+            TryAgain: It is worth repeating; `sent` says whether it may have happened.
             RqretryError: Nothing happened, and repeating does not help.
         """
         if isinstance(reply, Exception):
             raise self.meaning(command, reply)
-        return command.decode(reply)
+        result = command.decode(reply)
+        if not confirmed:
+            return result
+        if isinstance(confirmed[0], Exception):
+            error = self.meaning(command, confirmed[0])
+            if isinstance(error, TryAgain):  # the command itself was done
+                raise TryAgain(error.error, sent=True, elsewhere=error.elsewhere)
+        return command.confirmed(result, confirmed[0])
+
+    def moved(self) -> TryAgain:
+        """The server does not have these keys any more; nothing was executed."""
+        gone = StoreUnavailable(f"Redis at {self.place} says that another node has these keys")
+        return TryAgain(gone, sent=False)
 
     def meaning(self, command: Command[Any], error: Exception) -> Exception:
         """What an error reply means; all of these are definite: nothing was executed."""
         text = str(error)
-        code = _inner_code(text) or getattr(error, "status_code", None) or text.split(" ", 1)[0]
+        code = _inner_code(text) or code_of(error)
         if code == "OOM" and command.verb in _GROWING:
             return QueueFull(
                 f"Redis at {self.place} is at its memory limit (maxmemory); the messages were not"
                 " stored. Let consumers drain the queue, or raise the limit."
             )
         if code in _WAIT:
-            return TryAgain(StoreUnavailable(f"Redis at {self.place} {_WAIT[code]}"), sent=False)
-        if "max number of clients" in text:
-            full = StoreUnavailable(f"Redis at {self.place} accepts no more clients (maxclients)")
-            return TryAgain(full, sent=False)
+            later = StoreUnavailable(f"Redis at {self.place} {_WAIT[code]}")
+            return TryAgain(later, sent=False, elsewhere=code in _ELSEWHERE)
+        if _FULL in text:
+            return self._full()
         if code in _FATAL:
             return ConfigError(f"Redis at {self.place} {_FATAL[code]}")
         return self._script_error(command, text)
 
     def broken(self, error: BaseException, *, sent: bool) -> TryAgain:
         """What a broken connection means for the call that was on it."""
-        reason = "did not answer in time" if isinstance(error, TimeoutError) else "is unreachable"
+        if _FULL in str(error):
+            return self._full()
+        reason = "did not answer in time" if timed_out(error) else "is unreachable"
         return TryAgain(StoreUnavailable(f"Redis at {self.place} {reason}"), sent=sent)
+
+    def refused(self, error: BaseException) -> Exception:
+        """What an error while connecting means; nothing was sent yet."""
+        if isinstance(error, TryAgain):  # the greeting failed; the call itself was not sent
+            return TryAgain(error.error, sent=False)
+        if isinstance(error, AuthenticationError):
+            told = getattr(error, "status_code", None)
+            reason = _FATAL["NOAUTH" if told == "NOAUTH" else "WRONGPASS"]
+            return ConfigError(f"Redis at {self.place} {reason}")
+        for cause in causes(error):
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                return ConfigError(
+                    f"the certificate of Redis at {self.place} was not accepted:"
+                    f" {show(cause.verify_message)[1:-1]}; check the host name and ssl_ca_certs"
+                )
+            if isinstance(cause, ssl.SSLError):
+                return ConfigError(
+                    f"Redis at {self.place} does not speak TLS as the URL says"
+                    f" ({show(cause.reason or '')[1:-1]}): begin it with redis:// if the server has"
+                    " no TLS, or check the certificate files"
+                )
+        if isinstance(error, SERVER_ERRORS):
+            return self.meaning(Command("connect", (), (), bytes, words=("PING",)), error)
+        return self.broken(error, sent=False)
+
+    def _full(self) -> TryAgain:
+        full = StoreUnavailable(f"Redis at {self.place} accepts no more clients (maxclients)")
+        return TryAgain(full, sent=False)
 
     def _script_error(self, command: Command[Any], text: str) -> RqretryError:
         found = _SCRIPT_LINE.search(text)
@@ -180,7 +278,27 @@ def supported(version: str) -> bool:
 
 def is_error(reply: Any) -> bool:
     """Whether a raw reply is an error of the server."""
-    return isinstance(reply, ResponseError)
+    return isinstance(reply, SERVER_ERRORS)
+
+
+def code_of(error: Exception) -> str:
+    """The code of an error of the server, such as READONLY."""
+    told = getattr(error, "status_code", None) or _CODES.get(type(error))
+    return str(told or str(error).split(" ", 1)[0])
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those behind it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def timed_out(error: BaseException) -> bool:
+    """Whether nothing came back in time."""
+    return isinstance(error, TimeoutError | RedisTimeoutError)
 
 
 def _inner_code(text: str) -> str | None:

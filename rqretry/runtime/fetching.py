@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from redis.asyncio.connection import AbstractConnection
-
-from rqretry.command import Command
+from rqretry.command import Command, Word
 from rqretry.commands.consuming import Leased, lease
 from rqretry.errors import RqretryError
+from rqretry.pool import Line
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
 from rqretry.store import Store, jitter
@@ -27,6 +26,8 @@ log = logging.getLogger("rqretry")
 
 LOOK_EVERY_S = 5.0
 _UNBLOCK_EVERY_S = 0.005
+PERSEVERANCE_S = 0.2
+"""How long a lease from one of several servers is tried before the others go on."""
 
 Place = tuple[Consumer, Source]
 
@@ -47,13 +48,17 @@ class Fetcher:
         self._places: list[Place] = [(c, source) for c in consumers for source in c.sources]
         self._rejoin = rejoin
         self._random = random.Random()
-        self._line: AbstractConnection | None = None
+        self._line: Line | None = None
         self._line_id = 0
+        self._line_keys: tuple[str, ...] = ()
         self._watched: set[Source] | None = None
         """The sources whose wake keys we are blocked on; None while we are not blocked."""
         self._room = asyncio.Event()
         self._stopping = False
         self._unblocking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[set[str]] | None = None
+        # On a cluster one server that fails must not hold up what the others have.
+        self._perseverance = PERSEVERANCE_S if store.spread else store.repeat_seconds
         for consumer in consumers:
             consumer.on_room = partial(self._room_in, consumer)
         self.changed: Callable[[], None] = lambda: None
@@ -86,9 +91,12 @@ class Fetcher:
             shared = _shared(likely)
             commands = [self._lease(source, want) for _, source, want in shared]
             sent_at = time.monotonic()
-            answers = await self._store.run_all(commands)
-            self._store.clock.note(answers[0].now_ms, sent_at)
+            answers = await self._store.run_each(commands, self._perseverance)
             for (consumer, source, _), leased in zip(shared, answers, strict=True):
+                if isinstance(leased, Exception):
+                    self._failed(source, leased)
+                    continue
+                self._store.clock_of(source.keys.wake).note(leased.now_ms, sent_at)
                 await self._accept(consumer, source, leased, sent_at)
         elif len(self._places) == 1:
             await self._wait_and_lease(*open_[0])
@@ -130,11 +138,22 @@ class Fetcher:
         elif leased.status == "PAUSED":
             source.empty = True
 
+    def _failed(self, source: Source, error: Exception) -> None:
+        """A partition cannot be reached; on a cluster, others can."""
+        if not self._store.spread:
+            raise error
+        log.warning(
+            "partition %d of %s cannot be leased from, trying again: %s",
+            source.partition, source.topic, error,
+        )  # fmt: skip
+        source.empty = True
+        source.looked_at = time.monotonic()
+
     # -- waiting -----------------------------------------------------------------------------
 
     async def _wait_and_lease(self, consumer: Consumer, source: Source, want: int) -> None:
         command = self._lease(source, want)
-        words = self._store.wire.words(command)
+        words = self._store.words(command)
         started = time.monotonic()
         replies = await self._blocked([source], [words])
         if replies is None:
@@ -146,16 +165,47 @@ class Fetcher:
         else:
             leased = command.decode(reply)
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
-        sent_at = max(started, self._store.clock.local(leased.now_ms))
+        sent_at = max(started, self._store.clock_of(source.keys.wake).local(leased.now_ms))
         await self._accept(consumer, source, leased, sent_at)
 
     async def _wait(self, sources: list[Source]) -> None:
-        replies = await self._blocked(sources, [])
-        woken = replies[0][0].decode() if replies and isinstance(replies[0], list) else None
+        woken = await self._woken(sources)
         for source in sources:
             looked_long_ago = time.monotonic() - source.looked_at >= self._patience(source)
-            if source.keys.wake == woken or looked_long_ago or replies is None:
+            if woken is None or source.keys.wake in woken or looked_long_ago:
                 source.empty = False
+
+    async def _woken(self, sources: list[Source]) -> set[str] | None:
+        """Block until wake keys are set, and answer which; None: look at all of them."""
+        if self._store.spread and len(sources) > 1:
+            return await self._woken_apart([source.keys.wake for source in sources], sources)
+        replies = await self._blocked(sources, [])
+        if replies is None:
+            return None
+        return {replies[0][0].decode()} if isinstance(replies[0], list) else set()
+
+    async def _woken_apart(self, wakes: list[str], sources: list[Source]) -> set[str] | None:
+        """The same on a cluster, where each partition is waited for by itself."""
+        watch = self._store.watch(wakes, self._longest(sources))
+        watching = asyncio.get_running_loop().create_task(watch)
+        self._watched, self._watching = set(sources), watching
+        try:
+            if not self._stopping:
+                await asyncio.wait([watching])
+        finally:
+            self._watched = self._watching = None
+            watching.cancel()
+        try:
+            return await watching
+        except asyncio.CancelledError:
+            return set()
+        except TryAgain as error:
+            log.info("waiting for messages was cut off: %s", error)
+            await asyncio.sleep(jitter(0.1, self._random))
+            return None
+
+    def _longest(self, sources: list[Source]) -> float:
+        return jitter(min([LOOK_EVERY_S, *(s.visibility_s for s in sources)]), self._random)
 
     def _patience(self, source: Source) -> float:
         return 0.85 * min(LOOK_EVERY_S, source.visibility_s)
@@ -164,10 +214,11 @@ class Fetcher:
         self, sources: list[Source], after: list[tuple[Any, ...]]
     ) -> list[Any] | None:
         """Block on wake keys, then run `after` on the same connection; None if it broke."""
-        seconds = jitter(min([LOOK_EVERY_S, *(s.visibility_s for s in sources)]), self._random)
-        words = ("BZPOPMIN", *(s.keys.wake for s in sources), round(seconds, 3))
+        seconds = self._longest(sources)
+        wakes = [source.keys.wake for source in sources]
+        words: tuple[Word, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
         try:
-            line = await self._connected()
+            line = await self._connected(sources[0].keys.wake)
             self._watched = set(sources)
             if self._stopping:
                 return None
@@ -185,17 +236,17 @@ class Fetcher:
             await asyncio.sleep(jitter(0.1, self._random))
         return replies
 
-    async def _connected(self) -> AbstractConnection:
+    async def _connected(self, key: str) -> Line:
         if self._line is None:
-            line = await self._store.acquire()
+            line = await self._store.acquire(key)
             (self._line_id,) = await self._store.exchange(line, [("CLIENT", "ID")])
-            self._line = line
+            self._line, self._line_keys = line, (key,)
         return self._line
 
     async def _drop_line(self) -> None:
         if self._line is not None:
             line, self._line = self._line, None
-            await line.disconnect(nowait=True)
+            await line.close()
 
     # -- being told --------------------------------------------------------------------------
 
@@ -217,13 +268,15 @@ class Fetcher:
         return len(self._places) > 1 and not watched.issuperset(consumer.sources)
 
     def _unblock(self) -> None:
-        if self._watched is not None and self._unblocking is None:
+        if self._watching is not None:
+            self._watching.cancel()
+        elif self._watched is not None and self._unblocking is None:
             self._unblocking = asyncio.get_running_loop().create_task(self._keep_unblocking())
 
     async def _keep_unblocking(self) -> None:
         """CLIENT UNBLOCK until it took: it may reach the server before the blocking command."""
         command: Command[int] = Command(
-            "unblock", (), (), int, words=("CLIENT", "UNBLOCK", self._line_id)
+            "unblock", self._line_keys, (), int, words=("CLIENT", "UNBLOCK", self._line_id)
         )
         try:
             while self._watched is not None and not await self._store.run(command):  # noqa: ASYNC110

@@ -7,7 +7,7 @@ from typing import Any
 import fakeredis
 from redis.exceptions import ResponseError
 
-from rqretry.command import Command
+from rqretry.batch import Batch
 from rqretry.scripts import Dialect, ScriptLibrary
 from rqretry.testing.stores import LabStore
 from rqretry.url import RedisUrl
@@ -33,19 +33,15 @@ class FakeStore(LabStore):
     def _prepare(self) -> None:
         self.wire.dialect = Dialect.LEGACY
 
-    def _attempt(self, commands: Sequence[Command[Any]]) -> list[Any]:
+    def _attempt(self, batch: Batch) -> None:
         with self._one_at_a_time:
-            replies = [self._call(command) for command in commands]
-        return [self.wire.result(c, reply) for c, reply in zip(commands, replies, strict=True)]
+            for share in batch.shares(self.topology):
+                replies = [self._call(words) for words in share.requests()]
+                again = [self._call(words) for words in share.unknown(replies)]
+                batch.settle(self.topology, share, share.merge(replies, again))
+        batch.check()
 
-    def _call(self, command: Command[Any]) -> Any:
-        reply = self._send(self.wire.words(command))
-        if self.wire.unknown([command], [reply]):
-            self._send(self.wire.load(command))
-            reply = self._send(self.wire.words(command))
-        return reply
-
-    def _send(self, words: Sequence[Any]) -> Any:
+    def _call(self, words: Sequence[Any]) -> Any:
         try:
             return self._fake.execute_command(*words)
         except ResponseError as error:

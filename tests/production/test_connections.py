@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from rqretry.store import MAX_IDLE, Store
+from rqretry.pool import MAX_IDLE
+from rqretry.store import Store
 from rqretry.url import RedisUrl
 from tests.production.conftest import Site, until
 
@@ -36,8 +37,8 @@ def test_a_worker_under_load_keeps_to_its_connections(site: Site) -> None:
 async def test_connections_that_a_burst_opened_are_closed_after_it(site: Site) -> None:
     before = len(site.redis.client_list())
     async with Store(RedisUrl.parse(site.server.url)) as store:
-        burst = [await store.acquire() for _ in range(3 * MAX_IDLE)]
+        burst = [await store.acquire("any") for _ in range(3 * MAX_IDLE)]
         for connection in burst:
-            await store.release(connection)
+            await store.pool.release(connection)
         await asyncio.to_thread(until, lambda: len(site.redis.client_list()) - before == MAX_IDLE)
     await asyncio.to_thread(until, lambda: len(site.redis.client_list()) == before)

@@ -10,7 +10,7 @@ import pytest
 from rqretry.durations import seconds
 from rqretry.edge.cli.worker import worker
 from rqretry.runtime.worker import GRACE_S
-from rqretry.store import MAX_IDLE
+from rqretry.pool import MAX_IDLE
 from rqretry.supervision.health import SILENT_S
 from rqretry.supervision.supervisor import MARGIN_S
 from tests.production.test_connections import PER_PROCESS, PER_SUPERVISOR

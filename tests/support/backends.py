@@ -6,7 +6,7 @@ from typing import Any
 
 import fakeredis
 import redis
-from redis.exceptions import ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 
 from rqretry.command import Command
 from rqretry.scripts import Dialect, ScriptLibrary
@@ -54,7 +54,7 @@ def fake_backend(library: ScriptLibrary) -> Backend:
 
     def run(command: Command[Any]) -> Any:
         reply = send(wire.words(command))
-        if wire.unknown([command], [reply]):
+        if isinstance(reply, NoScriptError):
             send(wire.load(command))
             reply = send(wire.words(command))
         return wire.result(command, reply)

@@ -71,8 +71,28 @@ def test_a_good_url_is_read(text: Any, safe: Any, kwargs: Any) -> None:
         ("redis:/h", "must begin with redis://"),
         ("redis:h", "must begin with redis://"),
         ("http://h", "must begin with redis://"),
-        ("redis+sentinel://h", r"redis\+sentinel:// is not supported by this version"),
-        ("redis+cluster://h", r"redis\+cluster:// is not supported by this version"),
+        ("redis+sentinel://h", "names no service"),
+        ("redis+sentinel://h/", "names no service"),
+        ("redis+sentinel://h//1", "names no service"),
+        ("redis+sentinel:///svc", "names no host"),
+        ("redis+sentinel://h,/svc", "names no host"),
+        ("redis+sentinel://a:1,b:x/svc", "port .* is no number"),
+        ("redis+sentinel://a:1,a:1/svc", "names 'a:1' twice"),
+        ("redis+sentinel://h/s%20c", "service 's c' .* is no name"),
+        ("redis+sentinel://h/svc/one", "database 'one'"),
+        ("redis+sentinel://h/svc/1?db=2", "names the database twice"),
+        ("redis+sentinel://h/svc?sentinel_password=", "sentinel_password .* is empty"),
+        ("redis+sentinel://h/svc?ssl_ca_certs=/x", r"needs TLS: .* with rediss\+sentinel://"),
+        ("redis+cluster://", "names no host"),
+        ("redis+cluster://a,,b", "names no host"),
+        ("redis+cluster://a,b/1", "database '1' .* only database 0"),
+        ("redis+cluster://a/x", "database 'x' .* only database 0"),
+        ("redis+cluster://a?db=1", "database '1' .* has only 0"),
+        ("redis+cluster://a,a", "names 'a:6379' twice"),
+        ("redis+cluster://" + ",".join(f"h{i}" for i in range(65)), "names 65 hosts"),
+        ("redis+cluster://a?sentinel_password=x", "sentinel_password is for Sentinels"),
+        ("redis+what://h", "must begin with redis://"),
+        ("unix+cluster://h", "must begin with redis://"),
         ("redis://", "names no host"),
         ("redis:///0", "names no host"),
         ("redis://:6379", "names no host"),
@@ -152,6 +172,12 @@ def test_a_timeout_must_be_a_number_of_seconds_above_zero(option: Any, bad: Any)
         "user:hunter2@h",
         "redis:user:hunter2@h",
         "redis+sentinel://user:hunter2@h",
+        "redis+sentinel://user:hunter2@h:x,h2/svc",
+        "redis+sentinel://h/svc?sentinel_password=hunter2&sentinel_password=hunter2",
+        "redis+sentinel://h/svc?sentinel_pasword=hunter2",
+        "redis://h?sentinel_password=hunter2",
+        "redis+cluster://user:hunter2@h/1",
+        "redis+cluster://user:hunter2@h1,user:hunter2@h2",
         "redis://h?password=hunter2",
         "unix://user:hunter2@run/r.sock",
     ],
@@ -169,6 +195,46 @@ def test_neither_text_nor_repr_shows_a_password() -> None:
     for text in (str(url), repr(url), url.safe, url.place, f"{url}"):
         assert "hunter2" not in text
         assert "user" not in text.replace("username", "")
+
+
+def test_sentinels_have_a_password_of_their_own_that_is_never_shown() -> None:
+    url = RedisUrl.parse(
+        "redis+sentinel://u:p%40@a,b:7,[::1]/my-svc/3"
+        "?sentinel_username=su&sentinel_password=hunter2&client_name=me"
+    )
+    assert (url.kind, url.service, url.db) == ("sentinel", "my-svc", 3)
+    assert url.hosts == (("a", 26379), ("b", 7), ("::1", 26379))
+    assert url.safe == "redis+sentinel://***@a:26379,b:7,[::1]:26379/my-svc/3"
+    for text in (repr(url), *map(repr, url.seeds()), str(url)):
+        assert "hunter2" not in text
+        assert "p@" not in text
+
+    first = url.seeds()[0].redis_kwargs()
+    assert first == {
+        "host": "a", "port": 26379, "db": 0, "username": "su", "password": "hunter2",
+        "client_name": "me",
+    }  # fmt: skip
+    primary = url.at("c", 9)
+    assert primary.place == "c:9"
+    assert primary.redis_kwargs() == {
+        "host": "c", "port": 9, "db": 3, "username": "u", "password": "p@", "client_name": "me",
+    }  # fmt: skip
+
+
+def test_without_a_password_of_their_own_sentinels_get_none() -> None:
+    url = RedisUrl.parse("rediss+sentinel://u:p@a/svc")
+    (seed,) = url.seeds()
+    assert "password" not in seed.redis_kwargs()
+    assert seed.scheme == url.at("b", 1).scheme == "rediss"
+    assert url.at("b", 1).redis_kwargs()["ssl_cert_reqs"] == "required"
+
+
+def test_the_nodes_of_a_cluster_have_its_user_and_options() -> None:
+    url = RedisUrl.parse("rediss+cluster://u:p@a,b:7?socket_timeout=3")
+    assert (url.kind, url.db, url.safe) == ("cluster", 0, "rediss+cluster://***@a:6379,b:7")
+    assert [seed.place for seed in url.seeds()] == ["a:6379", "b:7"]
+    assert all(seed.redis_kwargs()["password"] == "p" for seed in url.seeds())
+    assert url.at("c", 9).option("socket_timeout", 1.0) == 3.0
 
 
 def test_the_place_is_where_the_server_is() -> None:

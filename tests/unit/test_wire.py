@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ResponseError
 
 from rqretry.command import Command
 from rqretry.errors import ConfigError, QueueFull, ScriptError, StoreUnavailable
@@ -36,12 +36,6 @@ def test_each_dialect_has_hashes_of_its_own() -> None:
     assert wire.words(COMMAND)[1] != modern[0]
     assert str(modern[1]).startswith("#!lua")
     assert not str(wire.load(COMMAND)[2]).startswith("#!lua")
-
-
-def test_only_the_scripts_that_are_not_known_are_loaded(wire: Wire) -> None:
-    replies = [b"OK", NoScriptError("No matching script"), ResponseError("other")]
-
-    assert wire.unknown([COMMAND, COMMAND, COMMAND], replies) == [1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,200 @@
+"""Open connections of the asyncio store, and what is sent on them.
+
+Nothing here repeats a request. What breaks is TryAgain, with `sent` from the first byte on.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import RedisError
+
+from rqretry.connecting import async_connection, pack
+from rqretry.errors import RqretryError
+from rqretry.greeting import Greeting
+from rqretry.topology import Node, Question, Topology
+from rqretry.wire import ASK_SECONDS, SERVER_ERRORS, Requests, ServerClock, TryAgain
+
+MAX_IDLE = 8
+"""Connections to a server kept open for later; what more a burst of calls needed is closed."""
+
+
+class Line:
+    """An open connection to a server; whoever holds it uses it alone.
+
+    Attributes:
+        node: The server.
+        connection: The connection of redis-py.
+        client_id: The server's number of it, once somebody asked; 0 before that.
+    """
+
+    __slots__ = ("client_id", "connection", "node")
+
+    def __init__(self, node: "Node[Line]", connection: AbstractConnection) -> None:
+        self.node = node
+        self.connection = connection
+        self.client_id = 0
+
+    async def close(self) -> None:
+        """Close it; what was sent on it is left to the server."""
+        await self.connection.disconnect(nowait=True)
+
+
+class Pool:
+    """Connections to the servers of a topology.
+
+    Attributes:
+        connect_seconds: How long connecting to a server takes at most.
+        reply_seconds: How long one attempt waits for its reply.
+        on_change: Called when calls begin to fail, or succeed again.
+    """
+
+    def __init__(
+        self, topology: Topology[Line], connect_seconds: float, reply_seconds: float
+    ) -> None:
+        self.topology = topology
+        self.connect_seconds = connect_seconds
+        self.reply_seconds = reply_seconds
+        self.on_change: Callable[[], None] = lambda: None
+        self._lost: str | None = None
+        self._locating = asyncio.Lock()
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def locate(self) -> None:
+        """Ask who holds what, where that is not known. Raises TryAgain, ConfigError."""
+        self._notice()
+        if not self.topology.stale:
+            return
+        async with self._locating:
+            if self.topology.stale:
+                await self._inquire()
+
+    async def acquire(self, node: Node[Line], clock: ServerClock) -> Line:
+        """An open connection; the caller releases it, or closes it after any error.
+
+        Raises:
+            TryAgain: The server cannot be used now; nothing was sent.
+            ConfigError, UnsafeServer: It cannot be used at all.
+        """
+        self._notice()
+        while node.idle:
+            line = node.idle.pop()
+            if line.connection.is_connected:
+                return line
+        line = Line(node, async_connection(node.url, self.connect_seconds))
+        greeting = Greeting(self.topology, node, clock)
+        try:
+            async with asyncio.timeout(self.reply_seconds):
+                await line.connection.connect()
+            if greeting.requests:
+                greeting.read(await self.exchange(line, greeting.requests))
+        except BaseException as error:
+            await line.close()
+            if isinstance(error, (RqretryError, TryAgain, RedisError, OSError, TimeoutError)):
+                raise _told(node, error) from error
+            raise
+        return line
+
+    async def release(self, line: Line) -> None:
+        """Give a connection back."""
+        if len(line.node.idle) < MAX_IDLE and self.topology.nodes.get(line.node.url) is line.node:
+            line.node.idle.append(line)
+        else:
+            await line.close()
+
+    async def exchange(
+        self, line: Line, requests: Requests, seconds: float | None = None
+    ) -> list[Any]:
+        """Send requests and read as many replies; errors of the server are values here."""
+        try:
+            async with asyncio.timeout(seconds or self.reply_seconds):
+                await line.connection.send_packed_command(pack(requests), check_health=False)
+                return [await _reply(line.connection) for _ in requests]
+        except (RedisError, OSError, TimeoutError) as error:
+            broken = line.node.wire.broken(error, sent=True)
+            self.note(line.node, str(broken.error))
+            raise broken from error
+
+    async def distrust(self, node: Node[Line], again: TryAgain) -> None:
+        """A call to a server failed: its idle connections are as broken as the call's own was."""
+        self.note(node, str(again.error))
+        node.wire.forget()
+        self.topology.suspect(node)
+        await self._empty(node)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why calls fail at the moment; None while they succeed."""
+        troubles = (node.trouble for node in self.topology.nodes.values() if node.trouble)
+        return next(troubles, self._lost)
+
+    def note(self, node: Node[Line], trouble: str | None) -> None:
+        """Why calls to a server fail; None: they do not."""
+        before, node.trouble = self.trouble, trouble
+        if self.trouble != before:
+            self.on_change()
+
+    def lose(self, trouble: str | None) -> None:
+        """Why no server can be used at all; None: one can."""
+        before, self._lost = self.trouble, trouble
+        if self.trouble != before:
+            self.on_change()
+
+    async def aclose(self) -> None:
+        """Close the idle connections."""
+        for node in list(self.topology.nodes.values()):
+            await self._empty(node)
+
+    async def _empty(self, node: Node[Line]) -> None:
+        idle, node.idle = node.idle, []
+        for line in idle:
+            await line.close()
+
+    def _notice(self) -> None:
+        """After a fork, or in another asyncio.run(), the connections at hand are not ours."""
+        loop = asyncio.get_running_loop()
+        if self._pid != os.getpid() or self._loop is not loop:
+            for node in self.topology.nodes.values():
+                node.idle = []
+            self._pid, self._loop, self._locating = os.getpid(), loop, asyncio.Lock()
+
+    async def _inquire(self) -> None:
+        inquiry = self.topology.inquire()
+        try:
+            question = next(inquiry)
+            while True:
+                question = inquiry.send(await self._ask(question))
+        except StopIteration:
+            pass
+        for node in self.topology.retired():
+            await self._empty(node)
+
+    async def _ask(self, question: Question) -> list[Any] | Exception:
+        url, requests = question
+        node: Node[Line] = Node(url, self.topology.library)
+        line = Line(node, async_connection(url, min(self.connect_seconds, ASK_SECONDS)))
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                await line.connection.connect()
+            return await self.exchange(line, list(requests), ASK_SECONDS)
+        except (TryAgain, RedisError, OSError, TimeoutError) as error:
+            refused = node.wire.refused(error)
+            if isinstance(refused, RqretryError):
+                raise refused from None
+            return refused
+        finally:
+            await line.close()
+
+
+def _told(node: Node[Line], error: Exception) -> Exception:
+    return error if isinstance(error, RqretryError) else node.wire.refused(error)
+
+
+async def _reply(connection: AbstractConnection) -> Any:
+    try:
+        return await connection.read_response(disconnect_on_error=False)
+    except SERVER_ERRORS as error:
+        return error
