@@ -9,8 +9,8 @@ import pytest
 
 from rqretry.durations import seconds
 from rqretry.edge.cli.worker import worker
-from rqretry.runtime.worker import GRACE_S
 from rqretry.pool import MAX_IDLE
+from rqretry.runtime.worker import GRACE_S
 from rqretry.supervision.health import SILENT_S
 from rqretry.supervision.supervisor import MARGIN_S
 from tests.production.test_connections import PER_PROCESS, PER_SUPERVISOR
