@@ -1,6 +1,5 @@
 """The first call to a server: it fails fast, while every later one is patient."""
 
-
 from rqretry.store_sync import SyncStore
 from rqretry.wire import REPEAT_SECONDS
 
