@@ -77,6 +77,23 @@ def encode(
     return data
 
 
+def encode_all(bodies: Iterable[object]) -> list[bytes]:
+    """`encode` of many bodies without other fields; raises what it raises."""
+    pack, made = _packer.pack, []
+    for body in bodies:
+        if is_flat(body):
+            try:
+                data = pack((VERSION, body))
+            except Exception as error:
+                raise _unsendable(body, error) from error
+            if len(data) <= _KEPT_BUFFER_BYTES:
+                made.append(data)
+                continue
+            pack = _packer.pack = msgpack.Packer().pack  # as _packed_flat does
+        made.append(encode(body))
+    return made
+
+
 def decode(data: bytes) -> Envelope:
     """Read message bytes, whoever wrote them; raises CodecError and nothing else."""
     try:
@@ -100,11 +117,9 @@ def decode(data: bytes) -> Envelope:
     return _with_properties(fields)
 
 
-def checksum(parts: Iterable[bytes]) -> str:
-    """16 hex characters over a sequence of byte strings and where each one ends."""
-    listed = list(parts)
-    lengths = ",".join(map(str, map(len, listed)))
-    return digest(b"".join((lengths.encode(), b";", *listed)))
+def checksum(parts: Iterable[bytes | str]) -> str:
+    """16 hex characters over a sequence of byte strings and texts and where each one ends."""
+    return digest(msgpack.packb(list(parts)))
 
 
 def digest(data: bytes) -> str:

@@ -1,8 +1,9 @@
 """A body or OutgoingMessage as it will go over the wire: checked and encoded, before any I/O."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from rqretry.codec import decode, digest, encode
+from rqretry.codec import decode, digest, encode, encode_all
 from rqretry.commands.producing import Prepared
 from rqretry.errors import CodecError, refuse, show
 from rqretry.levels import LevelTable
@@ -10,10 +11,29 @@ from rqretry.limits import check_delay, check_headers, check_keys, check_message
 from rqretry.message import OutgoingMessage
 from rqretry.noted import noted
 from rqretry.traceparent import without_trace
-from rqretry.typed import plain
+from rqretry.typed import PLAIN, plain
+
+_new = tuple.__new__
 
 Draft = tuple[Prepared, int]
 """A message, and the delay level it asks for; 0 for none."""
+
+
+def drafts(
+    items: Sequence[Any], made: Sequence[str], now_ms: int
+) -> tuple[list[Prepared], dict[int, int]]:
+    """Check and encode many; the delay levels that some ask for are by index.
+
+    Raises:
+        InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published.
+    """
+    if PLAIN.issuperset(map(type, items)):  # bare bodies, as most are
+        pairs = zip(made, encode_all(items), strict=True)
+        return [_new(Prepared, (id_, data, "", "", None)) for id_, data in pairs], {}
+    found = [draft(item, id_, now_ms) for item, id_ in zip(items, made, strict=True)]
+    return [message for message, _ in found], {
+        at: level for at, (_, level) in enumerate(found) if level
+    }
 
 
 def draft(item: Any, made_id: str, now_ms: int) -> Draft:

@@ -11,7 +11,7 @@ from rqretry.commands.producing import Prepared
 from rqretry.errors import AmbiguousResult, RqretryError
 from rqretry.ids import MessageId
 from rqretry.limits import MAX_CALL_BYTES, check_topic
-from rqretry.publishing import Lane, Publishing, chunks, collected
+from rqretry.publishing import Lane, Publishing, chunks, collected, joined, split
 from rqretry.store import Store
 
 _Waiting = tuple[list[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
@@ -133,17 +133,14 @@ class Publisher:
 
     async def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         prepared = await self._prepare(topic, items)
-        by_partition: dict[int, list[Prepared]] = {}
-        for partition, message in prepared:
-            by_partition.setdefault(partition, []).append(message)
+        by_partition = split(prepared)
         parts = await asyncio.gather(
             *(
                 self._publish_to(topic, partition, messages)
                 for partition, messages in by_partition.items()
             )
         )
-        answers = {id_: answer for part in parts for id_, answer in part.items()}
-        return collected([answers[message.id] for _, message in prepared], prepared)
+        return collected(joined(by_partition, parts, prepared), prepared)
 
     async def aclose(self) -> None:
         """Wait until everything given to the lanes is sent."""
@@ -157,15 +154,14 @@ class Publisher:
 
     async def _publish_to(
         self, topic: str, partition: int, messages: Sequence[Prepared]
-    ) -> dict[str, MessageId | Exception]:
+    ) -> list[MessageId | Exception]:
         lane = self._lane(topic, partition)
-        answers: dict[str, MessageId | Exception] = {}
+        answers: list[MessageId | Exception] = []
         for chunk in chunks(messages):
             try:
-                verdicts: Sequence[MessageId | Exception] = await lane.send(chunk)
+                answers += await lane.send(chunk)
             except RqretryError as error:
-                verdicts = [error] * len(chunk)
-            answers.update(zip((message.id for message in chunk), verdicts, strict=True))
+                answers += [error] * len(chunk)
         return answers
 
     def _lane(self, topic: str, partition: int) -> LaneQueue:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rqretry import observing
@@ -10,7 +10,7 @@ from rqretry.commands.producing import Prepared
 from rqretry.errors import RqretryError
 from rqretry.ids import MessageId
 from rqretry.limits import check_topic
-from rqretry.publishing import Lane, Publishing, chunks, collected
+from rqretry.publishing import Lane, Publishing, chunks, collected, joined, split
 from rqretry.store_sync import SyncStore
 
 
@@ -59,19 +59,24 @@ class SyncPublisher:
 
     def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         prepared = self._prepare(topic, items)
-        by_partition: dict[int, list[Prepared]] = {}
-        for partition, message in prepared:
-            by_partition.setdefault(partition, []).append(message)
-        answers: dict[str, MessageId | Exception] = {}
-        for partition, messages in by_partition.items():
-            lane = self._lane(topic, partition)
-            for chunk in chunks(messages):
-                try:
-                    verdicts = self._store.perform(self._publishing.send(lane, chunk))
-                except RqretryError as error:
-                    verdicts = [error] * len(chunk)
-                answers.update(zip((message.id for message in chunk), verdicts, strict=True))
-        return collected([answers[message.id] for _, message in prepared], prepared)
+        by_partition = split(prepared)
+        parts = [
+            self._publish_to(topic, partition, messages)
+            for partition, messages in by_partition.items()
+        ]
+        return collected(joined(by_partition, parts, prepared), prepared)
+
+    def _publish_to(
+        self, topic: str, partition: int, messages: Sequence[Prepared]
+    ) -> list[MessageId | Exception]:
+        lane = self._lane(topic, partition)
+        answers: list[MessageId | Exception] = []
+        for chunk in chunks(messages):
+            try:
+                answers += self._store.perform(self._publishing.send(lane, chunk))
+            except RqretryError as error:
+                answers += [error] * len(chunk)
+        return answers
 
     def _prepare(self, topic: str, items: Iterable[Any]) -> list[tuple[int, Prepared]]:
         self._store.connect()

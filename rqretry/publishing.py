@@ -5,9 +5,9 @@ call that may have happened is remembered with its lane: publishing one of its i
 that very call, so the answer is exact; everybody else gets a fresh lane at once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from rqretry.catalog import Catalog
 from rqretry.codec import checksum
@@ -21,12 +21,12 @@ from rqretry.errors import (
     ScriptError,
     show,
 )
-from rqretry.ids import MessageId, make_ids, make_producer, partition_of
+from rqretry.ids import MessageId, make_ids, make_producer, new_ids, partition_of
 from rqretry.limits import (
     MAX_CALL_BYTES,
 )
 from rqretry.noted import encode_noted
-from rqretry.preparing import content_digest, draft, on_level
+from rqretry.preparing import content_digest, drafts, on_level
 from rqretry.wire import ServerClock
 
 LANE_TTL_MS = 3_600_000
@@ -82,13 +82,14 @@ class Publishing:
         """
         items, now_ms = list(bodies), self.clock.now_ms()
         made = make_ids(len(items), now_ms)
-        drafts = [draft(item, id_, now_ms) for item, id_ in zip(items, made, strict=True)]
+        messages, asked = drafts(items, made, now_ms)
         record = yield from self.catalog.topic(topic, create=True)
         levels = yield from self.catalog.open()
-        return [
-            (partition_of(message.id, record.partitions), on_level(message, level, levels))
-            for message, level in drafts
-        ]
+        for at, level in asked.items():
+            messages[at] = on_level(messages[at], level, levels)
+        if record.partitions == 1:
+            return [(0, message) for message in messages]
+        return [(partition_of(message.id, record.partitions), message) for message in messages]
 
     def send(
         self, lane: Lane, messages: Sequence[Prepared]
@@ -103,7 +104,7 @@ class Publishing:
         if repeated is not None:
             return (yield from self._resolve(repeated, messages))
         lane.seq += 1
-        total = checksum(part for m in messages for part in (m.id.encode(), m.data))
+        total = checksum([*[m.id for m in messages], *[m.data for m in messages]])
         call = Call(lane.topic, lane.partition, lane.producer, lane.seq, tuple(messages), total)
         try:
             answer = yield from self._sent(call)
@@ -199,10 +200,32 @@ def chunks(messages: Sequence[Prepared]) -> Iterable[list[Prepared]]:
         yield chunk
 
 
+def split(prepared: Sequence[tuple[int, Prepared]]) -> dict[int, list[Prepared]]:
+    """The messages of each partition, in their order."""
+    found: dict[int, list[Prepared]] = {}
+    for partition, message in prepared:
+        found.setdefault(partition, []).append(message)
+    return found
+
+
+def joined(
+    messages: Mapping[int, Sequence[Prepared]],
+    answers: Sequence[list[MessageId | Exception]],
+    prepared: Sequence[tuple[int, Prepared]],
+) -> list[MessageId | Exception]:
+    """The answers of all partitions in the order in which the messages were given."""
+    if len(answers) == 1:
+        return answers[0]
+    streams = {partition: iter(part) for partition, part in zip(messages, answers, strict=True)}
+    return [next(streams[partition]) for partition, _ in prepared]
+
+
 def collected(
-    answers: Sequence[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
+    answers: list[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
 ) -> list[MessageId]:
     """The ids, or a PublishError that says what is where."""
+    if set(map(type, answers)) == {MessageId}:
+        return cast("list[MessageId]", answers)
     done: list[MessageId] = []
     failed: list[str] = []
     ambiguous: list[str] = []
@@ -229,6 +252,8 @@ def _blob(messages: Sequence[Prepared]) -> bytes:
 
 def _verdicts(messages: Sequence[Prepared], answer: Published) -> list[MessageId | Exception]:
     again = answer.status == "DUPLICATE"
+    if not (again or answer.verdicts):
+        return [*new_ids([message.id for message in messages])]
     letters = answer.verdicts or "A" * len(messages)
     return [
         _conflict(message.id)
