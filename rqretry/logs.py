@@ -1,7 +1,8 @@
 """Log records as lines: text for people, JSON for machines. One record, one line, no control bytes.
 
 Records about a message carry `message_id`, `topic`, `group` and `attempt` (design.md section 7);
-`about` makes the `extra` for them.
+`about` makes the `extra` for them. What a handler logs during an attempt gets them from
+`MessageFilter`, by the context that the attempt runs in: the event loop, its thread, its process.
 """
 
 import json
@@ -9,10 +10,13 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
@@ -35,6 +39,89 @@ class LogSettings:
     level: str = "info"
 
 
+class Attempt(Protocol):
+    """What a record tells of the message whose handler wrote it; a Message is one."""
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The consumer group."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery."""
+        ...
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace it belongs to, if any."""
+        ...
+
+
+class AttemptFacts(NamedTuple):
+    """The same as plain values, for another process."""
+
+    id: str
+    topic: str
+    group: str
+    attempt: int
+    trace_id: str | None
+
+
+current_attempt: ContextVar[Attempt | None] = ContextVar("rqretry_attempt", default=None)
+"""The attempt that runs in this context; set in a context of its own, so nothing leaks."""
+_installed: list[LogSettings] = []
+
+
+def attempt_facts() -> AttemptFacts | None:
+    """The attempt of this context, to be sent to another process."""
+    current = current_attempt.get()
+    if current is None:
+        return None
+    return AttemptFacts(current.id, current.topic, current.group, current.attempt, current.trace_id)
+
+
+@contextmanager
+def within_attempt(facts: AttemptFacts | None) -> Iterator[None]:
+    """Records that are written inside are about this attempt."""
+    token = current_attempt.set(facts)
+    try:
+        yield
+    finally:
+        current_attempt.reset(token)
+
+
+def settings_elsewhere() -> LogSettings | None:
+    """How another process of this one should log; None where the user set logging up."""
+    return _installed[-1] if _installed else None
+
+
+class MessageFilter(logging.Filter):
+    """Adds message_id, topic, group, attempt and trace_id to what a handler logs.
+
+    `rqretry worker` has it on its log handler. Who sets logging up in another way adds it to a
+    handler (not to a logger): `handler.addFilter(MessageFilter())`. A record that names a message
+    of its own is left as it is.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Never drops a record."""
+        facts = attempt_facts()
+        if facts is not None and not hasattr(record, "message_id"):
+            record.__dict__.update(zip(FIELDS, facts, strict=True), in_attempt=True)
+        return True
+
+
 def about(message_id: str, topic: str, group: str, attempt: int) -> dict[str, Any]:
     """The `extra` of a record about a message."""
     return {"message_id": message_id, "topic": topic, "group": group, "attempt": attempt}
@@ -44,7 +131,10 @@ def set_up_logging(settings: LogSettings) -> None:
     """Log to standard error; leaves a root logger that already has a handler as it is."""
     handler: logging.StreamHandler[TextIO] = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
+    handler.addFilter(MessageFilter())
     logging.basicConfig(handlers=[handler], level=settings.level.upper())
+    if handler in logging.getLogger().handlers:
+        _installed.append(settings)
     if settings.format == "json":  # what Python itself would write would break the stream of JSON
         logging.captureWarnings(capture=True)
         sys.excepthook = _log_uncaught
@@ -64,14 +154,22 @@ def escape(text: str) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level and message; the lines of a traceback are indented."""
+    """Time, level and message; the lines of a traceback are indented.
+
+    What a handler logs ends with its message: `[message ID of TOPIC, group GROUP, attempt N]`.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """The first line."""
-        return escape(super().formatMessage(record))
+        line = super().formatMessage(record)
+        if getattr(record, "in_attempt", False):
+            said: Any = record
+            line += f" [message {said.message_id} of {said.topic}, group {said.group}"
+            line += f", attempt {said.attempt}]"
+        return escape(line)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """The traceback, so that no line of it looks like a record."""

@@ -22,6 +22,13 @@ from typing import Any, NamedTuple
 from rqretry import observing
 from rqretry.errors import ConfigError, show
 from rqretry.failures import carry_fingerprint, fingerprint_of
+from rqretry.logs import (
+    LogSettings,
+    attempt_facts,
+    set_up_logging,
+    settings_elsewhere,
+    within_attempt,
+)
 from rqretry.outcome import HandlerSignal, classify_return
 from rqretry.tasks import Task
 
@@ -82,7 +89,8 @@ class ProcessSlot:
         """
         observer = observing.installed
         carrier = {} if observer is None else observer.carrier()
-        request = ForkingPickler.dumps((*address(handler), args, kwargs, carrier))
+        facts = attempt_facts()
+        request = ForkingPickler.dumps((*address(handler), args, kwargs, carrier, facts))
         process, pipe = self._running()
         self._busy = True
         try:
@@ -140,7 +148,9 @@ def _start() -> tuple[SpawnProcess, Connection]:
     ours, theirs = _context.Pipe()
     observer = observing.installed
     start = None if observer is None else observer.elsewhere()
-    process = _context.Process(target=serve, args=(theirs, start), daemon=True)
+    process = _context.Process(
+        target=serve, args=(theirs, start, settings_elsewhere()), daemon=True
+    )
     process.start()
     theirs.close()
     return process, ours
@@ -166,11 +176,18 @@ def _raised(answer: Answer) -> BaseException:
 # -- in the process --------------------------------------------------------------------------------
 
 
-def serve(pipe: Connection, observe: Callable[[], None] | None = None) -> None:
+def serve(
+    pipe: Connection,
+    observe: Callable[[], None] | None = None,
+    logs: LogSettings | None = None,
+) -> None:
     """The main function of the process: run what is sent until the pipe closes.
 
-    `observe` has this process observed as the worker is (observing.py).
+    `observe` has this process observed as the worker is (observing.py); with `logs` it logs as the
+    worker does.
     """
+    if logs is not None:
+        set_up_logging(logs)
     # A signal for the whole process group is the worker's to handle: it drains, then ends us.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -196,9 +213,9 @@ def _die_with_parent() -> None:
 
 def _answer(request: bytes) -> Answer:
     try:
-        module, name, args, kwargs, carrier = ForkingPickler.loads(request)
+        module, name, args, kwargs, carrier, facts = ForkingPickler.loads(request)
         handler = _find(module, name)
-        with observing.within(carrier):
+        with within_attempt(facts), observing.within(carrier):
             value = handler(*args, **kwargs)
     except HandlerSignal as said:
         return Answer(said.result)

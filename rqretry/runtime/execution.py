@@ -14,6 +14,7 @@ from rqretry.commands.consuming import Failure
 from rqretry.errors import CodecError
 from rqretry.failures import describe_cause, describe_exception, fingerprint_of, formatted
 from rqretry.hooks import Hooks
+from rqretry.logs import current_attempt
 from rqretry.message import Message
 from rqretry.outcome import ConsumeResult, HandlerSignal, Kind, classify_return
 from rqretry.registry import ConsumerSpec
@@ -55,6 +56,7 @@ class Execution:
         try:
             coroutine: Any = call(message)
             run = contextvars.copy_context().run
+            run(current_attempt.set, message)  # what is logged in there is about it
             waited = run(coroutine.send, None)
         except StopIteration as end:
             return self._classify(end.value)

@@ -8,7 +8,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from rqretry.logs import JsonFormatter, TextFormatter, about, default_format
+from rqretry.logs import (
+    AttemptFacts,
+    JsonFormatter,
+    MessageFilter,
+    TextFormatter,
+    about,
+    default_format,
+    within_attempt,
+)
 from tests.production.conftest import Service, Site, until
 
 NASTY = "no such\r\nflight \x1b[31m\u202e {"
@@ -66,6 +74,50 @@ def test_at_level_debug_every_failure_is_told(site: Site) -> None:
     service.says("failed at attempt 1: ValueError: once")
     service.stop()
     assert [r["attempt"] for r in service.records() if "failed at attempt" in r["message"]] == [1]
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("how", ["async", "thread", "process"])
+def test_what_a_handler_logs_names_its_message_and_only_its_own(site: Site, how: str) -> None:
+    service = site.ready("--log-level", "info", app="talker:app")
+    topic = f"talk-{how}"
+    ids = site.client.publish_many(topic, range(6))
+    until(lambda: site.stats(f"g-{how}").counters.get("succeed") == 6, say=service.told)
+    service.stop()
+
+    said = [r for r in service.records() if r["logger"] == "talker" and how in r["message"]]
+    assert len(said) == 3 * 6  # at the first attempt, which fails, at the second, and in a helper
+    for line in said:
+        assert (line["topic"], line["group"]) == (topic, f"g-{how}")
+        assert line["message"].split()[1:3] == [line["message_id"], str(line["attempt"])]
+    assert {line["message_id"] for line in said} == set(ids)
+    assert {line["attempt"] for line in said} == {1, 2}
+    (outside,) = [r for r in service.records() if r["message"] == "outside of any attempt"]
+    assert "message_id" not in outside
+
+
+def test_a_filter_adds_the_message_to_the_records_of_its_context_and_to_no_other() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(TextFormatter())
+    handler.addFilter(MessageFilter())
+    logger = logging.getLogger("test-of-the-filter")
+    logger.propagate = False
+    logger.addHandler(handler)
+
+    logger.warning("before")
+    with within_attempt(AttemptFacts("m1", "orders", "billing", 3, None)):
+        logger.warning("inside")
+        logger.warning("of another", extra=about("m2", "t", "g", 1))
+    logger.warning("after")
+
+    lines = [line.split(" WARNING ")[1] for line in stream.getvalue().splitlines()]
+    assert lines == [
+        "before",
+        "inside [message m1 of orders, group billing, attempt 3]",
+        "of another",
+        "after",
+    ]
 
 
 def record(text: str, error: BaseException | None = None) -> logging.LogRecord:
