@@ -8,13 +8,15 @@ local call = redis.call
   KEYS   meta config ready retry inflight attempts dead wake bodies pending events counters
   ARGV   group worker, then id, lease_no and duration_ms of each message
   REPLY  STALE | GONE | the new lease_no of each message
-  COST   O(messages * log inflight); 12 commands, 3 more for a message that is not OK
+  COST   O(messages * log inflight); 12 commands, 3 more for a message that is not OK, 2 with
+         max_inflight
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include entry
 -- @include fence
+-- @include room
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, wake, events, counters = KEYS[6], KEYS[8], KEYS[11], KEYS[12]
@@ -22,7 +24,8 @@ local keys = { inflight = inflight, attempts = attempts, dead = KEYS[7], bodies 
 local group, worker = ARGV[1], ARGV[2]
 local FIRST, STRIDE = 3, 3
 
-local byte = call('HGET', config, 'byte') or ''
+local settings = call('HMGET', config, 'byte', 'max_inflight')
+local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
 local ids, verdicts, entries, deadlines = fence(keys, byte, FIRST, STRIDE)
 local done, notes, written, moved, back, back_retry, earliest = {}, {}, {}, {}, {}, {}, nil
@@ -64,6 +67,7 @@ if #done > 0 then
       back[#back + 1] = id
     end
     call('ZREM', inflight, unpack(back))
+    wake_for_room(most, inflight, wake, #back)
   end
   if news then
     call('ZADD', wake, 0, '1')

@@ -15,7 +15,8 @@ local call = redis.call
          pending, then the delay level keys
   ARGV   group worker limit last_seen_ms ('' on a first look) elapsed_ms hold_ms random
   REPLY  OK | HELD, now_ms, messages expired | ms to wait
-  COST   O(limit * log inflight); 20 commands, 2 a level and 1 a message
+  COST   O(limit * log inflight); 20 commands, 2 a level and 1 a message, 2 with
+         max_inflight
 ]]
 -- @include clock
 -- @include logical
@@ -24,6 +25,7 @@ local call = redis.call
 -- @include policy
 -- @include wait_or_bury
 -- @include failures
+-- @include room
 
 local meta, config, retry, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failures, wake, events, counters = KEYS[6], KEYS[10], KEYS[11], KEYS[12]
@@ -112,6 +114,7 @@ end
 call('HSET', failures, unpack(changed))
 call('HSET', attempts, unpack(written))
 call('ZREM', inflight, unpack(ids))
+wake_for_room(policy.max_inflight, inflight, wake, #ids)
 call('HINCRBY', counters, 'expire:' .. group, #ids)
 if #plan.dead > 0 then
   call('HINCRBY', counters, 'dead:' .. group, #plan.dead / 2)

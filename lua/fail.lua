@@ -11,7 +11,7 @@ local call = redis.call
          id, lease_no, level (0 automatic, k that one, -1 dead), delay_ms ('' by level), random
          (0 to 1, for jitter), cause, record (one line of JSON for the failure record)
   REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D and then now_ms
-  COST   O(messages * log waiting); 16 commands and 2 a level
+  COST   O(messages * log waiting); 16 commands and 2 a level, 2 with max_inflight
 ]]
 -- @include clock
 -- @include logical
@@ -21,6 +21,7 @@ local call = redis.call
 -- @include policy
 -- @include wait_or_bury
 -- @include failures
+-- @include room
 
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local tracebacks, wake, events, counters = KEYS[8], KEYS[10], KEYS[13], KEYS[14]
@@ -68,6 +69,7 @@ if #done > 0 then
   write_failure_records()
   call('HSET', attempts, unpack(written))
   call('ZREM', inflight, unpack(done))
+  wake_for_room(policy.max_inflight, inflight, wake, #done)
   call('HINCRBY', counters, 'fail:' .. group, #done)
   if #plan.dead > 0 then
     call('HINCRBY', counters, 'dead:' .. group, #plan.dead / 2)

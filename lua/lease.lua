@@ -6,40 +6,66 @@ local call = redis.call
   a leftover and is dropped. The lists are peeked, the in-flight set is written, and only then are
   they trimmed, so a cut leaves a duplicate id and never a lost one.
 
+  A group may have its share of max_inflight in flight here and no more; whoever ends a lease of a
+  full group wakes it, so a lease that leaves work behind because of that wakes nobody. A group with
+  a rate leases only for a caller that holds tokens.
+
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
-         counters
-  ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry')
+         counters failures
+  ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
   REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
-         bodies, entries ('' where all are first attempts, else one per id, '-' for 1:1:0:0), now_ms
-         or PAUSED and the same with nothing left and no message, or NO_GROUP
-  COST   O(want + log inflight); 24 commands
+         bodies, entries ('' where all are first attempts, else one per id, '-' for 1:1:0:0), errors
+         (none, or per id the newest line of its failure record, '' on a first attempt), now_ms, rate
+         or LIMITED and the same: the group has all it may have in flight
+         or PAUSED, LIMITED, RATED (no tokens) and the same with nothing left and no message
+         or NO_GROUP
+  COST   O(want + log inflight); 24 commands, 1 with max_inflight, 1 where a message failed before
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include newest
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, dead, due, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local big, pending, scheduled, events, counters = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local group, worker, want, byte_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local visibility_ms, prefer = tonumber(ARGV[5]), ARGV[6]
+local failures = KEYS[16]
+local visibility_ms, prefer, tokens = tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1'
 local SMALL = 8192 -- a body that is not listed in `big` is at most this long
 local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
 
-local settings = call('HMGET', config, 'version', 'paused', 'byte')
+local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate')
 if not settings[1] then
   return { 'NO_GROUP' }
 end
 local clock = read_clock(meta)
+local byte, most, rate = settings[3], tonumber(settings[4] or ''), settings[5] or ''
+local held = most and call('ZCARD', inflight) or 0
 
 local function remaining(key)
   local score = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   return score and math.max(0, math.ceil(score - clock.now)) or ''
 end
 
-if settings[2] == '1' then
-  return { 'PAUSED', remaining(due), remaining(inflight), remaining(scheduled), 0, {}, {}, '', clock.now }
+local function refusal()
+  if settings[2] == '1' then
+    return 'PAUSED'
+  elseif most and held >= most then
+    return 'LIMITED'
+  end
+  return rate ~= '' and not tokens and 'RATED'
+end
+
+local refused = refusal()
+if refused then
+  return {
+    refused, remaining(due), remaining(inflight), remaining(scheduled), 0, {}, {}, '', {}, clock.now, rate,
+  }
+end
+if most then
+  want = math.min(want, most - held)
 end
 local first = prefer == 'retry' and retry or ready
 local second = prefer == 'retry' and ready or retry
@@ -56,29 +82,30 @@ local function looked_up(count, command, key)
   return call(count, key) > 0 and call(command, key, unpack(ids)) or {}
 end
 
-local taken, scanned, seen = {}, 0, {}
-if #ids > 0 then
+-- Which of the ids are to be leased, and how many were looked at.
+local function choose()
+  local taken, seen, bytes = {}, {}, 0
   local leased, buried = call('ZMSCORE', inflight, unpack(ids)), looked_up('ZCARD', 'ZMSCORE', dead)
   local owed, sizes = looked_up('HLEN', 'HMGET', pending), looked_up('HLEN', 'HMGET', big)
-  local bytes = 0
   for i, id in ipairs(ids) do
     local wanted = not (leased[i] or seen[id] or buried[i])
-      and not (owed[i] and not string.find(owed[i], settings[3], 1, true))
+      and not (owed[i] and not string.find(owed[i], byte, 1, true))
     if wanted then
       bytes = bytes + (tonumber(sizes[i] or SMALL) or SMALL)
       if bytes > byte_limit and #taken > 0 then
-        break
+        return taken, i - 1
       end
       taken[#taken + 1], seen[id] = id, true
     end
-    scanned = i
   end
+  return taken, #ids
 end
 
 local found, texts, orphans, members, entries, all_first = {}, {}, {}, {}, {}, true
 local deadline = clock.now + visibility_ms
 local earliest = call('ZRANGE', inflight, 0, 0, 'WITHSCORES')[2]
-if #taken > 0 then
+
+local function read_messages(taken)
   local stored = call('HMGET', bodies, unpack(taken))
   local numbers = call('HLEN', attempts) > 0 and call('HMGET', attempts, unpack(taken)) or {}
   for i, id in ipairs(taken) do
@@ -93,15 +120,23 @@ if #taken > 0 then
   end
 end
 
+local taken, scanned = {}, 0
+if #ids > 0 then
+  taken, scanned = choose()
+end
+if #taken > 0 then
+  read_messages(taken)
+end
 local entry_text = all_first and '' or table.concat(entries, ' ')
+local errors = all_first and {} or newest_failures(failures, found, entries)
 if #found > 0 then
   call('ZADD', inflight, unpack(members))
 end
 if scanned > 0 then
   call('LTRIM', first, math.min(scanned, from_first), -1)
-  if scanned > from_first then
-    call('LTRIM', second, scanned - from_first, -1)
-  end
+end
+if scanned > from_first then
+  call('LTRIM', second, scanned - from_first, -1)
 end
 if #orphans > 0 then
   call('HDEL', pending, unpack(orphans))
@@ -112,12 +147,15 @@ if #found > 0 then
   call('HINCRBY', counters, 'lease:' .. group, #found)
   append_history(clock, meta, events, 'lease', group, worker, found, entry_text, '')
 end
+local full = most and held + #found >= most
 -- Others learn of a short lease at once; of a longer one when they look the next time.
-local news = #found > 0 and visibility_ms < LOOKED_AT_MS and (not earliest or deadline < tonumber(earliest))
-if left > 0 or news then
+local function has_news()
+  return #found > 0 and visibility_ms < LOOKED_AT_MS and (not earliest or deadline < tonumber(earliest))
+end
+if not full and (left > 0 or has_news()) then
   call('ZADD', wake, 0, '1')
 end
 return {
-  'OK', remaining(due), remaining(inflight), remaining(scheduled), left, found, texts, entry_text,
-  clock.now,
+  full and 'LIMITED' or 'OK', remaining(due), remaining(inflight), remaining(scheduled), left, found,
+  texts, entry_text, errors, clock.now, rate,
 }

@@ -7,8 +7,9 @@ local call = redis.call
   ARGV   id most (how far to look into the lists)
   REPLY  now_ms, body, pending bytes, own byte, entry, inflight deadline, dead since, grave, failure
          record, scheduled due, place in ready, in retry, in backlog, paused, level and due of each
-         level that holds it ('' wherever there is nothing)
-  COST   O(most + levels * log waiting); 14 commands and 1 a level
+         level that holds it, stored, messages in flight, the group's part of max_inflight, rate
+         ('' wherever there is nothing)
+  COST   O(most + levels * log waiting); 15 commands and 1 a level
 ]]
 -- @include clock
 -- @include logical
@@ -29,11 +30,12 @@ end
 local function place(list)
   return call('LPOS', list, id, 'MAXLEN', most) or ''
 end
-local settings = call('HMGET', config, 'byte', 'paused')
+local settings = call('HMGET', config, 'byte', 'paused', 'max_inflight', 'rate')
 return {
   clock.now, call('HGET', bodies, id) or '', call('HGET', pending, id) or '', settings[1] or '',
   call('HGET', attempts, id) or '', call('ZSCORE', inflight, id) or '',
   call('ZSCORE', dead, id) or '', call('HGET', graves, id) or '', call('HGET', failures, id) or '',
   call('ZSCORE', scheduled, id) or '', place(ready), place(retry), place(backlog),
   settings[2] or '0', waiting, call('HEXISTS', bodies, id),
+  call('ZCARD', inflight), settings[3] or '', settings[4] or '',
 }

@@ -10,7 +10,7 @@ local call = redis.call
          then the delay level keys
   ARGV   group worker max_postpones, then id, lease_no and delay_ms ('' at once) of each message
   REPLY  OK | STALE | GONE | LIMIT of each message
-  COST   O(messages * log inflight); 14 commands and 2 a level
+  COST   O(messages * log inflight); 14 commands and 2 a level, 2 with max_inflight
 ]]
 -- @include clock
 -- @include logical
@@ -19,6 +19,7 @@ local call = redis.call
 -- @include fence
 -- @include policy
 -- @include wait_or_bury
+-- @include room
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, wake, events, counters = KEYS[6], KEYS[9], KEYS[12], KEYS[13]
@@ -63,6 +64,7 @@ if #done > 0 then
   end
   call('HSET', attempts, unpack(written))
   call('ZREM', inflight, unpack(done))
+  wake_for_room(policy.max_inflight, inflight, wake, #done)
   call('HINCRBY', counters, 'release:' .. group, #done)
   if filled or earlier then
     call('ZADD', wake, 0, '1')

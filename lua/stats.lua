@@ -10,7 +10,7 @@ local call = redis.call
   ARGV   -
   REPLY  now_ms, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, oldest ready id,
          paused, per level {count, due already, next_due_ms}, counters as name and value, bytes of
-         history
+         history, max_inflight and rate ('' for none)
   COST   O(levels * log waiting); 14 commands and 3 a level
 ]]
 -- @include clock
@@ -26,9 +26,10 @@ for i, level in ipairs(levels) do
   local first = call('ZRANGE', level, 0, 0, 'WITHSCORES')[2]
   waiting[i] = { call('ZCARD', level), call('ZCOUNT', level, '-inf', clock.now), first or '' }
 end
+local settings = call('HMGET', config, 'paused', 'max_inflight', 'rate')
 return {
   clock.now, call('LLEN', ready), call('LLEN', retry), call('ZCARD', inflight),
   call('ZCOUNT', inflight, '-inf', clock.now), call('ZCARD', dead), call('ZCARD', scheduled),
   call('LLEN', backlog), call('HLEN', bodies), call('LINDEX', ready, 0) or '',
-  call('HGET', config, 'paused') or '0', waiting, call('HGETALL', counters), clock.bytes,
+  settings[1] or '0', waiting, call('HGETALL', counters), clock.bytes, settings[2] or '', settings[3] or '',
 }

@@ -7,9 +7,11 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters
+         wake
   ARGV   group worker strict ('1' | '0'), then id and lease_no of each message
   REPLY  OK | STALE | GONE of each message
-  COST   O(messages * log inflight); 15 commands, 3 more for a message that is not OK
+  COST   O(messages * log inflight); 15 commands, 3 more for a message that is not OK, 2 with
+         max_inflight
 ]]
 -- @include clock
 -- @include logical
@@ -17,16 +19,18 @@ local call = redis.call
 -- @include entry
 -- @include fence
 -- @include forget
+-- @include room
 
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local events, counters = KEYS[12], KEYS[13]
+local events, counters, wake = KEYS[12], KEYS[13], KEYS[14]
 local keys = {
   inflight = inflight, attempts = attempts, dead = KEYS[6], bodies = KEYS[7], big = KEYS[8],
   pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11],
 }
 local group, worker, strict = ARGV[1], ARGV[2], ARGV[3] == '1'
 
-local byte = call('HGET', config, 'byte') or ''
+local settings = call('HMGET', config, 'byte', 'max_inflight')
+local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
 local ids, verdicts, entries, deadlines = fence(keys, byte, 4, 2)
 local done, failed_before, attempt_of, stale = {}, {}, {}, 0
@@ -50,6 +54,7 @@ if #done > 0 then
     call('HDEL', attempts, unpack(failed_before))
   end
   call('ZREM', inflight, unpack(done))
+  wake_for_room(most, inflight, wake, #done)
   call('HINCRBY', counters, 'succeed:' .. group, #done)
   local notes = #failed_before > 0 and table.concat(attempt_of, ' ') or '' -- '': all at their first
   append_history(clock, meta, events, 'succeed', group, worker, done, notes, '')

@@ -14,6 +14,7 @@ from rqretry.command import Operation
 from rqretry.commands import administering as admin
 from rqretry.draining import drain
 from rqretry.errors import ConfigError, GroupNotFound, show
+from rqretry.keys import bucket_key
 from rqretry.limits import LATEST
 from rqretry.records import SIMPLE, GroupRecord, TopicRecord
 from rqretry.routes import EVERY_TAG
@@ -21,7 +22,7 @@ from rqretry.routes import EVERY_TAG
 log = logging.getLogger("rqretry")
 
 _ROUNDS = 20
-PINNABLE = ("max_retries", "policy")
+PINNABLE = ("max_retries", "policy", "max_inflight", "rate_limit")
 """The settings of a group that an operator can pin."""
 
 
@@ -78,6 +79,8 @@ class Catalog(StartingCatalog):
             subscribed = with_topics(record, names, wanted, start=start)
             return record.changed(self.actor, now_ms, **subscribed).encode()
 
+        yield from self._check_inflight(group, settings.get("max_inflight"), names)
+
         for _ in range(_ROUNDS):
             stored = yield from self._change(self.keys.groups, group, joined)
             record = GroupRecord.decode(group, stored)
@@ -104,6 +107,7 @@ class Catalog(StartingCatalog):
         `pin` True pins what is named (nothing named: all that can be), False unpins it.
         """
         yield from self.group(name)
+        yield from self._check_inflight(name, settings.get("max_inflight"), ())
         now_ms = yield from self.now_ms()
         named = [field for field in PINNABLE if field in settings] or list(PINNABLE)
 
@@ -180,6 +184,7 @@ class Catalog(StartingCatalog):
                 gone += yield from self.unsubscribe(name, topic)
             stored = yield from self._change(self.keys.groups, name, _without_topics(name))
             if not stored:
+                yield admin.delete(bucket_key(self.namespace, name))
                 return gone
             record = GroupRecord.decode(name, stored)
         raise ConfigError(f"group {show(name)} is subscribed again all the time: stop its workers")

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rqretry.catalog_topics import TopicCatalog
+from rqretry.catalog_copies import GroupCopies
 from rqretry.command import MAX_BATCH, Command, Operation
 from rqretry.commands import administering as admin
 from rqretry.commands import moving
@@ -24,7 +24,7 @@ log = logging.getLogger("rqretry")
 _ROUNDS = 20
 
 
-class StartingCatalog(TopicCatalog):
+class StartingCatalog(GroupCopies):
     """Copies a group's settings to the partitions, and gives it what was stored before it."""
 
     def group(self, name: str) -> Operation[GroupRecord]:
@@ -92,21 +92,6 @@ class StartingCatalog(TopicCatalog):
         if stored:
             record = GroupRecord.decode(group, stored)
             yield from self._configure(record, topics=set(record.topics) & {topic})
-
-    def _configure(
-        self, group: GroupRecord, topics: Iterable[str] | None = None
-    ) -> Operation[None]:
-        levels = yield from self.open()
-        for name in group.topics if topics is None else topics:
-            topic = yield from self.refreshed(name)
-            byte = topic.byte_of(group.name)
-            fields = group.configuration(levels, byte, name)
-            commands = [
-                admin.configure(self.group_keys(name, number, group.name), group.version, fields)
-                for number in range(topic.partitions)
-                if byte
-            ]
-            yield commands
 
 
 def refuse_tags(group: str, topics: Iterable[str], tags: Iterable[tuple[str, str]]) -> None:

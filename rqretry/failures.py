@@ -47,6 +47,10 @@ class AttemptError:
     seconds: float = 0.0
     trace: str = ""
 
+    def __str__(self) -> str:
+        """In one line: type and message, or the reason or cause."""
+        return ": ".join(filter(None, (self.type, self.message))) or self.cause
+
 
 def fingerprint_of(error: BaseException) -> str:
     """16 hex characters from the exception type and the functions and lines it came through."""

@@ -97,6 +97,11 @@ class GroupKeys:
     wake: str = field(init=False)
     levels: tuple[str, ...] = field(init=False)
 
+    @property
+    def bucket(self) -> str:
+        """The tokens of the group's rate limit; not in the partition's slot."""
+        return bucket_key(self.partition.namespace, self.group)
+
     def __post_init__(self) -> None:
         """Spell the keys."""
         base = f"{self.partition.base}group:{self.group}:"
@@ -107,6 +112,12 @@ class GroupKeys:
         _spell(self, base, names)
         levels = tuple(f"{base}delay:{level}" for level in range(1, self.level_count + 1))
         object.__setattr__(self, "levels", levels)
+
+
+@lru_cache(maxsize=4096)
+def bucket_key(namespace: str, group: str) -> str:
+    """The tokens of a group's rate limit, in a slot of their own: all partitions draw from it."""
+    return f"{ROOT}:{namespace}:{{{namespace}/{group}}}:bucket"
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ test; only a bad one pays for finding out what is wrong with it.
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import NoReturn
 
 from rqretry.durations import Duration, milliseconds
@@ -177,6 +178,25 @@ def check_max_retries(value: object) -> int:
         refuse("max_retries", value, 'is refused: use "unlimited" to retry for ever')
     if not 0 <= value <= MAX_RETRIES:
         refuse("max_retries", value, rule)
+    return int(value)
+
+
+class Keep(Enum):
+    """For settings of which None is a value: the one that is named by leaving it out."""
+
+    KEEP = "keep"
+
+
+KEEP = Keep.KEEP
+
+
+def check_max_inflight(value: object) -> int:
+    """How many messages of a group may be under a lease: 1 or more; None or "none" is 0."""
+    if value is None or value == "none":
+        return 0
+    rule = 'must be a whole number, 1 or more, or "none" for no limit'
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        refuse("max_inflight", value, rule)
     return int(value)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from rqretry.commands.consuming import Receipt
 from rqretry.durations import Duration
 from rqretry.errors import InvalidReceiptHandle, refuse, show
+from rqretry.failures import AttemptError, read_line
 from rqretry.ids import born_ms
 from rqretry.limits import UNLIMITED
 from rqretry.traceparent import trace_id_of
@@ -135,7 +136,7 @@ class Message(Generic[T]):
     """
 
     __slots__ = (
-        "_expires", "_fitted", "_lease", "_published_ms", "_trace_id", "attempt", "body",
+        "_error", "_expires", "_fitted", "_lease", "_published_ms", "_trace_id", "attempt", "body",
         "cancelled", "group", "headers", "id", "keys", "max_retries", "message_group", "tag",
         "topic",
     )  # fmt: skip
@@ -154,9 +155,18 @@ class Message(Generic[T]):
     _trace_id: str
 
     def __init__(
-        self, handle: Lease, envelope: Any, attempt: int, max_retries: int, expires: float
+        self,
+        handle: Lease,
+        envelope: Any,
+        attempt: int,
+        max_retries: int,
+        expires: float,
+        error: str = "",
     ) -> None:
-        """Made by consumers; `expires` is the local monotonic time of the deadline."""
+        """Made by consumers; `expires` is the local monotonic time of the deadline.
+
+        `error` is the newest line of the failure record, "" for none.
+        """
         self._lease = handle
         self.topic, _, self.group, _, self.id = handle
         self.body, self.tag, self.keys, self.headers, self.message_group, born = envelope
@@ -164,12 +174,18 @@ class Message(Generic[T]):
         self.attempt = attempt
         self.max_retries = None if max_retries == UNLIMITED else max_retries
         self._expires = expires
+        self._error = error
         self.cancelled = False
 
     @property
     def reconsume_times(self) -> int:
         """How often the message was delivered before: attempt - 1."""
         return self.attempt - 1
+
+    @property
+    def last_error(self) -> AttemptError | None:
+        """Why the attempt before this one failed: type, message, cause; None on a first attempt."""
+        return read_line(self._error) if self._error else None
 
     @property
     def receipt_handle(self) -> str:

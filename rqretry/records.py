@@ -116,6 +116,10 @@ class GroupRecord:
     """(topic, what it takes of it), of each topic that it does not take everything of."""
     catching_up: tuple[str, ...] = ()
     """Topics where it gets what was stored before it came; it is paused there until it has it."""
+    max_inflight: int = 0
+    """Under a lease at once, over all partitions; 0 for no limit."""
+    rate_limit: str = ""
+    """Leases per time over all workers, such as "100/s"; "" for no limit."""
 
     def tags_of(self, topic: str) -> str:
         """What the group takes of a topic: "*", or tags such as "a || b"."""
@@ -129,9 +133,12 @@ class GroupRecord:
         return tuple(sorted(kept.items()))
 
     def configuration(
-        self, levels: LevelTable, byte: int, topic: str
+        self, levels: LevelTable, byte: int, topic: str, share: int = 0
     ) -> Mapping[str, str | int | bytes]:
-        """What the scripts in a partition of a topic need to know of the group."""
+        """What the scripts in a partition of a topic need to know of the group.
+
+        `share` is the partition's part of `max_inflight`.
+        """
         compiled = self.policy.compile(levels)
         catching_up = topic in self.catching_up
         return {
@@ -143,6 +150,8 @@ class GroupRecord:
             "levels": levels.encode(),
             "jitter": str(compiled.jitter),
             "byte": bytes((byte,)),
+            "max_inflight": share or "",
+            "rate": self.rate_limit,
         }
 
     def changed(self, by: str, at_ms: int, **fields: Any) -> "GroupRecord":
@@ -168,6 +177,8 @@ class GroupRecord:
                 "leaving": list(self.leaving),
                 "tags": dict(self.tags),
                 "catching_up": list(self.catching_up),
+                "max_inflight": self.max_inflight,
+                "rate_limit": self.rate_limit,
             }
         )
 
@@ -190,6 +201,8 @@ class GroupRecord:
                 tuple(fields.get("leaving", ())),
                 tuple(sorted(fields.get("tags", {}).items())),
                 tuple(fields.get("catching_up", ())),
+                fields.get("max_inflight", 0),
+                fields.get("rate_limit", ""),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of group {show(name)} is damaged") from error

@@ -13,6 +13,7 @@ from rqretry.limits import (
     LATEST,
     check_count,
     check_group,
+    check_max_inflight,
     check_max_retries,
     check_start,
     check_tags,
@@ -21,6 +22,7 @@ from rqretry.limits import (
 from rqretry.outcome import means_bool, none_means_success, return_annotation
 from rqretry.policy import RetryPolicy
 from rqretry.processes import address
+from rqretry.rates import Rate, check_rate_limit
 from rqretry.tasks import TaskBinding
 
 ASYNC_CONCURRENCY = 64
@@ -47,6 +49,8 @@ class ConsumerSpec:
         max_retries: What this consumer names; None leaves the group's own. -1 is unlimited.
         policy: The same.
         tags: The same: what the group takes of these topics, "*" for everything.
+        max_inflight: The same; 0 is no limit.
+        rate_limit: The same; "" is no limit.
         concurrency: Attempts at once in one process.
         visibility_ms: The lease, renewed while the handler runs.
         consume_timeout_ms: Counted from the lease.
@@ -80,6 +84,8 @@ class ConsumerSpec:
     dead_letter_on: tuple[type[BaseException], ...] = ()
     tags: str | None = None
     start: str = LATEST
+    max_inflight: int | None = None
+    rate_limit: str | None = None
 
     @property
     def name(self) -> str:
@@ -104,6 +110,11 @@ class ConsumerOptions(TypedDict, total=False):
         tags: Only messages with one of these tags, such as "paid || refunded"; "*" for every
             message. It is about what is published from now on, and every instance of the group.
             Not given: as it was, everything at first.
+        max_inflight: Messages of the group under a lease at once, over all its workers, split over
+            the partitions of its topics; "none" for no limit. Not given: the group's own.
+        rate_limit: Deliveries to the group in a time, over all its workers: "100/s", "100/m",
+            "100/h", or a number for so many a second; "none" for no limit. Not given: the group's
+            own.
         concurrency: Attempts at once in one process; default 64 for async functions, 16 for
             threads, one per core with process=True.
         visibility: The lease, 0.1 s to 12 h, renewed while the handler runs; default 30 s. A
@@ -122,6 +133,8 @@ class ConsumerOptions(TypedDict, total=False):
     max_retries: int | str | None
     policy: RetryPolicy | None
     tags: str | None
+    max_inflight: int | str | None
+    rate_limit: Rate | None
     concurrency: int | None
     visibility: Duration
     consume_timeout: Duration
@@ -221,6 +234,8 @@ def _spec(
         dead_letter_on=_exceptions("dead_letter_on", options.get("dead_letter_on") or ()),
         tags=None if tags is None else check_tags(tags),
         start=check_start(options.get("start", LATEST)),
+        max_inflight=_max_inflight(options.get("max_inflight")),
+        rate_limit=_rate_limit(options.get("rate_limit")),
     )
 
 
@@ -263,6 +278,14 @@ def _max_retries(max_retries: int | str | None, policy: RetryPolicy | None) -> i
     if max_retries is not None:
         return check_max_retries(max_retries)
     return policy.max_retries if isinstance(policy, RetryPolicy) else None
+
+
+def _max_inflight(max_inflight: int | str | None) -> int | None:
+    return None if max_inflight is None else check_max_inflight(max_inflight)
+
+
+def _rate_limit(rate_limit: Rate | None) -> str | None:
+    return None if rate_limit is None else check_rate_limit(rate_limit)
 
 
 def _policy(policy: RetryPolicy | None) -> RetryPolicy | None:

@@ -23,6 +23,7 @@ from rqretry.commands.consuming import (
     lease,
     succeed,
 )
+from rqretry.commands.limiting import Tokens, take
 from rqretry.commands.upkeep import expire, promote
 from rqretry.durations import Duration, milliseconds, seconds
 from rqretry.errors import CodecError, InvalidReceiptHandle, refuse, show
@@ -64,6 +65,8 @@ class SimpleOperations:
         self._sources: list[tuple[str, int, GroupKeys]] = []
         self._random = random.Random()
         self._prefer = "ready"
+        self._rated = False
+        """The group has a rate limit: a lease needs tokens."""
 
     def join(self) -> Operation[GroupRecord]:
         """Subscribe; done once, by the first call. Raises GroupNotFound, TopicNotFound."""
@@ -205,9 +208,34 @@ class SimpleOperations:
     def _lease(
         self, source: tuple[str, int, GroupKeys], want: int, invisible_ms: int
     ) -> Operation[Leased]:
+        """Lease as many as there are, and the group's rate limit has tokens for."""
+        if not self._rated:
+            leased = yield from self._lease_and_tend(source, want, invisible_ms)
+            if leased.status != "RATED":
+                return leased
+        bucket = source[2].bucket
+        tokens: Tokens = yield take(bucket, want=want)
+        self._rated = tokens.given != 0
+        leased = yield from self._lease_and_tend(source, tokens.given or want, invisible_ms)
+        self._rated = bool(leased.rate)
+        if tokens.given == 0:
+            return leased._replace(next_due_ms=tokens.wait_ms)
+        if tokens.given is not None and tokens.given > len(leased.ids):
+            yield take(bucket, want=0, returned=tokens.given - len(leased.ids))
+        return leased
+
+    def _lease_and_tend(
+        self, source: tuple[str, int, GroupKeys], want: int, invisible_ms: int
+    ) -> Operation[Leased]:
+        """Lease, and do the upkeep that turns out to be due."""
         topic, partition, keys = source
         command: Command[Leased] = lease(
-            keys, worker=self.worker, want=want, visibility_ms=invisible_ms, prefer=self._prefer
+            keys,
+            worker=self.worker,
+            want=want,
+            visibility_ms=invisible_ms,
+            prefer=self._prefer,
+            tokens=self._rated,
         )
         leased: Leased = yield command
         if leased.status == "NO_GROUP":
@@ -243,12 +271,13 @@ class SimpleOperations:
         record = yield from self.join()
         good: list[Message[Any]] = []
         bad: list[Failure] = []
-        for id_, data, (lease_no, attempt) in zip(
-            leased.ids, leased.data, leased.numbers, strict=True
+        for id_, data, (lease_no, attempt), line in zip(
+            leased.ids, leased.data, leased.numbers, leased.lines, strict=True
         ):
             handle = ReceiptHandle(topic, partition, self.group, lease_no, id_)
             try:
-                good.append(Message(handle, decode(data), attempt, record.max_retries, expires))
+                envelope = decode(data)
+                good.append(Message(handle, envelope, attempt, record.max_retries, expires, line))
             except CodecError as error:
                 cause = describe_cause("undecodable", str(error))
                 bad.append(Failure(handle.receipt, -1, "", 0.0, "undecodable", cause))

@@ -9,7 +9,8 @@ local function numbers(text)
 end
 
 local function read_policy(config)
-  local kept = call('HMGET', config, 'kind', 'max_retries', 'delays', 'levels', 'jitter', 'byte')
+  local kept = call('HMGET', config, 'kind', 'max_retries', 'delays', 'levels', 'jitter', 'byte',
+    'max_inflight')
   local max_retries = tonumber(kept[2]) or 16
   return {
     exists = kept[1] and true or false,
@@ -19,6 +20,7 @@ local function read_policy(config)
     levels = numbers(kept[4]),
     jitter = tonumber(kept[5]) or 0,
     byte = kept[6] or '',
+    max_inflight = tonumber(kept[7] or ''),
   }
 end
 

@@ -9,13 +9,17 @@ from rqretry.command import Operation
 from rqretry.errors import InvalidArgument, TopicNotFound, show
 from rqretry.levels import LevelTable
 from rqretry.limits import (
+    KEEP,
+    Keep,
     check_count,
     check_group,
+    check_max_inflight,
     check_max_retries,
     check_partitions,
     check_topic,
 )
 from rqretry.policy import RetryPolicy
+from rqretry.rates import Rate, check_rate_limit
 from rqretry.records import SIMPLE, GroupRecord, TopicRecord
 
 
@@ -120,6 +124,8 @@ class CatalogVerbs(AdminBase):
         *,
         max_retries: int | str | None = None,
         policy: RetryPolicy | str | None = None,
+        max_inflight: int | str | Keep | None = KEEP,
+        rate_limit: Rate | Keep | None = KEEP,
         pin: bool | None = None,
     ) -> Operation[GroupInfo]:
         """Change a group's settings for all its instances, at once (semantics.md section 4).
@@ -129,6 +135,10 @@ class CatalogVerbs(AdminBase):
             max_retries: 0 or more, or "unlimited"; there are at most max_retries + 1 deliveries.
             policy: A RetryPolicy, or its text such as "ladder:10s 30s"; its own max_retries
                 counts where `max_retries` is not given.
+            max_inflight: Messages under a lease at once, over all workers; it is split over the
+                partitions of the group's topics. None or "none": any number.
+            rate_limit: Deliveries in a time, over all workers: "100/s", "100/m", "100/h", or a
+                number for so many a second. None or "none": any number.
             pin: True: a worker that starts and names other values changes nothing and warns;
                 False: its values win again. It is about what is named here, or about everything
                 where nothing is named. Default: as it was.
@@ -136,8 +146,9 @@ class CatalogVerbs(AdminBase):
         Raises:
             GroupNotFound: There is no such group.
             InvalidArgument: A value is outside its limits.
+            ConfigError: max_inflight is less than the number of partitions.
         """
-        settings = group_settings(max_retries, policy)
+        settings = group_settings(max_retries, policy, max_inflight, rate_limit)
         said = {name: str(value) for name, value in settings.items()}
         return (yield from self._set("set_group", group, said | {"pin": pin}, settings, pin=pin))
 
@@ -222,7 +233,10 @@ class CatalogVerbs(AdminBase):
 
 
 def group_settings(
-    max_retries: int | str | None, policy: RetryPolicy | str | None
+    max_retries: int | str | None,
+    policy: RetryPolicy | str | None,
+    max_inflight: int | str | Keep | None = KEEP,
+    rate_limit: Rate | Keep | None = KEEP,
 ) -> dict[str, Any]:
     """The settings that are named, checked; what is None is left as it is."""
     settings: dict[str, Any] = {}
@@ -233,6 +247,10 @@ def group_settings(
             settings["max_retries"] = parsed.max_retries
     if max_retries is not None:
         settings["max_retries"] = check_max_retries(max_retries)
+    if max_inflight is not KEEP:
+        settings["max_inflight"] = check_max_inflight(max_inflight)
+    if rate_limit is not KEEP:
+        settings["rate_limit"] = check_rate_limit(rate_limit)
     return settings
 
 
@@ -253,6 +271,8 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
         record.changed_at_ms,
         record.paused,
         record.pinned,
+        record.max_inflight or None,
+        record.rate_limit or None,
     )
 
 

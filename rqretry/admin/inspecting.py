@@ -202,11 +202,15 @@ def _also(p: Peeked, *, live: bool) -> str:
 def _why_ready(p: Peeked, *, live: bool) -> str:
     if p.paused:
         return "the group is paused"
+    if p.max_inflight is not None and p.inflight >= p.max_inflight:
+        has = f"{p.inflight} in flight in this partition, of at most {p.max_inflight}"
+        return f"ready, but the group is at its max_inflight: it has {has}"
     place = p.in_retry if p.in_retry is not None else p.in_ready
     ahead = "" if place is None else f", {place} messages are ahead of it"
     if not live:
         return f"ready, but the group has no live worker{ahead}"
-    return f"ready, no worker has taken it yet{ahead}"
+    limit = f"; the group takes {p.rate} (rate_limit)" if p.rate else ""
+    return f"ready, no worker has taken it yet{ahead}{limit}"
 
 
 def _date(at_ms: int) -> str:

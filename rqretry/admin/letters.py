@@ -9,7 +9,6 @@ from rqretry.admin import inspecting
 from rqretry.admin.answers import RedriveReport
 from rqretry.admin.base import AdminBase, Place
 from rqretry.admin.dead_letters import DeadLetterFilter, chosen
-from rqretry.admin.rates import Rate, per_second
 from rqretry.admin.views import DeadLetter
 from rqretry.codec import Envelope, decode
 from rqretry.command import Command, Operation, Pause, batches
@@ -20,6 +19,7 @@ from rqretry.errors import CodecError
 from rqretry.failures import describe_redrive, read_record
 from rqretry.keys import GroupKeys
 from rqretry.limits import check_count, check_group
+from rqretry.rates import Rate, per_second
 
 _UNREADABLE = Envelope(None, None, (), {}, None, None)
 _LOOK_EVERY_S = 0.2

@@ -84,9 +84,16 @@ def _add_up(
         oldest_age_s=_oldest_age(parts),
         paused=any(part.paused for part in parts),
         workers=sum(group.name in groups_of(about).groups for about in workers),
+        max_inflight=_summed([part.max_inflight for part in parts]),
+        rate_limit=next((part.rate for part in parts if part.rate), None),
         counters=_counters(group.name, parts),
         tags=group.tags,
     )
+
+
+def _summed(shares: Sequence[int | None]) -> int | None:
+    known = [share for share in shares if share is not None]
+    return sum(known) if known else None
 
 
 def _waiting(parts: Sequence[Part], levels: int) -> list[Waiting]:

@@ -42,6 +42,10 @@ class GroupStats:
     """Live worker processes of the group."""
     counters: dict[str, int] = field(default_factory=dict)
     """How often each verb happened to a message: publish, lease, succeed, fail, ..."""
+    max_inflight: int | None = None
+    """Under a lease at once, over all partitions of this topic; None for any number."""
+    rate_limit: str | None = None
+    """Deliveries of the group in a time, such as "100/s"; None for any number."""
 
     tags: str = "*"
     """What it takes of the topic; "*" is everything."""
@@ -174,10 +178,7 @@ class DeadLetter:
     @property
     def error(self) -> str:
         """The last error in one line: its type and message, or the reason or cause."""
-        last = self._last
-        if last is None:
-            return self.cause
-        return ": ".join(filter(None, (last.type, last.message))) or last.cause
+        return self.cause if self._last is None else str(self._last)
 
     @property
     def fingerprint(self) -> str:
@@ -279,7 +280,11 @@ class GroupInfo:
     changed_at_ms: int = 0
     paused: bool = False
     pinned: tuple[str, ...] = ()
-    """Settings that a starting worker does not change: max_retries, policy."""
+    """Settings that a starting worker does not change: max_retries, policy, ..."""
+    max_inflight: int | None = None
+    """Under a lease at once, over all workers; None for any number."""
+    rate_limit: str | None = None
+    """Deliveries in a time, over all workers, such as "100/s"; None for any number."""
 
 
 def clusters(letters: Sequence[DeadLetter]) -> list[Cluster]:

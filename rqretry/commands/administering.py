@@ -37,6 +37,9 @@ class Stats(NamedTuple):
     levels: list[LevelStats]
     counters: dict[str, str]
     history_bytes: int = 0
+    max_inflight: int | None = None
+    """The partition's part of it; None for no limit."""
+    rate: str = ""
 
     @property
     def held(self) -> int:
@@ -65,6 +68,10 @@ class Peeked(NamedTuple):
     waiting: list[tuple[int, int]]
     """(level, due in server ms) of each level that holds it."""
     stored: bool
+    inflight: int = 0
+    """Messages under a lease here."""
+    max_inflight: int | None = None
+    rate: str = ""
 
 
 class DeadPage(NamedTuple):
@@ -127,6 +134,11 @@ def read_body(keys: PartitionKeys, id_: str) -> Command[bytes | None]:
 def read_due(keys: PartitionKeys, member: str) -> Command[int | None]:
     """When a scheduled member is due, in server ms; None where it is not scheduled."""
     return Command("read", (), (), number, words=("ZSCORE", keys.scheduled, member))
+
+
+def delete(key: str) -> Command[int]:
+    """Delete one key that is nobody's any more."""
+    return Command("delete", (), (), int, words=("UNLINK", key))
 
 
 def stored(keys: PartitionKeys) -> Command[int]:
@@ -231,21 +243,22 @@ def _records(reply: Any) -> dict[str, str]:
 
 def _stats(reply: list[Any]) -> Stats:
     now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies = map(int, reply[:9])
-    oldest, paused, levels, counters, history_bytes = reply[9:]
+    oldest, paused, levels, counters, history_bytes, most, rate = reply[9:]
     rungs = [LevelStats(count, due, number(first)) for count, due, first in levels]
     return Stats(
         now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, text(oldest),
-        paused == b"1", rungs, pairs(counters), int(history_bytes),
+        paused == b"1", rungs, pairs(counters), int(history_bytes), number(most), text(rate),
     )  # fmt: skip
 
 
 def _peeked(reply: list[Any]) -> Peeked:
     now, body, owed, byte, entry, deadline, dead, grave, failures, scheduled = reply[:10]
-    ready, retry, backlog, paused, waiting, stored = reply[10:]
+    ready, retry, backlog, paused, waiting, stored, held, most, rate = reply[10:]
     return Peeked(
         int(now), body, owed, byte, text(entry), number(deadline), number(dead), text(grave),
         text(failures), number(scheduled), number(ready), number(retry), number(backlog),
         paused == b"1", [(int(level), int(float(due))) for level, due in waiting], stored == 1,
+        int(held), number(most), text(rate),
     )  # fmt: skip
 
 

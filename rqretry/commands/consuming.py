@@ -28,7 +28,8 @@ class Leased(NamedTuple):
     """
 
     status: str
-    """"OK", "PAUSED", or "NO_GROUP" (the partition has no configuration of this group yet)."""
+    """"OK", "LIMITED" (the group has its max_inflight), "RATED" (it has a rate, and the caller no
+    tokens), "PAUSED", or "NO_GROUP" (the partition has no configuration of this group yet)."""
     next_due_ms: int | None
     next_deadline_ms: int | None
     next_scheduled_ms: int | None
@@ -40,6 +41,21 @@ class Leased(NamedTuple):
     """(lease_no, attempt) of each message."""
     now_ms: int = 0
     """The server's time."""
+    errors: Sequence[str] = ()
+    """Why each message failed the last time, a line of its failure record; "" on a first attempt.
+    None at all where all are first attempts."""
+    rate: str = ""
+    """The group's rate limit: its leases need tokens; "" for none."""
+
+    @property
+    def exhausted(self) -> bool:
+        """There is nothing more to lease here before something wakes the group."""
+        return self.status != "RATED" and (self.left == 0 or self.status != "OK")
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """One of `errors` for each message."""
+        return self.errors or [""] * len(self.ids)
 
 
 class Failure(NamedTuple):
@@ -69,18 +85,28 @@ class Failed(NamedTuple):
 
 
 def lease(
-    keys: GroupKeys, *, worker: str, want: int, visibility_ms: int, prefer: str = "ready"
+    keys: GroupKeys,
+    *,
+    worker: str,
+    want: int,
+    visibility_ms: int,
+    prefer: str = "ready",
+    tokens: bool = False,
 ) -> Command[Leased]:
-    """Ready to inflight: take up to `want` messages for `visibility_ms`."""
+    """Ready to inflight: take up to `want` messages for `visibility_ms`.
+
+    `tokens`: the caller has taken as many of a group's rate limit.
+    """
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
         keys.due, keys.wake, p.bodies, p.big, p.pending, p.scheduled, p.events, p.counters,
+        keys.failures,
     )  # fmt: skip
     return Command(
         verb="lease",
         keys=touched,
-        args=(keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer),
+        args=(keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens)),
         decode=_leased,
     )
 
@@ -110,7 +136,7 @@ def succeed(
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead, p.bodies,
-        p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
+        p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.wake,
     )  # fmt: skip
     return Command(
         verb="succeed",
@@ -206,14 +232,14 @@ def _ids(receipts: Iterable[tuple[str, int]]) -> tuple[str, ...]:
 def _leased(reply: list[Any]) -> Leased:
     if reply[0] == b"NO_GROUP":
         return Leased("NO_GROUP", None, None, None, 0, [], [], [])
-    status, due, deadline, scheduled, left, ids, data, entries, now = reply
+    status, due, deadline, scheduled, left, ids, data, entries, errors, now, rate = reply
     numbers = [FIRST_ATTEMPT] * len(ids)
     if entries:
         numbers = [_numbers(entry) for entry in entries.split(b" ")]
     decoded = [id_.decode() for id_ in ids]
     return Leased(
         text(status), number(due), number(deadline), number(scheduled), left, decoded, data,
-        numbers, now,
+        numbers, now, [text(line) for line in errors], text(rate),
     )  # fmt: skip
 
 

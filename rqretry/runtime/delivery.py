@@ -17,16 +17,23 @@ class Delivery:
     """
 
     __slots__ = (
-        "attempt", "data", "id", "lease_no", "leased_at", "lost", "message", "sent_at", "settled",
-        "source", "task", "watch",
+        "attempt", "data", "error", "id", "lease_no", "leased_at", "lost", "message", "sent_at",
+        "settled", "source", "task", "watch",
     )  # fmt: skip
 
     def __init__(
-        self, source: "Source", id_: str, data: bytes, numbers: tuple[int, int], sent_at: float
+        self,
+        source: "Source",
+        id_: str,
+        data: bytes,
+        numbers: tuple[int, int],
+        sent_at: float,
+        error: str = "",
     ) -> None:
         self.source = source
         self.id = id_
         self.data = data
+        self.error = error
         self.lease_no, self.attempt = numbers
         self.leased_at = self.sent_at = sent_at
         self.message: Any = None
@@ -55,6 +62,8 @@ class Source:
         # What fetching knows.
         self.empty = False
         self.prefer = "ready"
+        self.rated = False
+        """Its group has a rate limit: a lease needs tokens."""
         self.looked_at = 0.0
         """Monotonic time of the last lease or upkeep."""
 

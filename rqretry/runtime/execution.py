@@ -137,6 +137,7 @@ class Execution:
             delivery.attempt,
             self.max_retries,
             delivery.sent_at + source.visibility_s,
+            delivery.error,
         )
         delivery.message = message
         return message

@@ -7,6 +7,7 @@ truth. With a single source the wake-up and the lease go in one round trip (deci
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -19,6 +20,7 @@ from rqretry.errors import RqretryError
 from rqretry.pool import Line
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
+from rqretry.runtime.purse import Purse, Want
 from rqretry.store import Store, jitter
 from rqretry.wire import BLOCK_MARGIN_SECONDS, TryAgain, is_error
 
@@ -28,6 +30,8 @@ LOOK_EVERY_S = 5.0
 _UNBLOCK_EVERY_S = 0.005
 PERSEVERANCE_S = 0.2
 """How long a lease from one of several servers is tried before the others go on."""
+_SHORT_S = 1.0
+"""A wait for tokens that is longer than this ends early when the group's settings change."""
 
 Place = tuple[Consumer, Source]
 
@@ -43,6 +47,7 @@ class Fetcher:
         rejoin: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
+        self._purse = Purse(store)
         self._worker = worker
         self._consumers = consumers
         self._places: list[Place] = [(c, source) for c in consumers for source in c.sources]
@@ -87,21 +92,28 @@ class Fetcher:
             await self._room.wait()
             return
         likely = [(c, s, room) for c, s, room in open_ if not s.empty]
-        if likely:
-            shared = _shared(likely)
-            commands = [self._lease(source, want) for _, source, want in shared]
-            sent_at = time.monotonic()
-            answers = await self._store.run_each(commands, self._perseverance)
-            for (consumer, source, _), leased in zip(shared, answers, strict=True):
-                if isinstance(leased, Exception):
-                    self._failed(source, leased)
-                    continue
-                self._store.clock_of(source.keys.wake).note(leased.now_ms, sent_at)
-                await self._accept(consumer, source, leased, sent_at)
-        elif len(self._places) == 1:
+        wants = await self._purse.allot(_shared(likely)) if likely else []
+        if wants:
+            await self._lease_all(wants)
+        elif len(self._places) == 1 and not self._places[0][1].rated:
             await self._wait_and_lease(*open_[0])
         else:
             await self._wait([source for _, source, _ in open_])
+
+    async def _lease_all(self, wants: list[Want]) -> None:
+        commands = [self._lease(source, want) for _, source, want in wants]
+        sent_at = time.monotonic()
+        answers = await self._store.run_each(commands, self._perseverance)
+        unused = []
+        for (consumer, source, want), leased in zip(wants, answers, strict=True):
+            if isinstance(leased, Exception):
+                self._failed(source, leased)
+                unused.append((source, want))
+                continue
+            unused.append((source, want - len(leased.ids)))
+            self._store.clock_of(source.keys.wake).note(leased.now_ms, sent_at)
+            await self._accept(consumer, source, leased, sent_at)
+        await self._purse.give_back(unused)
 
     def _lease(self, source: Source, want: int) -> Command[Leased]:
         source.prefer = "retry" if source.prefer == "ready" else "ready"
@@ -111,6 +123,7 @@ class Fetcher:
             want=want,
             visibility_ms=round(source.visibility_s * 1000),
             prefer=source.prefer,
+            tokens=source.rated,
         )
 
     async def _accept(
@@ -121,22 +134,22 @@ class Fetcher:
             return
         now = time.monotonic()
         source.looked_at = now
-        source.empty = leased.left == 0
+        source.empty = leased.exhausted
+        source.rated = bool(leased.rate)
         source.due_at = _at(now, leased.next_due_ms)
         source.deadline_at = _at(now, leased.next_deadline_ms)
         source.scheduled_at = _at(now, leased.next_scheduled_ms)
         source.seen = source.seen or (leased.now_ms, sent_at)
         self.changed()
         if leased.ids:
-            rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
+            rows = zip(leased.ids, leased.data, leased.numbers, leased.lines, strict=True)
             deliveries = [
-                Delivery(source, id_, data, numbers, sent_at) for id_, data, numbers in rows
+                Delivery(source, id_, data, numbers, sent_at, line)
+                for id_, data, numbers, line in rows
             ]
             for delivery in deliveries:
                 source.leases[delivery.id] = delivery
             consumer.accept(deliveries)
-        elif leased.status == "PAUSED":
-            source.empty = True
 
     def _failed(self, source: Source, error: Exception) -> None:
         """A partition cannot be reached; on a cluster, others can."""
@@ -169,11 +182,36 @@ class Fetcher:
         await self._accept(consumer, source, leased, sent_at)
 
     async def _wait(self, sources: list[Source]) -> None:
-        woken = await self._woken(sources)
-        for source in sources:
+        """Until a source is woken, is to be looked at, or may have tokens again."""
+        now = time.monotonic()
+        broke = [source for source in sources if not source.empty]
+        tokens_at = min((self._purse.waits_until(s) for s in broke), default=math.inf)
+        watched = [s for s in sources if s.empty or self._purse.waits_until(s) > now + _SHORT_S]
+        if not watched:
+            await self._sleep(tokens_at - now)
+            return
+        alarm = None
+        if tokens_at < now + LOOK_EVERY_S:
+            loop = asyncio.get_running_loop()
+            alarm = loop.call_later(max(0.0, tokens_at - now), self._unblock)
+        try:
+            woken = await self._woken(watched)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        for source in watched:
             looked_long_ago = time.monotonic() - source.looked_at >= self._patience(source)
             if woken is None or source.keys.wake in woken or looked_long_ago:
                 source.empty = False
+                self._purse.ask_again(source)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._room.clear()
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._room.wait()
+        except TimeoutError:
+            pass
 
     async def _woken(self, sources: list[Source]) -> set[str] | None:
         """Block until wake keys are set, and answer which; None: look at all of them."""
@@ -287,7 +325,7 @@ class Fetcher:
             self._unblocking = None
 
 
-def _shared(likely: list[tuple[Consumer, Source, int]]) -> list[tuple[Consumer, Source, int]]:
+def _shared(likely: list[Want]) -> list[Want]:
     """Divide each consumer's room among its sources, so that one call does not take it twice."""
     counts: dict[int, int] = {}
     for consumer, _, _ in likely:

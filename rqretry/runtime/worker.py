@@ -300,5 +300,9 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
         settings["policy"] = replace(spec.policy, max_retries=None)
     if explicit and spec.tags is not None:
         settings["tags"] = spec.tags
+    if explicit and spec.max_inflight is not None:
+        settings["max_inflight"] = spec.max_inflight
+    if explicit and spec.rate_limit is not None:
+        settings["rate_limit"] = spec.rate_limit
     record = yield from catalog.join(spec.group, PUSH, spec.topics, start=spec.start, **settings)
     return record.max_retries

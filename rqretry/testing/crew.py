@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from rqretry.app import App
 from rqretry.catalog import Catalog
-from rqretry.commands.consuming import lease
+from rqretry.commands.consuming import Leased, lease
+from rqretry.commands.limiting import take
 from rqretry.commands.upkeep import expire, promote
 from rqretry.hooks import Announcer, Event
 from rqretry.registry import ConsumerSpec
@@ -94,18 +95,28 @@ class Crew:
             source = line.source
             changes = self._store.changes
             source.prefer = "retry" if source.prefer == "ready" else "ready"
+            tokens_in_ms = self._wait_for_tokens(source)
+            if tokens_in_ms is not None:
+                line.due_at, line.looked = now_ms + tokens_in_ms, changes
+                return None
             command = lease(
                 source.keys,
                 worker=line.worker,
                 want=1,
                 visibility_ms=line.consumer.spec.visibility_ms,
                 prefer=source.prefer,
+                tokens=source.rated,
             )
             leased = self._store.run(command)
+            if source.rated and not leased.ids:
+                self._store.run(take(source.keys.bucket, want=0, returned=1))
+            source.rated = bool(leased.rate)
             if leased.ids:
-                return self._delivery(line, leased.ids[0], leased.data[0], leased.numbers[0])
+                return self._delivery(line, leased)
             if leased.status == "NO_GROUP":
                 self._subscribe(line.consumer.spec)
+                continue
+            if leased.status == "RATED":
                 continue
             if leased.status == "PAUSED":
                 waits = self._waits_of_paused(line)
@@ -117,6 +128,13 @@ class Crew:
                 line.looked = changes
                 return None
             self._upkeep(line, waits)
+
+    def _wait_for_tokens(self, source: Source) -> int | None:
+        """Take a token where the group's rate limit wants one; else milliseconds until the next."""
+        if not source.rated:
+            return None
+        tokens = self._store.run(take(source.keys.bucket, want=1))
+        return max(1, tokens.wait_ms) if tokens.given == 0 else None
 
     def expire(self, line: Line) -> None:
         """Expire what is overdue in a line."""
@@ -188,8 +206,10 @@ class Crew:
     def _subscribe(self, spec: ConsumerSpec) -> int:
         return self._store.perform(apply_spec(self.catalog, spec, explicit=True))
 
-    def _delivery(self, line: Line, id_: str, data: bytes, numbers: tuple[int, int]) -> Delivery:
+    def _delivery(self, line: Line, leased: Leased) -> Delivery:
         sent_at = self._store.clock.local(0)
-        delivery = Delivery(line.source, id_, data, numbers, sent_at)
+        rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
+        ((id_, data, numbers),) = rows
+        delivery = Delivery(line.source, id_, data, numbers, sent_at, leased.lines[0])
         line.source.leases[id_] = delivery
         return delivery

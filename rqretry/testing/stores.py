@@ -11,7 +11,9 @@ from rqretry.store_sync import SyncStore
 from rqretry.testing.clock import VirtualClock
 from rqretry.url import RedisUrl
 
-_CHANGES_NOTHING_READY = frozenset({"lease", "succeed", "read", "peek", "stats", "dead_letters"})
+_CHANGES_NOTHING_READY = frozenset(
+    {"lease", "take", "succeed", "read", "peek", "stats", "dead_letters"}
+)
 
 
 class LabStore(SyncStore):

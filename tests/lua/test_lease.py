@@ -1,6 +1,11 @@
 """lease: ready -> inflight."""
 
+from collections.abc import Callable
+
+import pytest
+
 from rqretry.command import MAX_BATCH_BYTES
+from rqretry.commands.consuming import Receipt
 from tests.support.builders import MINUTE, SECOND, failure, first, prepared
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
@@ -231,3 +236,114 @@ def test_lease_again_after_a_release_has_a_higher_number(world: World) -> None:
     world.release(*world.leased("a"))
     assert world.lease().numbers == [(2, 1)]
     assert world.succeed(*first("a")) == ["STALE"]
+
+
+def test_lease_tells_the_newest_failure_of_each_message_that_failed_before(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b", "c")
+    world.fail(failure("a", delay_ms=1, record='{"m":"one"}'))
+    world.release(*first("b"))
+    world.advance(1)
+    world.promote()
+    assert world.lease(1, prefer="retry").errors == [f'1 {START_MS} {{"m":"one"}}']
+    world.fail(failure("a", 2, delay_ms=1, record='{"m":"two"}'))
+    world.advance(1)
+    world.promote()
+    leased = world.lease()
+    assert (leased.ids, leased.errors) == (["b", "a"], ["", f'2 {START_MS + 1} {{"m":"two"}}'])
+
+
+def test_lease_of_first_attempts_tells_of_no_failure(world: World) -> None:
+    world.subscribe()
+    world.bury("a")
+    world.release(*world.leased("b"))
+    world.redrive("a")
+    leased = world.lease()
+    assert (sorted(leased.ids), leased.errors, leased.lines) == (["a", "b"], [], ["", ""])
+
+
+def test_lease_tells_an_expiry_as_the_newest_failure(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.advance(VISIBILITY_MS)
+    world.expire()
+    assert world.lease().errors == [f'1 {DEADLINE} {{"c":"expired"}}']
+
+
+def test_lease_takes_no_more_than_max_inflight_allows_and_wakes_nobody(world: World) -> None:
+    world.subscribe(max_inflight=3)
+    world.publish(*"abcde")
+    assert world.lease(2).status == "OK"
+    with world.changes() as changed:
+        leased = world.lease(2)
+    assert (leased.status, leased.ids, leased.left) == ("LIMITED", ["c"], 2)
+    assert leased.exhausted
+    assert "g:wake" not in changed
+    with world.changes() as changed:
+        leased = world.lease()
+    assert (leased.status, leased.ids, leased.next_deadline_ms) == ("LIMITED", [], VISIBILITY_MS)
+    assert changed == {}
+
+
+def test_lease_of_short_leases_at_max_inflight_wakes_nobody(world: World) -> None:
+    world.subscribe(max_inflight=1)
+    world.publish("a", "b")
+    with world.changes() as changed:
+        world.lease(visibility_ms=SECOND)
+    assert "g:wake" not in changed
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda w: w.succeed(*first("a")),
+        lambda w: w.fail(failure("a")),
+        lambda w: w.release(*first("a")),
+        lambda w: w.change(Receipt("a", 1), 0),
+        lambda w: (w.advance(VISIBILITY_MS), w.expire(limit=1)),
+    ],
+    ids=["succeed", "fail", "release", "change", "expire"],
+)
+def test_the_end_of_a_lease_wakes_a_group_at_its_max_inflight_once_there_is_room(
+    world: World, end: Callable[[World], object]
+) -> None:
+    world.subscribe(max_inflight=2)
+    world.publish(*"abcd")
+    world.lease(2)
+    with world.changes() as changed:
+        end(world)
+    assert changed["g:wake"] == {"1": 0}
+    world.configure("g", 2, max_inflight=1)
+    world.configure("g", 3, max_inflight=2)
+    world.lease(1)
+    world.configure("g", 4, max_inflight=1)
+    with world.changes() as changed:
+        world.succeed(*first("b"))
+    assert "g:wake" not in changed, "the group is still over its limit"
+
+
+def test_the_end_of_a_lease_below_max_inflight_wakes_nobody(world: World) -> None:
+    world.subscribe(max_inflight=3)
+    world.publish("a", "b", "c")
+    world.lease(2)
+    with world.changes() as changed:
+        world.succeed(*first("a"))
+    assert "g:wake" not in changed
+
+
+def test_lease_of_a_group_with_a_rate_wants_tokens(world: World) -> None:
+    world.subscribe(rate="5/s")
+    world.publish("a")
+    with world.changes() as changed:
+        leased = world.lease()
+    assert (leased.status, leased.ids, leased.rate, leased.exhausted) == ("RATED", [], "5/s", False)
+    assert changed == {}
+    leased = world.lease(tokens=True)
+    assert (leased.status, leased.ids, leased.rate) == ("OK", ["a"], "5/s")
+
+
+def test_lease_with_tokens_of_a_group_without_a_rate_is_any_lease(world: World) -> None:
+    world.subscribe()
+    world.publish("a")
+    leased = world.lease(tokens=True)
+    assert (leased.ids, leased.rate) == (["a"], "")

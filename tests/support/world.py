@@ -140,6 +140,7 @@ class World:
         group: str = "g",
         visibility_ms: int = VISIBILITY_MS,
         prefer: str = "ready",
+        tokens: bool = False,
     ) -> Leased:
         """Lease for the default worker."""
         return self.run(
@@ -149,6 +150,7 @@ class World:
                 want=want,
                 visibility_ms=visibility_ms,
                 prefer=prefer,
+                tokens=tokens,
             )
         )
 

@@ -8,10 +8,12 @@ from rqretry.admin.views import GroupInfo
 from rqretry.edge.cli.boundary import CommandGroup
 from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.group_moving import delete, promote, purge, reset, unsubscribe
-from rqretry.edge.cli.options import json_option, read_retries, server_options
+from rqretry.edge.cli.options import json_option, server_options, whole_or
 from rqretry.edge.cli.output import note, print_fields, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.status import print_stats
+
+_SETTINGS = ("max_retries", "policy", "max_inflight", "rate_limit", "pin")
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry group set claims --max-retries 5")
@@ -61,13 +63,24 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
 @click.option(
     "--max-retries",
     metavar="N|unlimited",
-    callback=read_retries,
+    callback=whole_or("unlimited"),
     help="At most N retries, which is N + 1 deliveries.",
 )
 @click.option(
     "--policy",
     metavar="POLICY",
     help='"rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1".',
+)
+@click.option(
+    "--max-inflight",
+    metavar="N|none",
+    callback=whole_or("none"),
+    help="At most N messages under a lease, over all workers.",
+)
+@click.option(
+    "--rate-limit",
+    metavar="RATE|none",
+    help='Deliveries over all workers: "100/s", "100/m", "100/h".',
 )
 @click.option(
     "--pin/--unpin",
@@ -82,12 +95,14 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
 
     --pin and --unpin alone are about everything that is set.
     """
-    settings = {setting: given[setting] for setting in ("max_retries", "policy", "pin")}
+    settings = {setting: given[setting] for setting in _SETTINGS}
     if all(value is None for value in settings.values()):
-        raise click.UsageError("nothing to set: give --max-retries, --policy, --pin or --unpin")
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in _SETTINGS)
+        raise click.UsageError(f"nothing to set: give {options} or --unpin")
     with connected(context) as client:
         find_group(client, name)
-        changed = client.admin.set_group(name, **settings)
+        named = {setting: value for setting, value in settings.items() if value is not None}
+        changed = client.admin.set_group(name, **named)
     _tell(changed, as_json=given["as_json"])
 
 
@@ -136,6 +151,8 @@ def _print(info: GroupInfo) -> None:
             ("topics", " ".join(info.topics)),
             ("policy", info.policy),
             ("retries", f"{info.ladder}, then %DLQ%{info.name}"),
+            ("max_inflight", info.max_inflight),
+            ("rate_limit", info.rate_limit),
             ("paused", "yes: resume lets it go on" if info.paused else None),
             ("pinned", " ".join(info.pinned) or None),
             ("set by", info.changed_by or None),
@@ -151,6 +168,8 @@ def _fields(info: GroupInfo) -> dict[str, object]:
         "policy": info.policy,
         "ladder": info.ladder,
         "topics": list(info.topics),
+        "max_inflight": info.max_inflight,
+        "rate_limit": info.rate_limit,
         "paused": info.paused,
         "pinned": list(info.pinned),
         "changed_by": info.changed_by,

@@ -44,16 +44,20 @@ def read_when(
     return date
 
 
-def read_retries(
-    _context: click.Context, parameter: click.Parameter, text: str | None
-) -> int | str | None:
-    """A whole number, or "unlimited"; its limits are checked where it is used."""
-    if text is None or text == "unlimited":
-        return text
-    if not _WHOLE.fullmatch(text):
-        reason = 'must be a whole number, or "unlimited"'
-        raise click.UsageError(f"{parameter.opts[0]} {show(text)} {reason}")
-    return int(text)
+def whole_or(word: str) -> Reader:
+    """Reads a whole number, or this word; its limits are checked where it is used."""
+
+    def read(
+        _context: click.Context, parameter: click.Parameter, text: str | None
+    ) -> int | str | None:
+        if text is None or text == word:
+            return text
+        if not _WHOLE.fullmatch(text):
+            reason = f'must be a whole number, or "{word}"'
+            raise click.UsageError(f"{parameter.opts[0]} {show(text)} {reason}")
+        return int(text)
+
+    return read
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from rqretry.admin.answers import RedriveReport
-from rqretry.admin.rates import per_second
 from rqretry.durations import seconds, spell
 from rqretry.edge.cli.boundary import DONE, FAILED
 from rqretry.edge.cli.confirming import ask, counted
@@ -14,6 +13,7 @@ from rqretry.edge.cli.filtering import read_filter
 from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.output import clean, note, print_json
 from rqretry.edge.cli.session import connected
+from rqretry.rates import per_second
 
 DEFAULT_PATIENCE = "60s"
 _SHORTEST_S = 0.2

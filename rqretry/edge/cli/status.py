@@ -133,7 +133,14 @@ def _beside(topic: TopicStats) -> list[str]:
             shown.append(
                 f"group {group.group} of topic {topic.topic} takes {takes}: {count} filtered"
             )
+        if group.max_inflight is not None or group.rate_limit is not None:
+            shown.append(f"group {group.group} is limited to {_limits(group)}")
     return shown
+
+
+def _limits(group: GroupStats) -> str:
+    most = f"{group.max_inflight} in flight" if group.max_inflight is not None else None
+    return " and ".join(filter(None, (group.rate_limit, most)))
 
 
 def _size(topic: TopicStats) -> str:
@@ -151,21 +158,27 @@ def _topic(topic: TopicStats) -> dict[str, object]:
 
 
 def _group(group: GroupStats) -> dict[str, object]:
-    """The fields of every group; those of tags only where it has them."""
+    """The fields of every group; those of tags and limits only where it has them."""
     filters = group.tags != "*" or group.filtered
     tags = {"tags": group.tags, "filtered": group.filtered} if filters else {}
-    return tags | {
-        "group": group.group,
-        "kind": group.kind,
-        "ready": group.ready,
-        "retry": group.retry,
-        "inflight": group.inflight,
-        "waiting": [_rung(rung) for rung in group.waiting],
-        "dead": group.dead,
-        "oldest_age_s": group.oldest_age_s,
-        "paused": group.paused,
-        "workers": group.workers,
-    }
+    limits = {"max_inflight": group.max_inflight, "rate_limit": group.rate_limit}
+    limits = {name: value for name, value in limits.items() if value is not None}
+    return (
+        tags
+        | limits
+        | {
+            "group": group.group,
+            "kind": group.kind,
+            "ready": group.ready,
+            "retry": group.retry,
+            "inflight": group.inflight,
+            "waiting": [_rung(rung) for rung in group.waiting],
+            "dead": group.dead,
+            "oldest_age_s": group.oldest_age_s,
+            "paused": group.paused,
+            "workers": group.workers,
+        }
+    )
 
 
 def _rung(rung: Waiting) -> dict[str, int]:

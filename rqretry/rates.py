@@ -28,3 +28,23 @@ def per_second(rate: object, *, name: str = "rate") -> float:
     if not math.isfinite(value) or value <= 0:
         refuse(name, rate, 'must be a number above 0 per second, or text such as "20/s" or "100/m"')
     return value
+
+
+def rate_text(rate: object, *, name: str = "rate") -> str:
+    """A rate as it is kept and shown, such as "20/s".
+
+    Raises:
+        InvalidArgument: It is not a rate, or not above 0.
+    """
+    value = per_second(rate, name=name)
+    found = _TEXT.fullmatch(rate) if isinstance(rate, str) else None
+    return f"{found[1]}/{found[2]}" if found else f"{value:.15g}/s"
+
+
+def check_rate_limit(value: object) -> str:
+    """A group's rate limit as it is kept, such as "100/s"; None or "none" is "".
+
+    Raises:
+        InvalidArgument: It is neither a rate above 0 nor "none".
+    """
+    return "" if value is None or value == "none" else rate_text(value, name="rate_limit")
