@@ -16,7 +16,7 @@ local call = redis.call
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
   REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies, entries ('' where all are first attempts, else one per id, '-' for 1:1:0:0), errors
-         (none, or per id the newest line of its failure record, '' on a first attempt), now_ms, rate
+         (none, or per id the newest line of its failure record, '' for none), now_ms, rate
          or LIMITED and the same: the group has all it may have in flight
          or PAUSED, LIMITED, RATED (no tokens) and the same with nothing left and no message
          or NO_GROUP

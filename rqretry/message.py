@@ -185,7 +185,7 @@ class Message(Generic[T]):
     @property
     def last_error(self) -> AttemptError | None:
         """Why the attempt before this one failed: type, message, cause; None on a first attempt."""
-        return read_line(self._error) if self._error else None
+        return read_line(self._error) if self._error and self.attempt > 1 else None
 
     @property
     def receipt_handle(self) -> str:

@@ -1,10 +1,10 @@
--- The newest line of each message's failure record; '' for a message on its first attempt, also where
--- it has failed before it was sent back from the dead letters.
+-- The newest line of each message's failure record, also of one that was sent back from the dead
+-- letters (it says so); '' for a message that has not failed.
 local function newest_failures(failures, ids, entries)
   local retried, place, lines = {}, {}, {}
   for i, id in ipairs(ids) do
     lines[i] = ''
-    if (tonumber(string.match(entries[i], '^%d+:(%d+)')) or 1) > 1 then
+    if entries[i] ~= '-' then
       retried[#retried + 1], place[#place + 1] = id, i
     end
   end

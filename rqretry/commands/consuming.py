@@ -42,8 +42,8 @@ class Leased(NamedTuple):
     now_ms: int = 0
     """The server's time."""
     errors: Sequence[str] = ()
-    """Why each message failed the last time, a line of its failure record; "" on a first attempt.
-    None at all where all are first attempts."""
+    """Why each message failed the last time, or that it was redriven: the newest line of its
+    failure record, "" for none. None at all where all are first attempts."""
     rate: str = ""
     """The group's rate limit: its leases need tokens; "" for none."""
 

@@ -61,8 +61,8 @@ async def test_a_message_that_fails_twice_and_succeeds(
     assert first.links == []
     assert second.parent_id == third.parent_id == ""
     assert len({publish.trace_id, second.trace_id, third.trace_id}) == 3
-    assert second.links[:1] == [(publish.span_id, "publish")]
-    assert third.links[:1] == [(publish.span_id, "publish")]
+    assert second.links == [(publish.span_id, "publish"), (first.span_id, "previous_attempt")]
+    assert third.links == [(publish.span_id, "publish"), (second.span_id, "previous_attempt")]
     assert seen == [span.trace_id for span in attempts]
 
     for number, span in enumerate((first, second), start=1):
@@ -99,7 +99,7 @@ async def test_a_message_that_dies_and_is_redriven(
     publish, first, second = spans[:3]
     dead, redrive, again = _only(spans, "dead_letter"), _only(spans, "redrive"), spans[-1]
     assert [first["rqretry.outcome"], second["rqretry.outcome"]] == ["failure", "dead_letter"]
-    assert second.links[:1] == [(publish.span_id, "publish")]
+    assert second.links == [(publish.span_id, "publish"), (first.span_id, "previous_attempt")]
 
     assert (dead.name, dead.kind) == ("dead_letter %DLQ%claims", "producer")
     assert (dead.trace_id, dead.parent_id) == (second.trace_id, second.span_id)
@@ -113,6 +113,8 @@ async def test_a_message_that_dies_and_is_redriven(
     assert redrive["rqretry.outcome"] == "redriven"
 
     assert (again.name, again["rqretry.attempt"]) == ("process flights", 1)
+    assert again.parent_id == ""
+    assert again.links == [(publish.span_id, "publish"), (redrive.span_id, "redrive")]
     assert again["rqretry.outcome"] == "success"
 
 
@@ -134,6 +136,7 @@ async def test_all_attempts_can_be_in_the_trace_of_the_publish(
     publish, first, second = collector.wait(3)
     assert {span.trace_id for span in (publish, first, second)} == {publish.trace_id}
     assert first.parent_id == second.parent_id == publish.span_id
+    assert second.links == [(first.span_id, "previous_attempt")]
 
 
 def _only(spans: list[Received], beginning: str) -> Received:

@@ -152,7 +152,7 @@ def _origin(
 ) -> tuple[Context, list[tuple[str, SpanContext | None]]]:
     """The parent of an attempt, and what it is linked to."""
     published, publish = words.published_context(message.headers)
-    before = read_line(getattr(message, "_error", ""))
+    before = read_line(message._error)  # noqa: SLF001 - also what came before a redrive
     if message.attempt == 1 and before is None:
         return published, []
     previous = words.read(before.trace) if before is not None and before.trace else None
