@@ -16,8 +16,8 @@ local call = redis.call
          then ready and wake of each group
   ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (4 or 5 a message),
          then name and byte of each group, then id, body, digest ('' for an id the client made),
-         delay_ms ('' for none) and, as the fifth word, the bytes of its groups (the tag of one that
-         is delayed) of each message; with 4 words all go to every group and none has a tag
+         delay_ms ('' for none, '@' and a date) and, as the fifth word, the bytes of its groups (the tag
+         of one that is delayed) of each message; with 4 words all go to every group and none has a tag
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id) or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT
@@ -27,6 +27,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include forget
+-- @include chosen
 
 local meta, route, lane, bodies, big, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ids_key, id_expiry, scheduled, backlog = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -36,7 +37,6 @@ local worker, blob, groups, messages = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonu
 local WORDS, FIRST_KEY, FIRST_GROUP = tonumber(ARGV[9]), 13, 10
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
 local BIG = 8192
-local BEGUN, ANY = '?', '' -- marks of a digest: not all written yet; of no digest in particular
 
 local clock = read_clock(meta)
 local now = clock.now
@@ -62,28 +62,16 @@ for i = 1, messages do
   local at = FIRST_MESSAGE + WORDS * (i - 1)
   if ARGV[at + 2] ~= '' then
     chosen[#chosen + 1] = ARGV[at]
-    digests[ARGV[at]] = false
-  end
-end
-
-local function look_up_chosen()
-  local known, forgotten = call('HMGET', ids_key, unpack(chosen)), call('ZMSCORE', id_expiry, unpack(chosen))
-  local unknown = {}
-  for i, id in ipairs(chosen) do
-    local expired = forgotten[i] and tonumber(forgotten[i]) <= now
-    local begun = known[i] and string.sub(known[i], 1, 1) == BEGUN -- a call that was cut
-    digests[id] = not expired and not begun and known[i]
-    unknown[#unknown + 1] = not known[i] and id or nil
-  end
-  -- An id that a client made, published again by its name after an ambiguous answer: it is here.
-  local stored = #unknown > 0 and call('HMGET', bodies, unpack(unknown)) or {}
-  for i, id in ipairs(unknown) do
-    digests[id] = stored[i] and ANY
   end
 end
 
 if #chosen > 0 then
-  look_up_chosen()
+  digests = look_up_chosen({ ids = ids_key, id_expiry = id_expiry, bodies = bodies }, now, chosen)
+end
+
+-- A delay in milliseconds, or '@' and a date in milliseconds.
+local function due_of(delay_ms)
+  return tonumber(string.match(delay_ms, '^@(%d+)$')) or now + delay_ms
 end
 
 local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
@@ -106,7 +94,7 @@ local function accept(id, body, delay_ms, targets_or_tag)
   end
   if delay_ms ~= '' then
     local tag = targets_or_tag and targets_or_tag ~= '' and ' ' .. targets_or_tag or ''
-    waiting[#waiting + 1], waiting[#waiting + 2] = now + delay_ms, id .. tag
+    waiting[#waiting + 1], waiting[#waiting + 2] = due_of(delay_ms), id .. tag
   elseif wanted then
     pushed[#pushed + 1] = id
     if targets then

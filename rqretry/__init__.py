@@ -2,6 +2,7 @@
 
 from rqretry.admin.dead_letters import DeadLetterFilter
 from rqretry.app import App
+from rqretry.checkers import TransactionResolution
 from rqretry.client import AsyncClient, Client
 from rqretry.errors import (
     AmbiguousResult,
@@ -18,6 +19,8 @@ from rqretry.errors import (
     ScriptError,
     StoreUnavailable,
     TopicNotFound,
+    TransactionDecided,
+    TransactionNotFound,
     UnsafeServer,
 )
 from rqretry.ids import MessageId
@@ -53,6 +56,9 @@ __all__ = [
     "ScriptError",
     "StoreUnavailable",
     "TopicNotFound",
+    "TransactionDecided",
+    "TransactionNotFound",
+    "TransactionResolution",
     "UnsafeServer",
     "__version__",
 ]

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, Unpack
 
+from rqretry.checkers import CheckerOptions, Checkers, TermOptions
 from rqretry.client import AsyncAdmin, AsyncClient, Client
 from rqretry.config import Settings
 from rqretry.durations import Duration
@@ -18,6 +19,7 @@ from rqretry.runtime.running import run_until_stopped
 from rqretry.runtime.worker import GRACE_S, Worker
 from rqretry.tasks import Task, bind_task
 from rqretry.topics import Topic
+from rqretry.transacting import AsyncTransaction
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
@@ -44,6 +46,7 @@ class App:
         state: What the lifespan yielded; None outside of it.
         hooks: Middleware and callbacks.
         declared: Partitions of the topics declared with `topic`.
+        checkers: What `@app.transaction_checker` registered.
 
     Raises:
         ConfigError: The URL cannot work as it is written.
@@ -67,6 +70,7 @@ class App:
         self._lifespan = lifespan
         self._given = (url, namespace, delay_levels)
         self._registry = Registry()
+        self.checkers = Checkers()
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None
         self._lock = threading.Lock()
@@ -179,6 +183,31 @@ class App:
 
         return decorate
 
+    def transaction_checker(
+        self, producer_group: str, **options: Unpack[CheckerOptions]
+    ) -> Callable[[F], F]:
+        """Register a function that knows how transactions of a producer group ended.
+
+        A transaction that its producer does not decide is checked back by a worker of this app:
+        the function, plain or async, gets a TransactionCheck and answers a TransactionResolution.
+        One that raises, takes too long or answers anything else does not know. The options are
+        also those of this app's own transactions of the group.
+
+        Args:
+            producer_group: As `transaction` was given it.
+            options: See CheckerOptions.
+
+        Raises:
+            InvalidArgument: A value is outside its limits.
+            ConfigError: The group has a checker already.
+        """
+
+        def decorate(function: F) -> F:
+            self.checkers.add(function, producer_group, options)
+            return function
+
+        return decorate
+
     # -- running -----------------------------------------------------------------------------
 
     def worker(
@@ -199,6 +228,7 @@ class App:
             explicit=explicit,
             hooks=self.hooks,
             declared=self.declared,
+            checkers=self.checkers,
         )
 
     async def run(
@@ -240,6 +270,7 @@ class App:
                 url, namespace, levels = self._given
                 self._client = Client(url, namespace=namespace, delay_levels=levels)
                 self._client.catalog.declared = self.declared
+                self._client.checkers = self.checkers
             return self._client
 
     @property
@@ -249,6 +280,7 @@ class App:
             url, namespace, levels = self._given
             self._async_client = AsyncClient(url, namespace=namespace, delay_levels=levels)
             self._async_client.catalog.declared = self.declared
+            self._async_client.checkers = self.checkers
         return self._async_client
 
     @property
@@ -263,6 +295,19 @@ class App:
     async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
         return await self.async_client.publish_many(topic, messages)
+
+    def transaction(
+        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
+    ) -> AsyncTransaction:
+        """Messages that no group sees until all are committed; see Client.transaction."""
+        client = self.async_client
+        return client.transaction(topic, producer_group=producer_group, **options)
+
+    def begin_transaction(
+        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
+    ) -> AsyncTransaction:
+        """The same, for a program that awaits `commit` and `rollback` itself; it can be awaited."""
+        return self.transaction(topic, producer_group=producer_group, **options)
 
     async def publish_item(self, topic: str, item: Any) -> MessageId:
         """Publish one body or OutgoingMessage, for tasks and topics."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, Unpack
 from rqretry.admin import AdminOperations, group_settings
 from rqretry.admin.facades import Admin, AsyncAdmin
 from rqretry.catalog import Catalog
+from rqretry.checkers import Checkers, TermOptions
 from rqretry.command import awaitable, blocking
 from rqretry.config import Settings
 from rqretry.durations import Duration
@@ -23,6 +24,7 @@ from rqretry.scripts import ScriptLibrary
 from rqretry.simple import SimpleOperations
 from rqretry.store import Store
 from rqretry.store_sync import SyncStore
+from rqretry.transacting import AsyncTransaction, Transaction, TransactionOperations
 
 __all__ = [
     "Admin",
@@ -126,6 +128,7 @@ class Client:
         self.settings = settings
         self.name = worker_name()
         self.store = store or SyncStore(settings.url, library)
+        self.checkers = Checkers()
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
         self._publisher = SyncPublisher(self.store, Publishing(self.catalog, self.store.clock))
         self.admin = Admin(self.store, AdminOperations(self.catalog, self.name))
@@ -157,6 +160,33 @@ class Client:
             PublishError: A part was not stored; it says which ids are where.
         """
         return self._publisher.publish_many(topic, messages)
+
+    def transaction(
+        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
+    ) -> Transaction:
+        """Messages that no group sees until all of them are committed.
+
+        `with client.transaction(...) as tx: tx.publish(...)` commits at its end, and rolls back
+        when the block raises. Nothing is sent before the first message.
+
+        Args:
+            topic: Where `tx.publish` publishes to; created if it is not there.
+            producer_group: Whose checker is asked if this program never decides; default the name
+                of the topic.
+            options: See TermOptions.
+
+        Raises:
+            InvalidArgument: A value is outside its limits.
+        """
+        terms = self.checkers.terms(check_topic(topic), producer_group, options)
+        operations = TransactionOperations(self._publisher.publishing, terms, self.name)
+        return Transaction(self.store, operations)
+
+    def begin_transaction(
+        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
+    ) -> Transaction:
+        """The same, for a program that calls `commit` and `rollback` itself."""
+        return self.transaction(topic, producer_group=producer_group, **options)
 
     def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due yet.
@@ -248,6 +278,7 @@ class AsyncClient:
         self.settings = settings
         self.name = worker_name()
         self.store = store or Store(settings.url, library)
+        self.checkers = Checkers()
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
         self._publisher = Publisher(self.store, Publishing(self.catalog, self.store.clock))
         self.admin = AsyncAdmin(self.store, AdminOperations(self.catalog, self.name))
@@ -259,6 +290,20 @@ class AsyncClient:
     async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
         return await self._publisher.publish_many(topic, messages)
+
+    def transaction(
+        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
+    ) -> AsyncTransaction:
+        """Messages that no group sees until all are committed; see Client.transaction."""
+        terms = self.checkers.terms(check_topic(topic), producer_group, options)
+        operations = TransactionOperations(self._publisher.publishing, terms, self.name)
+        return AsyncTransaction(self.store, operations)
+
+    def begin_transaction(
+        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
+    ) -> AsyncTransaction:
+        """The same, for a program that awaits `commit` and `rollback` itself; it can be awaited."""
+        return self.transaction(topic, producer_group=producer_group, **options)
 
     async def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due; see Client.recall."""

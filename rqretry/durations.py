@@ -1,4 +1,4 @@
-"""Durations as users write them: seconds, a timedelta, or text such as "1m30s".
+"""Durations as users write them: seconds, a timedelta, or text such as "1m30s"; and dates.
 
 Python works in seconds, the store in whole milliseconds; both conversions are here,
 with the two ways to print one: `spell` for people, `compact` for tables and settings.
@@ -6,7 +6,7 @@ with the two ways to print one: `spell` for people, `compact` for tables and set
 
 import math
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from rqretry.errors import refuse, show
@@ -24,6 +24,8 @@ _BARE = re.compile(rf"\s*{_NUMBER}\s*", re.ASCII)
 _TEXT_UNITS_S = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _LONGEST_TEXT = 100
+_LAST_SECOND = 253_402_300_800
+"""Of the year 9999, the last that a datetime knows."""
 
 
 def seconds(
@@ -69,6 +71,26 @@ def milliseconds(
     """
     exact = seconds(value, name=name, minimum=minimum, maximum=maximum)
     return max(round(exact * 1000), 1) if exact > 0 else 0
+
+
+def epoch_ms(name: str, value: datetime | float) -> int:
+    """A date as users write it, in milliseconds since the epoch.
+
+    Args:
+        name: What the argument is called, for the error.
+        value: A datetime with a time zone, or seconds since the epoch.
+
+    Raises:
+        InvalidArgument: It is no date, or a datetime without a time zone.
+    """
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            refuse(name, value, "has no time zone: use an aware datetime")
+        return round(value.timestamp() * 1000)
+    number = not isinstance(value, bool) and isinstance(value, int | float)
+    if not number or not abs(value) < _LAST_SECOND:
+        refuse(name, value, "must be an aware datetime, or seconds since the epoch")
+    return round(value * 1000)
 
 
 def spell(duration: float) -> str:

@@ -54,6 +54,14 @@ class QueueFull(RqretryError):
     """Raised when a topic holds as many messages as it may; nothing was written."""
 
 
+class TransactionNotFound(RqretryError):
+    """Raised when a transaction is not known, or was finished some time ago."""
+
+
+class TransactionDecided(RqretryError):
+    """Raised when a transaction was decided the other way before, or takes no more messages."""
+
+
 class UnsafeServer(RqretryError):
     """Raised when the server is too old, or its settings could lose messages."""
 

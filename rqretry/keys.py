@@ -23,12 +23,25 @@ class NamespaceKeys:
     workers: str = field(init=False)
     worker_details: str = field(init=False)
     audit: str = field(init=False)
+    transactions: str = field(init=False)
+    open_transactions: str = field(init=False)
+    unfinished_transactions: str = field(init=False)
+    parked_transactions: str = field(init=False)
+    finished_transactions: str = field(init=False)
 
     def __post_init__(self) -> None:
         """Spell the keys."""
         base = f"{ROOT}:{self.namespace}:{{{self.namespace}}}:"
-        names = ("meta", "topics", "groups", "settings", "workers", "worker_details", "audit")
+        names = (
+            "meta", "topics", "groups", "settings", "workers", "worker_details", "audit",
+            "transactions", "open_transactions", "unfinished_transactions", "parked_transactions",
+            "finished_transactions",
+        )  # fmt: skip
         _spell(self, base, names)
+
+    def checks(self, producer_group: str) -> str:
+        """The open transactions of a producer group, by when they are to be checked."""
+        return f"{ROOT}:{self.namespace}:{{{self.namespace}}}:checks:{producer_group}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,9 @@ class PartitionKeys:
     id_expiry: str = field(init=False)
     scheduled: str = field(init=False)
     backlog: str = field(init=False)
+    halves: str = field(init=False)
+    half_of: str = field(init=False)
+    closed: str = field(init=False)
     events: str = field(init=False)
     counters: str = field(init=False)
 
@@ -57,7 +73,7 @@ class PartitionKeys:
         object.__setattr__(self, "base", base)
         names = (
             "meta", "route", "bodies", "big", "pending", "ids", "id_expiry", "scheduled",
-            "backlog", "events", "counters",
+            "backlog", "halves", "half_of", "closed", "events", "counters",
         )  # fmt: skip
         _spell(self, base, names)
 
@@ -65,7 +81,8 @@ class PartitionKeys:
         """Every key that is not a group's; a lane forgets itself."""
         return (
             self.meta, self.route, self.bodies, self.big, self.pending, self.ids, self.id_expiry,
-            self.scheduled, self.backlog, self.events, self.counters,
+            self.scheduled, self.backlog, self.halves, self.half_of, self.closed, self.events,
+            self.counters,
         )  # fmt: skip
 
     def lane(self, producer: str) -> str:

@@ -22,6 +22,7 @@ from enum import StrEnum
 class State(StrEnum):
     """Where a message is, for one group; it is always in exactly one of them."""
 
+    PREPARED = "prepared"
     SCHEDULED = "scheduled"
     READY = "ready"
     INFLIGHT = "inflight"
@@ -34,6 +35,9 @@ class Verb(StrEnum):
     """What can happen to a message."""
 
     PUBLISH = "publish"
+    PREPARE = "prepare"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
     SUBSCRIBE = "subscribe"
     DELIVER = "deliver"
     LEASE = "lease"
@@ -70,6 +74,19 @@ TRANSITIONS: tuple[Transition, ...] = (
         (State.READY, State.SCHEDULED),
         "a producer sends it; with a delay it is scheduled",
     ),
+    Transition(
+        Verb.PREPARE,
+        (),
+        (State.PREPARED,),
+        "a producer sends it in a transaction",
+    ),
+    Transition(
+        Verb.COMMIT,
+        (State.PREPARED,),
+        (State.SCHEDULED,),
+        "its transaction is committed: it is due at once",
+    ),
+    Transition(Verb.ROLLBACK, (State.PREPARED,), (), "its transaction is rolled back"),
     Transition(
         Verb.SUBSCRIBE,
         (),

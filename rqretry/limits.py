@@ -38,6 +38,8 @@ UNLIMITED = -1
 LATEST, EARLIEST = "latest", "earliest"
 MAX_GROUPS_PER_PARTITION = 250
 MAX_CALL_MESSAGES = 500
+MAX_TRANSACTION_MESSAGES = 8000
+"""Their due times differ by 1/1024 ms, and all lie within the 8 ms before the decision."""
 MAX_CALL_BYTES = 1024 * 1024
 MAX_RECEIVE = 32
 MIN_INVISIBLE_S = 0.01
@@ -75,6 +77,13 @@ def check_message_id(value: object) -> str:
     """A message id: 1 to 128 characters of A-Z a-z 0-9 _ . : -."""
     if not isinstance(value, str) or not _fits(value, MAX_MESSAGE_ID, _ID):
         _refuse_name("message id", value, MAX_MESSAGE_ID, _ID, _ID_CHARACTERS)
+    return _plain(value)
+
+
+def check_transaction(value: object) -> str:
+    """A transaction's id: of the same form as a message id."""
+    if not isinstance(value, str) or not _fits(value, MAX_MESSAGE_ID, _ID):
+        _refuse_name("transaction", value, MAX_MESSAGE_ID, _ID, _ID_CHARACTERS)
     return _plain(value)
 
 

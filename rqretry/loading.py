@@ -46,7 +46,7 @@ def load_app(target: str, app_dir: str = ".") -> App:
 
 def require_consumers(app: App, target: str, app_dir: str = ".") -> None:
     """Raise ConfigError, saying where it was looked, if nothing was registered on the app."""
-    if app.consumers:
+    if app.consumers or app.checkers.specs:
         return
     name, _, path = target.partition(":")
     module = sys.modules.get(name)

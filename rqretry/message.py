@@ -29,6 +29,9 @@ class PublishOptions(TypedDict, total=False):
         headers: User properties, text to text.
         delay: Deliver after this, at most 40 days; default at once.
         delay_level: The same as a level of the namespace's table, 1 for the shortest.
+        deliver_at: Deliver at this date: a datetime with a time zone, or seconds since the epoch;
+            at most 40 days ahead, and at once where it is past. The server's clock decides. At
+            most one of the three can be given.
         id: Your own id; the same id and content again is a duplicate and stored once.
     """
 
@@ -37,6 +40,7 @@ class PublishOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
     delay: Duration | None
     delay_level: int | None
+    deliver_at: datetime | float | None
     id: str | None
 
 
@@ -54,6 +58,7 @@ class OutgoingMessage:
     headers: Mapping[str, str] | None = None
     delay: Duration | None = None
     delay_level: int | None = None
+    deliver_at: datetime | float | None = None
     id: str | None = None
 
 

@@ -1,13 +1,23 @@
 """A body or OutgoingMessage as it will go over the wire: checked and encoded, before any I/O."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from rqretry.codec import decode, digest, encode, encode_all
 from rqretry.commands.producing import Prepared
+from rqretry.durations import epoch_ms, spell
 from rqretry.errors import CodecError, refuse, show
 from rqretry.levels import LevelTable
-from rqretry.limits import check_delay, check_headers, check_keys, check_message_id, check_tag
+from rqretry.limits import (
+    MAX_DELAY_MS,
+    MAX_DELAY_S,
+    check_delay,
+    check_headers,
+    check_keys,
+    check_message_id,
+    check_tag,
+)
 from rqretry.message import OutgoingMessage
 from rqretry.noted import noted
 from rqretry.traceparent import without_trace
@@ -49,7 +59,7 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
     """
     if not isinstance(item, OutgoingMessage):
         return Prepared(made_id, encode(plain(item)), "", ""), 0
-    delay_ms, level = _delay(item)
+    delay_ms, level = _delay(item, now_ms)
     body, keys = plain(item.body), check_keys(item.keys)
     tag = None if item.tag is None else check_tag(item.tag)
     headers = check_headers(item.headers) if item.headers else None
@@ -82,14 +92,32 @@ def on_level(message: Prepared, level: int, levels: LevelTable) -> Prepared:
     return message._replace(delay_ms=levels.delay_ms(level)) if level else message
 
 
-def _delay(item: OutgoingMessage) -> tuple[int | str, int]:
+def _delay(item: OutgoingMessage, now_ms: int) -> tuple[int | str, int]:
     level: object = item.delay_level
-    if item.delay is not None and level is not None:
-        refuse("delay_level", level, f"cannot be given with delay={show(item.delay)}")
+    _check_one(item)
     if item.delay is not None:
         return check_delay(item.delay) or "", 0
+    if item.deliver_at is not None:
+        return _until(epoch_ms("deliver_at", item.deliver_at), item, now_ms), 0
     if level is None:
         return "", 0
     if isinstance(level, bool) or not isinstance(level, int) or level < 1:
         refuse("delay_level", level, "must be 1 or more")
     return "", level
+
+
+def _check_one(item: OutgoingMessage) -> None:
+    ways = {"delay": item.delay, "deliver_at": item.deliver_at, "delay_level": item.delay_level}
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        first, second = given[:2]
+        refuse(second, ways[second], f"cannot be given with {first}={show(ways[first])}")
+
+
+def _until(date_ms: int, item: OutgoingMessage, now_ms: int) -> str:
+    """A date for the script, whose clock decides; one that is past is no delay at all."""
+    now = now_ms or time.time_ns() // 1_000_000
+    if date_ms - now > MAX_DELAY_MS:
+        rule = f"is out of range: it must be at most {spell(MAX_DELAY_S)} ahead"
+        refuse("deliver_at", item.deliver_at, rule)
+    return f"@{date_ms}" if date_ms > now else ""

@@ -142,7 +142,7 @@ class Publishing:
                 break
             yield from self.catalog.note_route(topic, number, answer.route, create=True)
         if answer.status == "FULL":
-            raise _full(topic, answer)
+            raise full(topic, answer.stored, answer.limit)
         if answer.now_ms:
             self.clock.note(answer.now_ms)
         return answer
@@ -263,10 +263,11 @@ def _verdicts(messages: Sequence[Prepared], answer: Published) -> list[MessageId
     ]
 
 
-def _full(topic: str, answer: Published) -> QueueFull:
+def full(topic: str, stored: int, limit: int) -> QueueFull:
+    """The error for a partition that may not store more."""
     return QueueFull(
-        f"topic {show(topic)} is full: a partition stores {answer.stored} of at most"
-        f" {answer.limit} messages; nothing was stored. Let consumers drain it, or raise its limit"
+        f"topic {show(topic)} is full: a partition stores {stored} of at most"
+        f" {limit} messages; nothing was stored. Let consumers drain it, or raise its limit"
         " (max_messages)"
     )
 

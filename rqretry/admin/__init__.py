@@ -4,9 +4,10 @@ from rqretry.admin.arranging import CatalogVerbs, group_settings
 from rqretry.admin.letters import LetterVerbs
 from rqretry.admin.looking import LookingVerbs
 from rqretry.admin.moving import MovingVerbs
+from rqretry.admin.transactions import TransactionVerbs
 
 __all__ = ["AdminOperations", "group_settings"]
 
 
-class AdminOperations(CatalogVerbs, LookingVerbs, LetterVerbs, MovingVerbs):
+class AdminOperations(CatalogVerbs, LookingVerbs, LetterVerbs, MovingVerbs, TransactionVerbs):
     """Every admin verb, once; served to asyncio and sync code by the facades of client.py."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Protocol
 
+from rqretry.durations import epoch_ms
 from rqretry.errors import InvalidArgument, refuse, show
 from rqretry.limits import check_message_id, check_topic
 
@@ -69,8 +70,10 @@ class DeadLetterFilter:
             object.__setattr__(self, "ids", frozenset(map(check_message_id, listed)))
         if self.topic is not None:
             check_topic(self.topic)
-        object.__setattr__(self, "since", _epoch_ms("since", self.since))
-        object.__setattr__(self, "before", _epoch_ms("before", self.before))
+        if self.since is not None:
+            object.__setattr__(self, "since", epoch_ms("since", self.since))
+        if self.before is not None:
+            object.__setattr__(self, "before", epoch_ms("before", self.before))
 
     @property
     def says_something(self) -> bool:
@@ -123,15 +126,3 @@ def chosen(
             " fingerprint, error, since or before, or all=True"
         )
     return wanted
-
-
-def _epoch_ms(name: str, value: datetime | float | None) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            refuse(name, value, "has no time zone; use an aware datetime")
-        return int(value.timestamp() * 1000)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        refuse(name, value, "must be an aware datetime, or seconds since the epoch")
-    return int(value * 1000)

@@ -37,6 +37,10 @@ class Admin:
     timeline = blocking(AdminOperations.timeline)
     explain = blocking(AdminOperations.explain)
     audit = blocking(AdminOperations.audit)
+    transactions = blocking(AdminOperations.transactions)
+    transaction = blocking(AdminOperations.transaction)
+    commit_transaction = blocking(AdminOperations.commit_transaction)
+    rollback_transaction = blocking(AdminOperations.rollback_transaction)
 
 
 class AsyncAdmin:
@@ -70,3 +74,7 @@ class AsyncAdmin:
     timeline = awaitable(AdminOperations.timeline)
     explain = awaitable(AdminOperations.explain)
     audit = awaitable(AdminOperations.audit)
+    transactions = awaitable(AdminOperations.transactions)
+    transaction = awaitable(AdminOperations.transaction)
+    commit_transaction = awaitable(AdminOperations.commit_transaction)
+    rollback_transaction = awaitable(AdminOperations.rollback_transaction)

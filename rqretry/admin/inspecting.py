@@ -3,12 +3,15 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
+from rqretry.admin.transactions import why_half
 from rqretry.admin.views import Event, GroupState, MessageView
 from rqretry.catalog import Catalog
 from rqretry.codec import Envelope, decode
 from rqretry.command import Operation
+from rqretry.commands import transacting
 from rqretry.commands.administering import Peeked, history, peek, read_due
 from rqretry.commands.producing import scheduled_member
+from rqretry.commands.transacting import Record, StoredHalf, half_of
 from rqretry.durations import spell
 from rqretry.errors import CodecError
 from rqretry.failures import read_record
@@ -44,6 +47,11 @@ def look(
         due_ms = yield read_due(catalog.partition(topic.name, partition), member)
         peeked = [p._replace(scheduled_ms=due_ms) for p in peeked]
     timeline = yield from read_timeline(catalog, topic.name, partition, id_, born(id_, envelope))
+    found = tuple(states(groups, peeked, timeline, served, envelope.tag or ""))
+    half: StoredHalf | None = yield half_of(catalog.partition(topic.name, partition), id_)
+    if half is not None:
+        why = yield from _why_half(catalog, half, peeked[0].now_ms)
+        found = (GroupState("-", "prepared", 1, None, why, ()),)
     return MessageView(
         id=id_,
         topic=topic.name,
@@ -53,9 +61,18 @@ def look(
         keys=envelope.keys,
         headers=dict(envelope.headers),
         born_ms=born(id_, envelope),
-        states=tuple(states(groups, peeked, timeline, served, envelope.tag or "")),
+        states=found,
         timeline=tuple(timeline),
     )
+
+
+def _why_half(catalog: Catalog, half: StoredHalf, now_ms: int) -> Operation[str]:
+    record: Record | None = yield transacting.read(catalog.keys, half.transaction)
+    next_ms: int | None = None
+    if record is not None:
+        group = record.terms.group
+        next_ms = yield transacting.next_check(catalog.keys, group, record.id)
+    return why_half(record, next_ms, now_ms)
 
 
 def born(id_: str, envelope: Envelope) -> int | None:

@@ -7,6 +7,7 @@ from rqretry.catalog import Catalog
 from rqretry.command import Operation, batches
 from rqretry.commands.administering import Stats as Part
 from rqretry.commands.administering import memory, server_memory, stats
+from rqretry.commands.transacting import size
 from rqretry.errors import RqretryError
 from rqretry.ids import born_ms
 from rqretry.live import groups_of
@@ -49,7 +50,18 @@ def gather_stats(
             )
         )
     server = yield from _server()
-    return Stats(catalog.namespace, tuple(rows), server.get("used_memory"), server.get("maxmemory"))
+    unfinished, parked = yield [
+        size(catalog.keys.open_transactions),
+        size(catalog.keys.parked_transactions),
+    ]
+    return Stats(
+        catalog.namespace,
+        tuple(rows),
+        server.get("used_memory"),
+        server.get("maxmemory"),
+        unfinished,
+        parked,
+    )
 
 
 def _bytes(catalog: Catalog, topic: TopicRecord) -> Operation[int | None]:

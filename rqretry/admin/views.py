@@ -91,6 +91,10 @@ class Stats:
     """Of the whole server, in bytes; None where it does not say."""
     max_memory: int | None = None
     """The server's limit, in bytes; 0 for none, None where it does not say."""
+    open_transactions: int = 0
+    """Of the namespace: not finished, parked ones too."""
+    parked_transactions: int = 0
+    """Of the namespace: no checker could decide them, and they wait for an operator."""
 
     @property
     def groups_without_consumer(self) -> list[tuple[str, str]]:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rqretry.checks.auditor_pages import read_hash, read_list, read_scores
-from rqretry.command import Operation, Pause
+from rqretry.command import Operation, Pause, batches
 from rqretry.commands.producing import id_of_member
-from rqretry.keys import GroupKeys, PartitionKeys
+from rqretry.commands.transacting import Record, read_many
+from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
 ERROR, WARNING = "error", "warning"
 SECOND_LOOK_SECONDS = 0.2
@@ -75,6 +76,9 @@ class Snapshot:
     id_expiry: dict[str, float] = field(default_factory=dict)
     scheduled: dict[str, float] = field(default_factory=dict)
     backlog: list[str] = field(default_factory=list)
+    halves: dict[str, float] = field(default_factory=dict)
+    half_of: dict[str, str] = field(default_factory=dict)
+    unknown_transactions: set[str] = field(default_factory=set)
     groups: list[GroupSnapshot] = field(default_factory=list)
 
 
@@ -96,6 +100,7 @@ def audit(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[list[Fi
 def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot]:
     """Read a partition: indexes before bodies, so that a message on its way is seen in one."""
     seen = Snapshot(keys)
+    seen.halves = yield from read_scores(keys.halves)
     scheduled = yield from read_scores(keys.scheduled)
     seen.scheduled = {id_of_member(member): due for member, due in scheduled.items()}
     seen.backlog = yield from read_list(keys.backlog)
@@ -103,15 +108,27 @@ def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot
         seen.groups.append((yield from _look_at_group(group)))
     seen.pending = yield from read_hash(keys.pending)
     seen.big = set((yield from read_hash(keys.big)))
+    seen.half_of = yield from read_hash(keys.half_of)
     seen.bodies = set((yield from read_hash(keys.bodies, with_values=False)))
     seen.id_expiry = yield from read_scores(keys.id_expiry)
     seen.ids = set((yield from read_hash(keys.ids)))
+    seen.unknown_transactions = yield from _unknown(keys.namespace, seen.half_of.values())
     return seen
+
+
+def _unknown(namespace: str, members: Iterable[str]) -> Operation[set[str]]:
+    """The transactions that halves name and no record knows."""
+    catalog, named = NamespaceKeys(namespace), {member.partition(" ")[0] for member in members}
+    found: set[str] = set()
+    for batch in batches(sorted(named)):
+        records: list[Record] = yield read_many(catalog, batch)
+        found |= set(batch) - {record.id for record in records}
+    return found
 
 
 def judge(seen: Snapshot) -> list[Finding]:
     """What is wrong in a snapshot, errors first."""
-    findings = [*_bodies(seen), *_pending(seen), *_partition(seen)]
+    findings = [*_bodies(seen), *_pending(seen), *_partition(seen), *_halves(seen)]
     for group in seen.groups:
         findings += _places(seen, group)
         findings += _entries(group)
@@ -136,13 +153,16 @@ def _look_at_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
 
 
 def _bodies(seen: Snapshot) -> Iterator[Finding]:
-    held = {*seen.scheduled, *seen.backlog}.union(*(group.held() for group in seen.groups))
+    held = {*seen.scheduled, *seen.backlog, *seen.half_of}.union(
+        *(group.held() for group in seen.groups)
+    )
     for id_ in seen.bodies - held:
         text = "a body is stored that no group has and nothing will deliver"
         yield Finding(ERROR, "orphan body", seen.keys.bodies, id_, text)
     places: list[tuple[str, Iterable[str]]] = [
         (seen.keys.scheduled, seen.scheduled),
         (seen.keys.backlog, seen.backlog),
+        (seen.keys.half_of, seen.half_of),
     ]
     for group in seen.groups:
         places += group.places()
@@ -176,6 +196,21 @@ def _partition(seen: Snapshot) -> Iterator[Finding]:
     for id_ in set(seen.id_expiry) - seen.ids:
         text = "an id is to be forgotten that is not remembered"
         yield Finding(WARNING, "leftover entry", seen.keys.id_expiry, id_, text)
+
+
+def _halves(seen: Snapshot) -> Iterator[Finding]:
+    keys = seen.keys
+    for id_, member in seen.half_of.items():
+        transaction = member.partition(" ")[0]
+        if member not in seen.halves:
+            text = f"a half of transaction {transaction} would be forgotten when that is decided"
+            yield Finding(ERROR, "lost half", keys.half_of, id_, text)
+        if transaction in seen.unknown_transactions:
+            text = f"it waits for transaction {transaction}, which nobody knows"
+            yield Finding(ERROR, "orphan half", keys.half_of, id_, text)
+    for member in seen.halves.keys() - set(seen.half_of.values()):
+        text = "a transaction lists a message that is no half of it"
+        yield Finding(WARNING, "leftover", keys.halves, member, text)
 
 
 def _places(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ class Prepared(NamedTuple):
     digest: str
     """Of the envelope, for an id that the caller gave; else ''."""
     delay_ms: int | str
-    """Milliseconds to wait, or ''."""
+    """Milliseconds to wait, '@' and a date in ms of server time, or ''."""
     noted: Noted | None = None
     """Its tag, keys and message group, as the history notes them."""
 

@@ -59,7 +59,10 @@ class Reaper:
 
     async def _sleep(self) -> None:
         self._changed.clear()
-        wait = min((self._next(source) for source in self._sources), default=LOOK_EVERY_S)
+        wait = min(
+            (self._next(source) for source in self._sources),
+            default=time.monotonic() + LOOK_EVERY_S,
+        )
         seconds = wait - time.monotonic()
         if seconds <= 0:
             await asyncio.sleep(0)

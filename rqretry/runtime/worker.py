@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rqretry.catalog import Catalog
+from rqretry.checkers import Checkers
 from rqretry.command import Operation
 from rqretry.config import Settings
 from rqretry.errors import ConfigError, RqretryError
@@ -15,6 +16,7 @@ from rqretry.hooks import Announcer, Event, Hooks
 from rqretry.identity import worker_name
 from rqretry.records import PUSH
 from rqretry.registry import ConsumerSpec
+from rqretry.runtime.checking import CheckBack
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
 from rqretry.runtime.fetching import Fetcher
@@ -46,6 +48,7 @@ class Worker:
         explicit: Apply the settings that consumers name to their groups (decisions 20).
         hooks: Middleware and callbacks.
         declared: Partitions of topics that the app declares.
+        checkers: Who is asked about transactions that nobody decided.
         library: The scripts, for tests.
     """
 
@@ -59,9 +62,11 @@ class Worker:
         explicit: bool = True,
         hooks: Hooks | None = None,
         declared: Mapping[str, int] | None = None,
+        checkers: Checkers | None = None,
         library: ScriptLibrary | None = None,
     ) -> None:
-        if not specs:
+        self._checkers = (checkers or Checkers()).specs
+        if not specs and not self._checkers:
             raise ConfigError("the app has no consumers: register one with @app.consumer")
         self.name = worker_name()
         self._settings = settings
@@ -193,7 +198,7 @@ class Worker:
     # -- working -----------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        if not self._consumers:  # stopped before the server was reached
+        if self._specs and not self._consumers:  # stopped before the server was reached
             return
         fetcher = Fetcher(self._store, self._consumers, self.name, self._rejoin)
         reaper = Reaper(self._store, self._catalog, self.sources, self.name)
@@ -206,6 +211,7 @@ class Worker:
             self.sources,
             self._lose,
         )
+        check_back = CheckBack(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
             consumer.start()
         heartbeat.start()
@@ -216,6 +222,7 @@ class Worker:
             loop.create_task(reaper.run(), name="reaper"),
             loop.create_task(self._presence.run(), name="presence"),
             loop.create_task(self._announcer.run(), name="announcer"),
+            loop.create_task(check_back.run(), name="check-back"),
         ]
         self.started.set()
         self.changed.set()
@@ -225,6 +232,7 @@ class Worker:
             await self._wind_down(fetcher, fetching)
         finally:
             heartbeat.stop()
+            check_back.close()
             for consumer in self._consumers:
                 consumer.close()
             for task in (fetching, *others):

@@ -33,7 +33,10 @@ def test_every_command_of_the_operations_page_works_in_its_order(
     ids = bury(client, "flights", "claims", *range(6))
     delayed = client.publish("flights", 7, delay="1h")
     (cluster,) = shell.json("dlq", "list", "claims")["clusters"]
+    tx = client.begin_transaction("flights")
+    tx.publish(8)
     known = {"$ID": ids[0], "$FINGERPRINT": cluster["fingerprint"], "$DELAYED": delayed}
+    known["$TRANSACTION"] = tx.id
     lines = "".join(BLOCK.findall((DOCS / "operations.md").read_text())).splitlines()
     assert len(lines) > 30
     for line in lines:

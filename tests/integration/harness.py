@@ -46,7 +46,8 @@ class Lab:
     @asynccontextmanager
     async def working(self, app: App, **options: Any) -> AsyncIterator[Worker]:
         """A worker of the app in this process, stopped at the end."""
-        worker = Worker(app.settings, app.consumers, **{"grace": 2.0, **options})
+        given = {"grace": 2.0, "checkers": app.checkers, **options}
+        worker = Worker(app.settings, app.consumers, **given)
         task = asyncio.get_running_loop().create_task(worker.run())
         await _first(worker.started.wait(), task)
         try:

@@ -20,6 +20,7 @@ COMMANDS = {
     "topic": f"{_CLI}.topic:topic",
     "group": f"{_CLI}.group:group",
     "dlq": f"{_CLI}.dlq:dlq",
+    "transaction": f"{_CLI}.transaction:transaction",
     "workers": f"{_CLI}.workers:workers",
     "inflight": f"{_CLI}.workers:inflight",
     "audit": f"{_CLI}.audit:audit",

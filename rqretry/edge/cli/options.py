@@ -39,6 +39,26 @@ def read_when(
         date = datetime.fromisoformat(text)
     except ValueError:
         return -seconds(text, name=name)
+    return _zoned(name, text, date)
+
+
+def read_date(
+    _context: click.Context, parameter: click.Parameter, text: str | None
+) -> datetime | None:
+    """A date with a time zone, ISO 8601."""
+    if text is None:
+        return None
+    name = parameter.opts[0]
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(
+            f"{name} {show(text)} is not a date: write it as 2026-11-21T12:00:00Z"
+        ) from None
+    return _zoned(name, text, date)
+
+
+def _zoned(name: str, text: str, date: datetime) -> datetime:
     if date.tzinfo is None:
         raise click.UsageError(f"{name} {show(text)} has no time zone: write {show(f'{text}Z')}")
     return date

@@ -9,7 +9,13 @@ from rich.progress import Progress
 
 from rqretry.client import Client
 from rqretry.edge.cli.bodies import check_lines, one_body, opened, read_lines
-from rqretry.edge.cli.options import duration, json_option, read_headers, server_options
+from rqretry.edge.cli.options import (
+    duration,
+    json_option,
+    read_date,
+    read_headers,
+    server_options,
+)
 from rqretry.edge.cli.output import note, print_json, terminal
 from rqretry.edge.cli.session import connected, target_of
 from rqretry.edge.cli.tracing import otlp_option
@@ -27,6 +33,7 @@ from rqretry.limits import (
 from rqretry.message import OutgoingMessage
 
 _CHUNK = 5000
+_DELAYS = ("delay", "delay_level", "deliver_at")
 
 
 @click.command(
@@ -45,6 +52,12 @@ _CHUNK = 5000
     help="Deliver after this, such as 10s; at most 40 days.",
 )
 @click.option("--delay-level", type=int, metavar="N", help="The same, as a delay level.")
+@click.option(
+    "--deliver-at",
+    metavar="DATE",
+    callback=read_date,
+    help="Deliver at this date, such as 2026-11-21T12:00:00Z; at most 40 days ahead.",
+)
 @click.option("--tag", metavar="T", help="What subscriptions filter by.")
 @click.option("--key", "keys", multiple=True, metavar="K", help="A business key; can be repeated.")
 @click.option(
@@ -100,8 +113,10 @@ def _source(given: dict[str, Any]) -> str | None:
 
 def _fields(given: dict[str, Any]) -> dict[str, Any]:
     """Everything but the body and the id, checked before anything is read or sent."""
-    if given["delay"] is not None and given["delay_level"] is not None:
-        raise click.UsageError("--delay and --delay-level say the same: give one of them")
+    ways = [name for name in _DELAYS if given[name] is not None]
+    if len(ways) > 1:
+        said = " and ".join(f"--{name.replace('_', '-')}" for name in ways)
+        raise click.UsageError(f"{said} say the same: give one of them")
     if given["delay_level"] is not None:
         check_count(given["delay_level"], name="--delay-level")
     if given["tag"] is not None:
@@ -110,7 +125,7 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
         check_message_id(given["id_"])
     check_keys(given["keys"])
     check_headers(given["headers"])
-    return {name: given[name] for name in ("delay", "delay_level", "tag", "keys", "headers")}
+    return {name: given[name] for name in (*_DELAYS, "tag", "keys", "headers")}
 
 
 def _publish_lines(

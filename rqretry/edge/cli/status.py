@@ -42,7 +42,12 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
         if not stats.topics:
             note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
     if as_json:
-        print_json({"namespace": stats.namespace, "topics": [_topic(t) for t in stats.topics]})
+        fields: dict[str, object] = {"namespace": stats.namespace}
+        fields["topics"] = [_topic(t) for t in stats.topics]
+        if stats.open_transactions:
+            unfinished, parked = stats.open_transactions, stats.parked_transactions
+            fields["transactions"] = {"unfinished": unfinished, "parked": parked}
+        print_json(fields)
     else:
         _print(stats)
 
@@ -79,9 +84,21 @@ def rates(before: Stats, after: Stats, seconds: float) -> list[str]:
 
 def _print(stats: Stats) -> None:
     print_stats(stats)
+    for sentence in _transactions(stats):
+        click.echo(sentence)
     memory = memory_line(stats)
     if memory:
         click.echo(memory)
+
+
+def _transactions(stats: Stats) -> list[str]:
+    said = []
+    if stats.open_transactions:
+        said.append(f"{counted(stats.open_transactions, 'transaction')} not finished")
+    if stats.parked_transactions:
+        parked = counted(stats.parked_transactions, "transaction")
+        said.append(f"{parked} parked, for you to decide: see rqretry transaction list --parked")
+    return said
 
 
 def print_stats(stats: Stats) -> None:

@@ -1,0 +1,44 @@
+local call = redis.call
+--[[ commit.lua: half -> scheduled and due
+
+  The transaction is committed (its record in the namespace's slot says so), and here its halves become
+  messages that are due now, in the order in which they were published. deliver.lua gives them to
+  the groups of the route, as it does with what was published with a delay; the caller calls it at
+  once, and if it cannot, the next worker does. A batch per call.
+
+  FLAGS  allow-oom
+  KEYS   meta scheduled halves half_of closed events counters
+  ARGV   transaction worker decided_ms limit
+  REPLY  halves committed, halves left
+  COST   O(limit * log scheduled); 15 commands
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include halves
+
+local meta, scheduled, halves, half_of, closed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local events, counters = KEYS[6], KEYS[7]
+local transaction, worker, decided_ms, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+-- Due times of one transaction differ by fractions of a millisecond, all of them past, so that their
+-- order is that of the numbers.
+local SPREAD_MS, STEPS = 8, 1024
+
+local clock = read_clock(meta)
+local members = halves_of(halves, transaction, limit)
+close_transaction(closed, clock.now, transaction)
+local due, ids, base = {}, {}, math.min(decided_ms, clock.now) - SPREAD_MS
+for i, member in ipairs(members) do
+  local half = read_half(member)
+  ids[i] = half.id
+  due[2 * i - 1] = string.format('%.10f', base + half.number / STEPS)
+  due[2 * i] = half.id .. (half.tag ~= '' and ' ' .. half.tag or '')
+end
+if #members > 0 then
+  call('ZADD', scheduled, unpack(due))
+  call('HDEL', half_of, unpack(ids))
+  call('ZREM', halves, unpack(members))
+  call('HINCRBY', counters, 'commit', #ids)
+  append_history(clock, meta, events, 'commit', '', worker, ids, '', '')
+end
+return { #ids, #halves_of(halves, transaction, 1) }

@@ -1,0 +1,33 @@
+local call = redis.call
+--[[ defer.lua: a checker does not know yet; the transaction is checked again later, or parked
+
+  FLAGS  allow-oom
+  KEYS   meta transactions checks parked
+  ARGV   transaction claim reason
+  REPLY  OK | PARKED | STALE (its turn is over, or the transaction is decided)
+  COST   O(log transactions); 5 commands
+]]
+-- @include clock
+-- @include logical
+-- @include transaction
+
+local meta, transactions, checks, parked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local id, claim, reason = ARGV[1], ARGV[2], ARGV[3]
+
+local clock = read_clock(meta)
+local text = call('HGET', transactions, id)
+local record = text and read_transaction(text)
+if not record or record.state ~= 'open' or record.claim ~= claim then
+  return 'STALE'
+end
+record.reason = reason
+if tonumber(record.checks) < tonumber(record.most) then
+  call('HSET', transactions, id, spell_transaction(record))
+  call('ZADD', checks, clock.now + record.every, id)
+  return 'OK'
+end
+record.state = 'parked'
+call('ZADD', parked, clock.now, id)
+call('HSET', transactions, id, spell_transaction(record))
+call('ZREM', checks, id)
+return 'PARKED'

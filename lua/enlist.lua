@@ -1,0 +1,53 @@
+local call = redis.call
+--[[ enlist.lua: open a transaction, or note one more place where it has halves
+
+  The place is noted before anything is stored there, so that the decision reaches every half.
+  Records of finished transactions go after ten minutes, a few per call.
+
+  FLAGS  none
+  KEYS   meta transactions open finished checks   (checks: of its producer group)
+  ARGV   transaction place known ('1': the caller opened it before) group topic worker after_ms every_ms
+         most
+  REPLY  OK, now_ms or GONE or, where it is decided, its state, who decided and why
+  COST   O(log transactions); 10 commands
+]]
+-- @include clock
+-- @include logical
+-- @include transaction
+
+local meta, transactions, open, finished, checks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local id, place, known = ARGV[1], ARGV[2], ARGV[3] == '1'
+local SWEPT = 100
+
+local clock = read_clock(meta)
+local now = clock.now
+local text = call('HGET', transactions, id)
+local record = text and read_transaction(text)
+if record then
+  if not undecided(record) then
+    return { record.state, record.decider, record.reason }
+  end
+elseif known then
+  return { 'GONE' }
+else
+  record = {
+    state = 'open', group = ARGV[4], topic = ARGV[5], by = ARGV[6], opened = now, after = ARGV[7],
+    every = ARGV[8], most = ARGV[9], checks = 0, claim = 0, decided = '', decider = '', reason = '',
+    places = '',
+  }
+end
+call('HSET', meta, 'mark', now, 'offset', clock.offset)
+if not string.find(' ' .. record.places .. ' ', ' ' .. place .. ' ', 1, true) then
+  record.places = record.places == '' and place or record.places .. ' ' .. place
+  call('HSET', transactions, id, spell_transaction(record))
+end
+if record.state == 'open' then
+  call('ZADD', checks, 'NX', now + record.after, id)
+end
+call('ZADD', open, 'NX', now, id)
+local over = call('ZRANGEBYSCORE', finished, '-inf', now, 'LIMIT', 0, SWEPT)
+if #over > 0 then
+  call('HDEL', transactions, unpack(over))
+  call('ZREM', finished, unpack(over))
+end
+return { 'OK', now }

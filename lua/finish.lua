@@ -1,0 +1,46 @@
+local call = redis.call
+--[[ finish.lua: the decision about a transaction is carried out in these places
+
+  When none is left the transaction is finished; its record is kept for ten minutes, so that a commit
+  or rollback that is repeated is answered as before.
+
+  FLAGS  allow-oom
+  KEYS   meta transactions open finished unfinished parked
+  ARGV   transaction, then the places
+  REPLY  places left
+  COST   O(places); 7 commands
+]]
+-- @include clock
+-- @include logical
+-- @include transaction
+
+local meta, transactions, open, finished = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local unfinished, parked = KEYS[5], KEYS[6]
+local id = ARGV[1]
+
+local clock = read_clock(meta)
+local text = call('HGET', transactions, id)
+if not text then
+  return 0
+end
+local record, done, left = read_transaction(text), {}, {}
+if undecided(record) then
+  return 0
+end
+for i = 2, #ARGV do
+  done[ARGV[i]] = true
+end
+for place in string.gmatch(record.places, '%S+') do
+  left[#left + 1] = not done[place] and place or nil
+end
+record.places = table.concat(left, ' ')
+if #left == 0 then
+  call('ZADD', finished, kept_until(clock.now), id)
+end
+call('HSET', transactions, id, spell_transaction(record))
+if #left == 0 then
+  call('ZREM', open, id)
+  call('ZREM', parked, id)
+  call('ZREM', unfinished, id)
+end
+return #left

@@ -1,0 +1,21 @@
+-- Ids that the caller chose: is one known, and is it the id of the same message? A digest is marked
+-- while not all of its message is written, and matches any where its message came without one.
+local BEGUN, ANY = '?', ''
+
+-- Answers, by id, the digest it is known with, or false.
+local function look_up_chosen(keys, now, chosen)
+  local known, forgotten = call('HMGET', keys.ids, unpack(chosen)), call('ZMSCORE', keys.id_expiry, unpack(chosen))
+  local unknown, digests = {}, {}
+  for i, id in ipairs(chosen) do
+    local expired = forgotten[i] and tonumber(forgotten[i]) <= now
+    local begun = known[i] and string.sub(known[i], 1, 1) == BEGUN -- a call that was cut
+    digests[id] = not expired and not begun and known[i]
+    unknown[#unknown + 1] = not known[i] and id or nil
+  end
+  -- An id that a client made, published again by its name after an ambiguous answer: it is here.
+  local stored = #unknown > 0 and call('HMGET', keys.bodies, unpack(unknown)) or {}
+  for i, id in ipairs(unknown) do
+    digests[id] = stored[i] and ANY
+  end
+  return digests
+end

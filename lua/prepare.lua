@@ -1,0 +1,110 @@
+local call = redis.call
+--[[ prepare.lua: nothing -> half (of a transaction, seen by no group until it is committed)
+
+  The body is stored, and the half waits with what commit needs of it. Repeating the call changes
+  nothing, and after the decision nothing more of the transaction is taken: the transaction's number
+  of each message tells a repeat from another message.
+
+  FLAGS  none
+  KEYS   meta route bodies big ids id_expiry halves half_of closed events counters
+  ARGV   route_version transaction worker blob, then number, id, body, digest ('' for an id the client
+         made), tag and message_group of each message
+  REPLY  OK, now_ms, a letter per message: A accepted, D duplicate (published before, and not a part of
+         the transaction), C another body has this id, H a half of another transaction has it
+         or STALE_ROUTE, version, table or FULL, stored, limit or CLOSED
+  COST   O(messages * log halves); 17 commands
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include chosen
+
+local meta, route, bodies, big, ids_key, id_expiry = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local halves, half_of, closed, events, counters = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local route_version, transaction, worker, blob = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local FIRST, STRIDE = 5, 6
+local BIG = 8192
+
+local clock = read_clock(meta)
+local now = clock.now
+if call('ZSCORE', closed, transaction) then
+  return { 'CLOSED' }
+end
+local current = call('HMGET', route, 'version', 'table', 'limit')
+if (current[1] or '0') ~= route_version then
+  return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
+end
+
+local ids, chosen, members = {}, {}, {}
+for at = FIRST, #ARGV, STRIDE do
+  local id = ARGV[at + 1]
+  ids[#ids + 1] = id
+  chosen[#chosen + 1] = ARGV[at + 3] ~= '' and id or nil
+  members[#ids] = table.concat({ transaction, string.format('%08d', ARGV[at]), id, ARGV[at + 4], ARGV[at + 5] }, ' ')
+end
+local known_ids = { ids = ids_key, id_expiry = id_expiry, bodies = bodies }
+local digests = #chosen > 0 and look_up_chosen(known_ids, now, chosen) or {}
+local there = call('HMGET', half_of, unpack(ids))
+
+local stored, sizes, begun, remembered, reborn, lexed, noted = {}, {}, {}, {}, {}, {}, {}
+local accepted, verdicts, taken = {}, {}, {}
+for i, id in ipairs(ids) do
+  local at = FIRST + STRIDE * (i - 1)
+  local body, digest = ARGV[at + 2], ARGV[at + 3]
+  local ours = there[i] and string.sub(there[i], 1, #transaction + 1) == transaction .. ' '
+  local known = digest ~= '' and digests[id]
+  if there[i] == members[i] then
+    verdicts[i] = 'A' -- this very call, again: what it left to do of the id's memory is done below
+    if digest ~= '' then
+      remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
+      reborn[#reborn + 1] = id
+    end
+  elseif there[i] and not ours then
+    verdicts[i] = 'H'
+  elseif known and known ~= digest and known ~= ANY then
+    verdicts[i] = 'C'
+  elseif known or there[i] or taken[id] then
+    verdicts[i] = 'D'
+  else
+    verdicts[i], taken[id] = 'A', true
+    accepted[#accepted + 1] = id
+    stored[#stored + 1], stored[#stored + 2] = id, body
+    lexed[#lexed + 1], lexed[#lexed + 2] = 0, members[i]
+    noted[#noted + 1], noted[#noted + 2] = id, members[i]
+    if #body > BIG then
+      sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
+    end
+    if digest ~= '' then
+      begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
+      remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
+      reborn[#reborn + 1] = id
+    end
+  end
+end
+local most = tonumber(current[3] or 0)
+if most > 0 and #accepted > 0 then
+  local here = call('HLEN', bodies)
+  if here + #accepted > most then
+    return { 'FULL', here, most }
+  end
+end
+if #accepted > 0 then
+  if #begun > 0 then
+    call('HSET', ids_key, unpack(begun))
+  end
+  call('HSET', bodies, unpack(stored))
+  if #sizes > 0 then
+    call('HSET', big, unpack(sizes))
+  end
+  call('ZADD', halves, unpack(lexed))
+  call('HSET', half_of, unpack(noted))
+end
+if #remembered > 0 then
+  call('HSET', ids_key, unpack(remembered))
+  call('ZREM', id_expiry, unpack(reborn))
+end
+if #accepted > 0 then
+  call('HINCRBY', counters, 'prepare', #accepted)
+  append_history(clock, meta, events, 'prepare', '', worker, accepted, '', blob)
+end
+return { 'OK', now, table.concat(verdicts) }

@@ -1,0 +1,38 @@
+local call = redis.call
+--[[ rollback.lua: half -> gone
+
+  The transaction is rolled back (its record in the namespace's slot says so), and here its halves are
+  removed, with their bodies and the ids that the caller chose: the same ids may be published again.
+  A batch per call.
+
+  FLAGS  allow-oom
+  KEYS   meta halves half_of closed bodies big ids events counters
+  ARGV   transaction worker limit
+  REPLY  halves removed, halves left
+  COST   O(limit * log halves); 16 commands
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include halves
+
+local meta, halves, half_of, closed, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local big, ids_key, events, counters = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local transaction, worker, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+local clock = read_clock(meta)
+local members, ids = halves_of(halves, transaction, limit), {}
+close_transaction(closed, clock.now, transaction)
+for i, member in ipairs(members) do
+  ids[i] = read_half(member).id
+end
+if #ids > 0 then
+  call('HDEL', ids_key, unpack(ids))
+  call('HDEL', big, unpack(ids))
+  call('HDEL', bodies, unpack(ids))
+  call('HDEL', half_of, unpack(ids))
+  call('ZREM', halves, unpack(members))
+  call('HINCRBY', counters, 'rollback', #ids)
+  append_history(clock, meta, events, 'rollback', '', worker, ids, '', '')
+end
+return { #ids, #halves_of(halves, transaction, 1) }
