@@ -54,7 +54,7 @@ async def test_a_block_runs_and_its_worker_starts_and_stops(
 
 
 async def started_and_stopped(app: App) -> None:
-    if not app.consumers:
+    if not (app.consumers or app.checkers.specs):
         return
     started = asyncio.Event()
     app.on("started")(lambda _: started.set())
