@@ -130,7 +130,8 @@ class Client:
         self.store = store or SyncStore(settings.url, library)
         self.checkers = Checkers()
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
-        self._publisher = SyncPublisher(self.store, Publishing(self.catalog, self.store.clock))
+        self._publishing = Publishing(self.catalog, self.store.clock)
+        self._publisher = SyncPublisher(self.store, self._publishing)
         self.admin = Admin(self.store, AdminOperations(self.catalog, self.name))
 
     def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
@@ -179,7 +180,7 @@ class Client:
             InvalidArgument: A value is outside its limits.
         """
         terms = self.checkers.terms(check_topic(topic), producer_group, options)
-        operations = TransactionOperations(self._publisher.publishing, terms, self.name)
+        operations = TransactionOperations(self._publishing, terms, self.name)
         return Transaction(self.store, operations)
 
     def begin_transaction(
@@ -280,7 +281,8 @@ class AsyncClient:
         self.store = store or Store(settings.url, library)
         self.checkers = Checkers()
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
-        self._publisher = Publisher(self.store, Publishing(self.catalog, self.store.clock))
+        self._publishing = Publishing(self.catalog, self.store.clock)
+        self._publisher = Publisher(self.store, self._publishing)
         self.admin = AsyncAdmin(self.store, AdminOperations(self.catalog, self.name))
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
@@ -296,7 +298,7 @@ class AsyncClient:
     ) -> AsyncTransaction:
         """Messages that no group sees until all are committed; see Client.transaction."""
         terms = self.checkers.terms(check_topic(topic), producer_group, options)
-        operations = TransactionOperations(self._publisher.publishing, terms, self.name)
+        operations = TransactionOperations(self._publishing, terms, self.name)
         return AsyncTransaction(self.store, operations)
 
     def begin_transaction(

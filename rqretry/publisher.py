@@ -108,7 +108,7 @@ class Publisher:
         """Publish one body or OutgoingMessage."""
         if observing.installed is None:
             return await self._publish(topic, item)
-        namespace = self.publishing.catalog.namespace
+        namespace = self._publishing.catalog.namespace
         with observing.publication(namespace, topic, [item], batch=False) as watched:
             answer = await self._publish(topic, watched.items[0])
             watched.done([answer])
@@ -125,7 +125,7 @@ class Publisher:
         """Publish bodies or OutgoingMessages in bounded calls, one after another per partition."""
         if observing.installed is None:
             return await self._publish_many(topic, items)
-        namespace = self.publishing.catalog.namespace
+        namespace = self._publishing.catalog.namespace
         with observing.publication(namespace, topic, list(items), batch=True) as watched:
             answers = await self._publish_many(topic, watched.items)
             watched.done(answers)

@@ -32,7 +32,7 @@ class SyncPublisher:
         """Publish one body or OutgoingMessage."""
         if observing.installed is None:
             return self._publish(topic, item)
-        namespace = self.publishing.catalog.namespace
+        namespace = self._publishing.catalog.namespace
         with observing.publication(namespace, topic, [item], batch=False) as watched:
             answer = self._publish(topic, watched.items[0])
             watched.done([answer])
@@ -51,7 +51,7 @@ class SyncPublisher:
         """Publish bodies or OutgoingMessages in bounded calls."""
         if observing.installed is None:
             return self._publish_many(topic, items)
-        namespace = self.publishing.catalog.namespace
+        namespace = self._publishing.catalog.namespace
         with observing.publication(namespace, topic, list(items), batch=True) as watched:
             answers = self._publish_many(topic, watched.items)
             watched.done(answers)
