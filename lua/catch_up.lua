@@ -19,6 +19,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include entry
+-- @include lines
 
 local meta, config, ready, attempts, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local pending, events, counters, place = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -38,6 +39,10 @@ else
 end
 if #ids == 0 then
   return { 0, 0, 0 }
+end
+for i, member in ipairs(ids) do
+  local name = string.match(member, '^(%Z+)%z')
+  ids[i] = name and id_in_line(member, name) or member -- an ordered group's messages stand in its line
 end
 
 local noted, seen = call('HMGET', pending, unpack(ids)), {}

@@ -8,7 +8,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config list attempts failures dead inflight bodies big pending ids id_expiry events
-         counters
+         counters ready wake line heads message_groups
   ARGV   group actor limit, then id and answer ('1' goes, '0' stays) of each message looked at
   REPLY  messages gone, window
   COST   O(limit); 17 commands
@@ -17,6 +17,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include forget
+-- @include lines
 
 local meta, config, list, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, inflight, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
@@ -28,8 +29,14 @@ local answers, all = {}, #ARGV < FIRST
 for at = FIRST, #ARGV, STRIDE do
   answers[ARGV[at]] = ARGV[at + 1]
 end
-local byte = call('HGET', config, 'byte') or ''
+local settings = call('HMGET', config, 'byte', 'ordered')
+local byte = settings[1] or ''
 local clock = read_clock(meta)
+local order = {
+  used = clock.order, ordered = settings[2], byte = byte, ready = KEYS[15], wake = KEYS[16], line = KEYS[17],
+  heads = KEYS[18], message_groups = KEYS[19], bodies = keys.bodies, pending = keys.pending, dead = dead,
+  inflight = inflight,
+}
 local ids, window = call('LRANGE', list, 0, limit - 1), 0
 if #ids == 0 then
   return { 0, 0 }
@@ -54,9 +61,10 @@ if #kept > 0 then
   call('RPUSH', list, unpack(kept))
 end
 if #gone > 0 then
-  forget(keys, byte, clock.now, gone)
+  local last = forget(keys, byte, clock.now, gone)
   call('HDEL', failures, unpack(gone))
   call('HDEL', attempts, unpack(gone))
+  finish_lines(order, gone, last)
 end
 if window > 0 then
   call('LTRIM', list, window, -1)

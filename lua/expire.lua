@@ -12,7 +12,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config retry inflight attempts failures dead graves due wake events counters bodies
-         pending, then the delay level keys
+         pending ready line heads message_groups, then the delay level keys
   ARGV   group worker limit last_seen_ms ('' on a first look) elapsed_ms hold_ms random
   REPLY  OK | HELD, now_ms, messages expired | ms to wait
   COST   O(limit * log inflight); 20 commands, 2 a level and 1 a message, 2 with
@@ -26,12 +26,13 @@ local call = redis.call
 -- @include wait_or_bury
 -- @include failures
 -- @include room
+-- @include lines
 
 local meta, config, retry, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failures, wake, events, counters = KEYS[6], KEYS[10], KEYS[11], KEYS[12]
 local keys = { dead = KEYS[7], graves = KEYS[8], due = KEYS[9] }
 local bodies, pending = KEYS[13], KEYS[14]
-local levels = { unpack(KEYS, 15) }
+local levels = { unpack(KEYS, 19) }
 local group, worker, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local last_seen_ms, elapsed_ms, hold_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local random = tonumber(ARGV[7])
@@ -39,6 +40,11 @@ local JUMP_MS = 60000
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
+local order = {
+  used = clock.order, ordered = policy.ordered, byte = policy.byte, ready = KEYS[15], wake = wake, line = KEYS[16],
+  heads = KEYS[17], message_groups = KEYS[18], bodies = bodies, pending = pending, dead = keys.dead,
+  inflight = inflight,
+}
 local now = clock.now
 local hold = tonumber(call('HGET', meta, 'hold') or nil)
 if last_seen_ms and now - last_seen_ms - elapsed_ms > JUMP_MS and not (hold and now < hold + JUMP_MS) then
@@ -76,12 +82,15 @@ local function drop(list)
   call('ZREM', inflight, unpack(list))
 end
 if #leftovers > 0 then
+  finish_lines(order, leftovers, {})
   call('ZREM', inflight, unpack(leftovers))
 end
 if #committed > 0 then
+  finish_lines(order, committed, {})
   drop(committed)
 end
 if #orphans > 0 then
+  finish_lines(order, orphans, orphans)
   call('HDEL', pending, unpack(orphans))
   drop(orphans)
   call('HINCRBY', counters, 'orphan:' .. group, #orphans)
@@ -91,7 +100,7 @@ if #ids == 0 then
 end
 
 local entries, records = call('HMGET', attempts, unpack(ids)), call('HMGET', failures, unpack(ids))
-local plan, notes, written, changed, back = new_plan(), {}, {}, {}, {}
+local plan, notes, written, changed, back, newly_dead = new_plan(), {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local lease_no, attempt, expiries, postpones = read_entry(entries[i])
   local at_once = policy.kind == 'simple' or expiries == 0
@@ -102,6 +111,7 @@ for i, id in ipairs(ids) do
     note = wait_or_bury(plan, policy, now, id, attempt, 'expired', { level = 0, random = random })
   end
   notes[i] = attempt .. ',' .. note
+  newly_dead[#newly_dead + 1] = note == 'D' and id or nil
   local next_attempt = note == 'D' and attempt or attempt + 1
   written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, next_attempt, expiries + 1, postpones)
   changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, now, '{"c":"expired"}')
@@ -113,6 +123,7 @@ if #back > 0 then
 end
 call('HSET', failures, unpack(changed))
 call('HSET', attempts, unpack(written))
+finish_lines(order, newly_dead, {})
 call('ZREM', inflight, unpack(ids))
 wake_for_room(policy.max_inflight, inflight, wake, #ids)
 call('HINCRBY', counters, 'expire:' .. group, #ids)

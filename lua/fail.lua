@@ -2,11 +2,12 @@ local call = redis.call
 --[[ fail.lua: inflight -> waiting_retry | dead
 
   A failed attempt waits on the ladder from now on; with no retries left, or where the handler says
-  so, the message is dead at once. The body does not move.
+  so, the message is dead at once. The body does not move. In an ordered group a message that waits
+  keeps its message group waiting, and one that is dead lets the next one go.
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead graves tracebacks due wake bodies pending events
-         counters, then the delay level keys
+         counters ready line heads message_groups, then the delay level keys
   ARGV   group worker tracebacks, then fingerprint and text of each traceback, then of each message
          id, lease_no, level (0 automatic, k that one, -1 dead), delay_ms ('' by level), random
          (0 to 1, for jitter), cause, record (one line of JSON for the failure record)
@@ -22,6 +23,7 @@ local call = redis.call
 -- @include wait_or_bury
 -- @include failures
 -- @include room
+-- @include lines
 
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local tracebacks, wake, events, counters = KEYS[8], KEYS[10], KEYS[13], KEYS[14]
@@ -29,14 +31,19 @@ local keys = {
   inflight = inflight, attempts = attempts, dead = KEYS[6], graves = KEYS[7], due = KEYS[9],
   bodies = KEYS[11], pending = KEYS[12],
 }
-local levels = { unpack(KEYS, 15) }
+local levels = { unpack(KEYS, 19) }
 local group, worker, traces = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local FIRST, STRIDE, TRACEBACKS_KEPT = 4 + 2 * traces, 7, 1000
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
+local order = {
+  used = clock.order, ordered = policy.ordered, byte = policy.byte, ready = KEYS[15], wake = wake, line = KEYS[16],
+  heads = KEYS[17], message_groups = KEYS[18], bodies = keys.bodies, pending = keys.pending, dead = keys.dead,
+  inflight = inflight,
+}
 local ids, verdicts, entries = fence(keys, policy.byte, FIRST, STRIDE)
-local plan, done, notes, written, lines = new_plan(), {}, {}, {}, {}
+local plan, done, notes, written, lines, buried = new_plan(), {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' then
     local at = FIRST + (i - 1) * STRIDE
@@ -46,6 +53,7 @@ for i, id in ipairs(ids) do
     local note = attempt .. ',' .. wait_or_bury(plan, policy, clock.now, id, attempt, ARGV[at + 5], choice)
     local dead = string.sub(note, -1) == 'D'
     local n = #done + 1
+    buried[#buried + 1] = dead and id or nil
     done[n], notes[n], verdicts[i], lines[n] = id, note, note, ARGV[at + 6]
     written[2 * n - 1] = id
     written[2 * n] = spell_entry(lease_no + 1, dead and attempt or attempt + 1, expiries, postpones)
@@ -68,6 +76,7 @@ if #done > 0 then
   local earlier = write_plan(plan, keys, levels)
   write_failure_records()
   call('HSET', attempts, unpack(written))
+  finish_lines(order, buried, {})
   call('ZREM', inflight, unpack(done))
   wake_for_room(policy.max_inflight, inflight, wake, #done)
   call('HINCRBY', counters, 'fail:' .. group, #done)

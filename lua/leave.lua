@@ -6,14 +6,14 @@ local call = redis.call
   nothing is deleted before the count is 0.
 
   FLAGS  allow-oom
-  KEYS   meta counters config attempts failures tracebacks graves due wake ready retry inflight dead,
-         then the delay level keys
+  KEYS   meta counters config attempts failures tracebacks graves due wake ready retry heads inflight
+         dead line, then the delay level keys
   ARGV   group
   REPLY  messages that the group still holds
   COST   O(levels); 7 commands and 1 a level; what is left of big keys is freed in the background
 ]]
 local counters, ready, retry = KEYS[2], KEYS[10], KEYS[11]
-local FIRST_ZSET = 12
+local FIRST_ZSET = 13
 local group = ARGV[1]
 
 local held = call('LLEN', ready) + call('LLEN', retry)
@@ -33,4 +33,5 @@ end
 for i = 3, 9 do
   call('UNLINK', KEYS[i])
 end
+call('UNLINK', KEYS[12])
 return 0

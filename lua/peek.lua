@@ -3,16 +3,17 @@ local call = redis.call
 
   FLAGS  no-writes
   KEYS   meta config ready retry inflight attempts failures dead graves bodies pending scheduled
-         backlog, then the delay level keys
+         backlog line heads message_groups, then the delay level keys
   ARGV   id most (how far to look into the lists)
   REPLY  now_ms, body, pending bytes, own byte, entry, inflight deadline, dead since, grave, failure
          record, scheduled due, place in ready, in retry, in backlog, paused, level and due of each
-         level that holds it, stored, messages in flight, the group's part of max_inflight, rate
-         ('' wherever there is nothing)
-  COST   O(most + levels * log waiting); 15 commands and 1 a level
+         level that holds it, stored, messages in flight, the group's part of max_inflight, rate, who
+         else is out of its message group and its place in that line ('' wherever there is nothing)
+  COST   O(most + levels * log waiting); 19 commands and 1 a level
 ]]
 -- @include clock
 -- @include logical
+-- @include lines
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, failures, dead, graves, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -21,12 +22,29 @@ local id, most = ARGV[1], tonumber(ARGV[2])
 
 local clock = read_clock(meta)
 local waiting = {}
-for i = 14, #KEYS do
+for i = 17, #KEYS do
   local due = call('ZSCORE', KEYS[i], id)
   if due then
-    waiting[#waiting + 1] = { i - 13, due }
+    waiting[#waiting + 1] = { i - 16, due }
   end
 end
+-- Who else is out of its message group, and how many stand before it.
+local function behind()
+  local kept = call('HGET', KEYS[16], id)
+  if not kept then
+    return '', ''
+  end
+  local name = message_group_of(kept)
+  local page = call('ZRANGEBYLEX', KEYS[14], '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, most)
+  for at, member in ipairs(page) do
+    if id_in_line(member, name) == id then
+      local head = call('HGET', KEYS[15], name) or ''
+      return head == id and '' or head, at - 1
+    end
+  end
+  return '', ''
+end
+local head, in_line = behind()
 local function place(list)
   return call('LPOS', list, id, 'MAXLEN', most) or ''
 end
@@ -37,5 +55,5 @@ return {
   call('ZSCORE', dead, id) or '', call('HGET', graves, id) or '', call('HGET', failures, id) or '',
   call('ZSCORE', scheduled, id) or '', place(ready), place(retry), place(backlog),
   settings[2] or '0', waiting, call('HEXISTS', bodies, id),
-  call('ZCARD', inflight), settings[3] or '', settings[4] or '',
+  call('ZCARD', inflight), settings[3] or '', settings[4] or '', head, in_line,
 }

@@ -3,10 +3,11 @@ local call = redis.call
 
   An operator can promote what is not due yet: everything, one level, or some messages of a level.
   The index says which levels have something due; it may say so too early, never too late: it is
-  lowered before a level is written and raised after the level is emptied.
+  lowered before a level is written and raised after the level is emptied. In an ordered group a head
+  goes on, and a message that was sent back with a delay goes to the end of its message group.
 
   FLAGS  allow-oom
-  KEYS   meta retry due wake events counters, then the delay level keys
+  KEYS   meta retry due wake events counters config line heads message_groups, then the delay level keys
   ARGV   group worker limit until ('' for what is due now, '+inf' for all) level ('' for every one),
          then ids to take from that level (none: any)
   REPLY  now_ms, messages promoted, next_due_ms (from now; '' for none)
@@ -15,14 +16,19 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
+-- @include lines
 
 local meta, retry, due, wake, events, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local levels = { unpack(KEYS, 7) }
+local levels = { unpack(KEYS, 11) }
 local group, worker, limit, upto, only = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local chosen = { unpack(ARGV, 6) }
 
 local clock = read_clock(meta)
-local ids = {}
+local order = {
+  used = clock.order, ordered = clock.order and call('HGET', KEYS[7], 'ordered'), meta = meta, line = KEYS[8],
+  heads = KEYS[9], message_groups = KEYS[10],
+}
+local ids, filled = {}, false
 upto = upto == '' and clock.now or upto
 
 local function members_of(level, most)
@@ -37,10 +43,23 @@ local function members_of(level, most)
   return here
 end
 
+local function push(members)
+  local heads, others = members, {}
+  if order.ordered == '1' then
+    heads, others = heads_and_others(order, members)
+  end
+  if #heads > 0 then
+    filled = call('RPUSH', retry, unpack(heads)) == #heads or filled
+  end
+  if #others > 0 then
+    filled = push_in_line(order, retry, others) or filled
+  end
+end
+
 local function promote_level(level, most)
   local members = members_of(level, most)
   if #members > 0 then
-    call('RPUSH', retry, unpack(members))
+    push(members)
     call('ZREM', level, unpack(members))
     for _, id in ipairs(members) do
       ids[#ids + 1] = id
@@ -62,7 +81,7 @@ for _, number in ipairs(only == '' and call('ZRANGEBYSCORE', due, '-inf', upto) 
 end
 if #ids > 0 then
   call('HINCRBY', counters, 'promote:' .. group, #ids)
-  if call('LLEN', retry) == #ids then
+  if filled then
     call('ZADD', wake, 0, '1')
   end
   append_history(clock, meta, events, 'promote', group, worker, ids, '', '')

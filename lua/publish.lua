@@ -12,29 +12,33 @@ local call = redis.call
   is given its groups when it is due (deliver.lua).
 
   FLAGS  none
-  KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters,
-         then ready and wake of each group
-  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (4 or 5 a message),
-         then name and byte of each group, then id, body, digest ('' for an id the client made),
-         delay_ms ('' for none, '@' and a date) and, as the fifth word, the bytes of its groups (the tag
-         of one that is delayed) of each message; with 4 words all go to every group and none has a tag
+  KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters
+         message_groups, then ready and wake of each group, then line and heads of each ordered one
+  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (4 to 6 a message),
+         then name and byte (and 'o' for an ordered one) of each group, then id, body, digest ('' for
+         an id the client made), delay_ms ('' for none, '@' and a date), as the fifth word the bytes of
+         its groups (the tag of one that is delayed), and as the sixth its message group ('' for none)
+         of each message; with 4 words all go to every group and none has a tag, with 5 none has a
+         message group
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id) or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT
-  COST   O(messages * groups); 13 commands and 3 a group, 1 more where a group takes only some
+  COST   O(messages * groups); 13 commands and 3 a group, 1 more where a group takes only some, 3 more
+         for message groups and 3 for an ordered group
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include forget
 -- @include chosen
+-- @include lines
 
 local meta, route, lane, bodies, big, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ids_key, id_expiry, scheduled, backlog = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local events, counters = KEYS[11], KEYS[12]
 local route_version, seq, checksum, lane_ttl_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local worker, blob, groups, messages = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local WORDS, FIRST_KEY, FIRST_GROUP = tonumber(ARGV[9]), 13, 10
+local WORDS, FIRST_KEY, FIRST_GROUP = tonumber(ARGV[9]), 14, 10
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
 local BIG = 8192
 
@@ -77,11 +81,12 @@ end
 local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
 local accepted, verdicts, all_new, bytes_of_groups, unwanted = {}, {}, true, '', {}
 local targets = WORDS > 4 and groups > 0 and {} or nil -- by id, where messages differ in them
+local named, name_of, place_of = {}, {}, {} -- messages with a message group
 for group = 1, groups do
-  bytes_of_groups = bytes_of_groups .. ARGV[FIRST_GROUP + 2 * group - 1]
+  bytes_of_groups = bytes_of_groups .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
 end
 
-local function accept(id, body, delay_ms, targets_or_tag)
+local function accept(id, body, delay_ms, targets_or_tag, message_group)
   local wanted = delay_ms ~= '' or not targets or targets_or_tag ~= ''
   accepted[#accepted + 1] = id
   if wanted then
@@ -100,6 +105,9 @@ local function accept(id, body, delay_ms, targets_or_tag)
     if targets then
       targets[id] = targets_or_tag
     end
+    if message_group and message_group ~= '' then
+      named[#named + 1], name_of[id] = id, message_group
+    end
   end
 end
 
@@ -111,7 +119,7 @@ for i = 1, messages do
     verdicts[i], all_new = same and 'D' or 'C', false
   else
     verdicts[i] = 'A'
-    accept(id, ARGV[at + 1], ARGV[at + 3], WORDS > 4 and ARGV[at + 4])
+    accept(id, ARGV[at + 1], ARGV[at + 3], WORDS > 4 and ARGV[at + 4], WORDS > 5 and ARGV[at + 5])
     if digest ~= '' then
       digests[id] = digest
       begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
@@ -142,6 +150,57 @@ local function note_who_owes()
   end
 end
 
+-- Messages with a message group get numbers in the order in which they came; what a call that was
+-- cut has numbered keeps its number.
+local function number_messages()
+  local kept, number, numbered = call('HMGET', KEYS[13], unpack(named)), 0, {}
+  for i, id in ipairs(named) do
+    if kept[i] and message_group_of(kept[i]) == name_of[id] then
+      place_of[id] = kept[i]
+    else
+      number = number + 1
+    end
+  end
+  if number > 0 then
+    number = call('HINCRBY', meta, 'order', number) - number
+  end
+  for _, id in ipairs(named) do
+    if not place_of[id] then
+      number = number + 1
+      place_of[id] = place_in_line(number, name_of[id])
+      numbered[#numbered + 1], numbered[#numbered + 2] = id, place_of[id]
+    end
+  end
+  if #numbered > 0 then
+    call('HSET', KEYS[13], unpack(numbered))
+  end
+end
+
+local next_line = FIRST_KEY + 2 * groups
+
+-- Of messages for this group, who goes out now; of an ordered one, those that nobody holds up.
+local function push(ready, wake, ordered, taken)
+  local out, heads, o = taken, {}, nil
+  if ordered then
+    o = { line = KEYS[next_line], heads = KEYS[next_line + 1] }
+    next_line = next_line + 2
+    local places = {}
+    for i, id in ipairs(taken) do
+      places[i] = place_of[id] or false
+    end
+    out, heads = enter_lines(o, taken, places)
+  end
+  if #out > 0 then
+    local length = call('RPUSH', ready, unpack(out))
+    if length == #out then
+      call('ZADD', wake, 0, '1')
+    end
+  end
+  if #heads > 0 then
+    set_heads(o, heads)
+  end
+end
+
 local function targeted(byte)
   if not targets then
     return pushed
@@ -154,6 +213,9 @@ local function targeted(byte)
 end
 
 local function push_to_groups()
+  if #named > 0 then
+    number_messages()
+  end
   if groups > 1 then
     note_who_owes()
   elseif groups == 0 then
@@ -161,13 +223,11 @@ local function push_to_groups()
   end
   for group = 1, groups do
     local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
-    local name, taken = ARGV[FIRST_GROUP + 2 * group - 2], targeted(ARGV[FIRST_GROUP + 2 * group - 1])
+    local name, byte = ARGV[FIRST_GROUP + 2 * group - 2], ARGV[FIRST_GROUP + 2 * group - 1]
+    local taken = targeted(string.sub(byte, 1, 1))
+    push(ready, wake, #byte > 1, taken)
     if #taken > 0 then
-      local length = call('RPUSH', ready, unpack(taken))
       call('HINCRBY', counters, 'publish:' .. name, #taken)
-      if length == #taken then
-        call('ZADD', wake, 0, '1')
-      end
     end
     local filtered = #pushed + #unwanted - #taken
     if filtered > 0 then
@@ -181,6 +241,13 @@ local function remember()
   call('ZREM', id_expiry, unpack(reborn))
   if #unwanted > 0 then
     start_id_expiry({ ids = ids_key, id_expiry = id_expiry }, now, unwanted)
+  end
+end
+
+local function store()
+  call('HSET', bodies, unpack(stored))
+  if #sizes > 0 then
+    call('HSET', big, unpack(sizes))
   end
 end
 
@@ -199,10 +266,7 @@ if #accepted > 0 then
     call('HSET', ids_key, unpack(begun))
   end
   if #stored > 0 then
-    call('HSET', bodies, unpack(stored))
-  end
-  if #sizes > 0 then
-    call('HSET', big, unpack(sizes))
+    store()
   end
   if #pushed + #unwanted > 0 then
     push_to_groups()

@@ -6,7 +6,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config attempts failures place graves bodies big pending ids id_expiry inflight events
-         counters
+         counters ready wake line heads message_groups dead
   ARGV   group actor, then ids
   REPLY  OK | GONE of each message
   COST   O(messages * log place); 14 commands
@@ -15,6 +15,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include forget
+-- @include lines
 
 local meta, config, attempts, failures, place = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local graves, inflight, events, counters = KEYS[6], KEYS[12], KEYS[13], KEYS[14]
@@ -22,8 +23,14 @@ local keys = { bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10
 local group, actor = ARGV[1], ARGV[2]
 local ids = { unpack(ARGV, 3) }
 
-local byte = call('HGET', config, 'byte') or ''
+local settings = call('HMGET', config, 'byte', 'ordered')
+local byte = settings[1] or ''
 local clock = read_clock(meta)
+local order = {
+  used = clock.order, ordered = settings[2], byte = byte, ready = KEYS[15], wake = KEYS[16], line = KEYS[17],
+  heads = KEYS[18], message_groups = KEYS[19], bodies = keys.bodies, pending = keys.pending, dead = KEYS[20],
+  inflight = inflight,
+}
 local scores, verdicts, purged, seen = call('ZMSCORE', place, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
   local here = scores[i] and not seen[id]
@@ -31,9 +38,10 @@ for i, id in ipairs(ids) do
   purged[#purged + 1] = here and id or nil
 end
 if #purged > 0 then
-  forget(keys, byte, clock.now, purged)
+  local last = forget(keys, byte, clock.now, purged)
   call('HDEL', failures, unpack(purged))
   call('HDEL', attempts, unpack(purged))
+  finish_lines(order, purged, last)
   call('ZREM', inflight, unpack(purged))
   call('HDEL', graves, unpack(purged))
   call('ZREM', place, unpack(purged))

@@ -3,11 +3,12 @@ local call = redis.call
 
   A dead letter starts again at attempt 1, for this group only. Its lease number goes on, so old
   receipts stay stale, and its failure record keeps the lineage: a line says when it was sent back.
-  With a delay it waits at a level until then, so that many can be spread over time.
+  With a delay it waits at a level until then, so that many can be spread over time. In an ordered
+  group it goes to the end of its message group: at once, or when it is promoted.
 
   FLAGS  allow-oom
-  KEYS   meta config ready inflight attempts failures dead graves wake bodies events counters due,
-         then the delay level keys
+  KEYS   meta config ready inflight attempts failures dead graves wake bodies events counters due
+         line heads message_groups, then the delay level keys
   ARGV   group actor, then id, delay_ms ('' at once) and record (one line of JSON for the failure
          record) of each message
   REPLY  OK | GONE of each message
@@ -20,12 +21,13 @@ local call = redis.call
 -- @include policy
 -- @include wait_or_bury
 -- @include failures
+-- @include lines
 
 local meta, config, ready, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failures, dead, graves, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local events, counters = KEYS[11], KEYS[12]
 local keys = { dead = dead, graves = graves, due = KEYS[13] }
-local levels = { unpack(KEYS, 14) }
+local levels = { unpack(KEYS, 17) }
 local group, actor = ARGV[1], ARGV[2]
 local FIRST, STRIDE = 3, 3
 
@@ -36,6 +38,10 @@ for at = FIRST, #ARGV, STRIDE do
 end
 local policy = read_policy(config)
 local clock = read_clock(meta)
+local order = {
+  used = clock.order, ordered = policy.ordered, meta = meta, line = KEYS[14], heads = KEYS[15],
+  message_groups = KEYS[16],
+}
 local buried, verdicts, sent, seen = call('ZMSCORE', dead, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
   local here = policy.exists and buried[i] and not seen[id] and call('HEXISTS', bodies, id) == 1
@@ -61,7 +67,7 @@ if #sent > 0 then
   call('HSET', failures, unpack(changed))
   local earlier, filled = write_plan(plan, keys, levels), false
   if #at_once > 0 then
-    filled = call('RPUSH', ready, unpack(at_once)) == #at_once
+    filled = push_in_line(order, ready, at_once)
   end
   call('ZREM', inflight, unpack(sent))
   call('HDEL', graves, unpack(sent))

@@ -5,20 +5,22 @@ local call = redis.call
   zero still reports its true lag.
 
   FLAGS  no-writes
-  KEYS   meta config ready retry inflight dead scheduled backlog counters bodies, then the delay
-         level keys
+  KEYS   meta config ready retry inflight dead scheduled backlog counters bodies line heads
+         message_groups, then the delay level keys
   ARGV   -
   REPLY  now_ms, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, oldest ready id,
          paused, per level {count, due already, next_due_ms}, counters as name and value, bytes of
-         history, max_inflight and rate ('' for none)
-  COST   O(levels * log waiting); 14 commands and 3 a level
+         history, max_inflight and rate ('' for none), messages blocked behind another of their message
+         group, messages that have one
+  COST   O(levels * log waiting); 17 commands and 3 a level
 ]]
 -- @include clock
 -- @include logical
 
 local meta, config, ready, retry, inflight, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local scheduled, backlog, counters, bodies = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local levels = { unpack(KEYS, 11) }
+local line, heads, message_groups = KEYS[11], KEYS[12], KEYS[13]
+local levels = { unpack(KEYS, 14) }
 
 local clock = read_clock(meta)
 local waiting = {}
@@ -32,4 +34,5 @@ return {
   call('ZCOUNT', inflight, '-inf', clock.now), call('ZCARD', dead), call('ZCARD', scheduled),
   call('LLEN', backlog), call('HLEN', bodies), call('LINDEX', ready, 0) or '',
   settings[1] or '0', waiting, call('HGETALL', counters), clock.bytes, settings[2] or '', settings[3] or '',
+  call('ZCARD', line) - call('HLEN', heads), call('HLEN', message_groups),
 }

@@ -3,29 +3,54 @@ local call = redis.call
 
   The catalog decides which groups a topic has and who was first; this copies its word into one
   partition, newer wins. Until the first group comes, messages wait in the backlog, and it takes all
-  of them: by renaming the list, or in bounded steps when its own list is not empty.
+  of them: by renaming the list, or in bounded steps when its own list is not empty. An ordered group
+  takes it in bounded steps, message group by message group, and the route is installed with the last
+  step: until then what is published goes behind what waits.
 
   FLAGS  allow-oom
-  KEYS   meta route backlog ready wake counters     (ready and wake of the first group)
+  KEYS   meta route backlog ready wake counters line heads message_groups (ready, wake, line and heads
+         of the first group)
   ARGV   version table group ('' when the topic has none) limit max_messages (0 for no limit)
+         ordered ('1' where the first group is)
   REPLY  messages still in the backlog
-  COST   O(1), O(limit) when the ready list is not empty; 8 commands
+  COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 8 commands
 ]]
+-- @include lines
+
 local meta, route, backlog, ready, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local counters = KEYS[6]
 local version, route_table, group, limit = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
-local max_messages = ARGV[5]
+local max_messages, ordered = ARGV[5], ARGV[6] == '1'
 
-if version > tonumber(call('HGET', route, 'version') or 0) then
-  call('HSET', route, 'version', version, 'table', route_table, 'limit', max_messages)
+local function install()
+  if version > tonumber(call('HGET', route, 'version') or 0) then
+    call('HSET', route, 'version', version, 'table', route_table, 'limit', max_messages)
+  end
 end
+
+local function take_in_order(ids)
+  local o = { line = KEYS[7], heads = KEYS[8] }
+  local out, heads = enter_lines(o, ids, call('HMGET', KEYS[9], unpack(ids)))
+  if #out > 0 then
+    call('RPUSH', ready, unpack(out))
+  end
+  set_heads(o, heads)
+  call('LTRIM', backlog, #ids, -1)
+  return #ids
+end
+
 call('HSETNX', meta, 'mark', 0)
 local waiting = call('LLEN', backlog)
+if waiting <= limit or not ordered then
+  install()
+end
 if waiting == 0 or group == '' then
   return 0
 end
 local taken = waiting
-if call('EXISTS', ready) == 0 then
+if ordered then
+  taken = take_in_order(call('LRANGE', backlog, 0, limit - 1))
+elseif call('EXISTS', ready) == 0 then
   call('RENAME', backlog, ready)
 else
   taken = math.min(waiting, limit)

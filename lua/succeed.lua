@@ -3,11 +3,12 @@ local call = redis.call
 
   The handler is done. The group's byte, the body (when no other group still owes the message), the
   entry and, last, the in-flight member go; a cut before the last is repeated by the next settle or
-  cleaned by the next lease. A simple consumer's ack also needs a deadline in the future (`strict`).
+  cleaned by the next lease. In an ordered group the next of the message group becomes ready. A
+  simple consumer's ack also needs a deadline in the future (`strict`).
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters
-         wake
+         wake ready line heads message_groups
   ARGV   group worker strict ('1' | '0'), then id and lease_no of each message
   REPLY  OK | STALE | GONE of each message
   COST   O(messages * log inflight); 15 commands, 3 more for a message that is not OK, 2 with
@@ -20,6 +21,7 @@ local call = redis.call
 -- @include fence
 -- @include forget
 -- @include room
+-- @include lines
 
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local events, counters, wake = KEYS[12], KEYS[13], KEYS[14]
@@ -29,9 +31,14 @@ local keys = {
 }
 local group, worker, strict = ARGV[1], ARGV[2], ARGV[3] == '1'
 
-local settings = call('HMGET', config, 'byte', 'max_inflight')
+local settings = call('HMGET', config, 'byte', 'max_inflight', 'ordered')
 local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
+local order = {
+  used = clock.order, ordered = settings[3], byte = byte, ready = KEYS[15], wake = wake, line = KEYS[16],
+  heads = KEYS[17], message_groups = KEYS[18], bodies = keys.bodies, pending = keys.pending, dead = keys.dead,
+  inflight = inflight,
+}
 local ids, verdicts, entries, deadlines = fence(keys, byte, 4, 2)
 local done, failed_before, attempt_of, stale = {}, {}, {}, 0
 for i, id in ipairs(ids) do
@@ -48,11 +55,12 @@ for i, id in ipairs(ids) do
   end
 end
 if #done > 0 then
-  forget(keys, byte, clock.now, done)
+  local last = forget(keys, byte, clock.now, done)
   if #failed_before > 0 then
     call('HDEL', failures, unpack(failed_before))
     call('HDEL', attempts, unpack(failed_before))
   end
+  finish_lines(order, done, last)
   call('ZREM', inflight, unpack(done))
   wake_for_room(most, inflight, wake, #done)
   call('HINCRBY', counters, 'succeed:' .. group, #done)

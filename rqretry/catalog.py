@@ -16,6 +16,7 @@ from rqretry.draining import drain
 from rqretry.errors import ConfigError, GroupNotFound, show
 from rqretry.keys import bucket_key
 from rqretry.limits import LATEST
+from rqretry.policy import ORDERED_POLICY, RetryPolicy
 from rqretry.records import SIMPLE, GroupRecord, TopicRecord
 from rqretry.routes import EVERY_TAG
 
@@ -45,6 +46,7 @@ class Catalog(StartingCatalog):
         create_topics: bool = True,
         tags: str | None = None,
         start: str = LATEST,
+        ordered: bool | None = None,
         **settings: Any,
     ) -> Operation[GroupRecord]:
         """Subscribe a group to topics, and tell every partition.
@@ -52,12 +54,13 @@ class Catalog(StartingCatalog):
         `settings` (max_retries, policy) are those that the caller names: they win, except over
         what an operator has pinned; that is logged and changes nothing. `tags`, where named, are
         what the group takes of these topics from now on. With `start` "earliest" the group gets
-        what is still stored in the topics that are new to it.
+        what is still stored in the topics that are new to it. `ordered` None is as the group is.
 
         Raises:
             GroupNotFound, TopicNotFound: It is not there, and must not be created.
             ConfigError: The group is of another kind.
-            InvalidArgument: It would begin with what is stored, and takes only some tags.
+            InvalidArgument: It is ordered and its policy is not fixed; or it would begin with what
+                is stored, and is ordered or takes only some tags.
         """
         names = tuple(topics)
         for name in names:
@@ -67,8 +70,12 @@ class Catalog(StartingCatalog):
         refused: dict[str, Any] = {}
 
         def joined(old: str) -> str:
-            record = GroupRecord.decode(group, old) if old else self._new_group(group, kind, create)
-            _check_kind(record, kind)
+            record = (
+                GroupRecord.decode(group, old)
+                if old
+                else self._new_group(group, kind, create, ordered=bool(ordered))
+            )
+            _check_kind(record, kind, ordered)
             if any(name in record.leaving for name in names):
                 return old  # what is being freed there must be gone first
             refused.clear()
@@ -212,13 +219,21 @@ class Catalog(StartingCatalog):
         yield from self._change(self.keys.groups, group, left)
         return gone
 
-    def _new_group(self, name: str, kind: str, create: bool) -> GroupRecord:  # noqa: FBT001 - private
+    def _new_group(
+        self,
+        name: str,
+        kind: str,
+        create: bool,  # noqa: FBT001 - private
+        *,
+        ordered: bool,
+    ) -> GroupRecord:
         if not create:
             raise GroupNotFound(
                 f"there is no consumer group {show(name)} in namespace {show(self.namespace)};"
                 " check its name, or create it with create_group=True (--create-group)"
             )
-        return GroupRecord(name, kind, version=0)
+        policy = ORDERED_POLICY if ordered else RetryPolicy.rocketmq()
+        return GroupRecord(name, kind, policy=policy, version=0, ordered=ordered)
 
     def _subscribe_all(self, topics: Iterable[str], record: GroupRecord) -> Operation[GroupRecord]:
         """Subscribe, until the routes say what the record says: another start may differ."""
@@ -234,7 +249,11 @@ class Catalog(StartingCatalog):
         tags = group.tags_of(topic)
 
         def subscribed(old: str) -> str:
-            return TopicRecord.decode(topic, old).with_group(group.name, group.kind, tags).encode()
+            return (
+                TopicRecord.decode(topic, old)
+                .with_group(group.name, group.kind, tags, group.ordered)
+                .encode()
+            )
 
         stored = yield from self._change(self.keys.topics, topic, subscribed)
         record = self._keep(TopicRecord.decode(topic, stored))
@@ -243,7 +262,13 @@ class Catalog(StartingCatalog):
         yield from self.install(record)
 
 
-def _check_kind(record: GroupRecord, kind: str) -> None:
+def _check_kind(record: GroupRecord, kind: str, ordered: bool | None) -> None:  # noqa: FBT001
+    if ordered is not None and ordered != record.ordered:
+        was, is_ = ("ordered", "not") if record.ordered else ("not ordered", "ordered")
+        raise ConfigError(
+            f"group {show(record.name)} is {was} and this consumer of it is {is_}: name the same"
+            " (ordered=), delete the group first, or use another group name"
+        )
     if record.kind == kind:
         return
     what = {SIMPLE: "a simple consumer"}.get(record.kind, f"a {record.kind} consumer")

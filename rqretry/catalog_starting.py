@@ -53,6 +53,7 @@ class StartingCatalog(GroupCopies):
             if not old:
                 raise missing(name, self.namespace)
             record = GroupRecord.decode(name, old)
+            refuse_ordered(record)
             refuse_tags(name, record.topics, record.tags)
             return record.changed(self.actor, now_ms, catching_up=record.topics).encode()
 
@@ -94,6 +95,15 @@ class StartingCatalog(GroupCopies):
             yield from self._configure(record, topics=set(record.topics) & {topic})
 
 
+def refuse_ordered(record: GroupRecord) -> None:
+    """What is stored is found in no order. Raises InvalidArgument for an ordered group."""
+    if record.ordered:
+        raise InvalidArgument(
+            f"group {show(record.name)} is ordered, so it cannot begin with what is stored, which"
+            ' is found in no order; use "latest", or make it the first group of its topic'
+        )
+
+
 def refuse_tags(group: str, topics: Iterable[str], tags: Iterable[tuple[str, str]]) -> None:
     """What is stored is given unfiltered. Raises InvalidArgument for a group that wants a part."""
     filtered = dict(tags)
@@ -113,6 +123,7 @@ def with_topics(
     new = tuple(name for name in topics if name not in record.topics)
     if start != EARLIEST:
         return {**changes, "topics": record.topics + new}
+    refuse_ordered(record)
     refuse_tags(record.name, new, changes.get("tags", record.tags))
     behind = record.catching_up + new
     return {**changes, "topics": record.topics + new, "catching_up": behind}
@@ -188,6 +199,7 @@ def _places(keys: GroupKeys) -> Iterator[tuple[str, bool]]:
     for level in keys.levels:
         yield level, False
     yield keys.dead, False
+    yield keys.line, False
 
 
 def _missed(keys: GroupKeys) -> Operation[set[str]]:

@@ -102,6 +102,25 @@ class TopicCatalog:
         keys = [self.partition(record.name, number) for number in range(record.partitions)]
         return sum((yield [admin.stored(key) for key in keys]))
 
+    def unfinished_ordered(self, record: TopicRecord) -> Operation[int]:
+        """How many unfinished messages of a topic must stay in order.
+
+        Those in the lines of its ordered groups; while it has no group, which may become one, all
+        that have a message group.
+        """
+        yield from self.open()
+        numbers = range(record.partitions)
+        if not record.groups:
+            places = [self.partition(record.name, number) for number in numbers]
+            return sum((yield [admin.in_message_groups(keys) for keys in places]))
+        lines = [
+            admin.in_line(self.group_keys(record.name, number, group.name))
+            for group in record.groups
+            if group.ordered
+            for number in numbers
+        ]
+        return sum((yield lines)) if lines else 0
+
     def refreshed(self, name: str) -> Operation[TopicRecord]:
         """A topic's record as it is now. Raises TopicNotFound."""
         yield from self.open()

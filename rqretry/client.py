@@ -14,7 +14,7 @@ from rqretry.durations import Duration
 from rqretry.errors import InvalidArgument
 from rqretry.identity import worker_name
 from rqretry.ids import MessageId
-from rqretry.limits import check_group, check_start, check_tags, check_topic
+from rqretry.limits import check_flag, check_group, check_start, check_tags, check_topic
 from rqretry.message import PublishOptions, outgoing
 from rqretry.publisher import Publisher
 from rqretry.publisher_sync import SyncPublisher
@@ -213,6 +213,7 @@ class Client:
         create_group: bool = False,
         max_retries: int | str | None = None,
         tags: str | None = None,
+        ordered: bool | None = None,
         start: Literal["latest", "earliest"] = "latest",
     ) -> SimpleConsumer:
         """A consumer that receives and acknowledges by hand.
@@ -224,6 +225,8 @@ class Client:
             max_retries: At most max_retries + 1 deliveries; default the group's own.
             tags: What the group takes of these topics from now on, such as "a || b"; "*" for
                 everything. Default as it was.
+            ordered: Whether the group gets one message of a message group at a time, in order; it
+                never changes. Default as the group is, a new one is not.
             start: Where the group begins in a topic that is new to it: "latest" (what is published
                 from then on) or "earliest" (what is still stored, too).
 
@@ -240,6 +243,7 @@ class Client:
             create_group=create_group,
             max_retries=max_retries,
             tags=tags,
+            ordered=ordered,
             start=start,
         )
         return SimpleConsumer(self.store, operations)
@@ -319,6 +323,7 @@ class AsyncClient:
         create_group: bool = False,
         max_retries: int | str | None = None,
         tags: str | None = None,
+        ordered: bool | None = None,
         start: Literal["latest", "earliest"] = "latest",
     ) -> AsyncSimpleConsumer:
         """A consumer that receives and acknowledges by hand; see Client.simple_consumer."""
@@ -330,6 +335,7 @@ class AsyncClient:
             create_group=create_group,
             max_retries=max_retries,
             tags=tags,
+            ordered=ordered,
             start=start,
         )
         return AsyncSimpleConsumer(self.store, operations)
@@ -363,6 +369,7 @@ def _simple(
     create_group: bool,
     max_retries: int | str | None,
     tags: str | None,
+    ordered: bool | None,
     start: str,
 ) -> SimpleOperations:
     names = [topics] if isinstance(topics, str) else list(topics)
@@ -371,6 +378,8 @@ def _simple(
     settings = group_settings(max_retries, None)
     if tags is not None:
         settings["tags"] = check_tags(tags)
+    if ordered is not None:
+        settings["ordered"] = check_flag("ordered", ordered)
     return SimpleOperations(
         catalog,
         check_group(group),

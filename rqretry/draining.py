@@ -1,7 +1,7 @@
 """Ending everything a group holds in one partition, in bounded calls."""
 
 from rqretry.command import MAX_BATCH, Command, Operation
-from rqretry.commands.moving import Dropped, Held, drop, held, leave, purge
+from rqretry.commands.moving import Blocked, Dropped, Held, blocked, clear, drop, held, leave, purge
 from rqretry.keys import GroupKeys
 
 
@@ -13,6 +13,7 @@ def drain(keys: GroupKeys, actor: str) -> Operation[int]:
     """
     gone = 0
     while True:
+        gone += yield from clear_all(keys, actor)
         for place in (keys.ready, keys.retry):
             gone += yield from drop_all(keys, place, actor)
         for place in (*keys.levels, keys.inflight, keys.dead):
@@ -34,6 +35,20 @@ def drop_all(keys: GroupKeys, place: str, actor: str) -> Operation[int]:
         gone += dropped.gone
         rest -= dropped.window
     return gone
+
+
+def clear_all(keys: GroupKeys, actor: str) -> Operation[int]:
+    """What waits behind others of its message group is gone; who is out stays."""
+    gone, after = 0, ""
+    while True:
+        look: Command[Blocked] = blocked(keys, after=after)
+        page = yield look
+        if page.members:
+            verdicts: list[bytes] = yield clear(keys, page.members, actor=actor)
+            gone += verdicts.count(b"OK")
+        after = page.after
+        if not after:
+            return gone
 
 
 def purge_all(keys: GroupKeys, place: str, actor: str) -> Operation[int]:

@@ -64,6 +64,7 @@ class PartitionKeys:
     halves: str = field(init=False)
     half_of: str = field(init=False)
     closed: str = field(init=False)
+    message_groups: str = field(init=False)
     events: str = field(init=False)
     counters: str = field(init=False)
 
@@ -73,7 +74,7 @@ class PartitionKeys:
         object.__setattr__(self, "base", base)
         names = (
             "meta", "route", "bodies", "big", "pending", "ids", "id_expiry", "scheduled",
-            "backlog", "halves", "half_of", "closed", "events", "counters",
+            "backlog", "message_groups", "halves", "half_of", "closed", "events", "counters",
         )  # fmt: skip
         _spell(self, base, names)
 
@@ -81,8 +82,8 @@ class PartitionKeys:
         """Every key that is not a group's; a lane forgets itself."""
         return (
             self.meta, self.route, self.bodies, self.big, self.pending, self.ids, self.id_expiry,
-            self.scheduled, self.backlog, self.halves, self.half_of, self.closed, self.events,
-            self.counters,
+            self.scheduled, self.backlog, self.message_groups, self.halves, self.half_of,
+            self.closed, self.events, self.counters,
         )  # fmt: skip
 
     def lane(self, producer: str) -> str:
@@ -112,6 +113,8 @@ class GroupKeys:
     graves: str = field(init=False)
     due: str = field(init=False)
     wake: str = field(init=False)
+    line: str = field(init=False)
+    heads: str = field(init=False)
     levels: tuple[str, ...] = field(init=False)
 
     @property
@@ -124,7 +127,7 @@ class GroupKeys:
         base = f"{self.partition.base}group:{self.group}:"
         names = (
             "config", "ready", "retry", "inflight", "attempts", "failures", "tracebacks",
-            "dead", "graves", "due", "wake",
+            "dead", "graves", "due", "wake", "line", "heads",
         )  # fmt: skip
         _spell(self, base, names)
         levels = tuple(f"{base}delay:{level}" for level in range(1, self.level_count + 1))

@@ -209,6 +209,13 @@ def check_max_inflight(value: object) -> int:
     return int(value)
 
 
+def check_flag(name: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        refuse(name, value, "must be True or False")
+    return value
+
+
 def check_count(value: object, *, name: str, minimum: int = 1, maximum: int | None = None) -> int:
     """A whole number between two limits, both allowed; None is no upper limit."""
     limits = f"{minimum} or more" if maximum is None else f"from {minimum} to {maximum}"

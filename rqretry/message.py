@@ -27,6 +27,8 @@ class PublishOptions(TypedDict, total=False):
         tag: What subscriptions filter by.
         keys: Business keys to find the message by, at most 16.
         headers: User properties, text to text.
+        message_group: Ordered groups handle the messages of one message group one at a time, in the
+            order in which they were published; at most 63 bytes. Not with a delay.
         delay: Deliver after this, at most 40 days; default at once.
         delay_level: The same as a level of the namespace's table, 1 for the shortest.
         deliver_at: Deliver at this date: a datetime with a time zone, or seconds since the epoch;
@@ -38,6 +40,7 @@ class PublishOptions(TypedDict, total=False):
     tag: str | None
     keys: str | Sequence[str]
     headers: Mapping[str, str] | None
+    message_group: str | None
     delay: Duration | None
     delay_level: int | None
     deliver_at: datetime | float | None
@@ -56,6 +59,7 @@ class OutgoingMessage:
     tag: str | None = None
     keys: str | Sequence[str] = ()
     headers: Mapping[str, str] | None = None
+    message_group: str | None = None
     delay: Duration | None = None
     delay_level: int | None = None
     deliver_at: datetime | float | None = None

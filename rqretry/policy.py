@@ -18,6 +18,8 @@ from rqretry.limits import MAX_DELAY_S, UNLIMITED, check_max_retries
 
 MAX_STEPS = 32
 FIRST_RETRY_LEVEL = 3
+ORDERED_INTERVALS_MS = (10, 30_000)
+"""The least and the longest wait between the attempts of an ordered group."""
 _MAX_MULTIPLIER = 1000.0
 _EXPONENTIAL_DEFAULTS = ("5s", "2", "2h", "0.1")
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
@@ -199,6 +201,17 @@ class RetryPolicy:
         total = spell(compiled.total_ms(max_retries) / 1000)
         return f"{retries} = {max_retries + 1} deliveries over {total}"
 
+    def check_ordered(self) -> None:
+        """Whether an ordered group can have it: fixed, 10 ms to 30 s. Raises InvalidArgument."""
+        least, most = ORDERED_INTERVALS_MS
+        if self.kind != "fixed" or not least <= self.steps_ms[0] <= most:
+            rule = (
+                "is not for an ordered group, whose message groups wait while one of their"
+                f" messages does: give a fixed one of {compact(least)} to {compact(most)},"
+                ' such as "fixed:1s"'
+            )
+            refuse("policy", str(self), rule)
+
     def without_max_retries(self) -> "RetryPolicy":
         """The waits alone, for a group that keeps its retry limit beside its policy."""
         return replace(self, max_retries=None)
@@ -276,3 +289,7 @@ def _refuse_stored(stored: object) -> NoReturn:
         " newer rqretry wrote it"
     )
     raise CodecError(message)
+
+
+ORDERED_POLICY = RetryPolicy.fixed(1)
+"""What an ordered group has until somebody names another one."""

@@ -8,6 +8,7 @@ from rqretry.codec import decode, digest, encode, encode_all
 from rqretry.commands.producing import Prepared
 from rqretry.durations import epoch_ms, spell
 from rqretry.errors import CodecError, refuse, show
+from rqretry.ids import partition_of
 from rqretry.levels import LevelTable
 from rqretry.limits import (
     MAX_DELAY_MS,
@@ -15,6 +16,7 @@ from rqretry.limits import (
     check_delay,
     check_headers,
     check_keys,
+    check_message_group,
     check_message_id,
     check_tag,
 )
@@ -63,15 +65,17 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
     body, keys = plain(item.body), check_keys(item.keys)
     tag = None if item.tag is None else check_tag(item.tag)
     headers = check_headers(item.headers) if item.headers else None
-    data, note = encode(body, tag=tag, keys=keys, headers=headers), noted(tag, keys, headers)
+    group = None if item.message_group is None else _message_group(item, delay_ms, level)
+    fields: dict[str, Any] = {"tag": tag, "keys": keys, "message_group": group}
+    data, note = encode(body, headers=headers, **fields), noted(tag, keys, headers, group)
     if item.id is None:
         return Prepared(made_id, data, "", delay_ms, note), level
     # The digest leaves the born time out: the same message published later is the same message.
     # So are two that differ in nothing but the trace they were published in.
     said = without_trace(headers)
-    same = digest(data if said == headers else encode(body, tag=tag, keys=keys, headers=said))
+    same = digest(data if said == headers else encode(body, headers=said, **fields))
     if now_ms:
-        data = encode(body, tag=tag, keys=keys, headers=headers, born_ms=now_ms)
+        data = encode(body, headers=headers, born_ms=now_ms, **fields)
     return Prepared(check_message_id(item.id), data, same, delay_ms, note), level
 
 
@@ -87,9 +91,22 @@ def content_digest(data: bytes) -> str:
     return digest(encode(body, tag=tag, keys=keys, headers=said, message_group=group))
 
 
+def partition_for(message: Prepared, partitions: int) -> int:
+    """Where a message goes: what is in order with it goes there too."""
+    return partition_of(message.message_group or message.id, partitions)
+
+
 def on_level(message: Prepared, level: int, levels: LevelTable) -> Prepared:
     """The message with the delay of its level."""
     return message._replace(delay_ms=levels.delay_ms(level)) if level else message
+
+
+def _message_group(item: OutgoingMessage, delay_ms: int | str, level: int) -> str:
+    group = check_message_group(item.message_group)
+    if delay_ms or level:
+        rule = "cannot be given with a delay: the messages behind it would have to wait too"
+        refuse("message_group", group, rule)
+    return group
 
 
 def _delay(item: OutgoingMessage, now_ms: int) -> tuple[int | str, int]:

@@ -21,12 +21,12 @@ from rqretry.errors import (
     ScriptError,
     show,
 )
-from rqretry.ids import MessageId, make_ids, make_producer, new_ids, partition_of
+from rqretry.ids import MessageId, make_ids, make_producer, new_ids
 from rqretry.limits import (
     MAX_CALL_BYTES,
 )
 from rqretry.noted import encode_noted
-from rqretry.preparing import content_digest, drafts, on_level
+from rqretry.preparing import content_digest, drafts, on_level, partition_for
 from rqretry.wire import ServerClock
 
 LANE_TTL_MS = 3_600_000
@@ -89,7 +89,7 @@ class Publishing:
             messages[at] = on_level(messages[at], level, levels)
         if record.partitions == 1:
             return [(0, message) for message in messages]
-        return [(partition_of(message.id, record.partitions), message) for message in messages]
+        return [(partition_for(message, record.partitions), message) for message in messages]
 
     def send(
         self, lane: Lane, messages: Sequence[Prepared]

@@ -41,7 +41,13 @@ class TopicRecord:
         """The group's letter in pending bytes; 0 if it is not subscribed."""
         return next((g.byte for g in self.groups if g.name == group), 0)
 
-    def with_group(self, group: str, kind: str, tags: str = EVERY_TAG) -> "TopicRecord":
+    def with_group(
+        self,
+        group: str,
+        kind: str,
+        tags: str = EVERY_TAG,
+        ordered: bool = False,  # noqa: FBT001, FBT002 - a field of the group's
+    ) -> "TopicRecord":
         """The record with this group subscribed, to these tags."""
         if self.byte_of(group):
             groups = tuple(g._replace(tags=tags) if g.name == group else g for g in self.groups)
@@ -50,7 +56,7 @@ class TopicRecord:
             raise ConfigError(
                 f"topic {show(self.name)} has had {MAX_GROUPS} groups, which is the most"
             )
-        found = self._with((*self.groups, RouteGroup(group, self.next_byte, kind, tags)))
+        found = self._with((*self.groups, RouteGroup(group, self.next_byte, kind, tags, ordered)))
         return replace(found, next_byte=self.next_byte + 1)
 
     def without_group(self, group: str) -> "TopicRecord":
@@ -121,6 +127,9 @@ class GroupRecord:
     rate_limit: str = ""
     """Leases per time over all workers, such as "100/s"; "" for no limit."""
 
+    ordered: bool = False
+    """One message of a message group at a time, in order; it never changes."""
+
     def tags_of(self, topic: str) -> str:
         """What the group takes of a topic: "*", or tags such as "a || b"."""
         return dict(self.tags).get(topic, EVERY_TAG)
@@ -141,7 +150,9 @@ class GroupRecord:
         """
         compiled = self.policy.compile(levels)
         catching_up = topic in self.catching_up
+        ordered = {"ordered": 1} if self.ordered else {}
         return {
+            **ordered,
             "kind": self.kind,
             "max_retries": self.max_retries,
             "paused": int(self.paused or catching_up),
@@ -155,7 +166,12 @@ class GroupRecord:
         }
 
     def changed(self, by: str, at_ms: int, **fields: Any) -> "GroupRecord":
-        """The record with other fields and the next version; itself if nothing differs."""
+        """The record with other fields and the next version; itself if nothing differs.
+
+        Raises InvalidArgument where an ordered group would get a policy that is not fixed.
+        """
+        if self.ordered and "policy" in fields:
+            fields["policy"].check_ordered()
         if replace(self, **fields) == self:
             return self
         version = self.version + 1
@@ -179,6 +195,7 @@ class GroupRecord:
                 "catching_up": list(self.catching_up),
                 "max_inflight": self.max_inflight,
                 "rate_limit": self.rate_limit,
+                "ordered": self.ordered,
             }
         )
 
@@ -203,6 +220,7 @@ class GroupRecord:
                 tuple(fields.get("catching_up", ())),
                 fields.get("max_inflight", 0),
                 fields.get("rate_limit", ""),
+                ordered=fields.get("ordered", False),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of group {show(name)} is damaged") from error

@@ -12,6 +12,7 @@ from rqretry.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.limits import (
     LATEST,
     check_count,
+    check_flag,
     check_group,
     check_max_inflight,
     check_max_retries,
@@ -51,6 +52,7 @@ class ConsumerSpec:
         tags: The same: what the group takes of these topics, "*" for everything.
         max_inflight: The same; 0 is no limit.
         rate_limit: The same; "" is no limit.
+        ordered: One message of a message group at a time, in order.
         concurrency: Attempts at once in one process.
         visibility_ms: The lease, renewed while the handler runs.
         consume_timeout_ms: Counted from the lease.
@@ -83,6 +85,7 @@ class ConsumerSpec:
     retry_on: tuple[type[BaseException], ...] | None = None
     dead_letter_on: tuple[type[BaseException], ...] = ()
     tags: str | None = None
+    ordered: bool = False
     start: str = LATEST
     max_inflight: int | None = None
     rate_limit: str | None = None
@@ -115,6 +118,9 @@ class ConsumerOptions(TypedDict, total=False):
         rate_limit: Deliveries to the group in a time, over all its workers: "100/s", "100/m",
             "100/h", or a number for so many a second; "none" for no limit. Not given: the group's
             own.
+        ordered: Handle the messages of one message group one at a time over all workers, in the
+            order of publishing; a failed one is tried again after a fixed interval (1 s; 10 ms to
+            30 s with policy=RetryPolicy.fixed(...)), and only its message group waits.
         concurrency: Attempts at once in one process; default 64 for async functions, 16 for
             threads, one per core with process=True.
         visibility: The lease, 0.1 s to 12 h, renewed while the handler runs; default 30 s. A
@@ -135,6 +141,7 @@ class ConsumerOptions(TypedDict, total=False):
     tags: str | None
     max_inflight: int | str | None
     rate_limit: Rate | None
+    ordered: bool
     concurrency: int | None
     visibility: Duration
     consume_timeout: Duration
@@ -233,6 +240,7 @@ def _spec(
         retry_on=None if retry_on is None else _exceptions("retry_on", retry_on),
         dead_letter_on=_exceptions("dead_letter_on", options.get("dead_letter_on") or ()),
         tags=None if tags is None else check_tags(tags),
+        ordered=_ordered(options.get("ordered", False), policy),
         start=check_start(options.get("start", LATEST)),
         max_inflight=_max_inflight(options.get("max_inflight")),
         rate_limit=_rate_limit(options.get("rate_limit")),
@@ -292,6 +300,13 @@ def _policy(policy: RetryPolicy | None) -> RetryPolicy | None:
     if policy is not None and not isinstance(policy, RetryPolicy):
         refuse("policy", policy, "must be a RetryPolicy, such as RetryPolicy.ladder('10s 30s')")
     return policy
+
+
+def _ordered(given: object, policy: RetryPolicy | None) -> bool:
+    ordered = check_flag("ordered", given)
+    if ordered and policy is not None:
+        policy.check_ordered()
+    return ordered
 
 
 def _none_is(none_is: str | None, annotated: bool) -> bool:  # noqa: FBT001 - private

@@ -24,6 +24,8 @@ class RouteGroup(NamedTuple):
     """"push" or "simple"."""
     tags: str = EVERY_TAG
     """What it takes of the topic: "*", or tags such as "a || b"."""
+    ordered: bool = False
+    """One message of a message group at a time, in order."""
 
     def takes(self, tag: str) -> bool:
         """Whether a message with this tag ("" for none) is for this group."""

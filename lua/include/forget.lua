@@ -46,14 +46,16 @@ local function start_id_expiry(keys, now, ids)
   end
 end
 
+-- Answers those whose body is gone.
 local function forget(keys, byte, now, ids)
   local last = clear_bytes(keys.pending, byte, ids)
   if #last == 0 then
-    return
+    return last
   end
   start_id_expiry(keys, now, last)
   if call('HLEN', keys.big) > 0 then
     call('HDEL', keys.big, unpack(last))
   end
   call('HDEL', keys.bodies, unpack(last))
+  return last
 end

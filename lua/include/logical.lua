@@ -2,7 +2,7 @@
 -- it running on from the high-water mark, so no lease grows longer and no retry waits again.
 local function read_clock(meta)
   local wall = wall_ms()
-  local kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit')
+  local kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', 'order')
   local mark, offset = tonumber(kept[1]) or 0, tonumber(kept[2]) or 0
   local now = wall
   if wall >= mark then
@@ -18,5 +18,6 @@ local function read_clock(meta)
     seq = tonumber(kept[3]) or 0,
     bytes = tonumber(kept[4]) or 0,
     limit = tonumber(kept[5]) or 67108864,
+    order = kept[6], -- numbers given to messages with a message group; false: there never was one
   }
 end

@@ -10,7 +10,7 @@ end
 
 local function read_policy(config)
   local kept = call('HMGET', config, 'kind', 'max_retries', 'delays', 'levels', 'jitter', 'byte',
-    'max_inflight')
+    'max_inflight', 'ordered')
   local max_retries = tonumber(kept[2]) or 16
   return {
     exists = kept[1] and true or false,
@@ -21,6 +21,7 @@ local function read_policy(config)
     jitter = tonumber(kept[5]) or 0,
     byte = kept[6] or '',
     max_inflight = tonumber(kept[7] or ''),
+    ordered = kept[8],
   }
 end
 

@@ -21,14 +21,16 @@ local function wait(plan, policy, now, id, delay_ms)
 end
 
 -- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
--- delay wins over a level. Answers a note for history and reply: "W level due" or "D".
+-- delay wins over a level. An ordered group always waits its fixed interval. Answers a note for
+-- history and reply: "W level due" or "D".
 local function wait_or_bury(plan, policy, now, id, attempt, cause, choice)
   if choice.level == -1 or attempt >= policy.max_attempts then
     bury(plan, now, id, attempt, cause)
     return 'D'
   end
-  local delay_ms = choice.delay_ms
-  if not delay_ms and choice.level > 0 then
+  local chosen = policy.ordered ~= '1'
+  local delay_ms = chosen and choice.delay_ms or nil
+  if not delay_ms and choice.level > 0 and chosen then
     delay_ms = policy.levels[math.min(choice.level, #policy.levels)]
   elseif not delay_ms then
     delay_ms = policy.delays[math.min(attempt, #policy.delays)]

@@ -273,6 +273,7 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
         record.pinned,
         record.max_inflight or None,
         record.rate_limit or None,
+        ordered=record.ordered,
     )
 
 

@@ -103,7 +103,7 @@ def states(
 
 def _has(p: Peeked) -> bool:
     """Whether this group has the message, as far as is seen."""
-    places = (p.in_ready, p.in_retry, p.deadline_ms, p.dead_since_ms)
+    places = (p.in_ready, p.in_retry, p.deadline_ms, p.dead_since_ms, p.in_line)
     return bool(p.waiting) or any(place is not None for place in places)
 
 
@@ -181,6 +181,9 @@ def _state(group: RouteGroup, p: Peeked, *, some_have: bool, holder: str, live: 
         return made("scheduled", p.scheduled_ms, f"published with a delay, due in {when}")
     if group.byte == 0 or p.in_backlog is not None:
         return made("ready", None, "waits in the backlog: the topic has no consumer group yet")
+    if group.ordered and p.in_line is not None and p.head:
+        ahead = f"behind {p.head} in its message group, {p.in_line} messages are ahead of it"
+        return made("ready", None, f"{ahead}{_also(p, live=live)}")
     here = p.in_ready is not None or p.in_retry is not None
     if not here and (p.byte not in p.owed if p.owed else some_have):
         return made("committed", None, "this group has finished with it")

@@ -146,10 +146,15 @@ class LookingVerbs(AdminBase):
     def _past(self, id_: str) -> Operation[list[Event]]:
         events: list[Event] = []
         for record in (yield from self.catalog.topics()):
-            partition = partition_of(id_, record.partitions)
-            events += yield from inspecting.read_timeline(
-                self.catalog, record.name, partition, id_, born_ms(id_)
-            )
+            likely = partition_of(id_, record.partitions)
+            # Elsewhere if it had a message group, or partitions were added since.
+            for partition in dict.fromkeys((likely, *range(record.partitions))):
+                found = yield from inspecting.read_timeline(
+                    self.catalog, record.name, partition, id_, born_ms(id_)
+                )
+                if found:
+                    events += found
+                    break
         return sorted(events, key=lambda event: event.at_ms)
 
     def _not_stored(self, id_: str) -> MessageNotFound:

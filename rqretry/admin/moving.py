@@ -9,7 +9,7 @@ from rqretry.admin.dead_letters import DeadLetterFilter, chosen
 from rqretry.admin.letters import read_dead
 from rqretry.command import Command, Operation, batches
 from rqretry.commands.administering import Stats, stats
-from rqretry.commands.moving import Dropped, Held, drop, held, purge
+from rqretry.commands.moving import Blocked, Dropped, Held, blocked, clear, drop, held, purge
 from rqretry.commands.upkeep import Promoted, promote
 from rqretry.draining import drop_all, purge_all
 from rqretry.errors import InvalidArgument, refuse, show
@@ -197,7 +197,7 @@ class MovingVerbs(AdminBase):
     ) -> Operation[int]:
         keys = place.keys
         if state == "ready":
-            gone = 0
+            gone = yield from self._purge_blocked(place, wanted, dry_run=dry_run)
             for lane in (keys.ready, keys.retry):
                 gone += yield from self._purge_list(place, lane, wanted, dry_run=dry_run)
             return gone
@@ -219,6 +219,26 @@ class MovingVerbs(AdminBase):
                 verdicts: list[bytes] = yield purge(keys, batch, actor=self.actor, place=key)
                 gone += verdicts.count(b"OK")
         return gone
+
+    def _purge_blocked(
+        self, place: Place, wanted: DeadLetterFilter, *, dry_run: bool
+    ) -> Operation[int]:
+        """What waits behind others of its message group, page by page."""
+        gone, after = 0, ""
+        while True:
+            look: Command[Blocked] = blocked(place.keys, after=after)
+            page = yield look
+            found = {c.id for c in _candidates(place.topic, page) if wanted.matches(c)}
+            pairs = zip(page.members, page.ids, strict=True)
+            members = [member for member, id_ in pairs if id_ in found]
+            if dry_run:
+                gone += len(members)
+            elif members:
+                verdicts: list[bytes] = yield clear(place.keys, members, actor=self.actor)
+                gone += verdicts.count(b"OK")
+            after = page.after
+            if not after:
+                return gone
 
     def _purge_list(
         self, place: Place, lane: str, wanted: DeadLetterFilter, *, dry_run: bool
@@ -266,7 +286,7 @@ def _matching(
     return list(dict.fromkeys(ids))
 
 
-def _candidates(topic: str, page: Held) -> Iterator[Candidate]:
+def _candidates(topic: str, page: Held | Blocked) -> Iterator[Candidate]:
     for id_, record in zip(page.ids, page.failures, strict=True):
         errors = read_record(record)
         yield Candidate(id_, topic, errors[-1] if errors else None)

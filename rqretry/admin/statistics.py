@@ -88,7 +88,7 @@ def _add_up(
     return GroupStats(
         group=group.name,
         kind=group.kind,
-        ready=sum(part.ready for part in parts),
+        ready=sum(part.ready + part.blocked for part in parts),
         retry=sum(part.retry for part in parts) + due + overdue,
         inflight=sum(part.inflight for part in parts) - overdue,
         waiting=tuple(_waiting(parts, len(levels_ms))),
@@ -100,6 +100,8 @@ def _add_up(
         rate_limit=next((part.rate for part in parts if part.rate), None),
         counters=_counters(group.name, parts),
         tags=group.tags,
+        ordered=group.ordered,
+        blocked=sum(part.blocked for part in parts),
     )
 
 

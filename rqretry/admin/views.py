@@ -29,7 +29,7 @@ class GroupStats:
     group: str
     kind: str
     ready: int
-    """New messages that can be delivered now."""
+    """New messages that can be delivered now, and those that wait for their turn (`blocked`)."""
     retry: int
     """Retries, and messages whose lease ran out, that can be delivered now."""
     inflight: int
@@ -49,6 +49,10 @@ class GroupStats:
 
     tags: str = "*"
     """What it takes of the topic; "*" is everything."""
+    ordered: bool = False
+    """It gets one message of a message group at a time."""
+    blocked: int = 0
+    """Of an ordered group: messages behind an unfinished one of their message group."""
 
     @property
     def filtered(self) -> int:
@@ -289,6 +293,7 @@ class GroupInfo:
     """Under a lease at once, over all workers; None for any number."""
     rate_limit: str | None = None
     """Deliveries in a time, over all workers, such as "100/s"; None for any number."""
+    ordered: bool = False
 
 
 def clusters(letters: Sequence[DeadLetter]) -> list[Cluster]:

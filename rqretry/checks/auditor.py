@@ -5,81 +5,25 @@ is read, so what looks wrong is looked at twice, and only what is wrong both tim
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
+from rqretry.checks.auditor_lines import misplaced
 from rqretry.checks.auditor_pages import read_hash, read_list, read_scores
+from rqretry.checks.auditor_seen import (
+    ERROR,
+    ORDER_DIGITS,
+    WARNING,
+    Finding,
+    GroupSnapshot,
+    Snapshot,
+)
 from rqretry.command import Operation, Pause, batches
 from rqretry.commands.producing import id_of_member
 from rqretry.commands.transacting import Record, read_many
 from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
-ERROR, WARNING = "error", "warning"
+__all__ = ["ERROR", "WARNING", "Finding", "GroupSnapshot", "Snapshot", "audit", "judge", "look"]
+
 SECOND_LOOK_SECONDS = 0.2
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Finding:
-    """Something that should not be.
-
-    Attributes:
-        severity: "error" (a message is lost, stuck or would be handled twice) or "warning" (a
-            leftover that the scripts pass over).
-        kind: One word or two, the same for all findings of a kind.
-        key: The Redis key it is in.
-        id: The message, or the field, it is about.
-        text: What is wrong, as a sentence.
-    """
-
-    severity: str
-    kind: str
-    key: str
-    id: str
-    text: str
-
-
-@dataclass(slots=True)
-class GroupSnapshot:
-    """What was read of one group; ids and their scores or values."""
-
-    keys: GroupKeys
-    byte: str = ""
-    lists: dict[str, list[str]] = field(default_factory=dict)
-    inflight: dict[str, float] = field(default_factory=dict)
-    dead: dict[str, float] = field(default_factory=dict)
-    levels: dict[str, dict[str, float]] = field(default_factory=dict)
-    due: dict[str, float] = field(default_factory=dict)
-    attempts: set[str] = field(default_factory=set)
-    failures: set[str] = field(default_factory=set)
-    graves: set[str] = field(default_factory=set)
-
-    def places(self) -> Iterator[tuple[str, Iterable[str]]]:
-        """Each key that holds messages, with the ids in it."""
-        yield from self.lists.items()
-        yield self.keys.inflight, self.inflight
-        yield self.keys.dead, self.dead
-        yield from self.levels.items()
-
-    def held(self) -> set[str]:
-        """Every message that the group has."""
-        return {id_ for _, ids in self.places() for id_ in ids}
-
-
-@dataclass(slots=True)
-class Snapshot:
-    """What was read of one partition."""
-
-    keys: PartitionKeys
-    bodies: set[str] = field(default_factory=set)
-    pending: dict[str, str] = field(default_factory=dict)
-    big: set[str] = field(default_factory=set)
-    ids: set[str] = field(default_factory=set)
-    id_expiry: dict[str, float] = field(default_factory=dict)
-    scheduled: dict[str, float] = field(default_factory=dict)
-    backlog: list[str] = field(default_factory=list)
-    halves: dict[str, float] = field(default_factory=dict)
-    half_of: dict[str, str] = field(default_factory=dict)
-    unknown_transactions: set[str] = field(default_factory=set)
-    groups: list[GroupSnapshot] = field(default_factory=list)
 
 
 def audit(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[list[Finding]]:
@@ -106,6 +50,8 @@ def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot
     seen.backlog = yield from read_list(keys.backlog)
     for group in groups:
         seen.groups.append((yield from _look_at_group(group)))
+    named = yield from read_hash(keys.message_groups)
+    seen.message_groups = {id_: place[ORDER_DIGITS:] for id_, place in named.items()}
     seen.pending = yield from read_hash(keys.pending)
     seen.big = set((yield from read_hash(keys.big)))
     seen.half_of = yield from read_hash(keys.half_of)
@@ -133,14 +79,18 @@ def judge(seen: Snapshot) -> list[Finding]:
         findings += _places(seen, group)
         findings += _entries(group)
         findings += _due(group)
+        findings += misplaced(seen.message_groups, group) if group.ordered else ()
     return sorted(set(findings))
 
 
 def _look_at_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
     seen = GroupSnapshot(keys)
-    seen.byte = (yield from read_hash(keys.config)).get("byte", "")
+    config = yield from read_hash(keys.config)
+    seen.byte, seen.ordered = config.get("byte", ""), config.get("ordered") == "1"
+    seen.line = list((yield from read_scores(keys.line)))
     for key in (keys.ready, keys.retry):
         seen.lists[key] = yield from read_list(key)
+    seen.heads = yield from read_hash(keys.heads)
     seen.due = yield from read_scores(keys.due)
     for key in keys.levels:
         seen.levels[key] = yield from read_scores(key)
@@ -193,6 +143,9 @@ def _partition(seen: Snapshot) -> Iterator[Finding]:
     for id_ in seen.big - seen.bodies:
         text = "the size of a body is noted that is not stored"
         yield Finding(WARNING, "leftover entry", seen.keys.big, id_, text)
+    for id_ in set(seen.message_groups) - seen.bodies:
+        text = "the message group of a message is kept whose body is not stored"
+        yield Finding(WARNING, "leftover entry", seen.keys.message_groups, id_, text)
     for id_ in set(seen.id_expiry) - seen.ids:
         text = "an id is to be forgotten that is not remembered"
         yield Finding(WARNING, "leftover entry", seen.keys.id_expiry, id_, text)

@@ -40,12 +40,16 @@ class Stats(NamedTuple):
     max_inflight: int | None = None
     """The partition's part of it; None for no limit."""
     rate: str = ""
+    blocked: int = 0
+    """Behind another message of their message group."""
+    in_message_groups: int = 0
+    """Messages of the partition that have a message group, for whichever group."""
 
     @property
     def held(self) -> int:
         """Messages of the group, in all its places."""
         waiting = sum(level.waiting for level in self.levels)
-        return self.ready + self.retry + self.inflight + self.dead + waiting
+        return self.ready + self.blocked + self.retry + self.inflight + self.dead + waiting
 
 
 class Peeked(NamedTuple):
@@ -72,6 +76,10 @@ class Peeked(NamedTuple):
     """Messages under a lease here."""
     max_inflight: int | None = None
     rate: str = ""
+    head: str = ""
+    """Who is out of its message group, if the group is ordered."""
+    in_line: int | None = None
+    """How many unfinished messages of its message group are before it."""
 
 
 class DeadPage(NamedTuple):
@@ -89,11 +97,16 @@ class DeadPage(NamedTuple):
 def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
     """Install a route; the first group takes the backlog. Answers what is left of it."""
     first = route.groups[0].name if route.groups else ""
+    ordered = bool(route.groups) and route.groups[0].ordered
     group = keys.group(first, 0)
+    touched = (
+        keys.meta, keys.route, keys.backlog, group.ready, group.wake, keys.counters,
+        group.line, group.heads, keys.message_groups,
+    )  # fmt: skip
     return Command(
         verb="subscribe",
-        keys=(keys.meta, keys.route, keys.backlog, group.ready, group.wake, keys.counters),
-        args=(route.version, route.encode(), first, MAX_BATCH, route.max_messages),
+        keys=touched,
+        args=(route.version, route.encode(), first, MAX_BATCH, route.max_messages, int(ordered)),
         decode=int,
     )
 
@@ -146,6 +159,16 @@ def stored(keys: PartitionKeys) -> Command[int]:
     return Command("read", (), (), int, words=("HLEN", keys.bodies))
 
 
+def in_message_groups(keys: PartitionKeys) -> Command[int]:
+    """How many stored messages of a partition have a message group."""
+    return Command("read", (), (), int, words=("HLEN", keys.message_groups))
+
+
+def in_line(keys: GroupKeys) -> Command[int]:
+    """How many unfinished messages of an ordered group have a message group."""
+    return Command("read", (), (), int, words=("ZCARD", keys.line))
+
+
 def memory(keys: PartitionKeys) -> Command[int]:
     """The bytes of a partition's bodies, estimated from a sample of them."""
     words = ("MEMORY", "USAGE", keys.bodies, "SAMPLES", 20)
@@ -162,7 +185,7 @@ def stats(keys: GroupKeys) -> Command[Stats]:
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.dead, p.scheduled,
-        p.backlog, p.counters, p.bodies, *keys.levels,
+        p.backlog, p.counters, p.bodies, keys.line, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
         verb="stats",
@@ -178,7 +201,7 @@ def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
     touched = (
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts,
         keys.failures, keys.dead, keys.graves, p.bodies, p.pending, p.scheduled, p.backlog,
-        *keys.levels,
+        keys.line, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
         verb="peek",
@@ -243,22 +266,23 @@ def _records(reply: Any) -> dict[str, str]:
 
 def _stats(reply: list[Any]) -> Stats:
     now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies = map(int, reply[:9])
-    oldest, paused, levels, counters, history_bytes, most, rate = reply[9:]
+    oldest, paused, levels, counters, history_bytes, most, rate, blocked, grouped = reply[9:]
     rungs = [LevelStats(count, due, number(first)) for count, due, first in levels]
     return Stats(
         now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, text(oldest),
         paused == b"1", rungs, pairs(counters), int(history_bytes), number(most), text(rate),
+        max(0, int(blocked)), int(grouped),
     )  # fmt: skip
 
 
 def _peeked(reply: list[Any]) -> Peeked:
     now, body, owed, byte, entry, deadline, dead, grave, failures, scheduled = reply[:10]
-    ready, retry, backlog, paused, waiting, stored, held, most, rate = reply[10:]
+    ready, retry, backlog, paused, waiting, stored, held, most, rate, head, in_line = reply[10:]
     return Peeked(
         int(now), body, owed, byte, text(entry), number(deadline), number(dead), text(grave),
         text(failures), number(scheduled), number(ready), number(retry), number(backlog),
         paused == b"1", [(int(level), int(float(due))) for level, due in waiting], stored == 1,
-        int(held), number(most), text(rate),
+        int(held), number(most), text(rate), text(head), number(in_line),
     )  # fmt: skip
 
 

@@ -136,7 +136,8 @@ def succeed(
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead, p.bodies,
-        p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.wake,
+        p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.wake, keys.ready,
+        keys.line, keys.heads, p.message_groups,
     )  # fmt: skip
     return Command(
         verb="succeed",
@@ -164,7 +165,7 @@ def fail(
     touched = (
         p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
         keys.graves, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
-        p.counters, *keys.levels,
+        p.counters, keys.ready, keys.line, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
         verb="fail",

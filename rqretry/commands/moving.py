@@ -31,6 +31,17 @@ class CaughtUp(NamedTuple):
     """Messages that had no entry, and now have their group's byte."""
 
 
+class Blocked(NamedTuple):
+    """One page of what waits behind others of its message group."""
+
+    now_ms: int
+    after: str
+    """Where the next page begins; '' at the end."""
+    members: list[str]
+    ids: list[str]
+    failures: list[str]
+
+
 class Dropped(NamedTuple):
     """What a drop answered."""
 
@@ -55,7 +66,7 @@ def redrive(
     touched = (
         p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
         keys.dead, keys.graves, keys.wake, p.bodies, p.events, p.counters, keys.due,
-        *keys.levels,
+        keys.line, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     delays = delays_ms or [""] * len(ids)
     lines = records or ['{"c":"redriven"}'] * len(ids)
@@ -77,6 +88,7 @@ def purge(
     touched = (
         p.meta, keys.config, keys.attempts, keys.failures, place or keys.dead, keys.graves,
         p.bodies, p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
+        keys.ready, keys.wake, keys.line, keys.heads, p.message_groups, keys.dead,
     )  # fmt: skip
     return Command(
         verb="purge",
@@ -99,7 +111,8 @@ def drop(
     p = keys.partition
     touched = (
         p.meta, keys.config, place, keys.attempts, keys.failures, keys.dead, keys.inflight,
-        p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
+        p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.ready,
+        keys.wake, keys.line, keys.heads, p.message_groups,
     )  # fmt: skip
     flat = [word for id_, goes in answers for word in (id_, int(goes))]
     return Command(
@@ -150,13 +163,33 @@ def scheduled_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[s
     )
 
 
+def blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) -> Command[Blocked]:
+    """One page of the line of an ordered group, without who is out; reads only."""
+    return Command(
+        verb="blocked",
+        keys=(keys.partition.meta, keys.line, keys.heads, keys.failures),
+        args=(after, count),
+        decode=_blocked,
+    )
+
+
+def clear(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Command[list[bytes]]:
+    """Blocked to gone; OK or GONE for each member of the line."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.line, keys.heads, p.message_groups, keys.attempts,
+        keys.failures, p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
+    )  # fmt: skip
+    return Command("clear", touched, (keys.group, actor, *members), list)
+
+
 def leave(keys: GroupKeys) -> Command[int]:
     """Forget a group in a partition where it holds nothing; answers what it still holds."""
     p = keys.partition
     touched = (
         p.meta, p.counters, keys.config, keys.attempts, keys.failures, keys.tracebacks,
-        keys.graves, keys.due, keys.wake, keys.ready, keys.retry, keys.inflight, keys.dead,
-        *keys.levels,
+        keys.graves, keys.due, keys.wake, keys.ready, keys.retry, keys.heads, keys.inflight,
+        keys.dead, keys.line, *keys.levels,
     )  # fmt: skip
     return Command("leave", touched, (keys.group,), int)
 
@@ -185,6 +218,15 @@ def held(
         keys=(keys.partition.meta, place, keys.attempts, keys.failures),
         args=("list" if in_list else "zset", offset, count),
         decode=_held,
+    )
+
+
+def _blocked(reply: list[Any]) -> Blocked:
+    now, after, members, ids, failures = reply
+    return Blocked(
+        int(now),
+        text(after),
+        *([text(one) for one in column] for column in (members, ids, failures)),
     )
 
 

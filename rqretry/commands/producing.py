@@ -1,16 +1,17 @@
 """publish, scheduled and deliver: how messages become ready."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rqretry.command import Command, number, text
-from rqretry.keys import PartitionKeys
+from rqretry.keys import GroupKeys, PartitionKeys
 from rqretry.noted import Noted
 from rqretry.routes import Route
 
 _SENT = 4
-"""Fields of a Prepared that the script takes."""
+"""Fields of a Prepared that the script takes of every message."""
+_WITH_TARGETS, _WITH_MESSAGE_GROUP = 5, 6
 
 
 class Prepared(NamedTuple):
@@ -30,6 +31,11 @@ class Prepared(NamedTuple):
     def tag(self) -> str:
         """What subscriptions filter by; '' for none."""
         return (self.noted.tag if self.noted else None) or ""
+
+    @property
+    def message_group(self) -> str:
+        """What it is in order with; '' for nothing."""
+        return (self.noted.message_group if self.noted else None) or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +74,25 @@ def publish(
 ) -> Command[Published]:
     """Nothing to ready (or scheduled): store the messages for every group of the route."""
     groups = [keys.group(group.name, 0) for group in route.groups]
-    differ = route.filtered or any(m.tag and m.delay_ms != "" for m in messages)
+    words = _words(route, messages)
     args: list[Any] = [
         route.version, seq, checksum, lane_ttl_ms, producer, blob, len(groups), len(messages),
-        5 if differ else 4,
+        words,
     ]  # fmt: skip
     for group in route.groups:
-        args += (group.name, bytes((group.byte,)))
+        args += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
     for message in messages:
         args += message[:_SENT]
-        if differ:
+        if words >= _WITH_TARGETS:
             args.append(route.targets(message.tag) if message.delay_ms == "" else message.tag)
+        if words >= _WITH_MESSAGE_GROUP:
+            args.append(message.message_group)
     touched = (
         keys.meta, keys.route, keys.lane(producer), keys.bodies, keys.big, keys.pending,
         keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,
+        keys.message_groups,
         *(key for group in groups for key in (group.ready, group.wake)),
+        *_lines(groups, route),
     )  # fmt: skip
     return Command(
         verb="publish",
@@ -91,6 +101,22 @@ def publish(
         decode=_published,
         ids=tuple(message.id for message in messages),
     )
+
+
+def _words(route: Route, messages: Sequence[Prepared]) -> int:
+    """How many words a message takes: most need the least."""
+    notes = [message.noted for message in messages if message.noted is not None]
+    if any(note.message_group for note in notes):
+        return _WITH_MESSAGE_GROUP
+    delayed = notes and any(message.tag and message.delay_ms != "" for message in messages)
+    return _WITH_TARGETS if route.filtered or delayed else _SENT
+
+
+def _lines(groups: Sequence[GroupKeys], route: Route) -> Iterator[str]:
+    for keys, group in zip(groups, route.groups, strict=True):
+        if group.ordered:
+            yield keys.line
+            yield keys.heads
 
 
 def scheduled_member(id_: str, tag: str) -> str:

@@ -55,7 +55,7 @@ def expire(
     touched = (
         p.meta, keys.config, keys.retry, keys.inflight, keys.attempts, keys.failures,
         keys.dead, keys.graves, keys.due, keys.wake, p.events, p.counters, p.bodies,
-        p.pending, *keys.levels,
+        p.pending, keys.ready, keys.line, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
         verb="expire",
@@ -80,9 +80,13 @@ def promote(
     """
     p = keys.partition
     until = "+inf" if early else ""
+    touched = (
+        p.meta, keys.retry, keys.due, keys.wake, p.events, p.counters, keys.config, keys.line,
+        keys.heads, p.message_groups, *keys.levels,
+    )  # fmt: skip
     return Command(
         verb="promote",
-        keys=(p.meta, keys.retry, keys.due, keys.wake, p.events, p.counters, *keys.levels),
+        keys=touched,
         args=(keys.group, worker, limit, until, level or "", *ids),
         decode=lambda reply: Promoted(int(reply[0]), int(reply[1]), number(reply[2])),
     )

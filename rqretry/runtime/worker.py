@@ -312,5 +312,7 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
         settings["max_inflight"] = spec.max_inflight
     if explicit and spec.rate_limit is not None:
         settings["rate_limit"] = spec.rate_limit
-    record = yield from catalog.join(spec.group, PUSH, spec.topics, start=spec.start, **settings)
+    record = yield from catalog.join(
+        spec.group, PUSH, spec.topics, start=spec.start, ordered=spec.ordered, **settings
+    )
     return record.max_retries

@@ -11,7 +11,7 @@ from rqretry.client import AsyncClient, Client
 from rqretry.command import Operation
 from rqretry.commands.producing import Prepared
 from rqretry.durations import Duration
-from rqretry.ids import partition_of
+from rqretry.preparing import partition_for
 from rqretry.publisher import Publisher
 from rqretry.publisher_sync import SyncPublisher
 from rqretry.publishing import Publishing
@@ -42,7 +42,8 @@ class LabPublishing(Publishing):
         if message.digest:  # the caller gave the id
             return partition, message
         id_ = f"{message.id[:_TIME_CHARACTERS]}{next(self._numbers):09d}"
-        return partition_of(id_, topic.partitions), message._replace(id=id_)
+        numbered = message._replace(id=id_)
+        return partition_for(numbered, topic.partitions), numbered
 
 
 def make_clients(

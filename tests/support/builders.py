@@ -36,6 +36,7 @@ def prepared(
     digest: str = "",
     delay_ms: int | str = "",
     tag: str = "",
+    group: str = "",
 ) -> Prepared:
     """A message on its way to the server."""
     data = f"body of {id_}" if body is None else body
@@ -44,7 +45,7 @@ def prepared(
         data.encode() if isinstance(data, str) else data,
         digest,
         delay_ms,
-        Noted(tag) if tag else None,
+        Noted(tag or None, (), group or None) if tag or group else None,
     )
 
 

@@ -86,15 +86,25 @@ class World:
         return self.client
 
     def subscribe(
-        self, name: str = "g", *, kind: str = "push", tags: str = "*", **settings: Any
+        self,
+        name: str = "g",
+        *,
+        kind: str = "push",
+        tags: str = "*",
+        ordered: bool = False,
+        install: bool = True,
+        **settings: Any,
     ) -> GroupKeys:
         """A new group of the topic, configured and routed."""
         byte = len(self.route.groups) + 97
-        groups = (*self.route.groups, RouteGroup(name, byte, kind, tags))
+        groups = (*self.route.groups, RouteGroup(name, byte, kind, tags, ordered))
         self.route = replace(self.route, version=self.route.version + 1, groups=groups)
         keys = self.group(name)
+        if ordered:
+            settings = {"ordered": 1, "delays": str(SECOND), **settings}
         self.configure(name, 1, **group_fields(byte, kind=kind, **settings))
-        self.install()
+        if install:
+            self.install()
         return keys
 
     def install(self) -> None:

@@ -147,7 +147,7 @@ def _print(info: GroupInfo) -> None:
     print_fields(
         [
             ("group", info.name),
-            ("kind", info.kind),
+            ("kind", f"{info.kind}, ordered" if info.ordered else info.kind),
             ("topics", " ".join(info.topics)),
             ("policy", info.policy),
             ("retries", f"{info.ladder}, then %DLQ%{info.name}"),
@@ -161,7 +161,7 @@ def _print(info: GroupInfo) -> None:
 
 
 def _fields(info: GroupInfo) -> dict[str, object]:
-    return {
+    fields: dict[str, object] = {
         "group": info.name,
         "kind": info.kind,
         "max_retries": info.max_retries,
@@ -174,3 +174,4 @@ def _fields(info: GroupInfo) -> dict[str, object]:
         "pinned": list(info.pinned),
         "changed_by": info.changed_by,
     }
+    return fields | {"ordered": True} if info.ordered else fields

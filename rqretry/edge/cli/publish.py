@@ -26,6 +26,7 @@ from rqretry.limits import (
     check_count,
     check_headers,
     check_keys,
+    check_message_group,
     check_message_id,
     check_tag,
     check_topic,
@@ -57,6 +58,11 @@ _DELAYS = ("delay", "delay_level", "deliver_at")
     metavar="DATE",
     callback=read_date,
     help="Deliver at this date, such as 2026-11-21T12:00:00Z; at most 40 days ahead.",
+)
+@click.option(
+    "--message-group",
+    metavar="G",
+    help="What it is in order with, for ordered groups; not with a delay.",
 )
 @click.option("--tag", metavar="T", help="What subscriptions filter by.")
 @click.option("--key", "keys", multiple=True, metavar="K", help="A business key; can be repeated.")
@@ -119,13 +125,17 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(f"{said} say the same: give one of them")
     if given["delay_level"] is not None:
         check_count(given["delay_level"], name="--delay-level")
+    if given["message_group"] is not None:
+        check_message_group(given["message_group"])
+        if ways:
+            raise click.UsageError("--message-group cannot be given with a delay")
     if given["tag"] is not None:
         check_tag(given["tag"])
     if given["id_"] is not None:
         check_message_id(given["id_"])
     check_keys(given["keys"])
     check_headers(given["headers"])
-    return {name: given[name] for name in (*_DELAYS, "tag", "keys", "headers")}
+    return {name: given[name] for name in (*_DELAYS, "tag", "keys", "headers", "message_group")}
 
 
 def _publish_lines(

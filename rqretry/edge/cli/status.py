@@ -152,6 +152,12 @@ def _beside(topic: TopicStats) -> list[str]:
             )
         if group.max_inflight is not None or group.rate_limit is not None:
             shown.append(f"group {group.group} is limited to {_limits(group)}")
+        if group.ordered:
+            count = counted(group.blocked, "ready message")
+            shown.append(
+                f"group {group.group} of topic {topic.topic} is ordered: {count} blocked by"
+                " an unfinished one of their message group"
+            )
     return shown
 
 
@@ -175,13 +181,15 @@ def _topic(topic: TopicStats) -> dict[str, object]:
 
 
 def _group(group: GroupStats) -> dict[str, object]:
-    """The fields of every group; those of tags and limits only where it has them."""
+    """The fields of every group; those of tags, order and limits only where it has them."""
     filters = group.tags != "*" or group.filtered
     tags = {"tags": group.tags, "filtered": group.filtered} if filters else {}
+    order = {"blocked": group.blocked} if group.ordered else {}
     limits = {"max_inflight": group.max_inflight, "rate_limit": group.rate_limit}
     limits = {name: value for name, value in limits.items() if value is not None}
     return (
         tags
+        | order
         | limits
         | {
             "group": group.group,

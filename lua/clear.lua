@@ -1,0 +1,51 @@
+local call = redis.call
+--[[ clear.lua: blocked -> gone, by an operator's word
+
+  Messages of an ordered group that wait in line behind another one of their message group. Who is
+  out (the head) lies in a list or a sorted set: see drop.lua and purge.lua.
+
+  FLAGS  allow-oom
+  KEYS   meta config line heads message_groups attempts failures bodies big pending ids id_expiry
+         events counters
+  ARGV   group actor, then members of the line
+  REPLY  OK | GONE of each message
+  COST   O(messages * log line); 15 commands
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include forget
+-- @include lines
+
+local meta, config, line, heads, message_groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local attempts, failures, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
+local keys = { bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11], id_expiry = KEYS[12] }
+local group, actor = ARGV[1], ARGV[2]
+local members, names = { unpack(ARGV, 3) }, {}
+
+for i, member in ipairs(members) do
+  names[i] = string.match(member, '^%Z+')
+end
+local byte = call('HGET', config, 'byte') or ''
+local clock = read_clock(meta)
+local here, known = call('ZMSCORE', line, unpack(members)), call('HMGET', heads, unpack(names))
+local verdicts, gone, ids, seen = {}, {}, {}, {}
+for i, member in ipairs(members) do
+  local id = id_in_line(member, names[i])
+  local blocked = here[i] and known[i] ~= id and not seen[id]
+  verdicts[i], seen[id] = blocked and 'OK' or 'GONE', true
+  gone[#gone + 1] = blocked and member or nil
+  ids[#ids + 1] = blocked and id or nil
+end
+if #ids > 0 then
+  local last = forget(keys, byte, clock.now, ids)
+  call('HDEL', failures, unpack(ids))
+  call('HDEL', attempts, unpack(ids))
+  if #last > 0 then
+    call('HDEL', message_groups, unpack(last))
+  end
+  call('ZREM', line, unpack(gone))
+  call('HINCRBY', counters, 'purge:' .. group, #ids)
+  append_history(clock, meta, events, 'purge', group, actor, ids, '', '')
+end
+return verdicts

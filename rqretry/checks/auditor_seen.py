@@ -1,0 +1,90 @@
+"""What the auditor saw of a partition, and what it found wrong in it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from rqretry.keys import GroupKeys, PartitionKeys
+
+ORDER_DIGITS = 16
+"""Of the number before a message group in `message_groups`, and before an id in a line."""
+ERROR, WARNING = "error", "warning"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """Something that should not be.
+
+    Attributes:
+        severity: "error" (a message is lost, stuck or would be handled twice) or "warning" (a
+            leftover that the scripts pass over).
+        kind: One word or two, the same for all findings of a kind.
+        key: The Redis key it is in.
+        id: The message, or the field, it is about.
+        text: What is wrong, as a sentence.
+    """
+
+    severity: str
+    kind: str
+    key: str
+    id: str
+    text: str
+
+
+@dataclass(slots=True)
+class GroupSnapshot:
+    """What was read of one group; ids and their scores or values."""
+
+    keys: GroupKeys
+    byte: str = ""
+    lists: dict[str, list[str]] = field(default_factory=dict)
+    inflight: dict[str, float] = field(default_factory=dict)
+    dead: dict[str, float] = field(default_factory=dict)
+    levels: dict[str, dict[str, float]] = field(default_factory=dict)
+    due: dict[str, float] = field(default_factory=dict)
+    attempts: set[str] = field(default_factory=set)
+    failures: set[str] = field(default_factory=set)
+    graves: set[str] = field(default_factory=set)
+    ordered: bool = False
+    line: list[str] = field(default_factory=list)
+    heads: dict[str, str] = field(default_factory=dict)
+
+    def places(self) -> Iterator[tuple[str, Iterable[str]]]:
+        """Each key that holds messages, with the ids in it."""
+        yield from self.lists.items()
+        yield self.keys.inflight, self.inflight
+        yield self.keys.dead, self.dead
+        yield from self.levels.items()
+
+    def blocked(self) -> Iterator[str]:
+        """Messages in line that are not out."""
+        out = set(self.heads.items())
+        return (id_ for name, id_ in map(in_line, self.line) if (name, id_) not in out)
+
+    def held(self) -> set[str]:
+        """Every message that the group has."""
+        return {id_ for _, ids in self.places() for id_ in ids}.union(self.blocked())
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What was read of one partition."""
+
+    keys: PartitionKeys
+    bodies: set[str] = field(default_factory=set)
+    pending: dict[str, str] = field(default_factory=dict)
+    big: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    id_expiry: dict[str, float] = field(default_factory=dict)
+    scheduled: dict[str, float] = field(default_factory=dict)
+    backlog: list[str] = field(default_factory=list)
+    message_groups: dict[str, str] = field(default_factory=dict)
+    halves: dict[str, float] = field(default_factory=dict)
+    half_of: dict[str, str] = field(default_factory=dict)
+    unknown_transactions: set[str] = field(default_factory=set)
+    groups: list[GroupSnapshot] = field(default_factory=list)
+
+
+def in_line(member: str) -> tuple[str, str]:
+    """The message group and the id that a member of a line names."""
+    name, _, rest = member.partition("\0")
+    return name, rest[ORDER_DIGITS:]
