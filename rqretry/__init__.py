@@ -1,64 +1,46 @@
-"""rqretry: consumer groups, a retry ladder and a dead-letter queue for Python, on Redis."""
+"""rqretry: consumer groups, a retry ladder and a dead-letter queue for Python, on Redis.
 
-from rqretry.admin.dead_letters import DeadLetterFilter
-from rqretry.app import App
-from rqretry.checkers import TransactionResolution
-from rqretry.client import AsyncClient, Client
-from rqretry.errors import (
-    AmbiguousResult,
-    CodecError,
-    ConfigError,
-    GroupNotFound,
-    InvalidArgument,
-    InvalidReceiptHandle,
-    MessageNotFound,
-    MessageTooLarge,
-    PublishError,
-    QueueFull,
-    RqretryError,
-    ScriptError,
-    StoreUnavailable,
-    TopicNotFound,
-    TransactionDecided,
-    TransactionNotFound,
-    UnsafeServer,
-)
-from rqretry.ids import MessageId
-from rqretry.message import Message, OutgoingMessage
-from rqretry.outcome import ConsumeResult, DeadLetter, Postpone, Retry
-from rqretry.policy import RetryPolicy
-from rqretry.version import __version__
+The names are imported when they are first used (PEP 562), so that a program that only needs one
+module of the package, such as the pytest plugin, does not wait for redis. What type checkers see is
+in __init__.pyi; a test compares both.
+"""
 
-__all__ = [
-    "AmbiguousResult",
-    "App",
-    "AsyncClient",
-    "Client",
-    "CodecError",
-    "ConfigError",
-    "ConsumeResult",
-    "DeadLetter",
-    "DeadLetterFilter",
-    "GroupNotFound",
-    "InvalidArgument",
-    "InvalidReceiptHandle",
-    "Message",
-    "MessageId",
-    "MessageNotFound",
-    "MessageTooLarge",
-    "OutgoingMessage",
-    "Postpone",
-    "PublishError",
-    "QueueFull",
-    "Retry",
-    "RetryPolicy",
-    "RqretryError",
-    "ScriptError",
-    "StoreUnavailable",
-    "TopicNotFound",
-    "TransactionDecided",
-    "TransactionNotFound",
-    "TransactionResolution",
-    "UnsafeServer",
-    "__version__",
-]
+from rqretry.lazy import attributes
+
+_MODULES = {
+    "AmbiguousResult": "rqretry.errors",
+    "App": "rqretry.app",
+    "AsyncClient": "rqretry.client",
+    "Client": "rqretry.client",
+    "CodecError": "rqretry.errors",
+    "ConfigError": "rqretry.errors",
+    "ConsumeResult": "rqretry.outcome",
+    "DeadLetter": "rqretry.outcome",
+    "DeadLetterFilter": "rqretry.admin.dead_letters",
+    "GroupNotFound": "rqretry.errors",
+    "InvalidArgument": "rqretry.errors",
+    "InvalidReceiptHandle": "rqretry.errors",
+    "Message": "rqretry.message",
+    "MessageId": "rqretry.ids",
+    "MessageNotFound": "rqretry.errors",
+    "MessageTooLarge": "rqretry.errors",
+    "OutgoingMessage": "rqretry.message",
+    "Postpone": "rqretry.outcome",
+    "PublishError": "rqretry.errors",
+    "QueueFull": "rqretry.errors",
+    "Retry": "rqretry.outcome",
+    "RetryPolicy": "rqretry.policy",
+    "RqretryError": "rqretry.errors",
+    "ScriptError": "rqretry.errors",
+    "StoreUnavailable": "rqretry.errors",
+    "TopicNotFound": "rqretry.errors",
+    "TransactionDecided": "rqretry.errors",
+    "TransactionNotFound": "rqretry.errors",
+    "TransactionResolution": "rqretry.checkers",
+    "UnsafeServer": "rqretry.errors",
+    "__version__": "rqretry.version",
+}
+
+__all__ = [*_MODULES]  # noqa: PLE0604 - the stub has them one by one
+
+__getattr__, __dir__ = attributes(__name__, _MODULES)

@@ -1,9 +1,18 @@
 """Testing what is built on rqretry: real scripts, a private server, and a clock that you move.
 
-See docs/testing.md. The pytest plugin gives the fixtures `lab`, `lab_redis` and `lab_fakeredis`.
+See docs/testing.md. The pytest plugin gives the fixtures `lab`, `lab_redis` and `lab_fakeredis`;
+pytest imports it at every start, so the names here are imported when they are first used.
 """
 
-from rqretry.testing.lab import Lab
-from rqretry.testing.paths import Attempt, Step
+from rqretry.lazy import attributes
 
 __all__ = ["Attempt", "Lab", "Step"]
+
+__getattr__, __dir__ = attributes(
+    __name__,
+    {
+        "Attempt": "rqretry.testing.paths",
+        "Lab": "rqretry.testing.lab",
+        "Step": "rqretry.testing.paths",
+    },
+)
