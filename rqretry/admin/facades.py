@@ -1,15 +1,13 @@
 """The operator's verbs as users call them: `client.admin`, without asyncio and with it."""
 
 from rqretry.admin import AdminOperations
-from rqretry.command import awaitable, blocking
-from rqretry.store import Store
-from rqretry.store_sync import SyncStore
+from rqretry.command import Performer, SyncPerformer, awaitable, blocking
 
 
 class Admin:
     """The operator's verbs; see AdminOperations for each."""
 
-    def __init__(self, store: SyncStore, operations: AdminOperations) -> None:
+    def __init__(self, store: SyncPerformer, operations: AdminOperations) -> None:
         self.store = store
         self.operations = operations
 
@@ -46,7 +44,7 @@ class Admin:
 class AsyncAdmin:
     """The operator's verbs for asyncio; see AdminOperations for each."""
 
-    def __init__(self, store: Store, operations: AdminOperations) -> None:
+    def __init__(self, store: Performer, operations: AdminOperations) -> None:
         self.store = store
         self.operations = operations
 

@@ -1,6 +1,5 @@
 """The operator's verbs about dead letters: list, export, redrive (with a rate and canaries)."""
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ from rqretry.admin import inspecting
 from rqretry.admin.answers import RedriveReport
 from rqretry.admin.base import AdminBase, Place
 from rqretry.admin.dead_letters import DeadLetterFilter, chosen
+from rqretry.admin.exporting import as_json
 from rqretry.admin.views import DeadLetter
 from rqretry.codec import Envelope, decode
 from rqretry.command import Command, Operation, Pause, batches
@@ -68,7 +68,7 @@ class LetterVerbs(AdminBase):
         stored bytes of one that cannot be decoded.
         """
         letters = yield from self.dead_letters(group, filter, **fields)
-        return [_as_json(letter) for letter in letters]
+        return [as_json(letter) for letter in letters]
 
     def redrive(
         self,
@@ -130,11 +130,15 @@ class LetterVerbs(AdminBase):
         canaries = min(first, len(found))
         return RedriveReport(sent + done, matched=len(found), canaries=canaries, failed=failed)
 
+    def letter_places(self, group: str, wanted: DeadLetterFilter) -> Operation[list[Place]]:
+        """Where the chosen dead letters are, for those who read them with `read_page`."""
+        record = yield from self.catalog.group(check_group(group))
+        return (yield from self._places(record, wanted.topic))
+
     def _find(self, group: str, wanted: DeadLetterFilter, *, with_bodies: bool) -> Operation[Found]:
         """The chosen dead letters of all places, the oldest first."""
-        record = yield from self.catalog.group(check_group(group))
         found: Found = []
-        for place in (yield from self._places(record, wanted.topic)):
+        for place in (yield from self.letter_places(group, wanted)):
             letters = yield from read_dead(place, wanted, with_bodies=with_bodies)
             found += [(letter, place.keys) for letter in letters]
         return sorted(found, key=lambda pair: (pair[0].dead_since_ms, pair[0].id))
@@ -195,18 +199,19 @@ def read_dead(
 ) -> Operation[list[DeadLetter]]:
     """The chosen dead letters of one place, page by page."""
     found: list[DeadLetter] = []
-    offset, total = 0, 1
-    while offset < total:
-        look: Command[reading.DeadPage] = reading.dead_letters(
-            place.keys, offset=offset, with_bodies=with_bodies
-        )
-        page = yield look
-        if not page.ids:
-            break
-        offset, total = offset + len(page.ids), page.total
-        letters = _letters(place.topic, place.keys.group, page)
+    offset = 0
+    while letters := (yield from read_page(place, offset, with_bodies=with_bodies)):
+        offset += len(letters)
         found += [letter for letter in letters if wanted.matches(letter)]
     return found
+
+
+def read_page(place: Place, offset: int, *, with_bodies: bool) -> Operation[list[DeadLetter]]:
+    """One page of the dead letters of one place, oldest first; none at the end."""
+    look: Command[reading.DeadPage] = reading.dead_letters(
+        place.keys, offset=offset, with_bodies=with_bodies
+    )
+    return list(_letters(place.topic, place.keys.group, (yield look)))
 
 
 def _failed_again(seen: reading.Peeked) -> str | None:
@@ -219,47 +224,6 @@ def _failed_again(seen: reading.Peeked) -> str | None:
 
 def _committed(seen: reading.Peeked) -> bool:
     return not seen.stored or bool(seen.owed and seen.byte not in seen.owed)
-
-
-def _as_json(letter: DeadLetter) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "id": letter.id,
-        "topic": letter.topic,
-        "group": letter.group,
-        "tag": letter.tag,
-        "keys": list(letter.keys),
-        "headers": letter.headers,
-        "born_ms": letter.born_ms,
-        "attempt": letter.attempt,
-        "cause": letter.cause,
-        "error": letter.error,
-        "fingerprint": letter.fingerprint,
-        "dead_since_ms": letter.dead_since_ms,
-        "errors": [
-            {
-                "attempt": error.attempt,
-                "at_ms": error.at_ms,
-                "cause": error.cause,
-                "type": error.type,
-                "message": error.message,
-                "fingerprint": error.fingerprint,
-                "worker": error.worker,
-            }
-            for error in letter.errors
-        ],
-    }
-    if isinstance(letter.body, bytes) or (letter.body is None and not _readable(letter.raw)):
-        data = letter.body if isinstance(letter.body, bytes) else letter.raw
-        return fields | {"body_base64": base64.b64encode(data).decode()}
-    return fields | {"body": letter.body}
-
-
-def _readable(raw: bytes) -> bool:
-    try:
-        decode(raw)
-    except CodecError:
-        return False
-    return True
 
 
 def _letters(topic: str, group: str, page: reading.DeadPage) -> Sequence[DeadLetter]:

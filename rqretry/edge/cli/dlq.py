@@ -11,7 +11,7 @@ from rqretry.client import Client
 from rqretry.commands.administering import tracebacks
 from rqretry.edge.cli.boundary import CommandGroup
 from rqretry.edge.cli.confirming import ask, confirmation_options, counted, must_ask
-from rqretry.edge.cli.exporting import destination, write_lines
+from rqretry.edge.cli.exporting import destination, exported, write_lines
 from rqretry.edge.cli.filtering import check_chosen, letter_options, read_filter
 from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.letters import (
@@ -22,6 +22,7 @@ from rqretry.edge.cli.letters import (
 )
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import note, print_json
+from rqretry.edge.cli.progress import progress, working
 from rqretry.edge.cli.redriving import DEFAULT_PATIENCE, redriven
 from rqretry.edge.cli.session import connected
 from rqretry.edge.cli.tracing import otlp_option
@@ -148,7 +149,8 @@ def purge(context: click.Context, /, **given: Any) -> None:
         if not dry_run and count:
             if asks:
                 ask(f"purge {counted(count, 'dead letter')} of group {group}?")
-            count = client.admin.purge(group, wanted)
+            with working(client, f"deleting dead letters of {group}", count) as admin:
+                count = admin.purge(group, wanted)
     if given["as_json"]:
         print_json({"group": group, "verb": "purge", "count": count, "dry_run": dry_run})
         return
@@ -180,8 +182,9 @@ def export(context: click.Context, /, group: str, file: str, **given: Any) -> No
     with connected(context) as client:
         wanted = read_filter(client, given)
         find_group(client, group)
-        with destination(file) as stream:
-            count = write_lines(stream, client.admin.export(group, wanted))
+        total = client.admin.stats(group=group).dead
+        with destination(file) as stream, progress(f"exporting {group}", total) as advance:
+            count = write_lines(stream, exported(client, group, wanted, advance))
     if given["as_json"]:
         print_json({"group": group, "verb": "export", "count": count, "file": file})
     else:

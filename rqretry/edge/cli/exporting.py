@@ -1,14 +1,21 @@
 """Dead letters as lines of JSON, on standard output or in a new file."""
 
+import heapq
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
+from rqretry.admin.base import Place
+from rqretry.admin.dead_letters import DeadLetterFilter
+from rqretry.admin.exporting import as_json
+from rqretry.admin.letters import read_page
+from rqretry.admin.views import DeadLetter
+from rqretry.client import Client
 from rqretry.edge.cli.output import SCHEMA
 from rqretry.errors import show
 
@@ -33,6 +40,24 @@ def destination(name: str) -> Iterator[TextIO]:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+def exported(
+    client: Client, group: str, wanted: DeadLetterFilter, advance: Callable[[int], None]
+) -> Iterator[dict[str, Any]]:
+    """The chosen dead letters as JSON values, the oldest first; a page of each place in memory."""
+    perform = client.store.perform
+
+    def letters(place: Place) -> Iterator[DeadLetter]:
+        offset = 0
+        while page := perform(read_page(place, offset, with_bodies=True)):
+            yield from filter(wanted.matches, page)
+            offset += len(page)
+            advance(len(page))
+
+    places = perform(client.admin.operations.letter_places(group, wanted))
+    merged = heapq.merge(*map(letters, places), key=lambda each: (each.dead_since_ms, each.id))
+    return map(as_json, merged)
 
 
 def write_lines(stream: TextIO, rows: Iterable[Mapping[str, Any]]) -> int:

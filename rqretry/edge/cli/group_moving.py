@@ -16,6 +16,7 @@ from rqretry.edge.cli.filtering import check_chosen, kind_options, read_filter
 from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import print_json
+from rqretry.edge.cli.progress import working
 from rqretry.edge.cli.session import connected
 from rqretry.limits import EARLIEST, LATEST
 
@@ -39,7 +40,8 @@ def promote(context: click.Context, /, **given: Any) -> None:
     with connected(context) as client:
         wanted = read_filter(client, given)
         find_group(client, name)
-        count = client.admin.promote(name, wanted, level=given["level"], dry_run=dry_run)
+        with working(client, f"promoting retries of {name}") as admin:
+            count = admin.promote(name, wanted, level=given["level"], dry_run=dry_run)
     _tell("promote", name, count, "made ready", given)
 
 
@@ -72,7 +74,8 @@ def purge(context: click.Context, /, **given: Any) -> None:
         if not dry_run and count:
             if asks:
                 ask(f"delete {counted(count, f'{state} message')} of group {name}?")
-            count = client.admin.purge(name, wanted, state=state)
+            with working(client, f"deleting messages of {name}", count) as admin:
+                count = admin.purge(name, wanted, state=state)
     _tell("purge", name, count, "deleted", given)
 
 
@@ -103,10 +106,12 @@ def reset(context: click.Context, /, **given: Any) -> None:
         done, question = ("given to it", "give {} that are stored to group {}?")
     with connected(context) as client:
         find_group(client, name)
+        count = None
         if asks:
             count = client.admin.reset(name, to, dry_run=True)
             ask(question.format(counted(count, "message"), name))
-        count = client.admin.reset(name, to, dry_run=dry_run)
+        with working(client, f"resetting {name}", count) as admin:
+            count = admin.reset(name, to, dry_run=dry_run)
     _tell("reset", name, count, done, given)
 
 
@@ -124,10 +129,12 @@ def unsubscribe(context: click.Context, /, **given: Any) -> None:
     asks = must_ask("unsubscribe", dry_run=dry_run, yes=given["yes"])
     with connected(context) as client:
         find_group(client, name)
+        count = None
         if asks:
             count = client.admin.unsubscribe(name, topic, dry_run=True)
             ask(f"unsubscribe group {name}, which gives up {counted(count, 'message')}?")
-        count = client.admin.unsubscribe(name, topic, force=force, dry_run=dry_run)
+        with working(client, f"unsubscribing {name}", count) as admin:
+            count = admin.unsubscribe(name, topic, force=force, dry_run=dry_run)
     _tell("unsubscribe", name, count, "given up", given)
 
 
@@ -144,10 +151,12 @@ def delete(context: click.Context, /, **given: Any) -> None:
     asks = must_ask("delete", dry_run=dry_run, yes=given["yes"])
     with connected(context) as client:
         find_group(client, name)
+        count = None
         if asks:
             count = client.admin.delete_group(name, dry_run=True)
             ask(f"delete group {name} with {counted(count, 'message')}?")
-        count = client.admin.delete_group(name, force=force, dry_run=dry_run)
+        with working(client, f"deleting group {name}", count) as admin:
+            count = admin.delete_group(name, force=force, dry_run=dry_run)
     _tell("delete", name, count, "given up", given)
 
 

@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any
 
 import click
-from rich.progress import Progress
 
 from rqretry.client import Client
 from rqretry.edge.cli.bodies import check_lines, one_body, opened, read_lines
@@ -16,7 +15,8 @@ from rqretry.edge.cli.options import (
     read_headers,
     server_options,
 )
-from rqretry.edge.cli.output import note, print_json, terminal
+from rqretry.edge.cli.output import note, print_json
+from rqretry.edge.cli.progress import progress
 from rqretry.edge.cli.session import connected, target_of
 from rqretry.edge.cli.tracing import otlp_option
 from rqretry.errors import RqretryError
@@ -152,15 +152,13 @@ def _publish_many(
     client: Client, topic: str, messages: Iterator[OutgoingMessage], count: int
 ) -> list[MessageId]:
     """Publish in chunks, with a bar on a terminal."""
-    console = terminal(err=True)
     ids: list[MessageId] = []
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(f"publishing to {topic}", total=count)
+    with progress(f"publishing to {topic}", count) as advance:
         while chunk := list(islice(messages, _CHUNK)):
             try:
                 ids += client.publish_many(topic, chunk)
             except RqretryError:
                 note(f"the first {len(ids)} of {count} messages are stored")
                 raise
-            bar.advance(task, len(chunk))
+            advance(len(chunk))
     return ids

@@ -12,6 +12,7 @@ from rqretry.edge.cli.confirming import ask, counted
 from rqretry.edge.cli.filtering import read_filter
 from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.output import clean, note, print_json
+from rqretry.edge.cli.progress import working
 from rqretry.edge.cli.session import connected
 from rqretry.rates import per_second
 
@@ -36,13 +37,14 @@ def redriven(context: click.Context, given: dict[str, Any]) -> int:
             if given["canary"]:
                 first = counted(min(given["canary"], report), "canary message")
                 note(f"waiting at most {spell(patience)} for {first}")
-            report = client.admin.redrive(
-                group,
-                wanted,
-                rate=given["rate"],
-                canary=given["canary"],
-                canary_timeout=patience,
-            )
+            with working(client, f"redriving {group}", int(report)) as admin:
+                report = admin.redrive(
+                    group,
+                    wanted,
+                    rate=given["rate"],
+                    canary=given["canary"],
+                    canary_timeout=patience,
+                )
     if given["as_json"]:
         print_json(_fields(group, report, dry_run=dry_run))
     else:

@@ -10,6 +10,7 @@ from rqretry.edge.cli.confirming import ask, confirmation_options, counted, must
 from rqretry.edge.cli.finding import read_stats
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import note, print_json, print_table
+from rqretry.edge.cli.progress import working
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.status import print_stats
 from rqretry.errors import TopicNotFound
@@ -119,7 +120,8 @@ def delete(context: click.Context, /, name: str, **given: Any) -> None:
             if asks:
                 count = client.admin.delete_topic(name, force=force, dry_run=True)
                 ask(f"delete topic {name} with {counted(count, 'message')}?")
-            count = client.admin.delete_topic(name, force=force, dry_run=dry_run)
+            with working(client, f"deleting topic {name}") as admin:
+                count = admin.delete_topic(name, force=force, dry_run=dry_run)
         except TopicNotFound as error:
             raise TopicNotFound(f"{error}{elsewhere(client)}") from None
     if given["as_json"]:
