@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rqretry.command import Command
 from rqretry.durations import spell
+from rqretry.failures import describe_cause
 from rqretry.runtime.delivery import Delivery
 from rqretry.testing.clock import VirtualClock, clock_key
 from rqretry.testing.crew import Crew, Line
@@ -74,6 +75,18 @@ class Engine:
         self.clock.ms = max(now_ms, self.clock.ms)
         words = ("SET", self._key, self.clock.ms)
         self._store.run(Command("clock", (), (), bool, words=words))
+
+    def set_attempt(self, line: Line, id_: str, number: int, last_error: str) -> None:
+        """Number the next delivery of a message, where its partition has it."""
+        keys = line.source.keys
+        here = Command("read", (), (), bool, words=("HEXISTS", keys.partition.bodies, id_))
+        if self._store.run(here):
+            words = ("HSET", keys.attempts, id_, f"1:{number}:0:0")
+            self._store.run(Command("write", (), (), bool, words=words))
+            if last_error:
+                record = f"{number - 1} {self.clock.ms} {describe_cause('failure', last_error)}\n"
+                words = ("HSET", keys.failures, id_, record)
+                self._store.run(Command("write", (), (), bool, words=words))
 
     def next_due(self) -> int | None:
         """The next virtual time in ms at which something is due; after run()."""

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AbstractContextManager
 
 from rqretry.errors import InvalidArgument, refuse
+from rqretry.limits import check_count
 from rqretry.testing.engine import RUNNING, Engine, Running
 from rqretry.testing.faults import Fault, WorkerCrash
 
@@ -92,6 +93,27 @@ class Trouble:
         if running is None:
             raise InvalidArgument("await lab.aduplicate() in a handler; else call lab.duplicate()")
         await self._engine.duplicate(running.line, running.delivery)
+
+    def next_attempt(
+        self,
+        id: str,  # noqa: A002 - as publish has it
+        number: int,
+        *,
+        group: str | None = None,
+        last_error: str = "",
+    ) -> None:
+        """The next delivery of a message is this attempt, as if it had failed so often before.
+
+        Args:
+            id: A message that waits for its first delivery.
+            number: 1 or more; above the group's deliveries, a failure is its last.
+            group: Default every group of its topic.
+            last_error: What `message.last_error.message` is to say; default it is None.
+        """
+        checked = check_count(number, name="number")
+        for line in self._engine.lines:
+            if group in (None, line.worker):
+                self._engine.set_attempt(line, id, checked, last_error)
 
     def _here(self, id_: str | None) -> Running | None:
         running = RUNNING.get()

@@ -24,6 +24,7 @@ from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import note, print_json
 from rqretry.edge.cli.progress import progress, working
 from rqretry.edge.cli.redriving import DEFAULT_PATIENCE, redriven
+from rqretry.edge.cli.replay import replayed
 from rqretry.edge.cli.session import connected
 from rqretry.edge.cli.tracing import otlp_option
 from rqretry.errors import MessageNotFound, show
@@ -190,6 +191,28 @@ def export(context: click.Context, /, group: str, file: str, **given: Any) -> No
     else:
         note(f"{counted(count, 'dead letter')} of group {group} written")
     sys.stdout.flush()
+
+
+@dlq.command(
+    epilog="Example: rqretry dlq replay claims BqUpq2cmSuwDWlyn --app shop.billing:app --pdb"
+)
+@group_argument
+@click.argument("id_", metavar="ID")
+@click.option("--app", metavar="MODULE:APP", required=True, help="The app with the handler.")
+@click.option("--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is.")
+@click.option("--pdb", "with_pdb", is_flag=True, help="Debug the handler where it raised.")
+@click.option(
+    "--as-test", metavar="FILE", help="Write it as a failing pytest in a new file; run nothing."
+)
+@server_options
+@click.pass_context
+def replay(context: click.Context, /, **given: Any) -> int:
+    """Run the handler of APP on a dead letter, on this machine; nothing is leased or settled.
+
+    The same body, headers, attempt and last error as when it died. What the handler itself writes
+    or publishes goes where APP says. The exit status is 1 if it fails.
+    """
+    return replayed(context, given)
 
 
 def _traceback(client: Client, letter: DeadLetter) -> str:
