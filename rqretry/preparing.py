@@ -1,7 +1,9 @@
 """A body or OutgoingMessage as it will go over the wire: checked and encoded, before any I/O."""
 
+import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rqretry.codec import decode, digest, encode, encode_all
@@ -27,6 +29,23 @@ from rqretry.typed import PLAIN, plain
 
 _new = tuple.__new__
 
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Make very many objects, of which none is garbage, without being searched for garbage.
+
+    Python looks through all of them again whenever their number has grown by a quarter, which took
+    half the CPU of publishing in bulk. Only for code that does not wait for anything.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 Draft = tuple[Prepared, int]
 """A message, and the delay level it asks for; 0 for none."""
 
@@ -40,8 +59,9 @@ def drafts(
         InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published.
     """
     if PLAIN.issuperset(map(type, items)):  # bare bodies, as most are
-        pairs = zip(made, encode_all(items), strict=True)
-        return [_new(Prepared, (id_, data, "", "", None)) for id_, data in pairs], {}
+        with collector_paused():
+            pairs = zip(made, encode_all(items), strict=True)
+            return [_new(Prepared, (id_, data, "", "", None)) for id_, data in pairs], {}
     found = [draft(item, id_, now_ms) for item, id_ in zip(items, made, strict=True)]
     return [message for message, _ in found], {
         at: level for at, (_, level) in enumerate(found) if level

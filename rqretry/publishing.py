@@ -26,7 +26,13 @@ from rqretry.limits import (
     MAX_CALL_BYTES,
 )
 from rqretry.noted import encode_noted
-from rqretry.preparing import content_digest, drafts, on_level, partition_for
+from rqretry.preparing import (
+    collector_paused,
+    content_digest,
+    drafts,
+    on_level,
+    partition_for,
+)
 from rqretry.wire import ServerClock
 
 LANE_TTL_MS = 3_600_000
@@ -87,9 +93,10 @@ class Publishing:
         levels = yield from self.catalog.open()
         for at, level in asked.items():
             messages[at] = on_level(messages[at], level, levels)
-        if record.partitions == 1:
-            return [(0, message) for message in messages]
-        return [(partition_for(message, record.partitions), message) for message in messages]
+        with collector_paused():
+            if record.partitions == 1:
+                return [(0, message) for message in messages]
+            return [(partition_for(message, record.partitions), message) for message in messages]
 
     def send(
         self, lane: Lane, messages: Sequence[Prepared]
