@@ -14,12 +14,12 @@ local call = redis.call
   FLAGS  none
   KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters
          message_groups, then ready and wake of each group, then line and heads of each ordered one
-  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (4 to 6 a message),
-         then name and byte (and 'o' for an ordered one) of each group, then id, body, digest ('' for
-         an id the client made), delay_ms ('' for none, '@' and a date), as the fifth word the bytes of
-         its groups (the tag of one that is delayed), and as the sixth its message group ('' for none)
-         of each message; with 4 words all go to every group and none has a tag, with 5 none has a
-         message group
+  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (2, or 4 to 6 a
+         message), then name and byte (and 'o' for an ordered one) of each group, then id, body,
+         digest ('' for an id the client made), delay_ms ('' for none, '@' and a date), as the fifth
+         word the bytes of its groups (the tag of one that is delayed), and as the sixth its message
+         group ('' for none) of each message; with 2 words all ids are made by the client and nothing
+         is delayed, with 4 all go to every group and none has a tag, with 5 none has a message group
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id) or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT
@@ -62,7 +62,7 @@ end
 
 -- Ids the caller chose: known already, and with the same body?
 local chosen, digests = {}, {}
-for i = 1, messages do
+for i = 1, WORDS > 2 and messages or 0 do
   local at = FIRST_MESSAGE + WORDS * (i - 1)
   if ARGV[at + 2] ~= '' then
     chosen[#chosen + 1] = ARGV[at]
@@ -111,22 +111,42 @@ local function accept(id, body, delay_ms, targets_or_tag, message_group)
   end
 end
 
-for i = 1, messages do
-  local at = FIRST_MESSAGE + WORDS * (i - 1)
-  local id, digest = ARGV[at], ARGV[at + 2]
-  if digest ~= '' and digests[id] then
-    local same = digests[id] == digest or digests[id] == ANY
-    verdicts[i], all_new = same and 'D' or 'C', false
-  else
-    verdicts[i] = 'A'
-    accept(id, ARGV[at + 1], ARGV[at + 3], WORDS > 4 and ARGV[at + 4], WORDS > 5 and ARGV[at + 5])
-    if digest ~= '' then
-      digests[id] = digest
-      begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
-      remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
-      reborn[#reborn + 1] = id
+local function accept_all()
+  for i = 1, messages do
+    local at = FIRST_MESSAGE + 2 * (i - 1)
+    local id, body = ARGV[at], ARGV[at + 1]
+    accepted[i], stored[2 * i - 1], stored[2 * i] = id, id, body
+    if #body > BIG then
+      sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
     end
   end
+  pushed = accepted
+end
+
+local function accept_each()
+  for i = 1, messages do
+    local at = FIRST_MESSAGE + WORDS * (i - 1)
+    local id, digest = ARGV[at], ARGV[at + 2]
+    if digest ~= '' and digests[id] then
+      local same = digests[id] == digest or digests[id] == ANY
+      verdicts[i], all_new = same and 'D' or 'C', false
+    else
+      verdicts[i] = 'A'
+      accept(id, ARGV[at + 1], ARGV[at + 3], WORDS > 4 and ARGV[at + 4], WORDS > 5 and ARGV[at + 5])
+      if digest ~= '' then
+        digests[id] = digest
+        begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
+        remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
+        reborn[#reborn + 1] = id
+      end
+    end
+  end
+end
+
+if WORDS == 2 then
+  accept_all()
+else
+  accept_each()
 end
 local verdict_text = all_new and '' or table.concat(verdicts)
 local most = tonumber(current[3] or 0)

@@ -9,8 +9,8 @@ from rqretry.keys import GroupKeys, PartitionKeys
 from rqretry.noted import Noted
 from rqretry.routes import Route
 
-_SENT = 4
-"""Fields of a Prepared that the script takes of every message."""
+_PLAIN, _SENT = 2, 4
+"""Fields of a Prepared that the script takes: of plain messages alone, and of the rest."""
 _WITH_TARGETS, _WITH_MESSAGE_GROUP = 5, 6
 
 
@@ -82,7 +82,7 @@ def publish(
     for group in route.groups:
         args += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
     for message in messages:
-        args += message[:_SENT]
+        args += message[: min(words, _SENT)]
         if words >= _WITH_TARGETS:
             args.append(route.targets(message.tag) if message.delay_ms == "" else message.tag)
         if words >= _WITH_MESSAGE_GROUP:
@@ -99,7 +99,7 @@ def publish(
         keys=touched,
         args=tuple(args),
         decode=_published,
-        ids=tuple(message.id for message in messages),
+        ids=tuple([message.id for message in messages]),
     )
 
 
@@ -108,6 +108,8 @@ def _words(route: Route, messages: Sequence[Prepared]) -> int:
     notes = [message.noted for message in messages if message.noted is not None]
     if any(note.message_group for note in notes):
         return _WITH_MESSAGE_GROUP
+    if not (route.filtered or notes) and all(m[2] == m[3] == "" for m in messages):
+        return _PLAIN
     delayed = notes and any(message.tag and message.delay_ms != "" for message in messages)
     return _WITH_TARGETS if route.filtered or delayed else _SENT
 
