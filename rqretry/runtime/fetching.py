@@ -20,7 +20,7 @@ from rqretry.errors import RqretryError
 from rqretry.pool import Line
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
-from rqretry.runtime.purse import Purse, Want
+from rqretry.runtime.purse import Purse, Want, share
 from rqretry.store import Store, jitter
 from rqretry.wire import BLOCK_MARGIN_SECONDS, TryAgain, is_error
 
@@ -47,7 +47,6 @@ class Fetcher:
         rejoin: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
-        self._purse = Purse(store)
         self._worker = worker
         self._consumers = consumers
         self._places: list[Place] = [(c, source) for c in consumers for source in c.sources]
@@ -64,6 +63,7 @@ class Fetcher:
         self._watching: asyncio.Task[set[str]] | None = None
         # On a cluster one server that fails must not hold up what the others have.
         self._perseverance = PERSEVERANCE_S if store.spread else store.repeat_seconds
+        self._purse = Purse(store, self._perseverance)
         for consumer in consumers:
             consumer.on_room = partial(self._room_in, consumer)
         self.changed: Callable[[], None] = lambda: None
@@ -92,7 +92,7 @@ class Fetcher:
             await self._room.wait()
             return
         likely = [(c, s, room) for c, s, room in open_ if not s.empty]
-        wants = await self._purse.allot(_shared(likely)) if likely else []
+        wants = await self._purse.allot(share(likely)) if likely else []
         if wants:
             await self._lease_all(wants)
         elif len(self._places) == 1 and not self._places[0][1].rated:
@@ -110,8 +110,8 @@ class Fetcher:
                 self._failed(source, leased)
                 unused.append((source, want))
                 continue
-            unused.append((source, want - len(leased.ids)))
             self._store.clock_of(source.keys.wake).note(leased.now_ms, sent_at)
+            unused.append((source, want - len(leased.ids)))
             await self._accept(consumer, source, leased, sent_at)
         await self._purse.give_back(unused)
 
@@ -323,14 +323,6 @@ class Fetcher:
             pass  # the connection that blocks is as broken as this one
         finally:
             self._unblocking = None
-
-
-def _shared(likely: list[Want]) -> list[Want]:
-    """Divide each consumer's room among its sources, so that one call does not take it twice."""
-    counts: dict[int, int] = {}
-    for consumer, _, _ in likely:
-        counts[id(consumer)] = counts.get(id(consumer), 0) + 1
-    return [(c, s, max(1, -(-room // counts[id(c)]))) for c, s, room in likely]
 
 
 def _at(now: float, in_ms: int | None) -> float | None:

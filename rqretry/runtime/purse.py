@@ -4,14 +4,20 @@ They are taken before a lease, for as many messages as there is room for, and wh
 find comes back. While there are none the process waits exactly as long as the server said.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rqretry.command import MAX_BATCH
 from rqretry.commands.limiting import Tokens, take
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Source
 from rqretry.store import Store
+
+log = logging.getLogger("rqretry")
+
+_AGAIN_S = 0.5
 
 Want = tuple[Consumer, Source, int]
 """How many messages a consumer could take from a source."""
@@ -20,8 +26,10 @@ Want = tuple[Consumer, Source, int]
 class Purse:
     """Tokens for all consumers of a process."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, perseverance: float) -> None:
         self._store = store
+        self._perseverance = perseverance
+        """Seconds for which a call is repeated before the groups of other servers go on."""
         self._next_at: dict[str, float] = {}
         """By bucket: the monotonic time before which it has no tokens for us."""
 
@@ -45,11 +53,20 @@ class Purse:
                 asking.setdefault(want[1].keys.bucket, []).append(want)
         if asking:
             commands = [take(bucket, want=_total(wants)) for bucket, wants in asking.items()]
-            answers: list[Tokens] = await self._store.run_all(commands)
+            answers: list[Any] = await self._store.run_each(commands, self._perseverance)
             for (bucket, wants), tokens in zip(asking.items(), answers, strict=True):
+                if not isinstance(tokens, Tokens):
+                    self._failed(bucket, tokens)
+                    continue
                 self._next_at[bucket] = time.monotonic() + tokens.wait_ms / 1000
                 allotted += _divided(wants, tokens.given)
         return allotted
+
+    def _failed(self, bucket: str, error: Exception) -> None:
+        if not self._store.spread:
+            raise error
+        log.warning("no tokens can be taken from %s, trying again: %s", bucket, error)
+        self._next_at[bucket] = time.monotonic() + _AGAIN_S
 
     async def give_back(self, unused: Iterable[tuple[Source, int]]) -> None:
         """Tokens for messages that were not there."""
@@ -60,9 +77,16 @@ class Purse:
         for bucket in totals:
             self._next_at.pop(bucket, None)
         if totals:
-            await self._store.run_all(
-                [take(bucket, want=0, returned=count) for bucket, count in totals.items()]
-            )
+            commands = [take(b, want=0, returned=count) for b, count in totals.items()]
+            await self._store.run_each(commands, self._perseverance)
+
+
+def share(likely: Sequence[Want]) -> list[Want]:
+    """Divide each consumer's room among its sources, so that one call does not take it twice."""
+    counts: dict[int, int] = {}
+    for consumer, _, _ in likely:
+        counts[id(consumer)] = counts.get(id(consumer), 0) + 1
+    return [(c, s, max(1, -(-room // counts[id(c)]))) for c, s, room in likely]
 
 
 def _total(wants: Sequence[Want]) -> int:
