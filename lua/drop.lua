@@ -29,7 +29,7 @@ local answers, all = {}, #ARGV < FIRST
 for at = FIRST, #ARGV, STRIDE do
   answers[ARGV[at]] = ARGV[at + 1]
 end
-local settings = call('HMGET', config, 'byte', 'ordered')
+local settings = call('HMGET', config, 'byte', 'ordered', 'view')
 local byte = settings[1] or ''
 local clock = read_clock(meta)
 local order = {
@@ -61,7 +61,8 @@ if #kept > 0 then
   call('RPUSH', list, unpack(kept))
 end
 if #gone > 0 then
-  local last = forget(keys, byte, clock.now, gone)
+  -- The body of a dead letter is not that of a group that looks at it.
+  local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, gone)
   call('HDEL', failures, unpack(gone))
   call('HDEL', attempts, unpack(gone))
   finish_lines(order, gone, last)

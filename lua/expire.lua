@@ -27,6 +27,7 @@ local call = redis.call
 -- @include failures
 -- @include room
 -- @include lines
+-- @include spent
 
 local meta, config, retry, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failures, wake, events, counters = KEYS[6], KEYS[10], KEYS[11], KEYS[12]
@@ -60,9 +61,11 @@ if #overdue == 0 or not policy.exists then
   return { 'OK', now, 0 }
 end
 
--- Leftovers of a settle that was cut: committed by this group, dead already, or without a body.
+-- Leftovers of a settle that was cut: committed by this group, dead already, or without a body. In a
+-- view they are what is not dead any more, or what it has finished with.
 local owed = call('HLEN', pending) > 0 and call('HMGET', pending, unpack(overdue)) or {}
 local buried = call('ZMSCORE', keys.dead, unpack(overdue))
+local marks = policy.view and call('HMGET', keys.graves, unpack(overdue))
 local ids, orphans, committed, leftovers = {}, {}, {}, {}
 for i, id in ipairs(overdue) do
   local kind = ids
@@ -71,7 +74,9 @@ for i, id in ipairs(overdue) do
   elseif owed[i] and not string.find(owed[i], policy.byte, 1, true) then
     kind = committed
   end
-  if buried[i] then
+  if policy.view then
+    kind = buried[i] and marks[i] and ids or committed
+  elseif buried[i] then
     kind = leftovers
   end
   kind[#kind + 1] = id
@@ -79,6 +84,9 @@ end
 local function drop(list)
   call('HDEL', failures, unpack(list))
   call('HDEL', attempts, unpack(list))
+  if policy.view then
+    call('HDEL', keys.graves, unpack(list))
+  end
   call('ZREM', inflight, unpack(list))
 end
 if #leftovers > 0 then
@@ -117,18 +125,19 @@ for i, id in ipairs(ids) do
   changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, now, '{"c":"expired"}')
 end
 
-local earlier, filled = write_plan(plan, keys, levels), false
+local earlier, filled = write_plan(plan, keys, levels, policy.view), false
 if #back > 0 then
   filled = call('RPUSH', retry, unpack(back)) == #back
 end
 call('HSET', failures, unpack(changed))
 call('HSET', attempts, unpack(written))
 finish_lines(order, newly_dead, {})
+drop_spent(policy, plan, keys.graves, attempts, failures)
 call('ZREM', inflight, unpack(ids))
 wake_for_room(policy.max_inflight, inflight, wake, #ids)
 call('HINCRBY', counters, 'expire:' .. group, #ids)
 if #plan.dead > 0 then
-  call('HINCRBY', counters, 'dead:' .. group, #plan.dead / 2)
+  call('HINCRBY', counters, (policy.view and 'dropped:' or 'dead:') .. group, #plan.dead / 2)
 end
 if filled or earlier then
   call('ZADD', wake, 0, '1')

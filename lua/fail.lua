@@ -24,6 +24,7 @@ local call = redis.call
 -- @include failures
 -- @include room
 -- @include lines
+-- @include spent
 
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local tracebacks, wake, events, counters = KEYS[8], KEYS[10], KEYS[13], KEYS[14]
@@ -73,15 +74,16 @@ local function write_failure_records()
 end
 
 if #done > 0 then
-  local earlier = write_plan(plan, keys, levels)
+  local earlier = write_plan(plan, keys, levels, policy.view)
   write_failure_records()
   call('HSET', attempts, unpack(written))
   finish_lines(order, buried, {})
+  drop_spent(policy, plan, keys.graves, attempts, failures)
   call('ZREM', inflight, unpack(done))
   wake_for_room(policy.max_inflight, inflight, wake, #done)
   call('HINCRBY', counters, 'fail:' .. group, #done)
   if #plan.dead > 0 then
-    call('HINCRBY', counters, 'dead:' .. group, #plan.dead / 2)
+    call('HINCRBY', counters, (policy.view and 'dropped:' or 'dead:') .. group, #plan.dead / 2)
   end
   if earlier then
     call('ZADD', wake, 0, '1')

@@ -10,13 +10,17 @@ local call = redis.call
   full group wakes it, so a lease that leaves work behind because of that wakes nobody. A group with
   a rate leases only for a caller that holds tokens.
 
+  A group that consumes another one's dead letters (a view) has the other one's set of them for its
+  `dead`: what was redriven or purged meanwhile is a leftover, and so is what it has finished with.
+
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
-         counters failures
+         counters failures, then of a view graves and the other group's failures
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
   REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies, entries ('' where all are first attempts, else one per id, '-' for 1:1:0:0), errors
-         (none, or per id the newest line of its failure record, '' for none), now_ms, rate
+         (none, or per id the newest line of its failure record, '' for none; on a first attempt in a view why the
+         message died), now_ms, rate
          or LIMITED and the same: the group has all it may have in flight
          or PAUSED, LIMITED, RATED (no tokens) and the same with nothing left and no message
          or NO_GROUP
@@ -31,17 +35,18 @@ local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local attempts, dead, due, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local big, pending, scheduled, events, counters = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local group, worker, want, byte_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local failures = KEYS[16]
+local failures, graves, origins = KEYS[16], KEYS[17], KEYS[18]
 local visibility_ms, prefer, tokens = tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1'
 local SMALL = 8192 -- a body that is not listed in `big` is at most this long
 local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
 
-local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate')
+local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view')
 if not settings[1] then
   return { 'NO_GROUP' }
 end
 local clock = read_clock(meta)
 local byte, most, rate = settings[3], tonumber(settings[4] or ''), settings[5] or ''
+local view = settings[6] == '1'
 local held = most and call('ZCARD', inflight) or 0
 
 local function remaining(key)
@@ -78,6 +83,8 @@ if from_first < want then
   end
 end
 
+local strays = {}
+
 local function looked_up(count, command, key)
   return call(count, key) > 0 and call(command, key, unpack(ids)) or {}
 end
@@ -86,11 +93,18 @@ end
 local function choose()
   local taken, seen, bytes = {}, {}, 0
   local leased, buried = call('ZMSCORE', inflight, unpack(ids)), looked_up('ZCARD', 'ZMSCORE', dead)
-  local owed, sizes = looked_up('HLEN', 'HMGET', pending), looked_up('HLEN', 'HMGET', big)
+  local owed = looked_up('HLEN', 'HMGET', view and graves or pending)
+  local sizes = looked_up('HLEN', 'HMGET', big)
+  local function is_owed(i)
+    if view then
+      return buried[i] and owed[i]
+    end
+    return not buried[i] and not (owed[i] and not string.find(owed[i], byte, 1, true))
+  end
   for i, id in ipairs(ids) do
-    local wanted = not (leased[i] or seen[id] or buried[i])
-      and not (owed[i] and not string.find(owed[i], byte, 1, true))
-    if wanted then
+    if not is_owed(i) then
+      strays[#strays + 1] = id
+    elseif not (leased[i] or seen[id]) then
       bytes = bytes + (tonumber(sizes[i] or SMALL) or SMALL)
       if bytes > byte_limit and #taken > 0 then
         return taken, i - 1
@@ -128,7 +142,7 @@ if #taken > 0 then
   read_messages(taken)
 end
 local entry_text = all_first and '' or table.concat(entries, ' ')
-local errors = all_first and {} or newest_failures(failures, found, entries)
+local errors = (view or not all_first) and newest_failures(failures, found, entries, origins) or {}
 if #found > 0 then
   call('ZADD', inflight, unpack(members))
 end
@@ -137,6 +151,11 @@ if scanned > 0 then
 end
 if scanned > from_first then
   call('LTRIM', second, scanned - from_first, -1)
+end
+if view and #strays > 0 then
+  call('HDEL', failures, unpack(strays))
+  call('HDEL', attempts, unpack(strays))
+  call('HDEL', graves, unpack(strays))
 end
 if #orphans > 0 then
   call('HDEL', pending, unpack(orphans))

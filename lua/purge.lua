@@ -23,7 +23,7 @@ local keys = { bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10
 local group, actor = ARGV[1], ARGV[2]
 local ids = { unpack(ARGV, 3) }
 
-local settings = call('HMGET', config, 'byte', 'ordered')
+local settings = call('HMGET', config, 'byte', 'ordered', 'view')
 local byte = settings[1] or ''
 local clock = read_clock(meta)
 local order = {
@@ -38,7 +38,8 @@ for i, id in ipairs(ids) do
   purged[#purged + 1] = here and id or nil
 end
 if #purged > 0 then
-  local last = forget(keys, byte, clock.now, purged)
+  -- The body of a dead letter is not that of a group that looks at it.
+  local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, purged)
   call('HDEL', failures, unpack(purged))
   call('HDEL', attempts, unpack(purged))
   finish_lines(order, purged, last)

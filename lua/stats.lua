@@ -28,10 +28,13 @@ for i, level in ipairs(levels) do
   local first = call('ZRANGE', level, 0, 0, 'WITHSCORES')[2]
   waiting[i] = { call('ZCARD', level), call('ZCOUNT', level, '-inf', clock.now), first or '' }
 end
-local settings = call('HMGET', config, 'paused', 'max_inflight', 'rate')
+local settings = call('HMGET', config, 'paused', 'max_inflight', 'rate', 'view', 'fed_at')
+-- What a group that consumes dead letters has not looked at yet is ready for it.
+local view = settings[4] == '1'
+local unfed = view and call('ZCOUNT', dead, '(' .. (settings[5] or '-1'), '+inf') or 0
 return {
-  clock.now, call('LLEN', ready), call('LLEN', retry), call('ZCARD', inflight),
-  call('ZCOUNT', inflight, '-inf', clock.now), call('ZCARD', dead), call('ZCARD', scheduled),
+  clock.now, call('LLEN', ready) + unfed, call('LLEN', retry), call('ZCARD', inflight),
+  call('ZCOUNT', inflight, '-inf', clock.now), view and 0 or call('ZCARD', dead), call('ZCARD', scheduled),
   call('LLEN', backlog), call('HLEN', bodies), call('LINDEX', ready, 0) or '',
   settings[1] or '0', waiting, call('HGETALL', counters), clock.bytes, settings[2] or '', settings[3] or '',
   call('ZCARD', line) - call('HLEN', heads), call('HLEN', message_groups),

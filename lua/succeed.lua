@@ -4,11 +4,12 @@ local call = redis.call
   The handler is done. The group's byte, the body (when no other group still owes the message), the
   entry and, last, the in-flight member go; a cut before the last is repeated by the next settle or
   cleaned by the next lease. In an ordered group the next of the message group becomes ready. A
-  simple consumer's ack also needs a deadline in the future (`strict`).
+  simple consumer's ack also needs a deadline in the future (`strict`). A group that consumes another
+  one's dead letters (a view) forgets its mark; the letter stays.
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters
-         wake ready line heads message_groups
+         wake ready line heads message_groups, then of a view graves
   ARGV   group worker strict ('1' | '0'), then id and lease_no of each message
   REPLY  OK | STALE | GONE of each message
   COST   O(messages * log inflight); 15 commands, 3 more for a message that is not OK, 2 with
@@ -31,7 +32,7 @@ local keys = {
 }
 local group, worker, strict = ARGV[1], ARGV[2], ARGV[3] == '1'
 
-local settings = call('HMGET', config, 'byte', 'max_inflight', 'ordered')
+local settings = call('HMGET', config, 'byte', 'max_inflight', 'ordered', 'view')
 local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
 local order = {
@@ -55,7 +56,12 @@ for i, id in ipairs(ids) do
   end
 end
 if #done > 0 then
-  local last = forget(keys, byte, clock.now, done)
+  local last = {}
+  if settings[4] == '1' then
+    call('HDEL', KEYS[19], unpack(done))
+  else
+    last = forget(keys, byte, clock.now, done)
+  end
   if #failed_before > 0 then
     call('HDEL', failures, unpack(failed_before))
     call('HDEL', attempts, unpack(failed_before))

@@ -7,9 +7,11 @@ left half copied, the next one that meets it completes.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from rqretry.catalog_starting import StartingCatalog, missing, with_topics
+from rqretry.catalog_starting import StartingCatalog, with_topics
+from rqretry.catalog_views import check_same_source, missing, source_of
 from rqretry.command import Operation
 from rqretry.commands import administering as admin
 from rqretry.draining import drain
@@ -17,7 +19,7 @@ from rqretry.errors import ConfigError, GroupNotFound, show
 from rqretry.keys import bucket_key
 from rqretry.limits import LATEST
 from rqretry.policy import ORDERED_POLICY, RetryPolicy
-from rqretry.records import SIMPLE, GroupRecord, TopicRecord
+from rqretry.records import SIMPLE, GroupRecord, TopicRecord, View
 from rqretry.routes import EVERY_TAG
 
 log = logging.getLogger("rqretry")
@@ -58,14 +60,12 @@ class Catalog(StartingCatalog):
 
         Raises:
             GroupNotFound, TopicNotFound: It is not there, and must not be created.
-            ConfigError: The group is of another kind.
+            ConfigError: The group is of another kind, or consumes topics and is to consume dead
+                letters, or the other way round.
             InvalidArgument: It is ordered and its policy is not fixed; or it would begin with what
                 is stored, and is ordered or takes only some tags.
         """
-        names = tuple(topics)
-        for name in names:
-            yield from self.topic(name, create=create_topics)
-
+        source, names = yield from self._found(group, tuple(topics), create=create_topics)
         now_ms = yield from self.now_ms()
         refused: dict[str, Any] = {}
 
@@ -76,6 +76,8 @@ class Catalog(StartingCatalog):
                 else self._new_group(group, kind, create, ordered=bool(ordered))
             )
             _check_kind(record, kind, ordered)
+            check_same_source(record, source, names)
+            record = replace(record, source=source)
             if any(name in record.leaving for name in names):
                 return old  # what is being freed there must be gone first
             refused.clear()
@@ -90,7 +92,7 @@ class Catalog(StartingCatalog):
 
         for _ in range(_ROUNDS):
             stored = yield from self._change(self.keys.groups, group, joined)
-            record = GroupRecord.decode(group, stored)
+            record = self._learnt(GroupRecord.decode(group, stored))
             left = [name for name in names if name in record.leaving]
             for name in left:
                 yield from self._finish_leaving(group, name)
@@ -105,6 +107,17 @@ class Catalog(StartingCatalog):
                     _warn(record, refused)
                 return record
         raise ConfigError(f"group {show(group)} is unsubscribed all the time; start it later")
+
+    def _found(
+        self, group: str, topics: tuple[str, ...], *, create: bool
+    ) -> Operation[tuple[str, tuple[str, ...]]]:
+        """Whose dead letters a consumer names as its topic, and the topics that it is about."""
+        source = source_of(group, topics)
+        if source:
+            topics = yield from self._topics_of_source(group, source)
+        for name in topics:
+            yield from self.topic(name, create=create)
+        return source, topics
 
     def set_group(
         self, name: str, *, pin: bool | None = None, **settings: Any
@@ -249,11 +262,10 @@ class Catalog(StartingCatalog):
         tags = group.tags_of(topic)
 
         def subscribed(old: str) -> str:
-            return (
-                TopicRecord.decode(topic, old)
-                .with_group(group.name, group.kind, tags, group.ordered)
-                .encode()
-            )
+            record = TopicRecord.decode(topic, old)
+            if group.source:
+                return record.with_view(View(group.name, group.kind, group.source)).encode()
+            return record.with_group(group.name, group.kind, tags, group.ordered).encode()
 
         stored = yield from self._change(self.keys.topics, topic, subscribed)
         record = self._keep(TopicRecord.decode(topic, stored))

@@ -39,7 +39,7 @@ class GroupCopies(TopicCatalog):
                     group.configuration(levels, byte, name, shares.get((name, number), 0)),
                 )
                 for number in range(topic.partitions)
-                if byte
+                if byte or group.source
             ]
             yield commands
         if not group.rate_limit:

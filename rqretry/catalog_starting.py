@@ -10,11 +10,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rqretry.catalog_copies import GroupCopies
+from rqretry.catalog_views import ViewCatalog, missing
 from rqretry.command import MAX_BATCH, Command, Operation
-from rqretry.commands import administering as admin
 from rqretry.commands import moving
-from rqretry.errors import ConfigError, GroupNotFound, InvalidArgument, show
+from rqretry.errors import ConfigError, InvalidArgument, show
 from rqretry.keys import GroupKeys
 from rqretry.limits import EARLIEST
 from rqretry.records import GroupRecord
@@ -24,16 +23,8 @@ log = logging.getLogger("rqretry")
 _ROUNDS = 20
 
 
-class StartingCatalog(GroupCopies):
+class StartingCatalog(ViewCatalog):
     """Copies a group's settings to the partitions, and gives it what was stored before it."""
-
-    def group(self, name: str) -> Operation[GroupRecord]:
-        """A group's record. Raises GroupNotFound."""
-        yield from self.open()
-        stored = yield admin.read_record(self.keys.groups, name)
-        if not stored:
-            raise missing(name, self.namespace)
-        return GroupRecord.decode(name, stored)
 
     def start_again(self, name: str) -> Operation[int]:
         """Give a group what is still stored and it does not have, in all of its topics.
@@ -127,11 +118,6 @@ def with_topics(
     refuse_tags(record.name, new, changes.get("tags", record.tags))
     behind = record.catching_up + new
     return {**changes, "topics": record.topics + new, "catching_up": behind}
-
-
-def missing(group: str, namespace: str) -> GroupNotFound:
-    """The error of a group that is not there."""
-    return GroupNotFound(f"there is no consumer group {show(group)} in namespace {show(namespace)}")
 
 
 def catch_up(

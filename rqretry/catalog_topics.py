@@ -36,6 +36,8 @@ class TopicCatalog:
         self._levels: LevelTable | None = None
         self._topics: dict[str, TopicRecord] = {}
         self._routes: dict[tuple[str, int], Route] = {}
+        self._views: dict[str, str] = {}
+        """Groups that consume dead letters, and whose."""
         self.declared: Mapping[str, int] = {}
         """Partitions of topics that this program declares, for when it creates them."""
 
@@ -81,7 +83,8 @@ class TopicCatalog:
     def group_keys(self, topic: str, partition: int, group: str) -> GroupKeys:
         """The keys of a group in a partition; after `open`."""
         assert self._levels is not None
-        return self.partition(topic, partition).group(group, len(self._levels))
+        source = self._views.get(group, "")
+        return self.partition(topic, partition).group(group, len(self._levels), source)
 
     def topic(self, name: str, *, create: bool = False) -> Operation[TopicRecord]:
         """A topic's record, cached. Raises TopicNotFound unless `create`."""
@@ -185,9 +188,9 @@ class TopicCatalog:
 
         def deleting(old: str) -> str:
             record = TopicRecord.decode(name, old)
-            if record.groups:
+            if record.members:
                 raise InvalidArgument(
-                    f"topic {show(name)} has groups: {', '.join(g.name for g in record.groups)};"
+                    f"topic {show(name)} has groups: {', '.join(g.name for g in record.members)};"
                     " unsubscribe them first, or force it"
                 )
             if record.deleting:
@@ -223,6 +226,8 @@ class TopicCatalog:
         yield from self.open()
         stored = yield admin.read_records(self.keys.topics)
         records = [TopicRecord.decode(name, stored[name]) for name in sorted(stored)]
+        for record in records:
+            self._learn_views(record)
         return [record for record in records if not record.deleting]
 
     def route(self, topic: str, partition: int) -> Route:
@@ -273,12 +278,17 @@ class TopicCatalog:
             rest = [number for number, waiting in zip(rest, left, strict=True) if waiting]
 
     def _keep(self, record: TopicRecord) -> TopicRecord:
+        self._learn_views(record)
         known = self._topics.get(record.name)
         if known is None or known.version < record.version:
             self._topics[record.name] = record
             for number in range(record.partitions):
                 self._routes.pop((record.name, number), None)
         return self._topics[record.name]
+
+    def _learn_views(self, record: TopicRecord) -> None:
+        for view in record.views:
+            self._views[view.name] = view.source
 
     def _forget(self, name: str) -> None:
         self._topics.pop(name, None)

@@ -14,7 +14,14 @@ from rqretry.durations import Duration
 from rqretry.errors import InvalidArgument
 from rqretry.identity import worker_name
 from rqretry.ids import MessageId
-from rqretry.limits import check_flag, check_group, check_start, check_tags, check_topic
+from rqretry.limits import (
+    check_flag,
+    check_group,
+    check_source,
+    check_start,
+    check_tags,
+    check_topic,
+)
 from rqretry.message import PublishOptions, outgoing
 from rqretry.publisher import Publisher
 from rqretry.publisher_sync import SyncPublisher
@@ -383,7 +390,7 @@ def _simple(
     return SimpleOperations(
         catalog,
         check_group(group),
-        [check_topic(name) for name in names],
+        [check_source(name) for name in names],
         worker=name,
         create_group=create_group,
         start=check_start(start),

@@ -1,7 +1,18 @@
 """Ending everything a group holds in one partition, in bounded calls."""
 
 from rqretry.command import MAX_BATCH, Command, Operation
-from rqretry.commands.moving import Blocked, Dropped, Held, blocked, clear, drop, held, leave, purge
+from rqretry.commands.moving import (
+    Blocked,
+    Dropped,
+    Held,
+    blocked,
+    clear,
+    drop,
+    erase_group,
+    held,
+    leave,
+    purge,
+)
 from rqretry.keys import GroupKeys
 
 
@@ -11,6 +22,8 @@ def drain(keys: GroupKeys, actor: str) -> Operation[int]:
     Returns:
         How many messages it gave up.
     """
+    if keys.source:
+        return (yield from _let_go(keys))
     gone = 0
     while True:
         gone += yield from clear_all(keys, actor)
@@ -21,6 +34,18 @@ def drain(keys: GroupKeys, actor: str) -> Operation[int]:
         # What moved from one place to another meanwhile is found in the next round.
         if not (yield leave(keys)):
             return gone
+
+
+def _let_go(keys: GroupKeys) -> Operation[int]:
+    """A group that consumes dead letters forgets its lists; the letters are not its own."""
+    held_here = 0
+    for place in (keys.ready, keys.retry, *keys.levels, keys.inflight):
+        look: Command[Held] = held(
+            keys, place, in_list=place in (keys.ready, keys.retry), offset=0, count=1
+        )
+        held_here += (yield look).total
+    yield erase_group(keys)
+    return held_here
 
 
 def drop_all(keys: GroupKeys, place: str, actor: str) -> Operation[int]:

@@ -16,6 +16,8 @@ from typing import Any
 from rqretry.errors import show
 
 MAX_MESSAGE_BYTES = 256
+REDRIVEN = "redriven"
+"""The cause of a line that is no failure: the message was sent back from the dead letters."""
 _DEEPEST = 64
 _CARRIED = "_rqretry_fingerprint"
 _TRACEBACK_CHARACTERS = 16_000

@@ -90,9 +90,12 @@ class PartitionKeys:
         """Where a producer's last call into this partition is remembered."""
         return f"{self.base}lane:{producer}"
 
-    def group(self, name: str, levels: int) -> "GroupKeys":
-        """The keys of a consumer group in this partition, with `levels` delay levels."""
-        return group_keys(self, name, levels)
+    def group(self, name: str, levels: int, source: str = "") -> "GroupKeys":
+        """The keys of a consumer group in this partition, with `levels` delay levels.
+
+        `source` is the group whose dead letters it consumes; "" for any other group.
+        """
+        return group_keys(self, name, levels, source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,8 @@ class GroupKeys:
     partition: PartitionKeys
     group: str
     level_count: int
+    source: str = ""
+    """The group whose dead letters this one consumes: `dead` is that one's set of them."""
     config: str = field(init=False)
     ready: str = field(init=False)
     retry: str = field(init=False)
@@ -118,6 +123,15 @@ class GroupKeys:
     levels: tuple[str, ...] = field(init=False)
 
     @property
+    def origins(self) -> str:
+        """The failure records of the group whose dead letters this one consumes."""
+        return f"{self._source_base}failures"
+
+    @property
+    def _source_base(self) -> str:
+        return f"{self.partition.base}group:{self.source}:"
+
+    @property
     def bucket(self) -> str:
         """The tokens of the group's rate limit; not in the partition's slot."""
         return bucket_key(self.partition.namespace, self.group)
@@ -130,6 +144,8 @@ class GroupKeys:
             "dead", "graves", "due", "wake", "line", "heads",
         )  # fmt: skip
         _spell(self, base, names)
+        if self.source:
+            object.__setattr__(self, "dead", f"{self._source_base}dead")
         levels = tuple(f"{base}delay:{level}" for level in range(1, self.level_count + 1))
         object.__setattr__(self, "levels", levels)
 
@@ -147,9 +163,9 @@ def partition_keys(namespace: str, topic: str, partition: int) -> PartitionKeys:
 
 
 @lru_cache(maxsize=4096)
-def group_keys(partition: PartitionKeys, group: str, levels: int) -> GroupKeys:
+def group_keys(partition: PartitionKeys, group: str, levels: int, source: str = "") -> GroupKeys:
     """The keys of one group in one partition; spelled once."""
-    return GroupKeys(partition, group, levels)
+    return GroupKeys(partition, group, levels, source)
 
 
 def _spell(keys: object, base: str, names: tuple[str, ...]) -> None:

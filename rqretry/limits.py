@@ -35,6 +35,8 @@ MAX_DELAY_MS = MAX_DELAY_S * 1000
 MAX_RETRIES = 1_000_000
 DEFAULT_MAX_RETRIES = 16
 UNLIMITED = -1
+DLQ = "%DLQ%"
+"""Before the name of a group: the topic that its dead letters are for other groups."""
 LATEST, EARLIEST = "latest", "earliest"
 MAX_GROUPS_PER_PARTITION = 250
 MAX_CALL_MESSAGES = 500
@@ -54,6 +56,13 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]+")
 def check_topic(value: object) -> str:
     """A topic: 1 to 127 characters of A-Z a-z 0-9 _ -."""
     return _check_name("topic", value, MAX_TOPIC)
+
+
+def check_source(value: object) -> str:
+    """What a consumer names as its topic: a topic, or "%DLQ%" and a group: its dead letters."""
+    if isinstance(value, str) and value.startswith(DLQ):
+        return DLQ + check_group(value.removeprefix(DLQ))
+    return check_topic(value)
 
 
 def check_group(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from rqretry.commands.consuming import Receipt
 from rqretry.durations import Duration
 from rqretry.errors import InvalidReceiptHandle, refuse, show
-from rqretry.failures import AttemptError, read_line
+from rqretry.failures import REDRIVEN, AttemptError, read_line
 from rqretry.ids import born_ms
 from rqretry.limits import UNLIMITED
 from rqretry.traceparent import trace_id_of
@@ -193,8 +193,12 @@ class Message(Generic[T]):
 
     @property
     def last_error(self) -> AttemptError | None:
-        """Why the attempt before this one failed: type, message, cause; None on a first attempt."""
-        return read_line(self._error) if self._error and self.attempt > 1 else None
+        """Why the attempt before this one failed; None on a first attempt.
+
+        To a group that consumes dead letters a first attempt tells why the message died.
+        """
+        error = read_line(self._error) if self._error else None
+        return None if error is None or error.cause == REDRIVEN else error
 
     @property
     def receipt_handle(self) -> str:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rqretry.errors import CodecError, ConfigError, show
 from rqretry.levels import LevelTable
@@ -15,6 +15,15 @@ SCHEMA = 1
 """Of everything rqretry keeps in Redis. A newer one is refused at connect."""
 
 PUSH, SIMPLE = "push", "simple"
+
+
+class View(NamedTuple):
+    """A group that consumes another one's dead letters."""
+
+    name: str
+    kind: str
+    source: str
+    """The other group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,8 @@ class TopicRecord:
     """Over all partitions; 0 for no limit."""
     deleting: bool = False
     """An operator has deleted it, and its partitions are being emptied."""
+    views: tuple[View, ...] = ()
+    """Groups that consume the dead letters which other groups have here; not in the route."""
 
     @property
     def route(self) -> Route:
@@ -61,7 +72,20 @@ class TopicRecord:
 
     def without_group(self, group: str) -> "TopicRecord":
         """The record with this group gone; its byte is not used again."""
-        return self._with(tuple(other for other in self.groups if other.name != group))
+        rest = self._with(tuple(other for other in self.groups if other.name != group))
+        views = tuple(view for view in self.views if view.name != group)
+        return rest if views == self.views else replace(rest, version=rest.version + 1, views=views)
+
+    def with_view(self, view: View) -> "TopicRecord":
+        """The record with a group that consumes another one's dead letters here."""
+        if view in self.views:
+            return self
+        return replace(self, version=self.version + 1, views=(*self.views, view))
+
+    @property
+    def members(self) -> tuple[RouteGroup, ...]:
+        """Its groups, and those that consume dead letters (with byte 0)."""
+        return self.groups + tuple(RouteGroup(view.name, 0, view.kind) for view in self.views)
 
     def _with(self, groups: tuple[RouteGroup, ...]) -> "TopicRecord":
         if groups == self.groups:
@@ -78,6 +102,7 @@ class TopicRecord:
                 "next_byte": self.next_byte,
                 "max_messages": self.max_messages,
                 "deleting": self.deleting,
+                "views": [list(view) for view in self.views],
             }
         )
 
@@ -95,6 +120,7 @@ class TopicRecord:
                 fields["next_byte"],
                 fields.get("max_messages", 0),
                 fields.get("deleting", False),
+                tuple(View(*view) for view in fields.get("views", ())),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of topic {show(name)} is damaged") from error
@@ -126,7 +152,8 @@ class GroupRecord:
     """Under a lease at once, over all partitions; 0 for no limit."""
     rate_limit: str = ""
     """Leases per time over all workers, such as "100/s"; "" for no limit."""
-
+    source: str = ""
+    """The group whose dead letters it consumes; "" for a group that consumes topics."""
     ordered: bool = False
     """One message of a message group at a time, in order; it never changes."""
 
@@ -160,9 +187,10 @@ class GroupRecord:
             "delays": " ".join(map(str, compiled.delays_ms)),
             "levels": levels.encode(),
             "jitter": str(compiled.jitter),
-            "byte": bytes((byte,)),
+            "byte": bytes((byte,)) if byte else b"",
             "max_inflight": share or "",
             "rate": self.rate_limit,
+            "view": int(bool(self.source)),
         }
 
     def changed(self, by: str, at_ms: int, **fields: Any) -> "GroupRecord":
@@ -196,6 +224,7 @@ class GroupRecord:
                 "max_inflight": self.max_inflight,
                 "rate_limit": self.rate_limit,
                 "ordered": self.ordered,
+                "source": self.source,
             }
         )
 
@@ -220,6 +249,7 @@ class GroupRecord:
                 tuple(fields.get("catching_up", ())),
                 fields.get("max_inflight", 0),
                 fields.get("rate_limit", ""),
+                fields.get("source", ""),
                 ordered=fields.get("ordered", False),
             )
         except (ValueError, TypeError, KeyError) as error:

@@ -16,9 +16,9 @@ from rqretry.limits import (
     check_group,
     check_max_inflight,
     check_max_retries,
+    check_source,
     check_start,
     check_tags,
-    check_topic,
 )
 from rqretry.outcome import means_bool, none_means_success, return_annotation
 from rqretry.policy import RetryPolicy
@@ -214,7 +214,7 @@ def _spec(
     retry_on, tags = options.get("retry_on"), options.get("tags")
     return ConsumerSpec(
         handler=handler,
-        topics=tuple(dict.fromkeys(check_topic(name) for name in topics)),
+        topics=tuple(dict.fromkeys(check_source(name) for name in topics)),
         group=check_group(group),
         is_async=is_async,
         max_retries=_max_retries(options.get("max_retries"), policy),

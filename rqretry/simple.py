@@ -24,7 +24,7 @@ from rqretry.commands.consuming import (
     succeed,
 )
 from rqretry.commands.limiting import Tokens, take
-from rqretry.commands.upkeep import expire, promote
+from rqretry.commands.upkeep import expire, feed, promote
 from rqretry.durations import Duration, milliseconds, seconds
 from rqretry.errors import CodecError, InvalidReceiptHandle, refuse, show
 from rqretry.failures import describe_cause
@@ -84,11 +84,7 @@ class SimpleOperations:
         return self._record
 
     def _find_sources(self) -> Operation[None]:
-        for name in self.topics:
-            topic = yield from self.catalog.topic(name)
-            for number in range(topic.partitions):
-                keys = self.catalog.group_keys(name, number, self.group)
-                self._sources.append((name, number, keys))
+        self._sources = yield from self.catalog.places(self.group, self.topics)
 
     def receive(
         self,
@@ -237,6 +233,8 @@ class SimpleOperations:
             prefer=self._prefer,
             tokens=self._rated,
         )
+        if keys.source:
+            yield feed(keys, worker=self.worker)
         leased: Leased = yield command
         if leased.status == "NO_GROUP":
             self._record = None

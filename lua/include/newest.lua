@@ -1,17 +1,32 @@
 -- The newest line of each message's failure record, also of one that was sent back from the dead
--- letters (it says so); '' for a message that has not failed.
-local function newest_failures(failures, ids, entries)
-  local retried, place, lines = {}, {}, {}
-  for i, id in ipairs(ids) do
-    lines[i] = ''
-    if entries[i] ~= '-' then
-      retried[#retried + 1], place[#place + 1] = id, i
+-- letters (it says so); '' for a message that has not failed. `origins` are the records of another
+-- group: there a first attempt is told why the message died.
+local function newest_failures(failures, ids, entries, origins)
+  local lines, some = {}, false
+  local function read(key, chosen)
+    local asked, place = {}, {}
+    for i, id in ipairs(ids) do
+      if chosen(entries[i]) then
+        asked[#asked + 1], place[#place + 1] = id, i
+      end
+    end
+    local records = #asked > 0 and call('HMGET', key, unpack(asked)) or {}
+    for n, i in ipairs(place) do
+      local record = records[n] or '\n'
+      lines[i], some = string.match(record, '^.*\n(.+)\n$') or string.sub(record, 1, -2), true
     end
   end
-  local records = #retried > 0 and call('HMGET', failures, unpack(retried)) or {}
-  for i, at in ipairs(place) do
-    local record = records[i] or '\n'
-    lines[at] = string.match(record, '^.*\n(.+)\n$') or string.sub(record, 1, -2)
+  local function is_first(entry)
+    return entry == '-' or string.match(entry, '^%d+:1:')
   end
-  return #retried > 0 and lines or {}
+  for i = 1, #ids do
+    lines[i] = ''
+  end
+  read(failures, function(entry)
+    return entry ~= '-' and not (origins and is_first(entry))
+  end)
+  if origins then
+    read(origins, is_first)
+  end
+  return some and lines or {}
 end

@@ -10,7 +10,7 @@ end
 
 local function read_policy(config)
   local kept = call('HMGET', config, 'kind', 'max_retries', 'delays', 'levels', 'jitter', 'byte',
-    'max_inflight', 'ordered')
+    'max_inflight', 'ordered', 'view')
   local max_retries = tonumber(kept[2]) or 16
   return {
     exists = kept[1] and true or false,
@@ -22,6 +22,7 @@ local function read_policy(config)
     byte = kept[6] or '',
     max_inflight = tonumber(kept[7] or ''),
     ordered = kept[8],
+    view = kept[9] == '1', -- of another group's dead letters
   }
 end
 

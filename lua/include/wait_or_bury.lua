@@ -41,7 +41,7 @@ local function wait_or_bury(plan, policy, now, id, attempt, cause, choice)
 end
 
 -- Answers whether something is now due earlier than anything before.
-local function write_plan(plan, keys, levels)
+local function write_plan(plan, keys, levels, view)
   local first = call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
   local earlier = false
   for level = 1, #levels do
@@ -51,7 +51,7 @@ local function write_plan(plan, keys, levels)
       earlier = earlier or not first[2] or plan.earliest[level] < tonumber(first[2])
     end
   end
-  if #plan.dead > 0 then
+  if #plan.dead > 0 and not view then
     call('HSET', keys.graves, unpack(plan.graves))
     call('ZADD', keys.dead, unpack(plan.dead))
   end

@@ -6,9 +6,10 @@ from typing import Any
 from rqretry.admin.base import AdminBase
 from rqretry.admin.views import GroupInfo, TopicInfo
 from rqretry.command import Operation
-from rqretry.errors import InvalidArgument, TopicNotFound, show
+from rqretry.errors import ConfigError, InvalidArgument, TopicNotFound, show
 from rqretry.levels import LevelTable
 from rqretry.limits import (
+    DLQ,
     KEEP,
     Keep,
     check_count,
@@ -83,14 +84,14 @@ class CatalogVerbs(AdminBase):
             InvalidArgument: Groups are subscribed, and `force` is not given.
         """
         record = yield from self._deletable(check_topic(name))
-        if record.groups and not force:
+        if record.members and not force:
             raise InvalidArgument(
-                f"topic {show(name)} has groups: {', '.join(g.name for g in record.groups)};"
+                f"topic {show(name)} has groups: {', '.join(g.name for g in record.members)};"
                 " unsubscribe them first, or force it"
             )
         stored = yield from self.catalog.stored(record)
         if not dry_run:
-            for group in record.groups:
+            for group in record.members:
                 yield from self.catalog.unsubscribe(group.name, name)
             yield from self.catalog.remove_topic(name)
             yield from self._note("delete_topic", {"topic": name}, {"messages": stored})
@@ -194,9 +195,16 @@ class CatalogVerbs(AdminBase):
 
         Raises:
             GroupNotFound: There is no such group, or it is not subscribed.
-            ConfigError: A live worker serves the topic for the group.
+            ConfigError: A live worker serves the topic for the group, or the group consumes dead
+                letters.
         """
         checked, name = check_group(group), check_topic(topic)
+        record = yield from self.catalog.group(checked)
+        if record.source:
+            raise ConfigError(
+                f"group {show(group)} consumes {show(DLQ + record.source)} and is subscribed to no"
+                " topic; delete the group instead"
+            )
         if dry_run:
             return (yield from self.catalog.held_by(checked, [name]))
         if not force:
@@ -255,7 +263,7 @@ def group_settings(
 
 
 def _topic_info(record: TopicRecord) -> TopicInfo:
-    groups = tuple(group.name for group in record.groups)
+    groups = tuple(group.name for group in record.members)
     return TopicInfo(record.name, record.partitions, groups, record.max_messages or None)
 
 
@@ -266,7 +274,7 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
         None if record.max_retries < 0 else record.max_retries,
         str(record.policy),
         _in_words(record, levels),
-        record.topics,
+        (DLQ + record.source,) if record.source else record.topics,
         record.changed_by,
         record.changed_at_ms,
         record.paused,

@@ -12,7 +12,7 @@ from rqretry.commands.administering import Stats, stats
 from rqretry.commands.moving import Blocked, Dropped, Held, blocked, clear, drop, held, purge
 from rqretry.commands.upkeep import Promoted, promote
 from rqretry.draining import drop_all, purge_all
-from rqretry.errors import InvalidArgument, refuse, show
+from rqretry.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.failures import AttemptError, read_record
 from rqretry.limits import EARLIEST, LATEST, check_count, check_group, check_start
 from rqretry.records import GroupRecord
@@ -136,6 +136,7 @@ class MovingVerbs(AdminBase):
         if state != "dead":
             _not_by_death(wanted)
         record = yield from self.catalog.group(check_group(group))
+        _refuse_view(record, "purge")
         gone = 0
         for place in (yield from self._places(record, wanted.topic)):
             gone += yield from self._purge(place, state, wanted, dry_run=dry_run)
@@ -168,6 +169,7 @@ class MovingVerbs(AdminBase):
         """
         check_start(to, name="to")
         record = yield from self.catalog.group(check_group(group))
+        _refuse_view(record, "reset")
         if to == EARLIEST and dry_run:
             return (yield from self._not_held(record))
         if to == EARLIEST:
@@ -290,6 +292,15 @@ def _candidates(topic: str, page: Held | Blocked) -> Iterator[Candidate]:
     for id_, record in zip(page.ids, page.failures, strict=True):
         errors = read_record(record)
         yield Candidate(id_, topic, errors[-1] if errors else None)
+
+
+def _refuse_view(record: GroupRecord, verb: str) -> None:
+    """What a group that consumes dead letters has is another group's. Raises ConfigError."""
+    if record.source:
+        raise ConfigError(
+            f"{verb} {show(record.name)}: the group consumes the dead letters of"
+            f" {show(record.source)}; purge those, or delete the group"
+        )
 
 
 def _not_by_death(wanted: DeadLetterFilter) -> DeadLetterFilter:

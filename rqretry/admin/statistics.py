@@ -24,7 +24,7 @@ def gather_stats(
     levels = yield from catalog.open()
     rows = []
     for topic in topics:
-        groups = [g for g in topic.groups if group in (None, g.name)] or [_NO_GROUP]
+        groups = [g for g in topic.members if group in (None, g.name)] or [_NO_GROUP]
         parts: dict[str, list[Part]] = {}
         for asked in groups:
             keys = [catalog.group_keys(topic.name, n, asked.name) for n in range(topic.partitions)]

@@ -76,8 +76,11 @@ def judge(seen: Snapshot) -> list[Finding]:
     """What is wrong in a snapshot, errors first."""
     findings = [*_bodies(seen), *_pending(seen), *_partition(seen), *_halves(seen)]
     for group in seen.groups:
-        findings += _places(seen, group)
-        findings += _entries(group)
+        if group.keys.source:
+            findings += _view(group)
+        else:
+            findings += _places(seen, group)
+            findings += _entries(group)
         findings += _due(group)
         findings += misplaced(seen.message_groups, group) if group.ordered else ()
     return sorted(set(findings))
@@ -95,7 +98,10 @@ def _look_at_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
     for key in keys.levels:
         seen.levels[key] = yield from read_scores(key)
     seen.inflight = yield from read_scores(keys.inflight)
-    seen.dead = yield from read_scores(keys.dead)
+    if keys.source:  # of another group, and looked at as its own
+        seen.letters = set((yield from read_scores(keys.dead)))
+    else:
+        seen.dead = yield from read_scores(keys.dead)
     seen.attempts = set((yield from read_hash(keys.attempts)))
     seen.failures = set((yield from read_hash(keys.failures, with_values=False)))
     seen.graves = set((yield from read_hash(keys.graves)))
@@ -115,7 +121,8 @@ def _bodies(seen: Snapshot) -> Iterator[Finding]:
         (seen.keys.half_of, seen.half_of),
     ]
     for group in seen.groups:
-        places += group.places()
+        if not group.keys.source:  # whose letter may be gone: see _view
+            places += group.places()
     for key, ids in places:
         for id_ in set(ids) - seen.bodies:
             text = "a message is listed whose body is not stored"
@@ -190,6 +197,14 @@ def _places(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
         if owed is not None and group.byte not in owed:
             text = f"group {name} has the message here, but has finished with it"
             yield Finding(WARNING, "leftover", firm.get(id_) or listed[id_], id_, text)
+
+
+def _view(group: GroupSnapshot) -> Iterator[Finding]:
+    """A group that consumes another one's dead letters: it has a mark for each that it owes."""
+    keys, held = group.keys, group.held()
+    for id_ in (group.graves & group.letters) - held:
+        text = f"group {keys.group} owes a dead letter of {keys.source} but does not have it"
+        yield Finding(ERROR, "not delivered", keys.graves, id_, text)
 
 
 def _entries(group: GroupSnapshot) -> Iterator[Finding]:

@@ -47,6 +47,8 @@ class GroupSnapshot:
     ordered: bool = False
     line: list[str] = field(default_factory=list)
     heads: dict[str, str] = field(default_factory=dict)
+    letters: set[str] = field(default_factory=set)
+    """The dead letters of the other group, where this one consumes them."""
 
     def places(self) -> Iterator[tuple[str, Iterable[str]]]:
         """Each key that holds messages, with the ids in it."""

@@ -105,7 +105,7 @@ def lease(
     )  # fmt: skip
     return Command(
         verb="lease",
-        keys=touched,
+        keys=touched + ((keys.graves, keys.origins) if keys.source else ()),
         args=(keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens)),
         decode=_leased,
     )
@@ -141,7 +141,7 @@ def succeed(
     )  # fmt: skip
     return Command(
         verb="succeed",
-        keys=touched,
+        keys=touched + ((keys.graves,) if keys.source else ()),
         args=(keys.group, worker, int(strict), *_flat(receipts)),
         decode=list,
         ids=_ids(receipts),

@@ -199,6 +199,16 @@ def erase(keys: PartitionKeys) -> Command[int]:
     return Command("erase", (), (), int, words=("UNLINK", *keys.everything()))
 
 
+def erase_group(keys: GroupKeys) -> Command[int]:
+    """Delete what is a group's own in a partition, whose dead letters are another group's."""
+    own = (
+        keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.failures,
+        keys.tracebacks, keys.graves, keys.due, keys.wake, *keys.levels,
+    )  # fmt: skip
+    assert keys.source
+    return Command("erase", (), (), int, words=("UNLINK", *own))
+
+
 def recall(keys: PartitionKeys, id_: str, *, worker: str, tag: str = "") -> Command[str]:
     """Scheduled and not due to gone: OK, LATE or GONE."""
     touched = (

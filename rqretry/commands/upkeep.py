@@ -92,6 +92,16 @@ def promote(
     )
 
 
+def feed(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> Command[int]:
+    """Dead letters of the other group to ready of this one, which consumes them; how many."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.dead, keys.ready, keys.attempts, keys.failures, keys.graves,
+        keys.wake, p.events, p.counters,
+    )  # fmt: skip
+    return Command("feed", touched, (keys.group, worker, limit), int)
+
+
 def sweep(keys: PartitionKeys, *, limit: int = MAX_BATCH) -> Command[int]:
     """Forget caller-given ids whose hour is over; answers how many."""
     return Command("sweep", (keys.meta, keys.ids, keys.id_expiry), (limit,), int)

@@ -83,6 +83,11 @@ class Source:
         """Fingerprints whose traceback the server has."""
 
     @property
+    def simple(self) -> bool:
+        """A lease needs nothing before it: no tokens, and no look at another group's letters."""
+        return not self.rated and not self.keys.source
+
+    @property
     def unsettled(self) -> int:
         """Finished deliveries that the server does not know of yet."""
         return len(self.succeeded) + len(self.failed) + len(self.released)

@@ -16,6 +16,7 @@ from typing import Any
 
 from rqretry.command import Command, Word
 from rqretry.commands.consuming import Leased, lease
+from rqretry.commands.upkeep import feed
 from rqretry.errors import RqretryError
 from rqretry.pool import Line
 from rqretry.runtime.consumer import Consumer
@@ -95,12 +96,16 @@ class Fetcher:
         wants = await self._purse.allot(share(likely)) if likely else []
         if wants:
             await self._lease_all(wants)
-        elif len(self._places) == 1 and not self._places[0][1].rated:
+        elif len(self._places) == 1 and self._places[0][1].simple:
             await self._wait_and_lease(*open_[0])
         else:
             await self._wait([source for _, source, _ in open_])
 
     async def _lease_all(self, wants: list[Want]) -> None:
+        views = [source.keys for _, source, _ in wants if source.keys.source]
+        if views:  # what died since goes to the groups that consume it
+            feeds = [feed(keys, worker=self._worker) for keys in views]
+            await self._store.run_each(feeds, self._perseverance)
         commands = [self._lease(source, want) for _, source, want in wants]
         sent_at = time.monotonic()
         answers = await self._store.run_each(commands, self._perseverance)

@@ -211,7 +211,8 @@ class Settler:
     def _announce(self, source: Source, failure: Failure, result: Failed) -> None:
         if result.dead or log.isEnabledFor(logging.DEBUG):
             _log_failure(source, failure, result)
-        for name in ("failure", "dead_letter") if result.dead else ("failure",):
+        buried = result.dead and not source.keys.source
+        for name in ("failure", "dead_letter") if buried else ("failure",):
             if self._announcer.wants(name):
                 self._announcer.post(_event(name, self._worker, source, failure, result))
 
@@ -238,8 +239,8 @@ def _log_failure(source: Source, failure: Failure, result: Failed) -> None:
     id_, topic, group = failure.receipt.id, source.topic, source.keys.group
     if result.dead:
         log.warning(
-            "dead letter: message %s of %s, group %s, after %d %s: %s",
-            id_, topic, group, result.attempt,
+            "%s: message %s of %s, group %s, after %d %s: %s",
+            "dropped" if source.keys.source else "dead letter", id_, topic, group, result.attempt,
             "delivery" if result.attempt == 1 else "deliveries", _reason(failure, result),
             extra=about(id_, topic, group, result.attempt),
         )  # fmt: skip

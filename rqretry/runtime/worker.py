@@ -170,11 +170,9 @@ class Worker:
         consumer = Consumer(spec, self._settler, self._hooks, self.name)
         record = await self._store.perform(apply_spec(self._catalog, spec, explicit=self._explicit))
         consumer.execution.max_retries = record
-        for name in spec.topics:
-            topic = await self._store.perform(self._catalog.topic(name))
-            for number in range(topic.partitions):
-                keys = self._catalog.group_keys(name, number, spec.group)
-                consumer.sources.append(Source(name, number, keys, spec.visibility_ms / 1000))
+        places = await self._store.perform(self._catalog.places(spec.group, spec.topics))
+        for name, number, keys in places:
+            consumer.sources.append(Source(name, number, keys, spec.visibility_ms / 1000))
         consumer.on_stuck = self._replace
         consumer.on_lost = self._announce_lost
         return consumer

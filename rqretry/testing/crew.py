@@ -13,7 +13,7 @@ from rqretry.app import App
 from rqretry.catalog import Catalog
 from rqretry.commands.consuming import Leased, lease
 from rqretry.commands.limiting import take
-from rqretry.commands.upkeep import expire, promote
+from rqretry.commands.upkeep import expire, feed, promote
 from rqretry.hooks import Announcer, Event
 from rqretry.registry import ConsumerSpec
 from rqretry.runtime.consumer import Consumer
@@ -95,6 +95,8 @@ class Crew:
             source = line.source
             changes = self._store.changes
             source.prefer = "retry" if source.prefer == "ready" else "ready"
+            if source.keys.source:
+                self._store.run(feed(source.keys, worker=line.worker))
             tokens_in_ms = self._wait_for_tokens(source)
             if tokens_in_ms is not None:
                 line.due_at, line.looked = now_ms + tokens_in_ms, changes
@@ -194,13 +196,10 @@ class Crew:
         consumer = Consumer(spec, settler, self.app.hooks, spec.group)
         consumer.execution.max_retries = self._subscribe(spec)
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
-        for name in spec.topics:
-            topic = self._store.perform(self.catalog.topic(name))
-            for number in range(topic.partitions):
-                keys = self.catalog.group_keys(name, number, spec.group)
-                source = Source(name, number, keys, spec.visibility_ms / 1000)
-                consumer.sources.append(source)
-                self.lines.append(Line(consumer, source, self))
+        for name, number, keys in self._store.perform(self.catalog.places(spec.group, spec.topics)):
+            source = Source(name, number, keys, spec.visibility_ms / 1000)
+            consumer.sources.append(source)
+            self.lines.append(Line(consumer, source, self))
         self._consumers.append(consumer)
 
     def _subscribe(self, spec: ConsumerSpec) -> int:

@@ -33,7 +33,11 @@ def findings_of(namespace: str) -> Operation[list[Finding]]:
         topic = TopicRecord.decode(name, stored)
         for number in range(topic.partitions):
             keys = partition_keys(namespace, name, number)
-            groups = [keys.group(group.name, levels) for group in topic.groups]
+            sources = {view.name: view.source for view in topic.views}
+            groups = [
+                keys.group(group.name, levels, sources.get(group.name, ""))
+                for group in topic.members
+            ]
             findings += yield from audit(keys, groups)
     return findings
 

@@ -9,6 +9,7 @@ from rqretry.checks.doctor import Finding
 from rqretry.edge.cli.output import clean
 from rqretry.errors import GroupNotFound
 from rqretry.levels import DEFAULT_LEVELS, LevelTable
+from rqretry.limits import DLQ
 from rqretry.policy import RetryPolicy
 from rqretry.records import PUSH, GroupRecord
 from rqretry.registry import ConsumerSpec
@@ -54,7 +55,8 @@ def ladder_in_words(app: App, spec: ConsumerSpec, *, reached: bool) -> str:
         record, levels = _stored(app, record)
     retries = record.max_retries if spec.max_retries is None else spec.max_retries
     policy: RetryPolicy = record.policy if spec.policy is None else spec.policy
-    return f"{policy.describe(retries, levels)}, then %DLQ%{spec.group}"
+    end = "dropped" if spec.topics[0].startswith(DLQ) else DLQ + spec.group
+    return f"{policy.describe(retries, levels)}, then {end}"
 
 
 def _stored(app: App, default: GroupRecord) -> tuple[GroupRecord, LevelTable]:

@@ -43,7 +43,7 @@ def _audit(client: Client, topic: TopicRecord) -> list[Finding]:
     found = []
     for number in range(topic.partitions):
         keys = client.catalog.partition(topic.name, number)
-        groups = [client.catalog.group_keys(topic.name, number, g.name) for g in topic.groups]
+        groups = [client.catalog.group_keys(topic.name, number, g.name) for g in topic.members]
         found += client.store.perform(audit(keys, groups))
     return found
 

@@ -12,6 +12,7 @@ from rqretry.edge.cli.options import json_option, server_options, whole_or
 from rqretry.edge.cli.output import note, print_fields, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.status import print_stats
+from rqretry.limits import DLQ
 
 _SETTINGS = ("max_retries", "policy", "max_inflight", "rate_limit", "pin")
 
@@ -150,7 +151,7 @@ def _print(info: GroupInfo) -> None:
             ("kind", f"{info.kind}, ordered" if info.ordered else info.kind),
             ("topics", " ".join(info.topics)),
             ("policy", info.policy),
-            ("retries", f"{info.ladder}, then %DLQ%{info.name}"),
+            ("retries", f"{info.ladder}, then {_end(info)}"),
             ("max_inflight", info.max_inflight),
             ("rate_limit", info.rate_limit),
             ("paused", "yes: resume lets it go on" if info.paused else None),
@@ -158,6 +159,11 @@ def _print(info: GroupInfo) -> None:
             ("set by", info.changed_by or None),
         ]
     )
+
+
+def _end(info: GroupInfo) -> str:
+    """Where a message goes whose retries are used up."""
+    return "dropped" if info.topics[:1] and info.topics[0].startswith(DLQ) else DLQ + info.name
 
 
 def _fields(info: GroupInfo) -> dict[str, object]:

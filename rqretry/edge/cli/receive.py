@@ -18,7 +18,7 @@ from rqretry.limits import (
     MAX_RECEIVE,
     MIN_INVISIBLE_S,
     check_group,
-    check_topic,
+    check_source,
 )
 from rqretry.message import Message
 from rqretry.simple import LONGEST_WAIT_S
@@ -68,7 +68,7 @@ def receive(context: click.Context, /, topic: str, **given: Any) -> None:
 
     Without --ack they come back when their invisible duration is over, as the next attempt.
     """
-    check_topic(topic)
+    check_source(topic)
     group = check_group(given["group"])
     with connected(context) as client:
         try:

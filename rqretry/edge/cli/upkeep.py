@@ -65,7 +65,7 @@ class Upkeep:
             self._catalog.group_keys(t.name, number, group.name)
             for t in topics
             for number in range(t.partitions)
-            for group in t.groups
+            for group in t.members
         ]
         self._seen = {keys: seen for keys, seen in self._seen.items() if keys in set(groups)}
         done = Round()
