@@ -36,10 +36,11 @@ demo: setup ## settle the delay claims of real flights (ROWS=all for every row, 
 test: setup ## run the tests (TESTFLAGS=... for pytest)
 	@$(BIN)/python -m pytest $(TESTFLAGS)
 
-lint: setup ## check style, types, layers and Lua
+lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy $(CODE)
+	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tools/lint_lua.py
 

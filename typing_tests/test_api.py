@@ -1,8 +1,8 @@
 # ruff: noqa: ARG001, D101, D103, INP001
-"""What type checkers see: checked by mypy (`make lint`), never run.
+"""What type checkers see: checked by mypy and pyright (`make lint`), never run.
 
-A line that must be refused carries an ignore for the error that refuses it; mypy's strict mode
-reports an ignore that is not needed.
+A line that must be refused carries an ignore for the error that refuses it; both report an ignore
+that is not needed.
 """
 
 from collections.abc import AsyncIterator, Iterator
