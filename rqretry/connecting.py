@@ -1,7 +1,9 @@
 """Connections of redis-py, both kinds, with everything that repeats or guesses switched off."""
 
 import ssl
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,23 @@ def sync_connection(
     kind: Any = kinds.get(url.scheme, sync.Connection)
     settings = {**_settings(url, connect_seconds), "socket_timeout": reply_seconds}
     return kind(**settings, retry=Retry(NoBackoff(), 0))  # type: ignore[no-any-return]
+
+
+def abandon(connection: aio.AbstractConnection, loop: AbstractEventLoop) -> None:
+    """Close a connection of another event loop, where nothing can be awaited any more."""
+    writer = connection._writer  # noqa: SLF001 - redis-py can only close in its own loop
+    if writer is None:
+        return
+    connection._reader = connection._writer = None  # noqa: SLF001 - it is not to be used again
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(writer.close)
+        return
+    with suppress(RuntimeError):  # it cannot tell its loop, which is closed
+        writer.close()
+    # A transport closes its socket in a callback of its loop; this is that callback.
+    closed: Callable[[None], None] | None = getattr(writer.transport, "_call_connection_lost", None)
+    if closed is not None:
+        closed(None)
 
 
 def pack(requests: Sequence[tuple[Any, ...]]) -> list[bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
-from rqretry.connecting import async_connection, pack
+from rqretry.connecting import abandon, async_connection, pack
 from rqretry.errors import RqretryError
 from rqretry.greeting import Greeting
 from rqretry.topology import Node, Question, Topology
@@ -158,7 +158,10 @@ class Pool:
         loop = asyncio.get_running_loop()
         if self._pid != os.getpid() or self._loop is not loop:
             for node in self.topology.nodes.values():
-                node.idle = []
+                idle, node.idle = node.idle, []
+                if self._pid == os.getpid() and self._loop is not None:
+                    for line in idle:
+                        abandon(line.connection, self._loop)
             self._pid, self._loop, self._locating = os.getpid(), loop, asyncio.Lock()
 
     async def _inquire(self) -> None:
