@@ -1,15 +1,15 @@
 """Looking at one message: where it is for each group, why it is not running, and what happened."""
 
-from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection, Sequence
 
+from rqretry.admin.telling import date, ends, read_timeline, with_record
 from rqretry.admin.transactions import why_half
 from rqretry.admin.views import Event, GroupState, MessageView
 from rqretry.catalog import Catalog
 from rqretry.codec import Envelope, decode
 from rqretry.command import Operation
 from rqretry.commands import transacting
-from rqretry.commands.administering import Peeked, history, peek, read_due
+from rqretry.commands.administering import Peeked, peek, read_due
 from rqretry.commands.producing import scheduled_member
 from rqretry.commands.transacting import Record, StoredHalf, half_of
 from rqretry.durations import spell
@@ -20,9 +20,6 @@ from rqretry.records import TopicRecord
 from rqretry.routes import RouteGroup
 
 _NO_GROUP = RouteGroup("-", 0, "")
-_LOOK_BACK_MS = 60_000
-_PAGE, _PAGES = 1000, 50
-_ENDS = {"succeed": "committed", "purge": "purged"}
 
 
 def look(
@@ -62,7 +59,7 @@ def look(
         headers=dict(envelope.headers),
         born_ms=born(id_, envelope),
         states=found,
-        timeline=tuple(timeline),
+        timeline=tuple(with_record(timeline, found)),
     )
 
 
@@ -91,13 +88,13 @@ def states(
     some_have = any(_has(p) for p in peeked)
     found = []
     for group, p in zip(groups, peeked, strict=True):
-        leases = [e for e in timeline if e.group == group.name and e.event == "lease"]
-        holder = leases[-1].worker if leases else ""
+        ours = [e for e in timeline if e.group == group.name]
+        leases = [e for e in ours if e.event == "lease"]
         live = group.kind != "push" or group.name in served
         if group.byte and not (group.takes(tag) or leases or _has(p) or _is_early(p)):
             found.append(_filtered(group, tag))
             continue
-        found.append(_state(group, p, some_have=some_have, holder=holder, live=live))
+        found.append(_state(group, p, ours, some_have=some_have, live=live))
     return found
 
 
@@ -118,50 +115,9 @@ def _filtered(group: RouteGroup, tag: str) -> GroupState:
     return GroupState(group.name, "filtered", 0, None, why)
 
 
-def ends(events: Sequence[Event]) -> dict[str, str]:
-    """What became of a message that is not stored any more, for each group that had it."""
-    last = {event.group: event for event in events if event.group}
-    said = {
-        group: f"{_ENDS.get(event.event, event.event)} at {_date(event.at_ms)} by {event.worker}"
-        for group, event in last.items()
-    }
-    return said or {"-": f"{events[-1].event} at {_date(events[-1].at_ms)}; not stored any more"}
-
-
-def read_timeline(
-    catalog: Catalog, topic: str, partition: int, id_: str, since_ms: int | None
-) -> Operation[list[Event]]:
-    """What the partition's history says of a message: a bounded scan from its birth on."""
-    keys = catalog.partition(topic, partition)
-    start = str(max(0, (since_ms or 0) - _LOOK_BACK_MS))
-    events: list[Event] = []
-    wanted = id_.encode()
-    for _ in range(_PAGES):
-        page = yield history(keys, start=start, count=_PAGE)
-        for entry_id, fields in page:
-            if wanted in fields["i"]:
-                events += _events(entry_id, fields, wanted)
-        if len(page) < _PAGE:
-            break
-        start = f"({page[-1][0]}"
-    return events
-
-
-def _events(entry_id: str, fields: dict[str, bytes], wanted: bytes) -> Iterable[Event]:
-    ids, notes = fields["i"].split(b" "), fields["d"].split(b" ")
-    for place, id_ in enumerate(ids):
-        if id_ == wanted:
-            note = notes[place].decode() if place < len(notes) else ""
-            yield Event(
-                int(entry_id.partition("-")[0]),
-                fields["e"].decode(),
-                fields["g"].decode(),
-                fields["w"].decode(),
-                note,
-            )
-
-
-def _state(group: RouteGroup, p: Peeked, *, some_have: bool, holder: str, live: bool) -> GroupState:
+def _state(
+    group: RouteGroup, p: Peeked, ours: Sequence[Event], *, some_have: bool, live: bool
+) -> GroupState:
     attempt = int(p.entry.split(":")[1]) if p.entry else 1
     errors = tuple(read_record(p.failures))
 
@@ -173,7 +129,7 @@ def _state(group: RouteGroup, p: Peeked, *, some_have: bool, holder: str, live: 
         last = f": {errors[-1].message}" if errors and errors[-1].message else ""
         return made("dead", None, f"dead after {deliveries} deliveries, cause {cause}{last}")
     if p.deadline_ms is not None:
-        return made("inflight", p.deadline_ms, _why_inflight(p, attempt, holder))
+        return made("inflight", p.deadline_ms, _why_inflight(p, attempt, ours))
     if p.waiting:
         return made("waiting_retry", p.waiting[0][1], _why_waiting(p, attempt, live=live))
     if p.scheduled_ms is not None:
@@ -186,19 +142,23 @@ def _state(group: RouteGroup, p: Peeked, *, some_have: bool, holder: str, live: 
         return made("ready", None, f"{ahead}{_also(p, live=live)}")
     here = p.in_ready is not None or p.in_retry is not None
     if not here and (p.byte not in p.owed if p.owed else some_have):
-        return made("committed", None, "this group has finished with it")
+        done = next((f": {text}" for name, text in ends(ours).items() if name), "") if ours else ""
+        return made("committed", None, f"this group has finished with it{done}")
     return made("ready", None, _why_ready(p, live=live))
 
 
-def _why_inflight(p: Peeked, attempt: int, holder: str) -> str:
+def _why_inflight(p: Peeked, attempt: int, ours: Sequence[Event]) -> str:
     deadline_ms = p.deadline_ms or 0
-    who = f"worker {holder}" if holder else "a worker"
+    leases = [event for event in ours if event.event == "lease"]
+    who = f"worker {leases[-1].worker}" if leases else "a worker"
+    since = f" since {date(leases[-1].at_ms)}" if leases else ""
     left = (deadline_ms - p.now_ms) / 1000
     if left > 0:
-        until = f"until {_date(deadline_ms)}, for {spell(left)} more"
-        return f"{who} has it, attempt {attempt}, {until}"
+        until = f"until {date(deadline_ms)}, for {spell(left)} more"
+        return f"{who} has it{since}, attempt {attempt}, {until}"
     return (
-        f"{who} had it, attempt {attempt}, past its deadline {_date(deadline_ms)}, until it expires"
+        f"{who} had it{since}, attempt {attempt}, past its deadline {date(deadline_ms)},"
+        " until it expires"
     )
 
 
@@ -206,7 +166,7 @@ def _why_waiting(p: Peeked, attempt: int, *, live: bool) -> str:
     level, due_ms = p.waiting[0]
     left = (due_ms - p.now_ms) / 1000
     if left > 0:
-        when = f"due in {spell(left)}, at {_date(due_ms)}"
+        when = f"due in {spell(left)}, at {date(due_ms)}"
         return f"waits on level {level}, {when}, then attempt {attempt}{_also(p, live=live)}"
     late = f"was due {spell(-left)} ago" if left < 0 else "is due now"
     moved = "" if live else ": no worker, receive or reaper has moved it yet"
@@ -231,8 +191,3 @@ def _why_ready(p: Peeked, *, live: bool) -> str:
         return f"ready, but the group has no live worker{ahead}"
     limit = f"; the group takes {p.rate} (rate_limit)" if p.rate else ""
     return f"ready, no worker has taken it yet{ahead}{limit}"
-
-
-def _date(at_ms: int) -> str:
-    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,6 @@
 """The operator's verbs that only look: numbers, one message, workers, leases, the audit record."""
 
-from rqretry.admin import inspecting
+from rqretry.admin import inspecting, telling
 from rqretry.admin.answers import AuditEntry, InflightMessage, WorkerInfo
 from rqretry.admin.base import AdminBase
 from rqretry.admin.statistics import gather_stats
@@ -10,7 +10,7 @@ from rqretry.commands.auditing import notes
 from rqretry.commands.moving import Held, held
 from rqretry.errors import GroupNotFound, MessageNotFound, show
 from rqretry.ids import born_ms, partition_of
-from rqretry.limits import check_count, check_group, check_message_id, check_topic
+from rqretry.limits import check_count, check_group, check_keys, check_message_id, check_topic
 from rqretry.live import groups_of
 
 
@@ -47,6 +47,18 @@ class LookingVerbs(AdminBase):
             raise self._not_stored(id)
         return view
 
+    def remembered(self, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract
+        """A message that is not stored any more, as its history tells it: without its body.
+
+        Raises:
+            MessageNotFound: No history names it.
+        """
+        checked = check_message_id(id)
+        events = yield from self._past(checked)
+        if not events:
+            raise self._not_stored(id)
+        return telling.remembered(checked, events)
+
     def timeline(self, id: str) -> Operation[list[Event]]:  # noqa: A002 - the name of the contract
         """What happened to a message, oldest first, as far as the history is kept.
 
@@ -79,7 +91,20 @@ class LookingVerbs(AdminBase):
         events = yield from self._past(checked)
         if not events:
             raise self._not_stored(id)
-        return inspecting.ends(events)
+        return telling.ends(events)
+
+    def find(self, key: str) -> Operation[list[str]]:
+        """The ids of messages that were published with a message key, as far as history is kept.
+
+        Raises:
+            InvalidArgument: It is no message key.
+        """
+        (wanted,) = check_keys(key)
+        found: list[str] = []
+        for record in (yield from self.catalog.topics()):
+            for partition in range(record.partitions):
+                found += yield from telling.ids_of_key(self.catalog, record.name, partition, wanted)
+        return found
 
     def workers(self) -> Operation[list[WorkerInfo]]:
         """The live worker processes, by name."""
@@ -149,11 +174,11 @@ class LookingVerbs(AdminBase):
             likely = partition_of(id_, record.partitions)
             # Elsewhere if it had a message group, or partitions were added since.
             for partition in dict.fromkeys((likely, *range(record.partitions))):
-                found = yield from inspecting.read_timeline(
+                found = yield from telling.read_timeline(
                     self.catalog, record.name, partition, id_, born_ms(id_)
                 )
                 if found:
-                    events += found
+                    events += [event.at(record.name, partition) for event in found]
                     break
         return sorted(events, key=lambda event: event.at_ms)
 

@@ -1,7 +1,7 @@
 """What the admin verbs answer: plain records of what is where."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rqretry.failures import AttemptError
@@ -237,13 +237,43 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a message's history."""
+    """One line of a message's history.
+
+    Attributes:
+        at_ms: Server time in milliseconds since the epoch.
+        event: The verb: publish, lease, succeed, fail, release, expire, promote, redrive, ...
+        group: The consumer group; "" for what is no group's.
+        worker: Who did it.
+        note: What became of the message, in words; "" where the verb says it all.
+        attempt: Which delivery; None where it is none.
+        level: The delay level at which it waits from then on; None for none.
+        due_ms: When it is due again, server time.
+        error: Of a failure, its type and text.
+        trace_id: The trace of the publish, or of the attempt that failed; None where it is not
+            known.
+    """
 
     at_ms: int
     event: str
     group: str
     worker: str
     note: str
+    attempt: int | None = None
+    level: int | None = None
+    due_ms: int | None = None
+    error: str = ""
+    trace_id: str | None = None
+    topic: str = ""
+    """Of a message that is not stored any more, where it was."""
+    partition: int = 0
+
+    def at(self, topic: str, partition: int) -> "Event":
+        """The same, with its place."""
+        return replace(self, topic=topic, partition=partition)
+
+    def traced(self, trace_id: str | None) -> "Event":
+        """The same, with its trace."""
+        return replace(self, trace_id=trace_id)
 
 
 @dataclass(frozen=True, slots=True)

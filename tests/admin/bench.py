@@ -7,7 +7,7 @@ import redis
 
 from rqretry import Client
 from rqretry.commands.consuming import Failure, Receipt, fail, lease, succeed
-from rqretry.commands.upkeep import register
+from rqretry.commands.upkeep import promote, register
 from rqretry.failures import describe_cause
 from rqretry.ids import MessageId
 from rqretry.keys import GroupKeys
@@ -21,6 +21,7 @@ class Bench:
         self.url = url
         self.admin = client.admin
         self.redis: Any = raw
+        self.leased: list[Receipt] = []
 
     def group(self, name: str = "g", *topics: str, kind: str = "push", **settings: Any) -> None:
         """A group of these topics (default `t`), as a starting worker makes it."""
@@ -48,6 +49,12 @@ class Bench:
             Receipt(id_, number)
             for id_, (number, _) in zip(leased.ids, leased.numbers, strict=True)
         ]
+
+    def lease_due(self) -> bool:
+        """Promote what is due, and lease it; what it was is in `leased`."""
+        self.client.store.run(promote(self.keys(), worker="w"))
+        self.leased = self.lease()
+        return bool(self.leased)
 
     def succeed(self, receipts: list[Receipt], *, group: str = "g", topic: str = "t") -> None:
         """Commit."""

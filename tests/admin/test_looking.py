@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rqretry.errors import InvalidArgument, MessageNotFound
+from rqretry.message import OutgoingMessage
 from tests.admin.bench import Bench
 
 PATIENCE_S = 10.0
@@ -68,7 +69,9 @@ def test_explaining_a_message_in_every_state(bench: Bench) -> None:
     assert said(late).startswith("waits on level 1 and was due ")
     (runs,) = bench.publish("r")
     bench.lease()
-    assert re.fullmatch(rf"worker w has it, attempt 1, until {date}, for .* more", said(runs))
+    assert re.fullmatch(
+        rf"worker w has it since {date}, attempt 1, until {date}, for .* more", said(runs)
+    )
     (ready,) = bench.publish("ready")
     assert said(ready) == "ready, no worker has taken it yet, 0 messages are ahead of it"
     (scheduled,) = bench.publish("s", delay=60)
@@ -96,11 +99,13 @@ def test_a_committed_message_is_explained_from_its_history(bench: Bench) -> None
     bench.group("h")
     (sent,) = bench.publish(1)
     bench.succeed(bench.lease(group="g"), group="g")
-    assert bench.admin.explain(sent)["g"] == "this group has finished with it"
+    said = bench.admin.explain(sent)["g"]
+    assert said.startswith("this group has finished with it: committed at ")
+    assert said.endswith(" by w")
     bench.succeed(bench.lease(group="h"), group="h")
-    said = bench.admin.explain(sent)
-    assert set(said) == {"g", "h"}
-    assert all(sentence.startswith("committed at ") for sentence in said.values())
+    ends = bench.admin.explain(sent)
+    assert set(ends) == {"g", "h"}
+    assert all(sentence.startswith("committed at ") for sentence in ends.values())
     events = [(event.event, event.group) for event in bench.admin.timeline(sent)]
     assert events == [
         ("publish", ""),
@@ -172,3 +177,50 @@ def test_the_audit_record_says_who_what_and_when(bench: Bench) -> None:
     assert [entry.verb for entry in bench.admin.audit(count=1)] == ["purge"]
     with pytest.raises(InvalidArgument, match="count"):
         bench.admin.audit(count=0)
+
+
+def test_every_cause_has_a_sentence_of_its_own(bench: Bench) -> None:
+    """What needs a worker, a transaction or message groups is in tests/integration."""
+    bench.group()
+    bench.appear("w1")
+    told: dict[str, str] = {}
+
+    def explain(name: str, id_: str, group: str = "g") -> None:
+        told[name] = bench.admin.explain(id_)[group]
+
+    (date,) = bench.publish("date", delay=60)
+    explain("a date", date)
+    (dead,) = bench.bury("dead", reason="no use")
+    explain("dead", dead)
+    (level,) = bench.publish("level")
+    bench.fail(bench.lease())
+    explain("a level", level)
+    (running,) = bench.publish("running")
+    bench.lease()
+    explain("in flight", running)
+    (ready,) = bench.publish("ready")
+    explain("ready", ready)
+    bench.admin.set_group("g", max_inflight=1)
+    explain("max in flight", ready)
+    bench.admin.set_group("g", max_inflight=None, rate_limit="1/h")
+    explain("rate limit", ready)
+    bench.admin.pause("g")
+    explain("paused", ready)
+    bench.group("h", "t", tags="late")
+    (filtered,) = bench.publish(OutgoingMessage(body=1, tag="early"))
+    explain("filtered", filtered, "h")
+    (wanted,) = bench.publish(OutgoingMessage(body=1, tag="late"))
+    explain("no live consumer", wanted, "h")
+    words = {
+        "a date": "published with a delay, due in",
+        "dead": "dead after 1 deliveries, cause failure: no use",
+        "a level": "waits on level 3, due in",
+        "in flight": "worker w has it since",
+        "ready": "ready, no worker has taken it yet",
+        "max in flight": "the group is at its max_inflight",
+        "rate limit": "the group takes 1/h (rate_limit)",
+        "paused": "the group is paused",
+        "filtered": "not for this group, which takes late: its tag is early",
+        "no live consumer": "the group has no live worker",
+    }
+    assert {name for name in words if words[name] not in told[name]} == set(), told
