@@ -48,6 +48,8 @@ class ReplayableLane:
     known: int = 0
     calls: int = 0
     chain: str = field(default="-")
+    closed: bool = False
+    """The epoch was done before: nothing more may be published in it."""
     last: tuple[int, str] | None = None
     """Number and checksum of the lane's last call, as far as this attempt knows."""
 
@@ -76,6 +78,8 @@ def replay(
         if _is_known(lane, lane.last):
             lane.known += len(messages)
             return
+        if lane.closed:
+            raise _changed(lane)
         call = Call(
             lane.topic,
             lane.partition,
@@ -109,6 +113,34 @@ def check_complete(publishing: Publishing, lanes: Sequence[ReplayableLane]) -> O
         begun = seq > (lane.epoch + 1) * EPOCH_CALLS
         if begun and (seq, chain) != (lane.seq, lane.chain):
             raise _changed(lane)
+
+
+def is_closed(publishing: Publishing, mark: ReplayableLane) -> Operation[bool]:
+    """Whether an epoch was done before; `mark` is the lane of `close` for it."""
+    ((seq, _),) = yield read_lanes(_keys(publishing, mark), [mark.producer])
+    return bool(seq > (mark.epoch + 1) * EPOCH_CALLS)
+
+
+def close(publishing: Publishing, mark: ReplayableLane, tasks: int) -> Operation[None]:
+    """Note that an epoch is done, with so many tasks.
+
+    Raises:
+        ConfigError: It was done before with another number of tasks, or a later one was.
+    """
+    mark.calls = 1
+    plan = checksum([str(tasks).encode()])
+    call = Call(
+        mark.topic,
+        mark.partition,
+        mark.producer,
+        mark.seq,
+        (),
+        checksum=plan,
+        lane_ttl_ms=LANE_TTL_MS,
+    )
+    answer = yield from publishing.call(call)
+    if answer.status == "LANE_CONFLICT":
+        raise _changed(mark)
 
 
 def _keys(publishing: Publishing, lane: ReplayableLane) -> PartitionKeys:

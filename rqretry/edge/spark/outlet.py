@@ -1,0 +1,287 @@
+"""Where tasks publish: rows in, calls out, each row once whatever runs again.
+
+Rows with ids of their own go out as from any client: the partition knows an id, and refuses it with
+another body. Other rows go through replayable lanes (rqretry/replaying.py), one for each task and
+partition of the topic, with ids made of the task and the number of the row.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rqretry.catalog import Catalog
+from rqretry.codec import encode
+from rqretry.command import Operation
+from rqretry.commands.producing import Prepared
+from rqretry.edge.spark.options import Options
+from rqretry.edge.spark.rows import Mapping, RowError, items_of
+from rqretry.errors import RqretryError
+from rqretry.identity import worker_name
+from rqretry.ids import partition_of
+from rqretry.limits import MAX_CALL_BYTES
+from rqretry.message import OutgoingMessage
+from rqretry.preparing import draft
+from rqretry.publishing import Lane, Publishing
+from rqretry.reaching import reach
+from rqretry.replaying import ReplayableLane, check_complete, close, is_closed, replay
+from rqretry.store_sync import SyncStore
+
+_BORN_BYTES = 9  # msgpack's form of a time in milliseconds, at the end of an envelope
+_OTHERS = 64
+
+Reject = Callable[[int, RqretryError], None]
+"""Told the place of a row in its batch, and why it cannot be published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Who publishes: the same whenever the task is run again.
+
+    Attributes:
+        job: The name of its query or job.
+        partition: The number of its partition.
+        epoch: The micro-batch, 0 for a batch job.
+    """
+
+    job: str
+    partition: int
+    epoch: int = 0
+    replayable: bool = False
+    """It may be run again as a whole: its query or job has a name that stays."""
+
+    @property
+    def producer(self) -> str:
+        """The name of its lanes."""
+        return f"spark-{_short(self.job)}-{self.partition}"
+
+    @property
+    def id_prefix(self) -> str:
+        """What its message ids begin with; the number of the row follows."""
+        return _short(f"{self.job} {self.partition} {self.epoch}") + "."
+
+
+@dataclass(slots=True)
+class Totals:
+    """What became of the rows of a task.
+
+    Attributes:
+        rows: How many there were.
+        sent: Published by this attempt.
+        known: Published before, by another attempt or run.
+        rejected: Not published, because they cannot be.
+    """
+
+    rows: int = 0
+    sent: int = 0
+    known: int = 0
+    rejected: int = 0
+
+
+@contextmanager
+def publishing_to(options: Options) -> Iterator[tuple[SyncStore, Publishing]]:
+    """A connected publisher."""
+    settings = options.settings
+    with SyncStore(settings.url) as store:
+        reach(store)
+        catalog = Catalog(settings.namespace, settings.levels, worker_name())
+        yield store, Publishing(catalog, store.clock)
+
+
+def publish_batches(
+    options: Options,
+    mapping: Mapping,
+    task: Task,
+    batches: Iterable[pa.RecordBatch],
+    reject: Reject,
+) -> Totals:
+    """Publish the rows of a task.
+
+    Raises:
+        InvalidArgument: An id is the id of another message, with another body.
+        ConfigError: Other rows were published by an earlier attempt in the place of these.
+        QueueFull, StoreUnavailable, AmbiguousResult: Not all could be stored; run it again.
+    """
+    with publishing_to(options) as (store, publishing):
+        kind = _ByLane if mapping.id_column is None else _ById
+        record = store.perform(publishing.catalog.topic(options.target, create=True))
+        outlet = kind(store, publishing, options, task, record.partitions)
+        try:
+            for batch in batches:
+                outlet.take(items_of(batch, mapping), reject)
+            outlet.finish()
+        finally:
+            outlet.close()
+        return outlet.totals
+
+
+def close_epoch(options: Options, task: Task, tasks: int) -> None:
+    """After the last task: note that the epoch is done, so that nothing more is published in it.
+
+    Raises:
+        ConfigError: An earlier run had more tasks: the plan has changed.
+    """
+    others = [Task(task.job, tasks + n, task.epoch) for n in range(_OTHERS)]
+    with publishing_to(options) as (store, publishing):
+        record = store.perform(publishing.catalog.topic(options.target, create=True))
+        for number in range(record.partitions):
+            lanes = [_lane(options, other, number) for other in others]
+            store.perform(check_complete(publishing, lanes))
+        store.perform(close(publishing, _mark(options, task), tasks))
+
+
+@dataclass
+class _Outlet(ABC):
+    """Rows become chunks for each partition of the topic; one call is under way at a time."""
+
+    store: SyncStore
+    publishing: Publishing
+    options: Options
+    task: Task
+    partitions: int
+    totals: Totals = field(default_factory=Totals)
+
+    def __post_init__(self) -> None:
+        """Start the thread that sends, so that the next chunk is encoded meanwhile."""
+        self._sender = ThreadPoolExecutor(1)
+        self._under_way: Future[None] | None = None
+        self._chunks: list[list[Prepared]] = [[] for _ in range(self.partitions)]
+        self._sizes = [0] * self.partitions
+        self._prefix = self.task.id_prefix
+
+    def take(self, items: Sequence[Any], reject: Reject) -> None:
+        """The next rows."""
+        now_ms, most = self.store.clock.now_ms(), self.options.batch_size
+        for place, item in enumerate(items):
+            number = self.totals.rows
+            self.totals.rows += 1
+            try:
+                if isinstance(item, RowError):
+                    raise item
+                message = self.prepare(item, f"{self._prefix}{number}", now_ms)
+            except RqretryError as error:
+                self.totals.rejected += 1
+                reject(place, error)
+                continue
+            partition = partition_of(message.id, self.partitions)
+            chunk, size = self._chunks[partition], len(message.data)
+            if chunk and (len(chunk) >= most or self._sizes[partition] + size > MAX_CALL_BYTES):
+                self._flush(partition)
+                chunk = self._chunks[partition]
+            chunk.append(message)
+            self._sizes[partition] += size
+
+    def finish(self) -> None:
+        """Send the rest and wait until all is stored."""
+        for partition in range(self.partitions):
+            if self._chunks[partition]:
+                self._flush(partition)
+        self._wait()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._sender.shutdown()
+
+    @abstractmethod
+    def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
+        """Check and encode one row."""
+
+    @abstractmethod
+    def send(self, partition: int, chunk: Sequence[Prepared]) -> Operation[None]:
+        """One call."""
+
+    def _flush(self, partition: int) -> None:
+        chunk = self._chunks[partition]
+        self._chunks[partition], self._sizes[partition] = [], 0
+        self._wait()
+        self._under_way = self._sender.submit(self.store.perform, self.send(partition, chunk))
+
+    def _wait(self) -> None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
+
+
+class _ById(_Outlet):
+    """Rows that bring their ids."""
+
+    def __post_init__(self) -> None:
+        """A lane of this attempt for each partition."""
+        super().__post_init__()
+        self._lanes = [Lane(self.options.target, number) for number in range(self.partitions)]
+
+    def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
+        """With its id's digest, by which the partition knows it again."""
+        return draft(item, made_id, now_ms)[0]
+
+    def send(self, partition: int, chunk: Sequence[Prepared]) -> Operation[None]:
+        """One call; an id with another body ends the job."""
+        answers = yield from self.publishing.send(self._lanes[partition], chunk)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        known = sum(answer.duplicate for answer in answers if not isinstance(answer, Exception))
+        self.totals.known += known
+        self.totals.sent += len(chunk) - known
+
+
+class _ByLane(_Outlet):
+    """Rows whose ids are made of the task and their number."""
+
+    def __post_init__(self) -> None:
+        """The task's lane for each partition."""
+        super().__post_init__()
+        self._lanes = [_lane(self.options, self.task, n) for n in range(self.partitions)]
+        if self.task.replayable:
+            mark = _mark(self.options, self.task)
+            closed = self.store.perform(is_closed(self.publishing, mark))
+            for lane in self._lanes:
+                lane.closed = closed
+
+    def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
+        """With the time of publishing, which such an id does not tell."""
+        if not isinstance(item, OutgoingMessage):
+            return Prepared(made_id, encode(item, born_ms=now_ms), "", "")
+        named = OutgoingMessage(
+            body=item.body,
+            tag=item.tag,
+            keys=item.keys,
+            headers=item.headers,
+            delay=item.delay,
+            id=made_id,
+        )
+        return draft(named, made_id, now_ms)[0]._replace(digest="")
+
+    def send(self, partition: int, chunk: Sequence[Prepared]) -> Operation[None]:
+        """One call, unless an earlier attempt made it."""
+        yield from replay(self.publishing, self._lanes[partition], chunk, _content)
+
+    def finish(self) -> None:
+        """Send the rest; then no lane may hold more than was sent."""
+        super().finish()
+        self.store.perform(check_complete(self.publishing, self._lanes))
+        self.totals.sent = sum(lane.sent for lane in self._lanes)
+        self.totals.known = sum(lane.known for lane in self._lanes)
+
+
+def _lane(options: Options, task: Task, number: int) -> ReplayableLane:
+    return ReplayableLane(options.target, number, task.producer, task.epoch)
+
+
+def _mark(options: Options, task: Task) -> ReplayableLane:
+    """The lane that tells which epochs of a job are done."""
+    return ReplayableLane(options.target, 0, f"spark-{_short(task.job)}-end", task.epoch)
+
+
+def _content(message: Prepared) -> bytes:
+    """The message without the time of publishing, which differs when it is published again."""
+    return message.data[:-_BORN_BYTES]
+
+
+def _short(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

@@ -1,0 +1,51 @@
+"""Errors as one sentence: without a Python traceback from workers, and without a Java stack."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from rqretry import errors
+from rqretry.errors import RqretryError
+
+_OURS = re.compile(r"rqretry\.errors\.(\w+): (.+)")
+_BUGS = ("ScriptError",)
+
+
+@contextmanager
+def plain_in_worker() -> Iterator[None]:
+    """Where Spark runs us in a worker process: send home the sentence of our errors alone.
+
+    Spark reads the variable when it sends an error home, and the process ends after that.
+    """
+    try:
+        yield
+    except RqretryError as error:
+        if type(error).__name__ not in _BUGS:
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+@contextmanager
+def plain_on_driver() -> Iterator[None]:
+    """Around what runs on Spark: an error of ours that came through Spark is raised as itself."""
+    try:
+        yield
+    except PySparkException as error:
+        found = sentence_in(str(error))
+        if found is None:
+            raise
+        raise found from None
+
+
+def sentence_in(text: str) -> RqretryError | None:
+    """The error of ours that a message of Spark carries."""
+    match = _OURS.search(text)
+    if match is None:
+        return None
+    kind: Any = getattr(errors, match[1], RqretryError)
+    # Some errors are made of parts; of those only the sentence is known here.
+    return (RqretryError if "__str__" in vars(kind) else kind)(match[2].strip())
