@@ -12,7 +12,7 @@ from rqretry import App, DeadLetter, OutgoingMessage
 from rqretry.testing import Lab
 from tests.spark.pipeline import Pipeline
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 COLUMNS = [
     "topic",

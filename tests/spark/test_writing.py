@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 
 from tests.spark.pipeline import Pipeline, finished
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def failing_once(marker: Path, after: int) -> Any:
