@@ -2,10 +2,13 @@
 
 import importlib
 import importlib.util
+import logging
 import re
 import sys
+import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +18,9 @@ from rqretry.app import App
 from rqretry.errors import ConfigError, InvalidArgument, show
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+log = logging.getLogger("rqretry")
+
+SLOW_IMPORT_S = 10.0
 _PATH_LIKE = ("/", "\\", "..")
 _MOST_NAMED = 5
 
@@ -115,7 +121,8 @@ def _check_attribute(path: str, target: str) -> None:
 
 def _import(name: str, folder: Path) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with _told_if_slow(name):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
@@ -123,6 +130,26 @@ def _import(name: str, folder: Path) -> ModuleType:
         raise ConfigError(_failed(name, error)) from error
     except (Exception, SystemExit) as error:
         raise ConfigError(_failed(name, error)) from error
+
+
+@contextmanager
+def _told_if_slow(name: str) -> Iterator[None]:
+    """One line in the log where an import takes long, with the line that it is at."""
+    thread = threading.get_ident()
+
+    def tell() -> None:
+        frame = sys._current_frames().get(thread)  # noqa: SLF001 - as faulthandler looks
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "its end"
+        said = "module %s is still being imported after %g s, and nothing is worked on: it is at %s"
+        log.warning(said, name, SLOW_IMPORT_S, place)
+
+    timer = threading.Timer(SLOW_IMPORT_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _not_found(name: str, missing: str, folder: Path) -> str:
