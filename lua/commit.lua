@@ -7,18 +7,19 @@ local call = redis.call
   once, and if it cannot, the next worker does. A batch per call.
 
   FLAGS  allow-oom
-  KEYS   meta scheduled halves half_of closed events counters
+  KEYS   meta scheduled halves half_of closed events counters message_groups
   ARGV   transaction worker decided_ms limit
   REPLY  halves committed, halves left
-  COST   O(limit * log scheduled); 15 commands
+  COST   O(limit * log scheduled); 15 commands, 3 more for message groups
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include halves
+-- @include lines
 
 local meta, scheduled, halves, half_of, closed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local events, counters = KEYS[6], KEYS[7]
+local events, counters, message_groups = KEYS[6], KEYS[7], KEYS[8]
 local transaction, worker, decided_ms, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 -- Due times of one transaction differ by fractions of a millisecond, all of them past, so that their
 -- order is that of the numbers.
@@ -27,14 +28,21 @@ local SPREAD_MS, STEPS = 8, 1024
 local clock = read_clock(meta)
 local members = halves_of(halves, transaction, limit)
 close_transaction(closed, clock.now, transaction)
-local due, ids, base = {}, {}, math.min(decided_ms, clock.now) - SPREAD_MS
+local due, ids, named, name_of = {}, {}, {}, {}
+local base = math.min(decided_ms, clock.now) - SPREAD_MS
 for i, member in ipairs(members) do
   local half = read_half(member)
   ids[i] = half.id
+  if half.message_group ~= '' then
+    named[#named + 1], name_of[half.id] = half.id, half.message_group
+  end
   due[2 * i - 1] = string.format('%.10f', base + half.number / STEPS)
   due[2 * i] = half.id .. (half.tag ~= '' and ' ' .. half.tag or '')
 end
 if #members > 0 then
+  if #named > 0 then -- their places in the lines of ordered groups, which deliver lets them enter
+    number_messages(meta, message_groups, named, name_of)
+  end
   call('ZADD', scheduled, unpack(due))
   call('HDEL', half_of, unpack(ids))
   call('ZREM', halves, unpack(members))

@@ -5,27 +5,34 @@ local call = redis.call
   the time it falls due. The caller passes the groups it knows; a changed route writes nothing.
   Where a group takes only some tags, the caller has looked at what is due (scheduled.lua) and says
   for each message which groups it goes to; one that no group wants is counted and gone. A member
-  is an id, or an id, a blank and the message's tag.
+  is an id, or an id, a blank and the message's tag. A message of a transaction may have a message
+  group, and enters the lines of ordered groups. Broadcast groups get all of them in a stream.
 
   FLAGS  allow-oom
-  KEYS   meta route bodies pending scheduled backlog events counters big ids id_expiry,
-         then ready and wake of each group
-  ARGV   route_version worker limit groups, then name and byte of each group, then member and bytes
-         of its groups of each message looked at (none: all that is due goes to every group)
+  KEYS   meta route bodies pending scheduled backlog events counters big ids id_expiry message_groups,
+         then ready and wake of each group, then line and heads of each ordered one, then broadcast,
+         where the topic has a broadcast group
+  ARGV   route_version worker limit groups, then name and byte (and 'o' for an ordered
+         one) of each group, then member and bytes of its groups of each message looked at
+         (none: all that is due goes to every group)
   REPLY  OK, now_ms, messages delivered, next_scheduled_ms (from now; '' for none)
          or STALE_ROUTE, version, table
-  COST   O(limit * groups); 12 commands and 1 a message and 4 a group, 7 more for what nobody wants
+  COST   O(limit * groups); 12 commands and 1 a message and 4 a group, 7 more for what nobody wants,
+         5 for broadcast
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include forget
+-- @include lines
+-- @include cast
 
 local meta, route, bodies, pending, scheduled = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local backlog, events, counters = KEYS[6], KEYS[7], KEYS[8]
 local route_version, worker, limit, groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local keys = { bodies = bodies, pending = pending, big = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11] }
-local FIRST_KEY, FIRST_GROUP = 12, 5
+local message_groups = KEYS[12]
+local FIRST_KEY, FIRST_GROUP = 13, 5
 local FIRST_MEMBER = FIRST_GROUP + 2 * groups
 local looked = #ARGV >= FIRST_MEMBER
 
@@ -51,13 +58,34 @@ end
 
 local everybody = ''
 for group = 1, groups do
-  everybody = everybody .. ARGV[FIRST_GROUP + 2 * group - 1]
+  everybody = everybody .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
 end
 local members, asked
 if looked then
   members, asked = still_due()
 else
   members, asked = call('ZRANGEBYSCORE', scheduled, '-inf', clock.now, 'LIMIT', 0, limit), {}
+end
+local stream, MOST_BYTES = broadcast_key(), 4194304
+
+-- What is read for the stream is bounded; the rest is for the next call.
+local function within_bounds()
+  local ids, bytes = {}, 0
+  for i, member in ipairs(members) do
+    ids[i] = string.match(member, '^%S+')
+  end
+  local sizes = call('HMGET', keys.big, unpack(ids))
+  for i = 1, #members do
+    bytes = bytes + (tonumber(sizes[i]) or 0)
+    if i > 1 and bytes > MOST_BYTES then
+      return { unpack(members, 1, i - 1) }
+    end
+  end
+  return members
+end
+
+if stream and #members > 0 then
+  members = within_bounds()
 end
 local live, targets = {}, {}
 for i, member in ipairs(members) do
@@ -81,25 +109,42 @@ local function note_who_owes()
   end
 end
 
+local next_line = FIRST_KEY + 2 * groups
+
+local function lines_of(ordered)
+  if not ordered then
+    return nil
+  end
+  next_line = next_line + 2
+  return { line = KEYS[next_line - 2], heads = KEYS[next_line - 1] }
+end
+
+local function places_of(ids)
+  local kept, place_of = call('HMGET', message_groups, unpack(ids)), {}
+  for i, id in ipairs(ids) do
+    place_of[id] = kept[i] or nil
+  end
+  return place_of
+end
+
 local function push_to_groups()
+  local place_of = call('EXISTS', message_groups) == 1 and places_of(live) or {}
   if groups > 1 then
     note_who_owes()
-  elseif groups == 0 then
+  elseif groups == 0 and not stream then
     call('RPUSH', backlog, unpack(live))
   end
   for group = 1, groups do
     local name, byte = ARGV[FIRST_GROUP + 2 * group - 2], ARGV[FIRST_GROUP + 2 * group - 1]
     local taken = {}
     for i, id in ipairs(live) do
-      taken[#taken + 1] = string.find(targets[i], byte, 1, true) and id or nil
+      taken[#taken + 1] = string.find(targets[i], string.sub(byte, 1, 1), 1, true) and id or nil
     end
+    local lines = lines_of(#byte > 1)
     if #taken > 0 then
       local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
-      local length = call('RPUSH', ready, unpack(taken))
+      push_new(lines, ready, wake, taken, place_of)
       call('HINCRBY', counters, 'publish:' .. name, #taken)
-      if length == #taken then
-        call('ZADD', wake, 0, '1')
-      end
     end
     if #taken < #live then
       call('HINCRBY', counters, 'filtered:' .. name, #live - #taken)
@@ -117,9 +162,20 @@ local function forget_unwanted()
   end
 end
 
+local function show_all()
+  local data, body_of = call('HMGET', bodies, unpack(live)), {}
+  for i, id in ipairs(live) do
+    body_of[id] = data[i]
+  end
+  cast(clock, meta, stream, live, body_of)
+end
+
 if #live > 0 then
+  if stream then
+    show_all()
+  end
   push_to_groups()
-  if looked then
+  if looked or groups == 0 and stream then
     forget_unwanted()
   end
 end

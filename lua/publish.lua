@@ -9,22 +9,25 @@ local call = redis.call
 
   Where a group takes only some tags, the caller says for each message which groups it goes to. One
   that no group wants is accepted, counted and not stored. What is delayed waits with its tag, and
-  is given its groups when it is due (deliver.lua).
+  is given its groups when it is due (deliver.lua). Broadcast groups have no messages of their own:
+  they get all of them in a stream, and where a topic has no other group nothing is stored.
 
   FLAGS  none
   KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters
-         message_groups, then ready and wake of each group, then line and heads of each ordered one
+         message_groups, then ready and wake of each group, then line and heads of each ordered one, then
+         broadcast, where the topic has a broadcast group
   ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (2, or 4 to 6 a
          message), then name and byte (and 'o' for an ordered one) of each group, then id, body,
          digest ('' for an id the client made), delay_ms ('' for none, '@' and a date), as the fifth
          word the bytes of its groups (the tag of one that is delayed), and as the sixth its message
-         group ('' for none) of each message; with 2 words all ids are made by the client and nothing
-         is delayed, with 4 all go to every group and none has a tag, with 5 none has a message group
+         group ('' for none) of each message; with 2 words all ids are made by the client, nothing is
+         delayed and no group is a broadcast group, with 4 all go to every group and none has a tag,
+         with 5 none has a message group
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id) or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT
   COST   O(messages * groups); 13 commands and 3 a group, 1 more where a group takes only some, 3 more
-         for message groups and 3 for an ordered group
+         for message groups and 3 for an ordered group, 3 for broadcast
 ]]
 -- @include clock
 -- @include logical
@@ -32,6 +35,7 @@ local call = redis.call
 -- @include forget
 -- @include chosen
 -- @include lines
+-- @include cast
 
 local meta, route, lane, bodies, big, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ids_key, id_expiry, scheduled, backlog = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -86,8 +90,12 @@ for group = 1, groups do
   bytes_of_groups = bytes_of_groups .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
 end
 
+local stream, shown, body_of = broadcast_key(), {}, {}
+local nobody = groups == 0 and stream -- no group has messages of its own
+
 local function accept(id, body, delay_ms, targets_or_tag, message_group)
-  local wanted = delay_ms ~= '' or not targets or targets_or_tag ~= ''
+  local unowned = nobody or targets and targets_or_tag == ''
+  local wanted = delay_ms ~= '' or not unowned
   accepted[#accepted + 1] = id
   if wanted then
     stored[#stored + 1], stored[#stored + 2] = id, body
@@ -96,6 +104,9 @@ local function accept(id, body, delay_ms, targets_or_tag, message_group)
   end
   if wanted and #body > BIG then
     sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
+  end
+  if stream and delay_ms == '' then
+    shown[#shown + 1], body_of[id] = id, body
   end
   if delay_ms ~= '' then
     local tag = targets_or_tag and targets_or_tag ~= '' and ' ' .. targets_or_tag or ''
@@ -170,55 +181,14 @@ local function note_who_owes()
   end
 end
 
--- Messages with a message group get numbers in the order in which they came; what a call that was
--- cut has numbered keeps its number.
-local function number_messages()
-  local kept, number, numbered = call('HMGET', KEYS[13], unpack(named)), 0, {}
-  for i, id in ipairs(named) do
-    if kept[i] and message_group_of(kept[i]) == name_of[id] then
-      place_of[id] = kept[i]
-    else
-      number = number + 1
-    end
-  end
-  if number > 0 then
-    number = call('HINCRBY', meta, 'order', number) - number
-  end
-  for _, id in ipairs(named) do
-    if not place_of[id] then
-      number = number + 1
-      place_of[id] = place_in_line(number, name_of[id])
-      numbered[#numbered + 1], numbered[#numbered + 2] = id, place_of[id]
-    end
-  end
-  if #numbered > 0 then
-    call('HSET', KEYS[13], unpack(numbered))
-  end
-end
-
 local next_line = FIRST_KEY + 2 * groups
 
--- Of messages for this group, who goes out now; of an ordered one, those that nobody holds up.
-local function push(ready, wake, ordered, taken)
-  local out, heads, o = taken, {}, nil
-  if ordered then
-    o = { line = KEYS[next_line], heads = KEYS[next_line + 1] }
-    next_line = next_line + 2
-    local places = {}
-    for i, id in ipairs(taken) do
-      places[i] = place_of[id] or false
-    end
-    out, heads = enter_lines(o, taken, places)
+local function lines_of(ordered)
+  if not ordered then
+    return nil
   end
-  if #out > 0 then
-    local length = call('RPUSH', ready, unpack(out))
-    if length == #out then
-      call('ZADD', wake, 0, '1')
-    end
-  end
-  if #heads > 0 then
-    set_heads(o, heads)
-  end
+  next_line = next_line + 2
+  return { line = KEYS[next_line - 2], heads = KEYS[next_line - 1] }
 end
 
 local function targeted(byte)
@@ -234,18 +204,18 @@ end
 
 local function push_to_groups()
   if #named > 0 then
-    number_messages()
+    place_of = number_messages(meta, KEYS[13], named, name_of)
   end
   if groups > 1 then
     note_who_owes()
-  elseif groups == 0 then
+  elseif groups == 0 and #pushed > 0 then
     call('RPUSH', backlog, unpack(pushed))
   end
   for group = 1, groups do
     local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
     local name, byte = ARGV[FIRST_GROUP + 2 * group - 2], ARGV[FIRST_GROUP + 2 * group - 1]
     local taken = targeted(string.sub(byte, 1, 1))
-    push(ready, wake, #byte > 1, taken)
+    push_new(lines_of(#byte > 1), ready, wake, taken, place_of)
     if #taken > 0 then
       call('HINCRBY', counters, 'publish:' .. name, #taken)
     end
@@ -278,6 +248,14 @@ local function schedule()
     for group = 1, groups do
       call('ZADD', KEYS[FIRST_KEY + 2 * group - 1], 0, '1')
     end
+    return true
+  end
+end
+
+local function show_and_schedule()
+  local earlier = #waiting > 0 and schedule()
+  if stream and (#shown > 0 or earlier) then
+    cast(clock, meta, stream, shown, body_of)
   end
 end
 
@@ -291,9 +269,7 @@ if #accepted > 0 then
   if #pushed + #unwanted > 0 then
     push_to_groups()
   end
-  if #waiting > 0 then
-    schedule()
-  end
+  show_and_schedule()
   if #remembered > 0 then
     remember()
   end

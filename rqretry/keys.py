@@ -65,6 +65,7 @@ class PartitionKeys:
     half_of: str = field(init=False)
     closed: str = field(init=False)
     message_groups: str = field(init=False)
+    broadcast: str = field(init=False)
     events: str = field(init=False)
     counters: str = field(init=False)
 
@@ -74,7 +75,8 @@ class PartitionKeys:
         object.__setattr__(self, "base", base)
         names = (
             "meta", "route", "bodies", "big", "pending", "ids", "id_expiry", "scheduled",
-            "backlog", "message_groups", "halves", "half_of", "closed", "events", "counters",
+            "backlog", "message_groups", "halves", "half_of", "closed", "broadcast", "events",
+            "counters",
         )  # fmt: skip
         _spell(self, base, names)
 
@@ -83,7 +85,7 @@ class PartitionKeys:
         return (
             self.meta, self.route, self.bodies, self.big, self.pending, self.ids, self.id_expiry,
             self.scheduled, self.backlog, self.message_groups, self.halves, self.half_of,
-            self.closed, self.events, self.counters,
+            self.closed, self.broadcast, self.events, self.counters,
         )  # fmt: skip
 
     def lane(self, producer: str) -> str:

@@ -14,7 +14,7 @@ from rqretry.routes import EVERY_TAG, MAX_GROUPS, Route, RouteGroup
 SCHEMA = 1
 """Of everything rqretry keeps in Redis. A newer one is refused at connect."""
 
-PUSH, SIMPLE = "push", "simple"
+PUSH, SIMPLE, BROADCAST = "push", "simple", "broadcast"
 
 
 class View(NamedTuple):
@@ -46,7 +46,9 @@ class TopicRecord:
     def route(self) -> Route:
         """What the partitions are told."""
         per_partition = -(-self.max_messages // self.partitions)
-        return Route(self.version, self.partitions, self.groups, per_partition)
+        queues = tuple(group for group in self.groups if group.kind != BROADCAST)
+        broadcast = len(queues) < len(self.groups)
+        return Route(self.version, self.partitions, queues, per_partition, broadcast)
 
     def byte_of(self, group: str) -> int:
         """The group's letter in pending bytes; 0 if it is not subscribed."""

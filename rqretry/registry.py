@@ -34,6 +34,12 @@ CONSUME_TIMEOUT_S = 900
 MAX_POSTPONES = 1000
 _LEAST_VISIBILITY_S, _MOST_VISIBILITY_S = 0.1, 12 * 3600
 
+_ABOUT_LEASES = (
+    "max_retries", "policy", "max_inflight", "rate_limit", "start", "visibility", "max_postpones",
+    "retry_on", "dead_letter_on", "ordered",
+)  # fmt: skip
+"""Options that mean nothing to a broadcast consumer."""
+
 Handler = Callable[..., Any]
 Exceptions = type[BaseException] | Sequence[type[BaseException]] | None
 
@@ -65,6 +71,7 @@ class ConsumerSpec:
         retry_on: Only these exceptions are retried; None is all.
         dead_letter_on: These exceptions go to the dead-letter queue at once.
         start: Where the group begins in a topic that is new to it.
+        broadcast: Every running consumer gets every message; nothing is leased or retried.
     """
 
     handler: Handler
@@ -89,6 +96,7 @@ class ConsumerSpec:
     start: str = LATEST
     max_inflight: int | None = None
     rate_limit: str | None = None
+    broadcast: bool = False
 
     @property
     def name(self) -> str:
@@ -134,6 +142,9 @@ class ConsumerOptions(TypedDict, total=False):
         dead_letter_on: These exceptions are dead-lettered at once; default none.
         start: Where the group begins in a topic that is new to it: "latest" (the default: what is
             published from then on) or "earliest" (what is still stored, too).
+        broadcast: True: every running consumer of the group gets every message that is published
+            while it runs. Nothing is leased, retried or dead-lettered, so the options about that
+            cannot be given; a failure is logged and counted.
     """
 
     max_retries: int | str | None
@@ -151,6 +162,7 @@ class ConsumerOptions(TypedDict, total=False):
     retry_on: Exceptions
     dead_letter_on: Exceptions
     start: Literal["latest", "earliest"]
+    broadcast: bool
 
 
 class Registry:
@@ -244,7 +256,21 @@ def _spec(
         start=check_start(options.get("start", LATEST)),
         max_inflight=_max_inflight(options.get("max_inflight")),
         rate_limit=_rate_limit(options.get("rate_limit")),
+        broadcast=_broadcast(options),
     )
+
+
+def _broadcast(options: ConsumerOptions) -> bool:
+    wanted: object = options.get("broadcast", False)
+    if not isinstance(wanted, bool):
+        refuse("broadcast", wanted, "must be True or False")
+    senseless = [name for name in _ABOUT_LEASES if options.get(name) is not None]
+    if wanted and senseless:
+        raise ConfigError(
+            f"{senseless[0]} cannot be given with broadcast=True: nothing is leased, retried or"
+            " dead-lettered there"
+        )
+    return wanted
 
 
 def _check_handler(handler: Handler) -> bool:

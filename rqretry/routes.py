@@ -21,7 +21,7 @@ class RouteGroup(NamedTuple):
     byte: int
     """1..250, the group's letter in pending bytes; never 0."""
     kind: str
-    """"push" or "simple"."""
+    """"push", "simple" or "broadcast"."""
     tags: str = EVERY_TAG
     """What it takes of the topic: "*", or tags such as "a || b"."""
     ordered: bool = False
@@ -57,6 +57,8 @@ class Route:
     groups: tuple[RouteGroup, ...] = ()
     max_messages: int = 0
     """Of one partition, 0 for no limit; told to the partitions and unknown to publishers."""
+    broadcast: bool = False
+    """Whether there is a broadcast group; it is not one of `groups`, which own their messages."""
     filtered: bool = field(init=False)
     """Whether a group takes only some tags."""
 
@@ -71,7 +73,12 @@ class Route:
 
     def encode(self) -> str:
         """The table as the partitions keep it, without the version."""
-        table = {"p": self.partitions, "g": [group.encode() for group in self.groups]}
+        table: dict[str, Any] = {
+            "p": self.partitions,
+            "g": [group.encode() for group in self.groups],
+        }
+        if self.broadcast:
+            table["b"] = 1
         return json.dumps(table, separators=(",", ":"))
 
     @staticmethod
@@ -89,7 +96,7 @@ def _decode(version: int, table: str) -> Route:
         return Route(version)
     fields = json.loads(table)
     groups = tuple(RouteGroup.decode(group) for group in fields["g"])
-    return Route(version, fields["p"], groups)
+    return Route(version, fields["p"], groups, broadcast="b" in fields)
 
 
 @lru_cache(maxsize=4096)

@@ -61,6 +61,55 @@ local function set_heads(o, heads)
   end
 end
 
+-- Messages with a message group get numbers in the order in which they came; what a call that was
+-- cut has numbered keeps its number. Answers the place of each.
+local function number_messages(meta, message_groups, ids, name_of)
+  local kept, number, numbered, place_of = call('HMGET', message_groups, unpack(ids)), 0, {}, {}
+  for i, id in ipairs(ids) do
+    if kept[i] and message_group_of(kept[i]) == name_of[id] then
+      place_of[id] = kept[i]
+    else
+      number = number + 1
+    end
+  end
+  if number > 0 then
+    number = call('HINCRBY', meta, 'order', number) - number
+  end
+  for _, id in ipairs(ids) do
+    if not place_of[id] then
+      number = number + 1
+      place_of[id] = place_in_line(number, name_of[id])
+      numbered[#numbered + 1], numbered[#numbered + 2] = id, place_of[id]
+    end
+  end
+  if #numbered > 0 then
+    call('HSET', message_groups, unpack(numbered))
+  end
+  return place_of
+end
+
+-- New messages of a group (an ordered one: o): who goes out now; of an ordered one, those that nobody
+-- holds up.
+local function push_new(o, ready, wake, ids, place_of)
+  local out, heads = ids, {}
+  if o then
+    local places = {}
+    for i, id in ipairs(ids) do
+      places[i] = place_of[id] or false
+    end
+    out, heads = enter_lines(o, ids, places)
+  end
+  if #out > 0 then
+    local length = call('RPUSH', ready, unpack(out))
+    if length == #out then
+      call('ZADD', wake, 0, '1')
+    end
+  end
+  if #heads > 0 then
+    set_heads(o, heads)
+  end
+end
+
 local function is_over(o, id)
   if call('HEXISTS', o.bodies, id) == 0 or call('ZSCORE', o.dead, id) then
     return true

@@ -21,7 +21,7 @@ from rqretry.limits import (
 )
 from rqretry.policy import RetryPolicy
 from rqretry.rates import Rate, check_rate_limit
-from rqretry.records import SIMPLE, GroupRecord, TopicRecord
+from rqretry.records import BROADCAST, SIMPLE, GroupRecord, TopicRecord
 
 
 class CatalogVerbs(AdminBase):
@@ -175,6 +175,7 @@ class CatalogVerbs(AdminBase):
         pin: bool | None = None,
     ) -> Operation[GroupInfo]:
         levels = yield from self.catalog.open()
+        _refuse_broadcast((yield from self.catalog.group(check_group(group))))
         record = yield from self.catalog.set_group(check_group(group), pin=pin, **settings)
         yield from self._note(verb, {"group": group} | said)
         return _group_info(record, levels)
@@ -260,6 +261,15 @@ def group_settings(
     if rate_limit is not KEEP:
         settings["rate_limit"] = check_rate_limit(rate_limit)
     return settings
+
+
+def _refuse_broadcast(record: GroupRecord) -> None:
+    if record.kind == BROADCAST:
+        raise ConfigError(
+            f"group {show(record.name)} is a broadcast group: nothing is leased, retried or held"
+            " back for it, so there is nothing to set or to pause; stop its workers, or change"
+            " their options"
+        )
 
 
 def _topic_info(record: TopicRecord) -> TopicInfo:

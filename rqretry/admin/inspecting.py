@@ -30,7 +30,7 @@ def look(
     served: Collection[str] = (),
 ) -> Operation[MessageView | None]:
     """The message, if this partition stores it; `served`: the groups with a live worker."""
-    groups = topic.groups or (_NO_GROUP,)
+    groups = topic.route.groups or (_NO_GROUP,)
     keys = [catalog.group_keys(topic.name, partition, group.name) for group in groups]
     peeked: list[Peeked] = yield [peek(key, id_) for key in keys]
     if not peeked[0].stored:

@@ -107,7 +107,7 @@ class Stats:
             (topic.topic, group.group)
             for topic in self.topics
             for group in topic.groups
-            if group.kind == "push" and group.workers == 0
+            if group.kind != "simple" and group.workers == 0
         ]
 
     @property

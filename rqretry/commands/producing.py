@@ -92,7 +92,7 @@ def publish(
         keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,
         keys.message_groups,
         *(key for group in groups for key in (group.ready, group.wake)),
-        *_lines(groups, route),
+        *_lines(groups, route), *_stream(keys, route),
     )  # fmt: skip
     return Command(
         verb="publish",
@@ -108,10 +108,14 @@ def _words(route: Route, messages: Sequence[Prepared]) -> int:
     notes = [message.noted for message in messages if message.noted is not None]
     if any(note.message_group for note in notes):
         return _WITH_MESSAGE_GROUP
-    if not (route.filtered or notes) and all(m[2] == m[3] == "" for m in messages):
+    if not (route.filtered or route.broadcast or notes) and all(m[2] == m[3] == "" for m in messages):
         return _PLAIN
     delayed = notes and any(message.tag and message.delay_ms != "" for message in messages)
     return _WITH_TARGETS if route.filtered or delayed else _SENT
+
+
+def _stream(keys: PartitionKeys, route: Route) -> tuple[str, ...]:
+    return (keys.broadcast,) if route.broadcast else ()
 
 
 def _lines(groups: Sequence[GroupKeys], route: Route) -> Iterator[str]:
@@ -151,13 +155,15 @@ def deliver(
     groups = [keys.group(group.name, 0) for group in route.groups]
     args: list[Any] = [route.version, worker, limit, len(groups)]
     for group in route.groups:
-        args += (group.name, bytes((group.byte,)))
+        args += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
     for member in members:
         args += (member, route.targets(member.partition(" ")[2]))
     touched = (
         keys.meta, keys.route, keys.bodies, keys.pending, keys.scheduled, keys.backlog,
         keys.events, keys.counters, keys.big, keys.ids, keys.id_expiry,
+        keys.message_groups,
         *(key for group in groups for key in (group.ready, group.wake)),
+        *_lines(groups, route), *_stream(keys, route),
     )  # fmt: skip
     return Command(
         verb="deliver",

@@ -126,7 +126,7 @@ def commit(
     """Half to scheduled and due; answers how many, and whether any are left."""
     touched = (
         keys.meta, keys.scheduled, keys.halves, keys.half_of, keys.closed, keys.events,
-        keys.counters,
+        keys.counters, keys.message_groups,
     )  # fmt: skip
     return Command("commit", touched, (transaction, worker, decided_ms, limit), _two)
 

@@ -18,9 +18,8 @@ from rqretry.observing import LOST
 from rqretry.outcome import ConsumeResult, Kind
 from rqretry.registry import ConsumerSpec
 from rqretry.runtime.calling import make_caller
-from rqretry.runtime.delivery import Delivery, Source
+from rqretry.runtime.delivery import Delivery, Ending, Source
 from rqretry.runtime.execution import Execution, Waiting, outcome_of
-from rqretry.runtime.settling import Settler
 
 log = logging.getLogger("rqretry")
 
@@ -35,7 +34,7 @@ _RATE_MEMORY_S = 0.2
 class Consumer:
     """Runs the messages of one registered handler."""
 
-    def __init__(self, spec: ConsumerSpec, settler: Settler, hooks: Hooks, worker: str) -> None:
+    def __init__(self, spec: ConsumerSpec, settler: Ending, hooks: Hooks, worker: str) -> None:
         self.spec = spec
         self.sources: list[Source] = []
         self.running: set[Delivery] = set()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from rqretry.commands.consuming import Failure, Receipt
 from rqretry.keys import GroupKeys
@@ -56,6 +56,8 @@ class Source:
         self.partition = partition
         self.keys = keys
         self.visibility_s = visibility_s
+        self.broadcast = False
+        """Nothing is leased from it: its messages are read from a stream."""
         self.leases: dict[str, Delivery] = {}
         """By id, from the lease until it is settled; the heartbeat thread reads it too."""
 
@@ -91,6 +93,26 @@ class Source:
     def unsettled(self) -> int:
         """Finished deliveries that the server does not know of yet."""
         return len(self.succeeded) + len(self.failed) + len(self.released)
+
+
+class Ending(Protocol):
+    """What a consumer tells how its attempts ended."""
+
+    def succeed(self, delivery: Delivery) -> None:
+        """The attempt succeeded."""
+        ...
+
+    def fail(self, delivery: Delivery, failure: Failure) -> None:
+        """The attempt failed."""
+        ...
+
+    def release(self, delivery: Delivery, delay_ms: int | str) -> None:
+        """The message is given back, uncounted."""
+        ...
+
+    def postpone(self, delivery: Delivery, delay_ms: int, most: int, limit: Failure) -> None:
+        """It is given back for later; more than `most` times, it fails with `limit`."""
+        ...
 
 
 Lost = Callable[[Delivery], None]

@@ -44,6 +44,11 @@ class Reaper:
         """A lease told new times."""
         self._changed.set()
 
+    def look_at(self, source: Source) -> None:
+        """Something was published for later, perhaps to be due before all else."""
+        source.scheduled_at = time.monotonic()
+        self._changed.set()
+
     async def run(self) -> None:
         """Tick for ever."""
         while True:
@@ -84,9 +89,11 @@ class Reaper:
     async def _tick(self, source: Source, now: float) -> None:
         look = now >= self._look_at(source)
         commands: list[Command[Any]] = []
-        if look or _due(source.due_at, now):
+        if source.broadcast:
+            source.looked_at = max(source.looked_at, now if look else 0)
+        elif look or _due(source.due_at, now):
             commands.append(promote(source.keys, worker=self._worker))
-        if look or _due(source.deadline_at, now):
+        if not source.broadcast and (look or _due(source.deadline_at, now)):
             commands.append(self._expire(source, now))
         if commands:
             for answer in await self._store.run_all(commands):

@@ -14,8 +14,9 @@ from rqretry.config import Settings
 from rqretry.errors import ConfigError, RqretryError
 from rqretry.hooks import Announcer, Event, Hooks
 from rqretry.identity import worker_name
-from rqretry.records import PUSH
+from rqretry.records import BROADCAST, PUSH
 from rqretry.registry import ConsumerSpec
+from rqretry.runtime.broadcasting import NO_LEASE_S, Broadcaster, Ends, starting_places
 from rqretry.runtime.checking import CheckBack
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
@@ -80,6 +81,7 @@ class Worker:
         self._hooks = hooks or Hooks()
         self._announcer = Announcer(self._hooks)
         self._settler = Settler(self._store, self._announcer, self.name)
+        self._ends = Ends(self._announcer, self.name)
         self._consumers: list[Consumer] = []
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
@@ -167,15 +169,31 @@ class Worker:
                 return
 
     async def _join(self, spec: ConsumerSpec) -> Consumer:
-        consumer = Consumer(spec, self._settler, self._hooks, self.name)
+        consumer = self._consumer(spec)
+        visibility_s = consumer.spec.visibility_ms / 1000
         record = await self._store.perform(apply_spec(self._catalog, spec, explicit=self._explicit))
         consumer.execution.max_retries = record
         places = await self._store.perform(self._catalog.places(spec.group, spec.topics))
         for name, number, keys in places:
-            consumer.sources.append(Source(name, number, keys, spec.visibility_ms / 1000))
+            consumer.sources.append(Source(name, number, keys, visibility_s))
         consumer.on_stuck = self._replace
         consumer.on_lost = self._announce_lost
+        if spec.broadcast:
+            await self._begin_broadcast(consumer)
         return consumer
+
+    async def _begin_broadcast(self, consumer: Consumer) -> None:
+        for source in consumer.sources:
+            source.broadcast = True
+        begin = starting_places(self._catalog, consumer.sources)
+        for place in await self._store.perform(begin):
+            self._ends.places[place.source] = place
+
+    def _consumer(self, spec: ConsumerSpec) -> Consumer:
+        if not spec.broadcast:
+            return Consumer(spec, self._settler, self._hooks, self.name)
+        unleased = replace(spec, visibility_ms=round(NO_LEASE_S * 1000))
+        return Consumer(unleased, self._ends, self._hooks, self.name)
 
     async def _rejoin(self) -> None:
         """A partition does not know the group: the server lost its data, or a copy is missing."""
@@ -198,15 +216,18 @@ class Worker:
     async def _work(self) -> None:
         if self._specs and not self._consumers:  # stopped before the server was reached
             return
-        fetcher = Fetcher(self._store, self._consumers, self.name, self._rejoin)
+        leasing = self._those(broadcast=False)
+        fetcher = Fetcher(self._store, leasing, self.name, self._rejoin)
+        casting = self._those(broadcast=True)
+        broadcaster = Broadcaster(self._store, casting, self._ends, self._rejoin)
         reaper = Reaper(self._store, self._catalog, self.sources, self.name)
-        fetcher.changed = reaper.changed
+        fetcher.changed, broadcaster.on_entry = reaper.changed, reaper.look_at
         self._settler.on_settled = fetcher.look_for_room
         if self.max_messages is not None:
             retire_after_messages(self._consumers, self.max_messages, self.retire)
         heartbeat = Heartbeat(
             SyncStore(self._settings.url, self._library, repeat_seconds=2.0),
-            self.sources,
+            [source for consumer in leasing for source in consumer.sources],
             self._lose,
         )
         check_back = CheckBack(self._store, self._catalog, self._checkers, self.name)
@@ -214,20 +235,26 @@ class Worker:
             consumer.start()
         heartbeat.start()
         loop = asyncio.get_running_loop()
-        fetching = loop.create_task(fetcher.run(), name="fetcher")
+        broadcasting, fetching = (
+            loop.create_task(broadcaster.run(), name="broadcaster"),
+            loop.create_task(fetcher.run(), name="fetcher"),
+        )
         others = [
             loop.create_task(self._settler.run(), name="settler"),
             loop.create_task(reaper.run(), name="reaper"),
             loop.create_task(self._presence.run(), name="presence"),
             loop.create_task(self._announcer.run(), name="announcer"),
             loop.create_task(check_back.run(), name="check-back"),
+            broadcasting,
         ]
         self.started.set()
         self.changed.set()
         try:
             await self._hooks.emit(Event("started", self.name))
             await self._until_stopped([fetching, *others])
+            broadcasting.cancel()
             await self._wind_down(fetcher, fetching)
+            await broadcaster.tell_last()
         finally:
             heartbeat.stop()
             check_back.close()
@@ -239,6 +266,9 @@ class Worker:
             await self._presence.say_goodbye()
             await self._announcer.finish()
             await self._hooks.emit(Event("stopped", self.name))
+
+    def _those(self, *, broadcast: bool) -> list[Consumer]:
+        return [c for c in self._consumers if c.spec.broadcast is broadcast]
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> None:
         stopped = asyncio.get_running_loop().create_task(self._wait_for_stop())
@@ -310,7 +340,8 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
         settings["max_inflight"] = spec.max_inflight
     if explicit and spec.rate_limit is not None:
         settings["rate_limit"] = spec.rate_limit
+    kind = BROADCAST if spec.broadcast else PUSH
     record = yield from catalog.join(
-        spec.group, PUSH, spec.topics, start=spec.start, ordered=spec.ordered, **settings
+        spec.group, kind, spec.topics, start=spec.start, ordered=spec.ordered, **settings
     )
-    return record.max_retries
+    return 0 if spec.broadcast else record.max_retries

@@ -422,3 +422,31 @@ async def test_fsck_finds_halves_whose_transaction_is_lost(lab: Lab) -> None:
     found: Command[Any] = transacting.read(client.catalog.keys, tx.id)
     assert client.store.run(found).state == "open"
     tx.rollback()
+
+
+async def test_messages_with_a_message_group_enter_its_line_in_their_order(lab: Lab) -> None:
+    app, running = lab.app(), set()
+    seen = Seen()
+
+    @app.consumer("t", group="g", ordered=True)
+    async def handle(message: Message[Any]) -> bool:
+        assert message.message_group not in running
+        running.add(message.message_group)
+        await asyncio.sleep(0)
+        running.discard(message.message_group)
+        seen.add(message)
+        return message.body != 3 or message.attempt > 1
+
+    lab.client().admin.create_topic("t", partitions=2)
+    async with lab.working(app):
+        lab.client().admin.set_group("g", policy="fixed:10ms")
+        await app.publish("t", 0, message_group="a")
+        async with app.transaction("t") as tx:
+            for n in range(1, 8):
+                await tx.publish(n, message_group="a")
+                await tx.publish(-n, message_group="b")
+        await app.publish("t", 8, message_group="a")
+        await counted(lab, "g", succeed=16, fail=1)
+    bodies = seen.bodies
+    assert [n for n in bodies if n >= 0] == [0, 1, 2, 3, 3, 4, 5, 6, 7, 8]
+    assert [n for n in bodies if n < 0] == [-1, -2, -3, -4, -5, -6, -7]

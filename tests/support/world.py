@@ -354,6 +354,8 @@ class World:
         if kind == "list":
             return _words(self.client.lrange(name, 0, -1))
         if kind == "stream":
+            if name.endswith(":broadcast"):
+                return [_words(list(fields)[1:]) for _, fields in self.client.xrange(name)]
             return [_entry(fields) for _, fields in self.client.xrange(name)]
         return self.client.get(name).decode()
 

@@ -50,6 +50,8 @@ def _say_consumer(app: App, spec: ConsumerSpec, *, reached: bool, concurrency: i
 
 def ladder_in_words(app: App, spec: ConsumerSpec, *, reached: bool) -> str:
     """What will hold once the worker has started: what the handler names, else the group's own."""
+    if spec.broadcast:
+        return "broadcast: every running consumer gets every message; a failure is not retried"
     record, levels = GroupRecord(spec.group, PUSH), DEFAULT_LEVELS
     if reached:
         record, levels = _stored(app, record)

@@ -1,0 +1,17 @@
+local call = redis.call
+--[[ tally.lua: a worker of a broadcast group says how attempts ended
+
+  FLAGS  allow-oom
+  KEYS   meta counters
+  ARGV   group, then verb and count
+  REPLY  verbs counted
+  COST   O(verbs); 2 commands and 1 a verb
+]]
+local meta, counters = KEYS[1], KEYS[2]
+local group = ARGV[1]
+
+call('HSETNX', meta, 'mark', 0)
+for i = 2, #ARGV, 2 do
+  call('HINCRBY', counters, ARGV[i] .. ':' .. group, ARGV[i + 1])
+end
+return (#ARGV - 1) / 2

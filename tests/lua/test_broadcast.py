@@ -1,0 +1,128 @@
+"""What publish and deliver show to broadcast groups, and what their workers count."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rqretry.commands import administering, broadcasting
+from rqretry.commands.broadcasting import Entry, Mark
+from tests.lua.test_halves import commit, halves, prepare
+from tests.support.builders import MINUTE, SECOND, prepared
+from tests.support.world import START_MS, World
+
+
+def broadcast(world: World, *others: str) -> None:
+    """A topic with a broadcast group, and others."""
+    for name in others:
+        world.subscribe(name)
+    world.route = replace(world.route, version=world.route.version + 1, broadcast=True)
+    world.run(administering.subscribe(world.keys, world.route))
+
+
+def entries(world: World, after: Mark | None = None) -> list[Entry]:
+    mark = after or Mark(broadcasting.START, 0)
+    return world.run(broadcasting.read_after(world.keys, mark, count=100))
+
+
+def shown(world: World) -> list[Sequence[str]]:
+    return [[id_ for id_, _ in entry.messages] for entry in entries(world)]
+
+
+def test_publish_shows_all_messages_of_a_call_in_one_entry(world: World) -> None:
+    broadcast(world, "g")
+    world.publish("a", "b")
+    world.publish("c")
+    first, second = entries(world)
+    assert first == Entry(f"{START_MS}-0", 0, [("a", b"body of a"), ("b", b"body of b")])
+    assert second == Entry(f"{START_MS}-1", 2, [("c", b"body of c")])
+    assert world.run(broadcasting.now_at(world.keys)) == second.end == Mark(f"{START_MS}-1", 3)
+    assert world.lease().ids == ["a", "b", "c"]
+
+
+def test_a_topic_with_broadcast_groups_alone_stores_nothing(world: World) -> None:
+    broadcast(world)
+    assert world.publish("a", prepared("b", "x" * 9000, digest="d")).status == "OK"
+    assert shown(world) == [["a", "b"]]
+    state = world.state()
+    assert not state.keys() & {"bodies", "big", "backlog", "pending"}
+    assert world.publish(prepared("b", "x" * 9000, digest="d")).verdicts == "D"
+    assert shown(world) == [["a", "b"]]
+
+
+def test_a_duplicate_and_a_repeated_call_are_shown_once(world: World) -> None:
+    broadcast(world, "g")
+    world.publish(prepared("a", digest="d"), seq=1)
+    world.publish(prepared("a", digest="d"), seq=1)
+    world.publish(prepared("a", digest="d"), seq=2)
+    assert shown(world) == [["a"]]
+
+
+def test_a_group_with_tags_does_not_keep_messages_from_broadcast_groups(world: World) -> None:
+    world.subscribe("g", tags="red")
+    broadcast(world)
+    world.publish("a")
+    assert shown(world) == [["a"]]
+    assert "bodies" not in world.state()
+
+
+def test_entries_are_kept_for_ten_minutes(world: World) -> None:
+    broadcast(world)
+    world.publish("a")
+    world.advance(10 * MINUTE)
+    world.publish("b")
+    assert shown(world) == [["a"], ["b"]]
+    world.advance(1)
+    world.publish("c")
+    (late, _) = entries(world)
+    assert (late.first, shown(world)) == (1, [["b"], ["c"]])  # whoever expected 0 has missed one
+
+
+def test_entries_go_on_when_the_clock_goes_back(world: World) -> None:
+    broadcast(world)
+    world.publish("a")
+    world.set_time(START_MS - MINUTE)
+    world.publish("b")
+    world.set_time(START_MS + 1)
+    world.publish("c")
+    assert shown(world) == [["a"], ["b"], ["c"]]
+
+
+def test_what_is_delayed_is_shown_when_it_is_due_and_wakes_the_readers_before(world: World) -> None:
+    broadcast(world)
+    world.publish(prepared("a", delay_ms=SECOND))
+    world.publish(prepared("b", delay_ms=2 * SECOND))
+    assert shown(world) == [[]]  # woken by what is due earlier than anything before
+    assert set(world.state()["bodies"]) == {"a", "b"}
+    world.advance(2 * SECOND)
+    assert world.deliver()[:2] == ("OK", 2)
+    assert shown(world) == [[], ["a", "b"]]
+    assert "bodies" not in world.state()
+
+
+def test_deliver_shows_at_most_4_mib_at_once(world: World) -> None:
+    broadcast(world)
+    large = "x" * (3 * 1024 * 1024)
+    world.publish(prepared("a", large, delay_ms=1))
+    world.publish(prepared("b", large, delay_ms=1))
+    world.advance(1)
+    assert world.deliver() == ("OK", 1, 0, None)
+    assert world.deliver() == ("OK", 1, None, None)
+    assert shown(world)[1:] == [["a"], ["b"]]
+
+
+def test_a_committed_transaction_is_shown(world: World) -> None:
+    broadcast(world, "g")
+    world.damaged = True  # its halves have no record here
+    prepare(world, halves("a", "b"))
+    assert shown(world) == []
+    commit(world)
+    world.deliver()
+    assert shown(world) == [["a", "b"]]
+    assert world.lease().ids == ["a", "b"]
+
+
+def test_tally_adds_up(world: World) -> None:
+    keys = world.subscribe()
+    with world.changes() as changed:
+        for _ in range(2):
+            assert world.run(broadcasting.tally(keys, {"succeed": 2, "fail": 1})) == 2
+    assert changed == {"counters": {"succeed:g": 4, "fail:g": 2}}
