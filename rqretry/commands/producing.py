@@ -108,9 +108,8 @@ def _words(route: Route, messages: Sequence[Prepared]) -> int:
     notes = [message.noted for message in messages if message.noted is not None]
     if any(note.message_group for note in notes):
         return _WITH_MESSAGE_GROUP
-    if not (route.filtered or route.broadcast or notes) and all(
-        m[2] == m[3] == "" for m in messages
-    ):
+    special = route.filtered or route.broadcast or notes
+    if not special and all(m[2] == m[3] == "" for m in messages):
         return _PLAIN
     delayed = notes and any(message.tag and message.delay_ms != "" for message in messages)
     return _WITH_TARGETS if route.filtered or delayed else _SENT
