@@ -98,7 +98,7 @@ if #committed > 0 then
   drop(committed)
 end
 if #orphans > 0 then
-  finish_lines(order, orphans, orphans)
+  finish_orphans(order, orphans)
   call('HDEL', pending, unpack(orphans))
   drop(orphans)
   call('HINCRBY', counters, 'orphan:' .. group, #orphans)

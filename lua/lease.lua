@@ -8,14 +8,15 @@ local call = redis.call
 
   A group may have its share of max_inflight in flight here and no more; whoever ends a lease of a
   full group wakes it, so a lease that leaves work behind because of that wakes nobody. A group with
-  a rate leases only for a caller that holds tokens.
+  a rate leases only for a caller that holds tokens. In an ordered group an id that is not the head
+  of its message group is a leftover too.
 
   A group that consumes another one's dead letters (a view) has the other one's set of them for its
   `dead`: what was redriven or purged meanwhile is a leftover, and so is what it has finished with.
 
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
-         counters failures, then of a view graves and the other group's failures
+         counters failures line heads message_groups, then of a view graves and the other group's failures
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
   REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies, entries ('' where all are first attempts, else one per id, '-' for 1:1:0:0), errors
@@ -24,23 +25,25 @@ local call = redis.call
          or LIMITED and the same: the group has all it may have in flight
          or PAUSED, LIMITED, RATED (no tokens) and the same with nothing left and no message
          or NO_GROUP
-  COST   O(want + log inflight); 24 commands, 1 with max_inflight, 1 where a message failed before
+  COST   O(want + log inflight); 24 commands, 1 with max_inflight, 1 where a message failed before,
+         2 in an ordered group
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include newest
+-- @include lines
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, dead, due, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local big, pending, scheduled, events, counters = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local group, worker, want, byte_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local failures, graves, origins = KEYS[16], KEYS[17], KEYS[18]
+local failures, graves, origins = KEYS[16], KEYS[20], KEYS[21]
 local visibility_ms, prefer, tokens = tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1'
 local SMALL = 8192 -- a body that is not listed in `big` is at most this long
 local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
 
-local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view')
+local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view', 'ordered')
 if not settings[1] then
   return { 'NO_GROUP' }
 end
@@ -89,8 +92,28 @@ local function looked_up(count, command, key)
   return call(count, key) > 0 and call(command, key, unpack(ids)) or {}
 end
 
+local order = {
+  used = clock.order, ordered = settings[7], byte = byte, ready = ready, wake = wake, line = KEYS[17],
+  heads = KEYS[18], message_groups = KEYS[19], bodies = bodies, pending = pending, dead = dead,
+  inflight = inflight,
+}
+
+local function out_of_turn()
+  local waits, asked, names = {}, {}, {}
+  for i, place in ipairs(call('HMGET', order.message_groups, unpack(ids))) do
+    if place then
+      asked[#asked + 1], names[#names + 1] = ids[i], message_group_of(place)
+    end
+  end
+  for i, head in ipairs(#asked > 0 and call('HMGET', order.heads, unpack(names)) or {}) do
+    waits[asked[i]] = head and head ~= asked[i]
+  end
+  return waits
+end
+
 -- Which of the ids are to be leased, and how many were looked at.
 local function choose()
+  local waits = order.used and order.ordered == '1' and out_of_turn() or {}
   local taken, seen, bytes = {}, {}, 0
   local leased, buried = call('ZMSCORE', inflight, unpack(ids)), looked_up('ZCARD', 'ZMSCORE', dead)
   local owed = looked_up('HLEN', 'HMGET', view and graves or pending)
@@ -104,7 +127,7 @@ local function choose()
   for i, id in ipairs(ids) do
     if not is_owed(i) then
       strays[#strays + 1] = id
-    elseif not (leased[i] or seen[id]) then
+    elseif not (leased[i] or seen[id] or waits[id]) then
       bytes = bytes + (tonumber(sizes[i] or SMALL) or SMALL)
       if bytes > byte_limit and #taken > 0 then
         return taken, i - 1
@@ -145,6 +168,9 @@ local entry_text = all_first and '' or table.concat(entries, ' ')
 local errors = (view or not all_first) and newest_failures(failures, found, entries, origins) or {}
 if #found > 0 then
   call('ZADD', inflight, unpack(members))
+end
+if #orphans > 0 then
+  finish_orphans(order, orphans)
 end
 if scanned > 0 then
   call('LTRIM', first, math.min(scanned, from_first), -1)

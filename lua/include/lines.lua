@@ -3,9 +3,10 @@
 -- byte, 16 digits and id; `heads` names who is out. `message_groups` keeps digits and message group
 -- of each message that has one. Without a message group a message is ready at once, in no line.
 --
--- Entering: line, list, head. Leaving: the list gets the next one, then the head is set, and the line
--- loses who left; the caller removes its own index (in flight, dead) last. A cut before the head is
--- set leaves an id in a list that is not a head, which the next lease drops.
+-- Entering: line, list, head. Leaving: the list gets the next one, the line loses who left, and the
+-- head is set; the caller removes its own index (in flight, dead) last. A cut before the head is set
+-- leaves an id in a list that is not a head, which the next lease drops, and the head tells whoever
+-- finds its message ended which message group is to go on.
 local DIGITS, LOOK = 16, 2
 
 local function place_in_line(number, message_group)
@@ -119,7 +120,7 @@ local function is_over(o, id)
 end
 
 -- The first of a message group that can go out, unless its head stays. Whoever stands in front and
--- leaves, or was over when a call was cut, is noted in `gone`.
+-- leaves (under the number of a redrive), or was over when a call was cut, is noted in `gone`.
 local function next_in_line(o, name, head, leaving, gone)
   local offset = 0
   while true do
@@ -142,10 +143,11 @@ local function next_in_line(o, name, head, leaving, gone)
 end
 
 local function leave_lines(o, ids, places)
-  local leaving, names, seen = {}, {}, {}
+  local leaving, names, seen, gone = {}, {}, {}, {}
   for i, id in ipairs(ids) do
     leaving[id] = true
     local name = places[i] and message_group_of(places[i])
+    gone[#gone + 1] = name and line_member(places[i], id) or nil
     if name and not seen[name] then
       names[#names + 1], seen[name] = name, true
     end
@@ -154,7 +156,7 @@ local function leave_lines(o, ids, places)
     return
   end
   local known = call('HMGET', o.heads, unpack(names))
-  local gone, out, heads, closed = {}, {}, {}, {}
+  local out, heads, closed = {}, {}, {}
   for i, name in ipairs(names) do
     local follower = next_in_line(o, name, known[i], leaving, gone)
     if follower then
@@ -164,19 +166,33 @@ local function leave_lines(o, ids, places)
       closed[#closed + 1] = name
     end
   end
-  if #out > 0 then
-    local length = call('RPUSH', o.ready, unpack(out))
-    set_heads(o, heads)
-    if length == #out then
-      call('ZADD', o.wake, 0, '1')
-    end
-  end
-  if #closed > 0 then
-    call('HDEL', o.heads, unpack(closed))
+  if #out > 0 and call('RPUSH', o.ready, unpack(out)) == #out then
+    call('ZADD', o.wake, 0, '1')
   end
   if #gone > 0 then
     call('ZREM', o.line, unpack(gone))
   end
+  set_heads(o, heads)
+  if #closed > 0 then
+    call('HDEL', o.heads, unpack(closed))
+  end
+end
+
+-- Messages without a body, which a call that was cut left in a list or in flight. Their message group
+-- is forgotten too, maybe, so that only the heads tell what they hold up.
+local function finish_orphans(o, orphans)
+  if not o.used then
+    return
+  end
+  local heads, name_of, places = o.ordered == '1' and call('HGETALL', o.heads) or {}, {}, {}
+  for i = 1, #heads, 2 do
+    name_of[heads[i + 1]] = heads[i]
+  end
+  for i, id in ipairs(orphans) do
+    places[i] = name_of[id] and place_in_line(0, name_of[id]) or false
+  end
+  leave_lines(o, orphans, places)
+  call('HDEL', o.message_groups, unpack(orphans))
 end
 
 -- A group is finished with these; `last` are those whose body nobody owes any more. `o.used` is nil

@@ -102,6 +102,7 @@ def lease(
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
         keys.due, keys.wake, p.bodies, p.big, p.pending, p.scheduled, p.events, p.counters,
         keys.failures,
+        keys.line, keys.heads, p.message_groups,
     )  # fmt: skip
     return Command(
         verb="lease",

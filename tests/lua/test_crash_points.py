@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from rqretry.checks.auditor import ERROR
+from rqretry.checks.auditor_seen import in_line
 from rqretry.commands.consuming import Receipt
 from rqretry.commands.producing import id_of_member
 from rqretry.errors import ScriptError
@@ -72,7 +73,8 @@ def everywhere(world: World) -> dict[str, set[str]]:
 def held(state: State, group: str) -> set[str]:
     own = ["ready", "retry", "inflight", "dead", *(f"delay:{level}" for level in range(1, 19))]
     places = ["scheduled", "backlog", *(f"{group}:{place}" for place in own)]
-    return {id_of_member(member) for place in places for member in state.get(place, ())}
+    listed = {id_of_member(member) for place in places for member in state.get(place, ())}
+    return listed | {in_line(member)[1] for member in state.get(f"{group}:line", ())}
 
 
 def check_nothing_lost(world: World, case: Case, before: dict[str, set[str]]) -> None:
@@ -105,7 +107,8 @@ def check_ends(world: World, case: Case, before: dict[str, set[str]], *, repeate
             others = case.publishes if case.for_others is None else case.for_others
             wanted |= set(case.publishes if group == "g" else others)
         assert wanted <= dead | done
-        assert held(state, group) <= dead
+        begun = set() if repeated else set(case.publishes)
+        assert held(state, group) <= dead | begun
     check_leftovers(state, case, repeated=repeated)
     if repeated:
         assert [finding for finding in world.findings() if finding.severity == ERROR] == []
@@ -122,7 +125,8 @@ def work_once(world: World, commits: Counter[tuple[str, str]]) -> bool:
         while (leased := world.lease(100, group=group)).ids or leased.left:
             lease_nos = [lease_no for lease_no, _ in leased.numbers]
             receipts = [Receipt(*pair) for pair in zip(leased.ids, lease_nos, strict=True)]
-            assert set(world.succeed(*receipts, group=group)) == {"OK"}
+            if receipts:
+                assert set(world.succeed(*receipts, group=group)) == {"OK"}
             commits.update((group, id_) for id_ in leased.ids)
         to_do = to_do or any(when is not None for when in leased[1:4])
     return to_do
@@ -135,3 +139,7 @@ def check_leftovers(state: State, case: Case, *, repeated: bool) -> None:
         dead |= set(case.publishes) | set(case.leaves)
     for key in ("bodies", "pending", "big", "g:attempts", "g:failures", "h:attempts", "h:failures"):
         assert set(state.get(key, ())) <= dead, key
+    assert set(state.get("message_groups", ())) <= dead
+    for group in "gh":
+        assert {in_line(member)[1] for member in state.get(f"{group}:line", ())} <= dead
+        assert set(state.get(f"{group}:heads", {}).values()) <= dead

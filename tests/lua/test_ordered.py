@@ -357,3 +357,22 @@ def test_a_repeated_publish_that_was_cut_keeps_its_place(world: World) -> None:
     world.publish(*sent("a"), seq=7)
     assert line(world) == ["x1a", "x2b"]
     assert leased(world) == ["a"]
+
+
+def test_a_lease_drops_who_is_not_the_head_of_its_message_group(world: World) -> None:
+    world.subscribe(ordered=True)
+    world.publish(*sent("ab"))
+    world.client.lpush(world.group().ready, "b")  # as a cut leaves it
+    with world.changes() as changed:
+        assert leased(world) == ["a"]
+    assert (changed["g:ready"], changed["g:inflight"].keys()) == (None, {"a"})
+
+
+def test_a_lease_that_meets_a_head_without_a_body_lets_the_next_one_go(world: World) -> None:
+    world.subscribe(ordered=True)
+    world.publish(*sent("ab"))
+    world.damage().hdel(world.keys.bodies, "a")
+    world.client.hdel(world.keys.message_groups, "a")
+    assert leased(world) == []
+    assert leased(world) == ["b"]
+    assert line(world) == ["x2b"]

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from rqretry.checks.auditor import audit
+from rqretry.checks.auditor_seen import ORDER_DIGITS, in_line
 from rqretry.command import Command
 from rqretry.commands.consuming import Receipt
 from rqretry.commands.producing import scheduled_member
@@ -12,6 +13,7 @@ from rqretry.keys import GroupKeys, PartitionKeys
 from rqretry.routes import Route
 from rqretry.store_sync import SyncStore
 from tests.model.model import (
+    BLOCKED,
     DEAD,
     DONE,
     INFLIGHT,
@@ -67,6 +69,8 @@ class Checked(RuleBasedStateMachine):
             pending = {i: {letters[ord(c)] for c in owed} for i, owed in held[keys.pending].items()}
             shared = model.stored & model.shared - model.scheduled.keys()
             assert pending == {i: model.owing(i) for i in shared}
+            named = {i: place[ORDER_DIGITS:] for i, place in held[keys.message_groups].items()}
+            assert named == model.names
             assert int(held[keys.counters].get("publish", 0)) == model.published
             for name, group in model.groups.items():
                 self.compare(part, name, group, held)
@@ -76,9 +80,11 @@ class Checked(RuleBasedStateMachine):
         """Everything of a partition that says where a message is."""
         keys = self.keys[part]
         both = [self.group(part, name) for name in NAMES]
-        hashes = [keys.bodies, keys.pending, keys.counters, *(group.attempts for group in both)]
+        hashes = [keys.bodies, keys.pending, keys.counters, keys.message_groups]
+        hashes += [key for group in both for key in (group.attempts, group.heads)]
         lists = [key for group in both for key in (group.ready, group.retry)]
-        scored = [key for g in both for key in (g.inflight, g.dead, *g.levels)] + [keys.scheduled]
+        scored = [keys.scheduled]
+        scored += [key for g in both for key in (g.inflight, g.dead, g.line, *g.levels)]
         pipeline = self.client.pipeline(transaction=False)
         for key in hashes:
             pipeline.hgetall(key)
@@ -106,6 +112,7 @@ class Checked(RuleBasedStateMachine):
         assert held[keys.inflight] == group.at(INFLIGHT)
         assert {i: due for level in waiting for i, due in level.items()} == group.at(WAITING)
         assert set(held[keys.dead]) == set(group.at(DEAD))
+        self.compare_lines(held[keys.line], held[keys.heads], group)
         for id_ in everywhere:
             one = group.leases[id_]
             numbers = (one.lease_no, one.attempt, one.expiries, one.postpones)
@@ -114,6 +121,20 @@ class Checked(RuleBasedStateMachine):
                 "a lease number went back"
             )
             self.highest[part, name, id_] = one.lease_no
+
+    @staticmethod
+    def compare_lines(members: list[str], heads: dict[str, str], group: Group) -> None:
+        """The order of each message group, and that one of its messages is out at most."""
+        line: dict[str, list[str]] = {}
+        for name, id_ in sorted(map(in_line, sorted(members)), key=lambda pair: pair[0]):
+            line.setdefault(name, []).append(id_)
+        assert line == group.line
+        assert heads == group.heads
+        out = [*group.lists[READY], *group.lists[RETRY], *group.at(INFLIGHT), *group.at(WAITING)]
+        names = [group.names[id_] for id_ in out if id_ in group.names]
+        assert not group.ordered or len(names) == len(set(names)), "two of a message group are out"
+        blocked = [id_ for name, ids in line.items() for id_ in ids if heads[name] != id_]
+        assert sorted(blocked) == sorted(group.at(BLOCKED))
 
     def count(self, name: str, group: Group, counters: dict[str, str]) -> None:
         """ready + inflight + waiting + dead = published - committed - purged."""

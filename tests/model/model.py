@@ -8,17 +8,19 @@ from dataclasses import dataclass, field
 
 MAX_ATTEMPTS = 2
 DELAYS_MS = (2_000, 5_000)
+ORDERED_MS = 1_500
 LEVELS_MS = (1_000, 5_000, 60_000)
 ID_KEPT_MS = 3_600_000
 MAX_POSTPONES = 1
 
-READY, RETRY, INFLIGHT, WAITING, DEAD, DONE = (
+READY, RETRY, INFLIGHT, WAITING, DEAD, DONE, BLOCKED = (
     "ready",
     "retry",
     "inflight",
     "waiting",
     "dead",
     "done",
+    "blocked",
 )
 
 
@@ -48,6 +50,13 @@ class Group:
     kind: str
     takes: frozenset[str] | None = None
     """The tags it takes; None for all messages."""
+    ordered: bool = False
+    names: dict[str, str] = field(default_factory=dict)
+    """The message group of each message that has one."""
+    line: dict[str, list[str]] = field(default_factory=dict)
+    """By message group: the unfinished messages of an ordered group, in order."""
+    heads: dict[str, str] = field(default_factory=dict)
+    """By message group: who is out."""
     leases: dict[str, Lease] = field(default_factory=dict)
     lists: dict[str, list[str]] = field(default_factory=lambda: {READY: [], RETRY: []})
 
@@ -55,10 +64,37 @@ class Group:
         """Who is in a place, and until when."""
         return {id_: one.until for id_, one in self.leases.items() if one.place == place}
 
-    def push(self, id_: str) -> None:
+    def push(self, id_: str, name: str = "") -> None:
         """A new message."""
         self.leases[id_] = Lease()
+        self.names.pop(id_, None)
+        if name:
+            self.names[id_] = name
+        self.enter(id_)
+
+    def enter(self, id_: str) -> None:
+        """Ready, unless another one of its message group is out."""
+        name = self.names.get(id_)
+        if self.ordered and name:
+            self.line.setdefault(name, []).append(id_)
+            if self.heads.setdefault(name, id_) != id_:
+                self.leases[id_].place = BLOCKED
+                return
+        self.leases[id_].place = READY
         self.lists[READY].append(id_)
+
+    def leave(self, id_: str) -> None:
+        """It is out no more: the next one of its message group goes."""
+        name = self.names.get(id_, "")
+        if id_ not in self.line.get(name, ()):
+            return
+        self.line[name].remove(id_)
+        if self.line[name]:
+            follower = self.heads[name] = self.line[name][0]
+            self.leases[follower].place = READY
+            self.lists[READY].append(follower)
+        else:
+            del self.heads[name], self.line[name]
 
     def verdict(self, id_: str, lease_no: int) -> str:
         """Does this receipt still own its lease?"""
@@ -90,7 +126,10 @@ class Group:
         one = self.leases[id_]
         if level == -1 or one.attempt >= MAX_ATTEMPTS:
             one.next(DEAD)
+            self.leave(id_)
             return
+        if self.ordered:
+            delay_ms = ORDERED_MS
         if delay_ms is None and level > 0:
             delay_ms = LEVELS_MS[min(level, len(LEVELS_MS)) - 1]
         elif delay_ms is None:
@@ -122,7 +161,7 @@ class Group:
             one = self.leases[id_]
             one.next(READY)
             one.attempt, one.expiries, one.postpones = 1, 0, 0
-            self.lists[READY].append(id_)
+            self.enter(id_)
 
 
 @dataclass
@@ -136,12 +175,22 @@ class Partition:
     stored: set[str] = field(default_factory=set)
     tags: dict[str, str] = field(default_factory=dict)
     """Of what is scheduled."""
+    names: dict[str, str] = field(default_factory=dict)
+    """The message group of each stored message that has one."""
     shared: set[str] = field(default_factory=set)
     """What went to more than one group."""
     published: int = 0
 
     def publish(
-        self, id_: str, content: str, now: int, *, given: bool, delay_ms: int, tag: str
+        self,
+        id_: str,
+        content: str,
+        now: int,
+        *,
+        given: bool,
+        delay_ms: int,
+        tag: str,
+        name: str = "",
     ) -> str:
         """A for accepted, D for a duplicate, C for another content under the same id."""
         if given and id_ in self.given:
@@ -155,17 +204,19 @@ class Partition:
         if delay_ms:
             self.scheduled[id_], self.tags[id_] = now + delay_ms, tag
         else:
-            self.push(id_, tag, now)
+            self.push(id_, tag, now, name)
         return "A"
 
-    def push(self, id_: str, tag: str, now: int) -> None:
+    def push(self, id_: str, tag: str, now: int, name: str = "") -> None:
         """Ready for every group that takes the tag; with none of these it is gone."""
         taking = [g for g in self.groups.values() if g.takes is None or tag in g.takes]
         self.shared.discard(id_)
         for group in self.groups.values():
             group.leases.pop(id_, None)  # of a message long gone that had the same id
         for group in taking:
-            group.push(id_)
+            group.push(id_, name)
+        if name and taking:
+            self.names[id_] = name
         if len(taking) > 1:
             self.shared.add(id_)
         if not taking:
@@ -180,6 +231,7 @@ class Partition:
 
     def finish(self, group: str, id_: str, now: int) -> None:
         """A group is done with a message; the last one deletes it."""
+        self.groups[group].leave(id_)
         self.groups[group].leases[id_].place = DONE
         if not self.owing(id_):
             self.forget(id_, now)
@@ -187,6 +239,7 @@ class Partition:
     def forget(self, id_: str, now: int) -> None:
         """No group owes the message."""
         self.stored.discard(id_)
+        self.names.pop(id_, None)
         if id_ in self.given:
             self.given[id_] = (self.given[id_][0], now + ID_KEPT_MS)
 

@@ -40,6 +40,7 @@ from tests.model.model import (
     LEVELS_MS,
     MAX_ATTEMPTS,
     MAX_POSTPONES,
+    ORDERED_MS,
     READY,
     RETRY,
     WAITING,
@@ -79,8 +80,9 @@ class Conservation(Checked):
         count=st.integers(1, 3),
         kind=st.sampled_from(["push", "simple"]),
         tags=st.sampled_from(["*", "x", "x || y"]),
+        ordered=st.sampled_from(["", "a", "b", "ab"]),
     )
-    def begin(self, count: int, kind: str, tags: str) -> None:
+    def begin(self, count: int, kind: str, tags: str, ordered: str) -> None:
         self.client.flushall()
         self.advance(0)
         self.keys = [partition_keys("model", "t", number) for number in range(count)]
@@ -88,7 +90,9 @@ class Conservation(Checked):
             {"a": "push", "b": kind},
             {"a": "*" if tags == "*" else "z || x", "b": tags},
         )
-        routed = (RouteGroup(n, 97 + i, kinds[n], filters[n]) for i, n in enumerate(NAMES))
+        routed = (
+            RouteGroup(n, 97 + i, kinds[n], filters[n], n in ordered) for i, n in enumerate(NAMES)
+        )
         self.route = Route(1, count, tuple(routed))
         takes = {n: None if t == "*" else frozenset(t.split(" || ")) for n, t in filters.items()}
         for number, keys in enumerate(self.keys):
@@ -101,11 +105,17 @@ class Conservation(Checked):
                     "jitter": "0",
                     "byte": bytes((group.byte,)),
                 }
+                if group.ordered:
+                    fields |= {"ordered": 1, "delays": str(ORDERED_MS)}
                 self.run(administering.configure(self.group(number, group.name), 1, fields))
             self.run(administering.subscribe(keys, self.route))
-        self.model = [Partition({n: Group(kinds[n], takes[n]) for n in NAMES}) for _ in self.keys]
+        self.model = [
+            Partition({n: Group(kinds[n], takes[n], n in ordered) for n in NAMES})
+            for _ in self.keys
+        ]
         for part in range(count):
             self.publish(part, 4, 0, given=False, body=True, tag="x")
+            self.publish(part, 4, 0, given=False, body=True, tag="x", name="g")
             for name in NAMES:  # so that every place has somebody in it from the beginning
                 self.lease(part, name, "w1", 3, READY)
                 receipts = [Receipt(id_, no) for _, _, id_, no in self.held["w1"][-3:]]
@@ -122,16 +132,34 @@ class Conservation(Checked):
         body=st.booleans(),
         repeat=st.booleans(),
         tag=st.sampled_from(["", "x", "y", "z"]),
+        name=st.sampled_from(["", "g", "gg", "h"]),
     )
     def produce(
-        self, part: int, count: int, delay: int, given: bool, body: bool, repeat: bool, tag: str
+        self,
+        part: int,
+        count: int,
+        delay: int,
+        given: bool,
+        body: bool,
+        repeat: bool,
+        tag: str,
+        name: str,
     ) -> None:
-        self.publish(part, count, delay, given=given, body=body, tag=tag)
+        name = "" if delay else name
+        self.publish(part, count, delay, given=given, body=body, tag=tag, name=name)
         if repeat:
             self.publish_again()
 
     def publish(
-        self, part: int, count: int, delay: int, *, given: bool, body: bool, tag: str
+        self,
+        part: int,
+        count: int,
+        delay: int,
+        *,
+        given: bool,
+        body: bool,
+        tag: str,
+        name: str = "",
     ) -> None:
         part %= len(self.keys)
         content = f"body {body}"
@@ -139,7 +167,8 @@ class Conservation(Checked):
             [f"given-{n}" for n in range(count)] if given else [self.fresh() for _ in range(count)]
         )
         digest = content if given else ""
-        messages = [Prepared(i, content.encode(), digest, delay or "", Noted(tag)) for i in ids]
+        note = Noted(tag, (), name or None)
+        messages = [Prepared(i, content.encode(), digest, delay or "", note) for i in ids]
         self.calls += 1
         self.last_call = producing.publish(
             self.keys[part],
@@ -154,7 +183,8 @@ class Conservation(Checked):
         model = self.model[part]
         reborn = {i for i in ids if given and not self.remembered(part, i)}
         wanted = [
-            model.publish(i, content, self.now, given=given, delay_ms=delay, tag=tag) for i in ids
+            model.publish(i, content, self.now, given=given, delay_ms=delay, tag=tag, name=name)
+            for i in ids
         ]
         assert answer.status == "OK"
         assert (answer.verdicts or "A" * count) == "".join(wanted)
