@@ -66,6 +66,11 @@ class Catalog(StartingCatalog):
                 is stored, and is ordered or takes only some tags.
         """
         source, names = yield from self._found(group, tuple(topics), create=create_topics)
+        if source and ordered:
+            raise ConfigError(
+                f"group {show(group)} consumes dead letters of {show(source)}, which have no order:"
+                " leave out ordered=True"
+            )
         now_ms = yield from self.now_ms()
         refused: dict[str, Any] = {}
 

@@ -25,8 +25,8 @@ MAIN = """
 import sys
 from rqretry.supervision.supervisor import supervise
 if __name__ == "__main__":
-    processes, grace = int(sys.argv[1]), float(sys.argv[2])
-    sys.exit(supervise("victims:app", app_dir=sys.argv[3], processes=processes, grace=grace))
+    processes, grace, app = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4]
+    sys.exit(supervise(app, app_dir=sys.argv[3], processes=processes, grace=grace))
 """
 
 
@@ -43,11 +43,13 @@ class Zoo:
         self._supervisors: list[subprocess.Popen[bytes]] = []
         self._pids: set[int] = set()
 
-    def start(self, processes: int = 1, grace: float = 5.0) -> subprocess.Popen[bytes]:
+    def start(
+        self, processes: int = 1, grace: float = 5.0, app: str = "victims:app"
+    ) -> subprocess.Popen[bytes]:
         """Start a supervisor; returns when its processes have joined the group."""
         known = self.workers()
         env = {**os.environ, "RQRETRY_REDIS_URL": self.server.url, "RQRETRY_NAMESPACE": "test"}
-        command = [sys.executable, str(self._main), str(processes), str(grace), str(HERE)]
+        command = [sys.executable, str(self._main), str(processes), str(grace), str(HERE), app]
         with self._log.open("ab") as log:
             supervisor = subprocess.Popen(command, env=env, stderr=log, start_new_session=True)
         self._supervisors.append(supervisor)
@@ -60,6 +62,10 @@ class Zoo:
         pids = {int(json.loads(worker.about)["pid"]) for worker in live}
         self._pids |= pids
         return pids
+
+    def children(self) -> set[int]:
+        """The process ids of the workers that run."""
+        return {pid for pid in self.workers() if self._is_ours(pid) and alive(pid)}
 
     def ledger(self, what: str = "start") -> list[dict[str, Any]]:
         """What the handlers wrote, in order."""
@@ -105,6 +111,15 @@ class Zoo:
             return os.getsid(pid) in {supervisor.pid for supervisor in self._supervisors}
         except ProcessLookupError:
             return False
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for yet does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 @pytest.fixture(scope="session")

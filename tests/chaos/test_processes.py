@@ -5,11 +5,10 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from tests.chaos.conftest import Zoo
+from tests.chaos.conftest import Zoo, alive
 from tests.chaos.victims import VISIBILITY_S
 
 pytestmark = pytest.mark.chaos
@@ -151,12 +150,3 @@ def test_workers_whose_supervisor_was_killed_stop_by_themselves(zoo: Zoo) -> Non
     zoo.until(lambda: not any(map(alive, pids)))
     zoo.client.publish("t", [0, 0])
     assert zoo.stats().ready == 1
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
