@@ -20,6 +20,7 @@ from rqretry.runtime.presence import Condition
 from rqretry.runtime.retiring import retire_above_memory
 from rqretry.runtime.worker import Worker
 from rqretry.supervision.orders import Orders, load
+from rqretry.tallying import Figures, Tally
 from rqretry.tracing import start_tracing
 
 log = logging.getLogger("rqretry")
@@ -42,6 +43,8 @@ def run_child(orders: Orders, reports: Connection) -> None:
     status = 1
     try:
         start_tracing(orders.tracing)
+        if orders.tallied:
+            observing.install(Tally(observing.installed))
         app = load(orders)
         calm_collector()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -58,9 +61,10 @@ def run_child(orders: Orders, reports: Connection) -> None:
         os._exit(status)  # threads that are stuck in handlers must not keep the process
 
 
-def read_report(data: bytes) -> Condition:
-    """A report as the supervisor receives it."""
-    return Condition(*json.loads(data))
+def read_report(data: bytes) -> tuple[Condition, Figures | None]:
+    """A report as the supervisor receives it: how the process is, and what it has counted."""
+    condition, figures = json.loads(data)
+    return Condition(*condition), None if figures is None else Figures.read(figures)
 
 
 async def _work(app: App, orders: Orders, reports: Connection) -> int:
@@ -85,6 +89,8 @@ async def _work(app: App, orders: Orders, reports: Connection) -> int:
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
+        with suppress(OSError):  # the last attempts are counted too
+            _send(worker, reports)
     return REPLACE if worker.needs_replacement else 0
 
 
@@ -97,7 +103,7 @@ async def _report(worker: Worker, reports: Connection) -> None:
     while True:
         worker.changed.clear()
         try:
-            reports.send_bytes(json.dumps(worker.condition()).encode())
+            _send(worker, reports)
         except BlockingIOError:
             pass  # it will read later ones
         except OSError:
@@ -105,6 +111,12 @@ async def _report(worker: Worker, reports: Connection) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(REPORT_EVERY_S):
                 await worker.changed.wait()
+
+
+def _send(worker: Worker, reports: Connection) -> None:
+    seen = observing.installed
+    figures = seen.snapshot() if isinstance(seen, Tally) else None
+    reports.send_bytes(json.dumps([worker.condition(), figures]).encode())
 
 
 def _orphaned(worker: Worker, sentinel: int) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rqretry.runtime.presence import PROOF_S, ROSTER_EVERY_S, Condition
+from rqretry.tallying import Figures
 
 SCHEMA = 1
 SILENT_S = 4.0
@@ -27,6 +28,7 @@ class _Process:
     heard_at: float
     condition: Condition
     trouble_since: float | None = None
+    figures: Figures | None = None
 
 
 class Board:
@@ -39,6 +41,8 @@ class Board:
         self._round_at: float | None = None
         self._stopping = False
         self._server = Condition("starting", "Redis was not asked yet", 0.0)
+        self._ended = Figures()
+        """What processes counted that have ended."""
 
     def went_round(self, *, stopping: bool) -> None:
         """The supervisor has looked at its processes."""
@@ -51,19 +55,22 @@ class Board:
         with self._lock:
             self._processes[pid] = _Process(time.monotonic(), Condition("starting", None, 0.0))
 
-    def heard(self, pid: int, condition: Condition) -> None:
-        """A process has said how it is."""
+    def heard(self, pid: int, condition: Condition, figures: Figures | None = None) -> None:
+        """A process has said how it is, and what it has counted so far."""
         with self._lock:
             known, now = self._processes.get(pid), time.monotonic()
             if known is not None:
                 since = known.trouble_since if known.trouble_since is not None else now
                 known.heard_at, known.condition = now, condition
                 known.trouble_since = None if condition.trouble is None else since
+                known.figures = figures
 
     def ended(self, pid: int) -> None:
         """A process has ended."""
         with self._lock:
-            self._processes.pop(pid, None)
+            known = self._processes.pop(pid, None)
+            if known is not None and known.figures is not None:
+                self._ended.add(known.figures)
 
     def asked_server(self, trouble: str | None, proved_at: float) -> None:
         """The supervisor itself has, or has not, written to the server."""
@@ -74,6 +81,24 @@ class Board:
         """How many processes work, and not only start or stop."""
         with self._lock:
             return sum(p.condition.state == "working" for p in self._processes.values())
+
+    def figures(self) -> Figures:
+        """What all processes have counted, also those that have ended."""
+        total = Figures()
+        with self._lock:
+            total.add(self._ended)
+            for process in self._processes.values():
+                if process.figures is not None:
+                    total.add(process.figures)
+        return total
+
+    def states(self) -> dict[str, int]:
+        """How many processes are starting, working and stopping."""
+        states = dict.fromkeys(("starting", "working", "stopping"), 0)
+        with self._lock:
+            for process in self._processes.values():
+                states[process.condition.state] += 1
+        return states
 
     # -- answers -----------------------------------------------------------------------------
 

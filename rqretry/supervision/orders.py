@@ -32,6 +32,7 @@ class Orders:
         explicit: Apply the settings that consumers name to their groups.
         logs: How it logs.
         tracing: Whether and how it traces; None for not at all.
+        tallied: It counts and times its attempts, for the metrics port.
     """
 
     target: str
@@ -45,6 +46,7 @@ class Orders:
     explicit: bool = False
     logs: LogSettings = field(default_factory=LogSettings)
     tracing: TraceSettings | None = None
+    tallied: bool = False
 
 
 def load(orders: Orders) -> App:

@@ -24,6 +24,7 @@ from rqretry.runtime.worker import GRACE_S
 from rqretry.supervision.child import AT_ONCE, REFUSED, REPLACE, read_report, run_child
 from rqretry.supervision.health import Board
 from rqretry.supervision.health_port import HealthPort, ServerCheck
+from rqretry.supervision.metrics_port import MetricsPort
 from rqretry.supervision.orders import Orders, apply_settings, load
 from rqretry.supervision.reloading import CodeWatch
 from rqretry.tracing import TraceSettings
@@ -55,6 +56,7 @@ def supervise(  # noqa: PLR0913 - one keyword for each option of `rqretry worker
     health_port: int | None = None,
     logs: LogSettings | None = None,
     tracing: TraceSettings | None = None,
+    metrics_port: int | None = None,
 ) -> int:
     """Run workers until a signal stops them.
 
@@ -73,6 +75,7 @@ def supervise(  # noqa: PLR0913 - one keyword for each option of `rqretry worker
         health_port: A TCP port that answers /livez and /readyz; None for none.
         logs: How the processes log; default text, from info on.
         tracing: Whether and how the processes trace; default not at all.
+        metrics_port: A TCP port, at health_host, that answers /metrics; None for none.
 
     Returns:
         The exit status: 0 stopped as asked, 1 failed, or a process had to be killed.
@@ -84,17 +87,20 @@ def supervise(  # noqa: PLR0913 - one keyword for each option of `rqretry worker
     orders = Orders(
         target, app_dir, url, namespace, concurrency, grace, max_messages, max_memory,
         explicit=reload, logs=logs or LogSettings(), tracing=tracing,
+        tallied=metrics_port is not None,
     )  # fmt: skip
     board = Board(processes)
     try:
         with ExitStack() as around, Stoppable() as early:
             if health_port is not None:
                 around.enter_context(HealthPort(board, health_host, health_port))
+            if metrics_port is not None:
+                around.enter_context(MetricsPort(board, health_host, metrics_port))
             if max_memory is not None:
                 resident_bytes()
             app = load(orders)
             apply_settings(app)
-            if health_port is not None:
+            if health_port is not None or metrics_port is not None:
                 around.enter_context(ServerCheck(board, app.settings))
             watch = around.enter_context(CodeWatch(app_dir)) if reload else None
             early.check()
@@ -198,12 +204,14 @@ class Supervisor:
     def _hear(self, child: _Child) -> None:
         assert child.reports is not None
         try:
-            self._board.heard(child.pid, read_report(child.reports.recv_bytes()))
+            self._board.heard(child.pid, *read_report(child.reports.recv_bytes()))
         except (EOFError, OSError):  # it is about to end
             child.reports.close()
             child.reports = None
 
     def _forget(self, child: _Child) -> None:
+        while child.reports is not None and child.reports.poll():  # its last words
+            self._hear(child)
         self._children.remove(child)
         self._board.ended(child.pid)
         if child.reports is not None:

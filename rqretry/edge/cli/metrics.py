@@ -3,23 +3,15 @@
 from collections.abc import Iterable, Iterator
 
 from rqretry.admin.views import GroupStats, Stats, TopicStats
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-Labels = dict[str, str]
-Sample = tuple[Labels, float]
+from rqretry.exposition import Family, Sample, expose
 
 
 def render(stats: Stats) -> str:
     """All metrics of a namespace, each family with its help and type."""
-    lines: list[str] = []
-    for name, kind, text, samples in _families(stats):
-        rows = [_line(name, {"namespace": stats.namespace, **labels}, v) for labels, v in samples]
-        if rows:
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *rows]
-    return "\n".join(lines) + "\n"
+    return expose(_families(stats), {"namespace": stats.namespace})
 
 
-def _families(stats: Stats) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+def _families(stats: Stats) -> Iterator[Family]:
     topics = stats.topics
     pairs = [(topic, group) for topic in topics for group in topic.groups]
     yield from _group_families(pairs)
@@ -33,7 +25,7 @@ def _families(stats: Stats) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
 
 def _group_families(
     pairs: list[tuple[TopicStats, GroupStats]],
-) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+) -> Iterator[Family]:
     def each(value: str) -> list[Sample]:
         return [(_of(t, g), float(getattr(g, value) or 0)) for t, g in pairs]
 
@@ -65,7 +57,7 @@ def _group_families(
 
 def _topic_families(
     topics: Iterable[TopicStats],
-) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+) -> Iterator[Family]:
     families = {
         "stored": ("rqretry_stored_messages", "Message bodies that a topic keeps."),
         "scheduled": ("rqretry_scheduled_messages", "Published with a delay and not due."),
@@ -89,14 +81,5 @@ def _states(group: GroupStats) -> list[tuple[str, float]]:
     ]
 
 
-def _of(topic: TopicStats, group: GroupStats) -> Labels:
+def _of(topic: TopicStats, group: GroupStats) -> dict[str, str]:
     return {"topic": topic.topic, "group": group.group}
-
-
-def _line(name: str, labels: Labels, value: float) -> str:
-    said = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
-    return f"{name}{{{said}}} {value:.15g}"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -90,9 +90,15 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
     help="Answer /livez and /readyz there; default: no port.",
 )
 @click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Answer /metrics there, for Prometheus; default: no port.",
+)
+@click.option(
     "--health-host",
     metavar="HOST",
-    help=f"The address of the health port; default {HEALTH_HOST}.",
+    help=f"The address of these two ports; default {HEALTH_HOST}.",
 )
 @click.option(
     "--log-format",
@@ -115,7 +121,7 @@ def worker(context: click.Context, /, target: str, **given: Any) -> int:
     """
     if given["redis"] and target_of(context).url is not None:
         raise click.UsageError("--redis embedded cannot be given with --url: keep one")
-    if given["health_host"] and given["health_port"] is None:
+    if given["health_host"] and given["health_port"] is None is given["metrics_port"]:
         raise click.UsageError("--health-host does nothing without --health-port: give both")
     logs = LogSettings(given["log_format"] or default_format(sys.stderr), given["log_level"])
     set_up_logging(logs)
@@ -153,6 +159,7 @@ def _run(
             health_port=given["health_port"],
             logs=logs,
             tracing=given["tracing"],
+            metrics_port=given["metrics_port"],
         )
 
 
@@ -189,9 +196,11 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
         processes=given["processes"],
         concurrency=given["concurrency"],
     )
+    host = given["health_host"] or HEALTH_HOST
+    place = f"[{host}]" if ":" in host else host
     if given["health_port"] is not None:
-        host = given["health_host"] or HEALTH_HOST
-        place = f"[{host}]" if ":" in host else host
         click.echo(f"health   http://{place}:{given['health_port']}/livez and /readyz")
+    if given["metrics_port"] is not None:
+        click.echo(f"metrics  http://{place}:{given['metrics_port']}/metrics")
     sys.stdout.flush()
     client.close()
