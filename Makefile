@@ -13,7 +13,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench dist clean
+.PHONY: help setup demo test lint bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 
 bench: setup ## measure every scenario three times (SCENARIOS=... for some, REPEAT=n)
 	@$(BIN)/python -m benchmarks run $(SCENARIOS) --repeat $(REPEAT) --out benchmarks/results/rqretry.json
+
+bench-peers: setup ## install the systems that rqretry is compared with, each for itself, under .peers
+	@$(BIN)/python -m benchmarks.peers.environments
 
 dist: setup ## build the sdist and, from it, the wheel
 	@rm -rf dist

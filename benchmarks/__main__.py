@@ -4,10 +4,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks import results
 from benchmarks.figures import Figures, summary, table
+from benchmarks.peers.catalog import PEERS
+from benchmarks.peers.side_by_side import markdown, side_by_side
+from benchmarks.plot import plot_rates
 from benchmarks.scenarios import GROUPS, SCENARIOS
 
 
@@ -26,6 +30,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     compare.add_argument("before", metavar="A.json")
     compare.add_argument("after", metavar="B.json")
     compare.set_defaults(act=_compare)
+    peers = commands.add_parser("peers", help="rqretry beside other systems (make bench-peers)")
+    peers.add_argument("--only", nargs="+", default=[*PEERS], choices=[*PEERS], metavar="NAME")
+    peers.add_argument("--repeat", type=int, default=1, help="times; medians are reported")
+    peers.add_argument("--messages", type=int, help="instead of each system's own number")
+    peers.add_argument("--out", metavar="FILE", help="write them, with machine and versions")
+    peers.set_defaults(act=_peers)
+    plot = commands.add_parser("plot", help="draw files of results (needs matplotlib)")
+    plot.add_argument("files", nargs="+", metavar="FILE.json")
+    plot.add_argument("--out", default="benchmarks.svg", metavar="FILE", help="PNG or SVG")
+    plot.set_defaults(act=_plot)
     options = parser.parse_args(arguments)
     result: int = options.act(options)
     return result
@@ -48,6 +62,20 @@ def _run(options: argparse.Namespace) -> int:
 def _compare(options: argparse.Namespace) -> int:
     for line in results.comparison(results.read(options.before), results.read(options.after)):
         print(line)
+    return 0
+
+
+def _peers(options: argparse.Namespace) -> int:
+    found = side_by_side(options.only, options.repeat, options.messages)
+    print(markdown(found))
+    if options.out:
+        results.write(options.out, found)
+    return 0
+
+
+def _plot(options: argparse.Namespace) -> int:
+    drawn = plot_rates({Path(file).stem: results.read(file) for file in options.files}, options.out)
+    print(drawn)
     return 0
 
 

@@ -1,0 +1,31 @@
+"""dramatiq: actor.send; it has no bulk publish."""
+
+from typing import Any
+
+import dramatiq
+import peer
+from dramatiq.brokers.redis import RedisBroker
+
+dramatiq.set_broker(RedisBroker(url=peer.URL, heartbeat_timeout=10_000))
+
+
+@dramatiq.actor
+def work(message: dict[str, Any]) -> None:
+    """The handler."""
+    peer.saw(message)
+
+
+def one(number: int) -> None:
+    """Publish one."""
+    work.send(peer.body(number))
+
+
+def bulk(numbers: range) -> None:
+    """Publish many: one by one."""
+    for number in numbers:
+        one(number)
+
+
+def main() -> None:
+    """Publish, or work."""
+    peer.serve(one, bulk)

@@ -1,0 +1,134 @@
+"""What all adapters share: the workload, publishing it, and counting what is handled.
+
+It runs in the environment of another system, so it imports nothing but the standard library.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+PORT = int(os.environ["BENCH_PORT"])
+URL = f"redis://127.0.0.1:{PORT}/0"
+EXPECTED = int(os.environ.get("BENCH_EXPECTED", "0"))
+OUT = Path(os.environ.get("BENCH_OUT", "/dev/null"))
+HANGS = bool(os.environ.get("BENCH_HANGS"))
+CHUNK = 500
+EVERY_S = 0.005
+_GRACE_S = 0.3
+
+Ways = tuple[Callable[..., Any], Callable[..., Any]]
+"""How to publish one, and how to publish many."""
+
+_numbers: list[int] = []
+_starts: list[float] = []
+_cpu: list[float] = []
+_lock = threading.Lock()
+
+
+def body(number: int) -> dict[str, Any]:
+    """About 100 bytes, as rqretry's own scenarios have it."""
+    return {"n": number, "carrier": "UA", "origin": "EWR", "note": "x" * 60}
+
+
+def saw(message: dict[str, Any]) -> None:
+    """What every handler does: note the time and read a field. A hanging one never returns."""
+    _starts.append(time.monotonic())
+    _numbers.append(message["n"])
+    if HANGS:
+        _hang()
+    if len(_numbers) == 1:
+        _cpu.append(time.process_time())
+    if len(_numbers) >= EXPECTED and len(set(_numbers)) >= EXPECTED:
+        with _lock:
+            if len(_cpu) == 1:
+                _cpu.append(time.process_time())
+                threading.Thread(target=_report).start()
+
+
+async def saw_async(message: dict[str, Any]) -> None:
+    """The same for asyncio: to hang is to wait."""
+    if HANGS:
+        _starts.append(time.monotonic())
+        _say_that_it_hangs()
+        await asyncio.sleep(3600)
+    saw(message)
+
+
+def _hang() -> None:
+    _say_that_it_hangs()
+    time.sleep(3600)
+
+
+def _say_that_it_hangs() -> None:
+    OUT.touch()
+
+
+def _report() -> None:
+    time.sleep(_GRACE_S)  # a duplicate would come now
+    cpu_us = (_cpu[1] - _cpu[0]) / max(1, EXPECTED - 1) * 1e6
+    report = {"numbers": _numbers, "starts": _starts, "worker_us": cpu_us}
+    whole = OUT.with_suffix(".part")
+    whole.write_text(json.dumps(report), encoding="utf-8")
+    whole.rename(OUT)
+
+
+def told(took: float, sent: list[float]) -> None:
+    """Answer the harness."""
+    print(json.dumps({"took": took, "sent": sent}))
+
+
+def serve(
+    one: Callable[[int], Any], bulk: Callable[[range], Any], work: Callable[[], Any] | None = None
+) -> None:
+    """The program of a system whose client is synchronous."""
+    action, *rest = sys.argv[1:]
+    if action == "work" and work is not None:
+        work()
+        return
+    count, sent = int(rest[0]), []
+    started = time.perf_counter()
+    if action == "bulk":
+        for at in range(0, count, CHUNK):
+            bulk(range(at, min(count, at + CHUNK)))
+    due = time.monotonic()
+    for number in range(count) if action in {"one", "slow"} else ():
+        if action == "slow":
+            due += EVERY_S
+            time.sleep(max(0.0, due - time.monotonic()))
+        sent.append(time.monotonic())
+        one(number)
+    told(time.perf_counter() - started, sent)
+
+
+def serve_async(
+    connect: Callable[[], Awaitable[Ways]],
+    work: Callable[[], Any] | None = None,
+) -> None:
+    """The program of a system whose client is asyncio; `connect` answers (one, bulk)."""
+    action, *rest = sys.argv[1:]
+    if action == "work" and work is not None:
+        work()
+        return
+
+    async def publish() -> None:
+        one, bulk = await connect()
+        count, sent = int(rest[0]), []
+        started, due = time.perf_counter(), time.monotonic()
+        if action == "bulk":
+            for at in range(0, count, CHUNK):
+                await bulk(range(at, min(count, at + CHUNK)))
+        for number in range(count) if action in {"one", "slow"} else ():
+            if action == "slow":
+                due += EVERY_S
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+            sent.append(time.monotonic())
+            await one(number)
+        told(time.perf_counter() - started, sent)
+
+    asyncio.run(publish())

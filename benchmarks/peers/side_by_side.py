@@ -1,0 +1,100 @@
+"""rqretry and the other systems in one run, on the same machine in the same minutes."""
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.peers.catalog import PEERS
+from benchmarks.peers.environments import program, version
+from benchmarks.peers.measure import measure
+from benchmarks.scenarios import SCENARIOS
+
+_OURS = "rqretry"
+_SINGLES = 3000
+_COLUMNS = (
+    ("publish_per_s", "publish 1x1 /s"),
+    ("publish_bulk_per_s", "bulk /s"),
+    ("rate", "W1 /s"),
+    ("p50_ms", "W4 p50 ms"),
+    ("p99_ms", "p99 ms"),
+    ("worker_us", "worker us"),
+    ("redis_us", "Redis us"),
+    ("bytes_per_message", "bytes"),
+    ("recovery_s", "kill -9: back after s"),
+)
+
+
+def side_by_side(
+    names: Sequence[str], repeat: int, messages: int | None
+) -> dict[str, dict[str, Any]]:
+    """Medians of each system, rqretry first; one that is not installed is skipped, and said so."""
+    systems = [_OURS]
+    for name in names:
+        if program(name) is None:
+            print(f"{name}: skipped, not installed (make bench-peers)", file=sys.stderr)
+        else:
+            systems.append(name)
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in systems}
+    for turn in range(repeat):
+        for name in systems:
+            print(f"{name} ({turn + 1} of {repeat}) ...", file=sys.stderr, flush=True)
+            try:
+                runs[name].append(_ours(messages) if name == _OURS else measure(name, messages))
+            except (AssertionError, TimeoutError, subprocess.SubprocessError) as error:
+                print(f"{name}: {error}", file=sys.stderr)
+    return {name: _described(name, made) for name, made in runs.items() if made}
+
+
+def _ours(messages: int | None) -> dict[str, Any]:
+    publish = SCENARIOS["publish"](min(messages or _SINGLES, _SINGLES))
+    bulk, drained = SCENARIOS["publish_bulk"](messages), SCENARIOS["w1"](messages)
+    latency, crash = SCENARIOS["w4"](300), SCENARIOS["crash"](20)
+    return {
+        "publish_per_s": publish.rate,
+        "publish_bulk_per_s": bulk.rate,
+        "rate": drained.rate,
+        "worker_us": drained.worker_us,
+        "redis_us": drained.redis_us,
+        "bytes_per_message": drained.bytes_per_message,
+        "checked": drained.checked,
+        "p50_ms": latency.p50_ms,
+        "p99_ms": latency.p99_ms,
+        "survives_kill": crash.checked,
+        "recovery_s": crash.more["latest_ms"] / 1000,
+    }
+
+
+def _described(name: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {"runs": len(runs)}
+    for figure in runs[0]:
+        values = [run[figure] for run in runs if run.get(figure) is not None]
+        if isinstance(runs[0][figure], bool):
+            found[figure] = all(values)
+        else:
+            found[figure] = round(statistics.median(values), 3) if values else None
+    if name == _OURS:
+        return {**found, "settings": "defaults; in the kill test visibility 2 s"}
+    return {**found, "version": version(name), "settings": PEERS[name].settings}
+
+
+def markdown(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table for people."""
+    lines = [
+        "| system | " + " | ".join(title for _, title in _COLUMNS) + " |",
+        "|---" * (len(_COLUMNS) + 1) + "|",
+    ]
+    for name, figures in found.items():
+        cells = [_cell(figures, key) for key, _ in _COLUMNS]
+        lines.append(f"| {name} {figures.get('version', '')} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(figures: Mapping[str, Any], key: str) -> str:
+    value = figures.get(key)
+    if key == "recovery_s" and not figures.get("survives_kill"):
+        return "not in 120 s"
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"  # noqa: PLR2004
