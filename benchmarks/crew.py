@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.sharedctypes import Synchronized
@@ -36,6 +37,7 @@ class Job:
         groups: One consumer for each.
         options: Of the consumers.
         look_every_s: How often it counts what it has handled; that costs CPU of its own.
+        traced: With OpenTelemetry's SDK.
     """
 
     url: str
@@ -44,6 +46,7 @@ class Job:
     groups: tuple[str, ...] = ("bench",)
     options: dict[str, Any] = field(default_factory=dict)
     look_every_s: float = 0.01
+    traced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,13 @@ class Report:
         tally: What its handlers recorded.
         worker_us: CPU per message, between the first look that saw messages and the last.
         rss_mb: The most memory it took.
+        spans: Of attempts, exported.
     """
 
     tally: Tally
     worker_us: float
     rss_mb: float
+    spans: int = 0
 
 
 class Crew:
@@ -178,6 +183,7 @@ def _main(job: Job, count: Any, ready: Any, stop: Any, reports: Connection) -> N
 
 async def _work(job: Job, count: Any, ready: Any, stop: Any) -> Report:
     app, tally = App(job.url), Tally()
+    traced = import_module("benchmarks.spans").trace() if job.traced else None
     for group in job.groups:
         register(app, job.handler, tally, list(job.topics), group, **job.options)
     worker: Worker = app.worker()
@@ -193,7 +199,10 @@ async def _work(job: Job, count: Any, ready: Any, stop: Any) -> Report:
         await asyncio.sleep(job.look_every_s)
     worker.stop()
     await task
-    return Report(tally, _per_message_us(looks), _most_memory_mb())
+    if traced is not None:
+        traced[0].shutdown()
+    spans = traced[1].spans if traced else 0
+    return Report(tally, _per_message_us(looks), _most_memory_mb(), spans)
 
 
 def _most_memory_mb() -> float:

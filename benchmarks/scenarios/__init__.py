@@ -13,8 +13,10 @@ from benchmarks.scenarios import (
     latency,
     limits,
     mass_expiry,
+    ordered,
     publishing,
     punctuality,
+    tracing,
 )
 
 Scenario = Callable[[int | None], Figures]
@@ -36,6 +38,8 @@ SCENARIOS: dict[str, Scenario] = {
     "crash": crash.crash,
     "idle": idle.idle,
     "limits": limits.limits,
+    "ordered": ordered.ordered,
+    "tracing": tracing.tracing,
     "cpu_bound": cpu_bound.cpu_bound,
     "backlog_1m": backlog.backlog_1m,
     "backlog_10m": backlog.backlog_10m,
