@@ -105,7 +105,12 @@ class Crew:
         Raises:
             AssertionError: They were not in this time.
         """
-        wait_until(lambda: self.handled >= count, seconds, f"{count} messages handled")
+        wait_until(lambda: self._handled(count), seconds, f"{count} messages handled")
+
+    def _handled(self, count: int) -> bool:
+        for member in self._members:
+            assert member.process.is_alive(), "a worker process ended before its work was done"
+        return self.handled >= count
 
     def cpu_s(self) -> float:
         """CPU seconds that the processes have used."""
