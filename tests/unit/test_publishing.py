@@ -280,3 +280,13 @@ def test_a_body_of_one_byte_too_many_is_refused() -> None:
     with pytest.raises(MessageTooLarge):
         Server().prepare(b"x" * (4 * 1024 * 1024 + 1))
     Server().prepare(b"x" * (4 * 1024 * 1024 - 100))
+
+
+def test_a_call_carries_500_messages_or_a_mebibyte_of_bodies_at_most() -> None:
+    large = [Prepared(f"large{n}", b"x" * 300_000, "", "") for n in range(10)]
+    small = [Prepared(f"small{n}", b"x", "", "") for n in range(1100)]
+    huge = [Prepared("huge", b"x" * 3_000_000, "", "")]
+
+    assert [len(chunk) for chunk in chunks(large)] == [3, 3, 3, 1]
+    assert [len(chunk) for chunk in chunks(small)] == [500, 500, 100]
+    assert [len(chunk) for chunk in chunks([*large[:1], *huge, *large[:1]])] == [1, 1, 1]
