@@ -54,6 +54,7 @@ local last = call('GET', lane)
 if last then
   local last_seq, last_sum, last_verdicts = string.match(last, '^(%d+) (%S+) ?(%a*)$')
   if tonumber(last_seq) == seq and last_sum == checksum then
+    call('PEXPIRE', lane, lane_ttl_ms) -- a WAIT behind a call that wrote nothing confirms nothing
     return { 'DUPLICATE', now, last_verdicts }
   elseif tonumber(last_seq) >= seq then
     return { 'LANE_CONFLICT' }

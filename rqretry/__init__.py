@@ -24,6 +24,7 @@ _MODULES = {
     "MessageId": "rqretry.ids",
     "MessageNotFound": "rqretry.errors",
     "MessageTooLarge": "rqretry.errors",
+    "NotConfirmed": "rqretry.errors",
     "OutgoingMessage": "rqretry.message",
     "Postpone": "rqretry.outcome",
     "PublishError": "rqretry.errors",

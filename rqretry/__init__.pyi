@@ -11,6 +11,7 @@ from rqretry.errors import InvalidArgument as InvalidArgument
 from rqretry.errors import InvalidReceiptHandle as InvalidReceiptHandle
 from rqretry.errors import MessageNotFound as MessageNotFound
 from rqretry.errors import MessageTooLarge as MessageTooLarge
+from rqretry.errors import NotConfirmed as NotConfirmed
 from rqretry.errors import PublishError as PublishError
 from rqretry.errors import QueueFull as QueueFull
 from rqretry.errors import RqretryError as RqretryError
@@ -47,6 +48,7 @@ __all__ = [
     "MessageId",
     "MessageNotFound",
     "MessageTooLarge",
+    "NotConfirmed",
     "OutgoingMessage",
     "Postpone",
     "PublishError",

@@ -292,9 +292,11 @@ class App:
         """Publish one message; see Client.publish."""
         return await self.async_client.publish(topic, body, **options)
 
-    async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
+    async def publish_many(
+        self, topic: str, messages: Iterable[Any], *, durability: str | None = None
+    ) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
-        return await self.async_client.publish_many(topic, messages)
+        return await self.async_client.publish_many(topic, messages, durability=durability)
 
     def transaction(
         self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]

@@ -11,6 +11,7 @@ from typing import Any
 from redis.exceptions import AskError, NoScriptError
 
 from rqretry.command import Command
+from rqretry.durability import check_server
 from rqretry.errors import AmbiguousResult, RqretryError
 from rqretry.topology import Node, Topology, key_of
 from rqretry.wire import Requests, TryAgain
@@ -75,6 +76,7 @@ class Share:
         if self._asking:
             words.insert(0, ("ASKING",))
         if command.confirm:
+            check_server(command.confirm, self.node.version, self.node.url.place)
             words.append(command.confirm)
         return words
 

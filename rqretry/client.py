@@ -22,7 +22,7 @@ from rqretry.limits import (
     check_tags,
     check_topic,
 )
-from rqretry.message import PublishOptions, outgoing
+from rqretry.message import PublishOptions, durable, outgoing
 from rqretry.publisher import Publisher
 from rqretry.publisher_sync import SyncPublisher
 from rqretry.publishing import Publishing
@@ -156,18 +156,27 @@ class Client:
             InvalidArgument, MessageTooLarge, CodecError: Nothing was written.
             AmbiguousResult: It may be stored; publish again with `id=error.id`.
             StoreUnavailable, QueueFull: Nothing was written.
+            NotConfirmed: It is stored, but not as durably as was asked for.
         """
         return self._publisher.publish(topic, outgoing(body, options))
 
-    def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
+    def publish_many(
+        self, topic: str, messages: Iterable[Any], *, durability: str | None = None
+    ) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages, in bounded calls.
+
+        Args:
+            topic: The topic.
+            messages: Bodies or OutgoingMessages.
+            durability: Of all that name none of their own; see PublishOptions.
 
         Raises:
             InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published; nothing
                 was written.
             PublishError: A part was not stored; it says which ids are where.
+            NotConfirmed: All are stored, some not as durably as was asked for.
         """
-        return self._publisher.publish_many(topic, messages)
+        return self._publisher.publish_many(topic, durable(messages, durability))
 
     def transaction(
         self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
@@ -300,9 +309,11 @@ class AsyncClient:
         """Publish one message; see Client.publish."""
         return await self._publisher.publish(topic, outgoing(body, options))
 
-    async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
+    async def publish_many(
+        self, topic: str, messages: Iterable[Any], *, durability: str | None = None
+    ) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
-        return await self._publisher.publish_many(topic, messages)
+        return await self._publisher.publish_many(topic, durable(messages, durability))
 
     def transaction(
         self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]

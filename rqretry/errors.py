@@ -98,11 +98,41 @@ class AmbiguousResult(RqretryError):
         )
 
 
+class NotConfirmed(RqretryError):
+    """Raised when messages are stored, but not as durably as was asked for.
+
+    Publishing one again with the same id waits again, and stores nothing twice.
+
+    Args:
+        ids: The ids of the messages.
+        durability: What was asked for, such as "replica:1".
+        reason: Why it was not confirmed.
+    """
+
+    def __init__(self, ids: Iterable[str], durability: str, reason: str) -> None:
+        self.ids = tuple(ids)
+        self.durability = durability
+        self.reason = reason
+        super().__init__(self.ids, durability, reason)
+
+    @property
+    def id(self) -> str:
+        """The first id."""
+        return self.ids[0] if self.ids else ""
+
+    def __str__(self) -> str:
+        are = "is" if len(self.ids) == 1 else "are"
+        return (
+            f"{_shown_ids(self.ids)} {are} stored, but {show(self.durability)[1:-1]} was not"
+            f" confirmed ({self.reason}); publish again with the same id to wait again"
+        )
+
+
 class PublishError(RqretryError):
     """Raised when a part of `publish_many` failed; it says which ids are where.
 
     Args:
-        done: Ids that are stored.
+        done: Ids that are stored; where a durability was asked for, each id's says what it has.
         failed: Ids that are not stored.
         ambiguous: Ids that may be stored; safe to repeat with the same id.
         reason: The first error, in words; may be empty.

@@ -1,8 +1,8 @@
 """Messages: what is published, what a handler or a simple consumer receives, and its receipt."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
@@ -35,6 +35,9 @@ class PublishOptions(TypedDict, total=False):
             at most 40 days ahead, and at once where it is past. The server's clock decides. At
             most one of the three can be given.
         id: Your own id; the same id and content again is a duplicate and stored once.
+        durability: What must have the message before publish returns: "replica:1" (or more
+            replicas) or "disk" (its append-only file; Redis 7.2 and newer). Default the
+            primary's memory. NotConfirmed is raised where that is not so within 3 s.
     """
 
     tag: str | None
@@ -45,6 +48,7 @@ class PublishOptions(TypedDict, total=False):
     delay_level: int | None
     deliver_at: datetime | float | None
     id: str | None
+    durability: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,7 @@ class OutgoingMessage:
     delay_level: int | None = None
     deliver_at: datetime | float | None = None
     id: str | None = None
+    durability: str | None = None
 
 
 _OPTIONS = PublishOptions.__annotations__.keys()
@@ -88,6 +93,18 @@ def outgoing(body: Any, options: PublishOptions) -> Any:
     if given:
         refuse("publish option", given[0], "belongs into the OutgoingMessage that is published")
     return body
+
+
+def durable(messages: Iterable[Any], durability: str | None) -> Iterable[Any]:
+    """Messages of a `publish_many`, those that ask for no durability of their own with this one."""
+    if durability is None:
+        return messages
+    return [
+        OutgoingMessage(body=item, durability=durability)
+        if not isinstance(item, OutgoingMessage)
+        else replace(item, durability=item.durability or durability)
+        for item in messages
+    ]
 
 
 Lease = tuple[str, int, str, int, str]

@@ -8,6 +8,7 @@ from typing import Any
 
 from rqretry.codec import decode, digest, encode, encode_all
 from rqretry.commands.producing import Prepared
+from rqretry.durability import check_durability
 from rqretry.durations import epoch_ms, spell
 from rqretry.errors import CodecError, refuse, show
 from rqretry.ids import partition_of
@@ -61,7 +62,7 @@ def drafts(
     if PLAIN.issuperset(map(type, items)):  # bare bodies, as most are
         with collector_paused():
             pairs = zip(made, encode_all(items), strict=True)
-            return [_new(Prepared, (id_, data, "", "", None)) for id_, data in pairs], {}
+            return [_new(Prepared, (id_, data, "", "", None, "")) for id_, data in pairs], {}
     found = [draft(item, id_, now_ms) for item, id_ in zip(items, made, strict=True)]
     return [message for message, _ in found], {
         at: level for at, (_, level) in enumerate(found) if level
@@ -82,6 +83,7 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
     if not isinstance(item, OutgoingMessage):
         return Prepared(made_id, encode(plain(item)), "", ""), 0
     delay_ms, level = _delay(item, now_ms)
+    durability = check_durability(item.durability)
     body, keys = plain(item.body), check_keys(item.keys)
     tag = None if item.tag is None else check_tag(item.tag)
     headers = check_headers(item.headers) if item.headers else None
@@ -89,14 +91,14 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
     fields: dict[str, Any] = {"tag": tag, "keys": keys, "message_group": group}
     data, note = encode(body, headers=headers, **fields), noted(tag, keys, headers, group)
     if item.id is None:
-        return Prepared(made_id, data, "", delay_ms, note), level
+        return Prepared(made_id, data, "", delay_ms, note, durability), level
     # The digest leaves the born time out: the same message published later is the same message.
     # So are two that differ in nothing but the trace they were published in.
     said = without_trace(headers)
     same = digest(data if said == headers else encode(body, headers=said, **fields))
     if now_ms:
         data = encode(body, headers=headers, born_ms=now_ms, **fields)
-    return Prepared(check_message_id(item.id), data, same, delay_ms, note), level
+    return Prepared(check_message_id(item.id), data, same, delay_ms, note, durability), level
 
 
 def content_digest(data: bytes) -> str:

@@ -11,7 +11,7 @@ from rqretry.commands.producing import Prepared
 from rqretry.errors import AmbiguousResult, RqretryError
 from rqretry.ids import MessageId
 from rqretry.limits import MAX_CALL_BYTES, check_topic
-from rqretry.publishing import Lane, Publishing, chunks, collected, joined, split
+from rqretry.publishing import Lane, Place, Publishing, chunks, collected, joined, split
 from rqretry.store import Store
 
 _Waiting = tuple[list[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
@@ -102,7 +102,7 @@ class Publisher:
     def __init__(self, store: Store, publishing: Publishing) -> None:
         self._store = store
         self._publishing = publishing
-        self._lanes: dict[tuple[str, int], LaneQueue] = {}
+        self._lanes: dict[tuple[str, Place], LaneQueue] = {}
 
     async def publish(self, topic: str, item: Any) -> MessageId:
         """Publish one body or OutgoingMessage."""
@@ -116,7 +116,7 @@ class Publisher:
 
     async def _publish(self, topic: str, item: Any) -> MessageId:
         ((partition, message),) = await self._prepare(topic, [item])
-        (answer,) = await self._lane(topic, partition).send([message])
+        (answer,) = await self._lane(topic, (partition, message.durability)).send([message])
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -133,14 +133,11 @@ class Publisher:
 
     async def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         prepared = await self._prepare(topic, items)
-        by_partition = split(prepared)
+        places = split(prepared)
         parts = await asyncio.gather(
-            *(
-                self._publish_to(topic, partition, messages)
-                for partition, messages in by_partition.items()
-            )
+            *(self._publish_to(topic, place, messages) for place, messages in places.items())
         )
-        return collected(joined(by_partition, parts, prepared), prepared)
+        return collected(joined(places, parts, prepared), prepared)
 
     async def aclose(self) -> None:
         """Wait until everything given to the lanes is sent."""
@@ -153,9 +150,9 @@ class Publisher:
         return await self._store.perform(prepare)
 
     async def _publish_to(
-        self, topic: str, partition: int, messages: Sequence[Prepared]
+        self, topic: str, place: Place, messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
-        lane = self._lane(topic, partition)
+        lane = self._lane(topic, place)
         answers: list[MessageId | Exception] = []
         for chunk in chunks(messages):
             try:
@@ -164,11 +161,11 @@ class Publisher:
                 answers += [error] * len(chunk)
         return answers
 
-    def _lane(self, topic: str, partition: int) -> LaneQueue:
-        if (topic, partition) not in self._lanes:
-            lane = Lane(topic, partition)
-            self._lanes[topic, partition] = LaneQueue(self._store, self._publishing, lane)
-        return self._lanes[topic, partition]
+    def _lane(self, topic: str, place: Place) -> LaneQueue:
+        if (topic, place) not in self._lanes:
+            lane = Lane(topic, place[0], durability=place[1])
+            self._lanes[topic, place] = LaneQueue(self._store, self._publishing, lane)
+        return self._lanes[topic, place]
 
 
 def _own(error: Exception, messages: Sequence[Prepared]) -> Exception:

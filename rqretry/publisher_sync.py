@@ -10,14 +10,14 @@ from rqretry.commands.producing import Prepared
 from rqretry.errors import RqretryError
 from rqretry.ids import MessageId
 from rqretry.limits import check_topic
-from rqretry.publishing import Lane, Publishing, chunks, collected, joined, split
+from rqretry.publishing import Lane, Place, Publishing, chunks, collected, joined, split
 from rqretry.store_sync import SyncStore
 
 
 class _Lanes(threading.local):
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.lanes: dict[tuple[str, Place], Lane] = {}
 
 
 class SyncPublisher:
@@ -41,7 +41,7 @@ class SyncPublisher:
     def _publish(self, topic: str, item: Any) -> MessageId:
         ((partition, message),) = self._prepare(topic, [item])
         (answer,) = self._store.perform(
-            self._publishing.send(self._lane(topic, partition), [message])
+            self._publishing.send(self._lane(topic, (partition, message.durability)), [message])
         )
         if isinstance(answer, Exception):
             raise answer
@@ -59,17 +59,14 @@ class SyncPublisher:
 
     def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         prepared = self._prepare(topic, items)
-        by_partition = split(prepared)
-        parts = [
-            self._publish_to(topic, partition, messages)
-            for partition, messages in by_partition.items()
-        ]
-        return collected(joined(by_partition, parts, prepared), prepared)
+        places = split(prepared)
+        parts = [self._publish_to(topic, place, messages) for place, messages in places.items()]
+        return collected(joined(places, parts, prepared), prepared)
 
     def _publish_to(
-        self, topic: str, partition: int, messages: Sequence[Prepared]
+        self, topic: str, place: Place, messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
-        lane = self._lane(topic, partition)
+        lane = self._lane(topic, place)
         answers: list[MessageId | Exception] = []
         for chunk in chunks(messages):
             try:
@@ -83,10 +80,10 @@ class SyncPublisher:
         prepare = self._publishing.prepare(check_topic(topic), items)
         return self._store.perform(prepare)
 
-    def _lane(self, topic: str, partition: int) -> Lane:
+    def _lane(self, topic: str, place: Place) -> Lane:
         local = self._local
         if local.pid != os.getpid():  # forked: the parent's lanes are the parent's
             local.pid, local.lanes = os.getpid(), {}
-        if (topic, partition) not in local.lanes:
-            local.lanes[topic, partition] = Lane(topic, partition)
-        return local.lanes[topic, partition]
+        if (topic, place) not in local.lanes:
+            local.lanes[topic, place] = Lane(topic, place[0], durability=place[1])
+        return local.lanes[topic, place]

@@ -13,9 +13,11 @@ from rqretry.catalog import Catalog
 from rqretry.codec import checksum
 from rqretry.command import MAX_BATCH, Operation
 from rqretry.commands.producing import Prepared, Published, publish
+from rqretry.durability import MEMORY
 from rqretry.errors import (
     AmbiguousResult,
     InvalidArgument,
+    NotConfirmed,
     PublishError,
     QueueFull,
     ScriptError,
@@ -49,6 +51,8 @@ class Lane:
     partition: int
     producer: str = field(default_factory=make_producer)
     seq: int = 0
+    durability: str = ""
+    """What the server must confirm for each message of the lane; '' for nothing."""
 
     def start_over(self) -> None:
         """Leave the unresolved call behind: a fresh producer cannot meet it."""
@@ -67,6 +71,7 @@ class Call:
     checksum: str
     """Over ids and bodies, of this call or of the lane up to it."""
     lane_ttl_ms: int = LANE_TTL_MS
+    durability: str = ""
 
 
 class Publishing:
@@ -112,7 +117,10 @@ class Publishing:
             return (yield from self._resolve(repeated, messages))
         lane.seq += 1
         total = checksum([*[m.id for m in messages], *[m.data for m in messages]])
-        call = Call(lane.topic, lane.partition, lane.producer, lane.seq, tuple(messages), total)
+        call = Call(
+            lane.topic, lane.partition, lane.producer, lane.seq, tuple(messages), total,
+            durability=lane.durability,
+        )  # fmt: skip
         try:
             answer = yield from self._sent(call)
         except AmbiguousResult:
@@ -122,7 +130,7 @@ class Publishing:
         except GeneratorExit:  # cancelled: what was sent is not known
             lane.start_over()
             raise
-        return _verdicts(messages, answer)
+        return _verdicts(messages, answer, call.durability)
 
     def call(self, call: Call) -> Operation[Published]:
         """Send one call, by the route as it is now; what the partition answered.
@@ -144,6 +152,7 @@ class Publishing:
                 checksum=call.checksum,
                 lane_ttl_ms=call.lane_ttl_ms,
                 blob=blob,
+                durability=call.durability,
             )
             if answer.route is None:
                 break
@@ -170,9 +179,8 @@ class Publishing:
     ) -> Operation[list[MessageId | Exception]]:
         """Repeat the unresolved call, which may hold these messages' neighbours too."""
         answer = yield from self._sent(call)
-        found = dict(
-            zip((m.id for m in call.messages), _verdicts(call.messages, answer), strict=True)
-        )
+        verdicts = _verdicts(call.messages, answer, call.durability)
+        found = dict(zip((m.id for m in call.messages), verdicts, strict=True))
         first = {message.id: message for message in call.messages}
         for message in messages:
             if message.id in first and not _same(message, first[message.id]):
@@ -181,7 +189,7 @@ class Publishing:
             self._unresolved.pop(message.id, None)
         rest = [message for message in messages if message.id not in found]
         if rest:
-            lane = Lane(call.topic, call.partition)
+            lane = Lane(call.topic, call.partition, durability=call.durability)
             found.update(zip((m.id for m in rest), (yield from self.send(lane, rest)), strict=True))
         return [found[message.id] for message in messages]
 
@@ -207,44 +215,56 @@ def chunks(messages: Sequence[Prepared]) -> Iterable[list[Prepared]]:
         yield chunk
 
 
-def split(prepared: Sequence[tuple[int, Prepared]]) -> dict[int, list[Prepared]]:
-    """The messages of each partition, in their order."""
-    found: dict[int, list[Prepared]] = {}
+Place = tuple[int, str]
+"""A partition, and a durability: what shares a lane."""
+
+
+def split(prepared: Sequence[tuple[int, Prepared]]) -> dict[Place, list[Prepared]]:
+    """The messages of each place, in their order."""
+    found: dict[Place, list[Prepared]] = {}
     for partition, message in prepared:
-        found.setdefault(partition, []).append(message)
+        found.setdefault((partition, message.durability), []).append(message)
     return found
 
 
 def joined(
-    messages: Mapping[int, Sequence[Prepared]],
+    messages: Mapping[Place, Sequence[Prepared]],
     answers: Sequence[list[MessageId | Exception]],
     prepared: Sequence[tuple[int, Prepared]],
 ) -> list[MessageId | Exception]:
-    """The answers of all partitions in the order in which the messages were given."""
+    """The answers of all places in the order in which the messages were given."""
     if len(answers) == 1:
         return answers[0]
-    streams = {partition: iter(part) for partition, part in zip(messages, answers, strict=True)}
-    return [next(streams[partition]) for partition, _ in prepared]
+    streams = {place: iter(part) for place, part in zip(messages, answers, strict=True)}
+    return [next(streams[partition, message.durability]) for partition, message in prepared]
 
 
 def collected(
     answers: list[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
 ) -> list[MessageId]:
-    """The ids, or a PublishError that says what is where."""
+    """The ids, or a PublishError that says what is where, or a NotConfirmed for what has less."""
     if set(map(type, answers)) == {MessageId}:
         return cast("list[MessageId]", answers)
     done: list[MessageId] = []
     failed: list[str] = []
     ambiguous: list[str] = []
+    unconfirmed: list[NotConfirmed] = []
     first = ""
     for answer, (_, message) in zip(answers, prepared, strict=True):
         if isinstance(answer, MessageId):
             done.append(answer)
             continue
+        if isinstance(answer, NotConfirmed):
+            done.append(MessageId(message.id))
+            unconfirmed.append(answer)
+            continue
         (ambiguous if isinstance(answer, AmbiguousResult) else failed).append(message.id)
         first = first or str(answer)
     if failed or ambiguous:
         raise PublishError(done, failed, ambiguous, first)
+    if unconfirmed:
+        ids = [error.id for error in unconfirmed]
+        raise NotConfirmed(ids, unconfirmed[0].durability, unconfirmed[0].reason)
     return done
 
 
@@ -257,15 +277,21 @@ def _blob(messages: Sequence[Prepared]) -> bytes:
     return encode_noted([message.id for message in messages], notes, partial=chosen)
 
 
-def _verdicts(messages: Sequence[Prepared], answer: Published) -> list[MessageId | Exception]:
+def _verdicts(
+    messages: Sequence[Prepared], answer: Published, durability: str
+) -> list[MessageId | Exception]:
     again = answer.status == "DUPLICATE"
-    if not (again or answer.verdicts):
+    if not (again or answer.verdicts or durability):
         return [*new_ids([message.id for message in messages])]
     letters = answer.verdicts or "A" * len(messages)
     return [
         _conflict(message.id)
         if letter == "C"
-        else MessageId(message.id, duplicate=letter == "D" or again)
+        else NotConfirmed([message.id], durability, answer.doubt)
+        if answer.doubt
+        else MessageId(
+            message.id, duplicate=letter == "D" or again, durability=durability or MEMORY
+        )
         for message, letter in zip(messages, letters, strict=True)
     ]
 

@@ -153,7 +153,7 @@ class TransactionOperations:
         for item in items:
             if not isinstance(item, OutgoingMessage):
                 continue
-            for name in ("delay", "delay_level", "deliver_at"):
+            for name in ("delay", "delay_level", "deliver_at", "durability"):
                 value = getattr(item, name)
                 if value is not None:
                     raise InvalidArgument(

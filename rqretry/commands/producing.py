@@ -1,10 +1,12 @@
 """publish, scheduled and deliver: how messages become ready."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from rqretry.command import Command, number, text
+from rqretry.durability import confirmation, doubt
 from rqretry.keys import GroupKeys, PartitionKeys
 from rqretry.noted import Noted
 from rqretry.routes import Route
@@ -26,6 +28,8 @@ class Prepared(NamedTuple):
     """Milliseconds to wait, '@' and a date in ms of server time, or ''."""
     noted: Noted | None = None
     """Its tag, keys and message group, as the history notes them."""
+    durability: str = ""
+    """What must have it before publish returns; '' for the primary's memory."""
 
     @property
     def tag(self) -> str:
@@ -51,6 +55,7 @@ class Published:
         route: The partition's route, where the one sent was stale.
         stored: Messages in the partition, where it is full.
         limit: How many it may hold, where it is full.
+        doubt: Why the durability that was asked for is not confirmed; "" where it is.
     """
 
     status: str
@@ -59,6 +64,7 @@ class Published:
     route: Route | None = None
     stored: int = 0
     limit: int = 0
+    doubt: str = ""
 
 
 def publish(
@@ -71,6 +77,7 @@ def publish(
     checksum: str,
     lane_ttl_ms: int,
     blob: bytes = b"",
+    durability: str = "",
 ) -> Command[Published]:
     """Nothing to ready (or scheduled): store the messages for every group of the route."""
     groups = [keys.group(group.name, 0) for group in route.groups]
@@ -94,13 +101,17 @@ def publish(
         *(key for group in groups for key in (group.ready, group.wake)),
         *_lines(groups, route), *_stream(keys, route),
     )  # fmt: skip
-    return Command(
+    command = Command(
         verb="publish",
         keys=touched,
         args=tuple(args),
         decode=_published,
         ids=tuple([message.id for message in messages]),
     )
+    if not durability:
+        return command
+    confirmed = partial(_confirmed, durability)
+    return replace(command, confirm=confirmation(durability), confirmed=confirmed)
 
 
 def _words(route: Route, messages: Sequence[Prepared]) -> int:
@@ -183,6 +194,10 @@ def _published(reply: list[Any]) -> Published:
     if status == "LANE_CONFLICT":
         return Published(status, 0, "")
     return Published(status, int(reply[1]), text(reply[2]))
+
+
+def _confirmed(durability: str, answer: Published, reply: Any) -> Published:
+    return replace(answer, doubt=doubt(durability, reply))
 
 
 def _delivered(reply: list[Any]) -> tuple[str, int, int | None, Route | None]:

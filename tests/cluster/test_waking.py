@@ -55,7 +55,7 @@ async def test_a_publish_into_any_partition_wakes_an_idle_worker(lab: ClusterLab
     async def handle(message: Message[Any]) -> None:
         seen.add(message)
 
-    waits = []
+    waits: list[float] = []
     async with lab.working(app, declared=app.declared):
         for number, id_ in keys_for_each(PARTITIONS).items():
             await until(lambda: blocked(lab) == PARTITIONS)

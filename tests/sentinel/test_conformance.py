@@ -1,6 +1,15 @@
 """What holds on one server holds behind Sentinels: the same tests, with passwords on both."""
 
-# ruff: noqa: F403 - the tests of these modules are run here again, with the lab of this folder
+from types import ModuleType
 
-from tests.integration.test_leases import *
-from tests.integration.test_topics_and_groups import *
+from tests.integration import test_leases, test_topics_and_groups
+
+
+def _again(*modules: ModuleType) -> None:
+    """Have the tests and the fixtures of these modules here too, with the lab of this folder."""
+    for module in modules:
+        names = {name for name in vars(module) if not name.startswith("_")}
+        globals().update({name: getattr(module, name) for name in names})
+
+
+_again(test_leases, test_topics_and_groups)

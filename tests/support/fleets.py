@@ -137,8 +137,7 @@ class Cluster(Fleet):
         for number, replica in enumerate(self.servers[primaries:]):
             replica.call("CLUSTER", "REPLICATE", self.servers[number].call("CLUSTER", "MYID"))
         until(lambda: all(b"cluster_state:ok" in s.call("CLUSTER", "INFO") for s in self.servers))
-        for replica in self.servers[primaries:]:
-            until(lambda: replica.info("replication").get("master_link_status") == "up")
+        until(lambda: all(map(_follows, self.servers[primaries:])))
 
     def _knows(self, server: Server, count: int) -> bool:
         lines = server.call("CLUSTER", "NODES").decode().splitlines()
@@ -148,7 +147,9 @@ class Cluster(Fleet):
 class SentinelFleet(Fleet):
     """A primary, a replica of it, and three Sentinels that watch them."""
 
-    def __init__(self, *, password: str = "", sentinel_password: str = "", quick: int = 500) -> None:
+    def __init__(
+        self, *, password: str = "", sentinel_password: str = "", quick: int = 500
+    ) -> None:
         super().__init__()
         self.sentinels: list[subprocess.Popen[bytes]] = []
         self.sentinel_ports: list[int] = []
@@ -198,15 +199,14 @@ class SentinelFleet(Fleet):
     def ask(self, port: int, *words: Any) -> Any:
         """One command to a Sentinel."""
         password = self._sentinel_password or None
-        with contextlib.closing(redis.Redis(port=port, password=password, protocol=2)) as client:
+        client: Any = redis.Redis(port=port, password=password, protocol=2)
+        with contextlib.closing(client):
             client.response_callbacks.clear()
             return client.execute_command(*words)
 
     def linked(self) -> int:
         """How many replicas follow."""
-        return sum(
-            self.info(server).get("master_link_status") == "up" for server in self.servers
-        )
+        return sum(self.info(server).get("master_link_status") == "up" for server in self.servers)
 
     def info(self, server: Server) -> dict[str, str]:
         """What a server says of its replication."""
@@ -273,6 +273,10 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
         time.sleep(0.02)
 
 
+def _follows(replica: Server) -> bool:
+    return replica.info("replication").get("master_link_status") == "up"
+
+
 def free_port() -> int:
     """A port of the loopback interface that is free, and so is the bus port of a cluster node."""
     while True:
@@ -288,5 +292,3 @@ def _is_free(port: int) -> bool:
     except OSError:
         return False
     return True
-
-

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rqretry.client import Client
+from rqretry.durability import check_durability
 from rqretry.edge.cli.bodies import check_lines, one_body, opened, read_lines
 from rqretry.edge.cli.options import (
     duration,
@@ -74,6 +75,12 @@ _DELAYS = ("delay", "delay_level", "deliver_at")
     callback=read_headers,
     help="A header; can be repeated.",
 )
+@click.option(
+    "--durability",
+    metavar="WHAT",
+    callback=lambda _context, _parameter, text: check_durability(text) or None,
+    help="Wait until replica:N has it, or disk (Redis 7.2); default the primary's memory.",
+)
 @click.option("--id", "id_", metavar="ID", help="Your own id; the same again is a duplicate.")
 @json_option
 @otlp_option
@@ -135,7 +142,8 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
         check_message_id(given["id_"])
     check_keys(given["keys"])
     check_headers(given["headers"])
-    return {name: given[name] for name in (*_DELAYS, "tag", "keys", "headers", "message_group")}
+    names = (*_DELAYS, "tag", "keys", "headers", "message_group", "durability")
+    return {name: given[name] for name in names}
 
 
 def _publish_lines(
