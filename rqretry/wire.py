@@ -97,6 +97,7 @@ _CODES: dict[type[Exception], str] = {  # it cuts the code off the texts of thes
     MasterDownError: "MASTERDOWN",
     AuthenticationError: "NOAUTH",
 }
+_INNER_DENIED = "The user executing the script can't"
 _FULL = "max number of clients reached"
 _SCRIPT_LINE = re.compile(r"user_script: ?(\d+)")
 _INNER_CODE = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
@@ -219,6 +220,8 @@ class Wire:
             return TryAgain(later, sent=False, elsewhere=code in _ELSEWHERE)
         if _FULL in text:
             return self._full()
+        if _INNER_DENIED in text:
+            code = "NOPERM"
         if code in _FATAL:
             return ConfigError(f"Redis at {self.place} {_FATAL[code]}")
         return self._script_error(command, text)

@@ -7,7 +7,7 @@ reliability.md R17). Everything is read; nothing is written.
 import re
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -25,6 +25,8 @@ MAX_SKEW_MS = 1000
 SLOW_MS = 10.0
 _OWN_COMMANDS = ("INFO", "TIME", "PING", "HGET", "HGETALL", "HMGET", "XRANGE", "BZPOPMIN", "SCAN")
 _CALL = re.compile(r"\bcall\(\s*'([A-Z]+)'")
+_LOOKED_UP = re.compile(r"\blooked_up\('([A-Z]+)', '([A-Z]+)'")
+"""lease.lua names two commands for one of its look-ups."""
 _DRYRUN_SINCE = 7
 
 
@@ -198,9 +200,16 @@ def _rights(info: Mapping[str, str], library: ScriptLibrary, namespace: str) -> 
     )
 
 
-def inner_commands(library: ScriptLibrary) -> set[str]:
-    """The Redis commands that the scripts call."""
-    return {name for verb in library.names() for name in _CALL.findall(library.get(verb).source)}
+def inner_commands(library: ScriptLibrary, verbs: Iterable[str] | None = None) -> set[str]:
+    """The Redis commands that the scripts call; `verbs`: these scripts."""
+    names = library.names() if verbs is None else verbs
+    found: set[str] = set()
+    for verb in names:
+        source = library.get(verb).source
+        found.update(_CALL.findall(source))
+        for pair in _LOOKED_UP.findall(source):
+            found.update(pair)
+    return found
 
 
 def _example(described: Sequence[Any], namespace: str) -> tuple[Word, ...]:

@@ -8,6 +8,7 @@ from rqretry import errors
 from rqretry.errors import (
     AmbiguousResult,
     InvalidArgument,
+    NotConfirmed,
     PublishError,
     RqretryError,
     ScriptError,
@@ -15,15 +16,17 @@ from rqretry.errors import (
     show,
 )
 
+HAVE_FIELDS = (AmbiguousResult, NotConfirmed, PublishError, ScriptError)
 PLAIN = [
     kind
     for _, kind in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(kind, RqretryError) and kind not in (AmbiguousResult, PublishError, ScriptError)
+    if issubclass(kind, RqretryError) and kind not in HAVE_FIELDS
 ]
 WITH_FIELDS = [
     AmbiguousResult("publish", ["a", "b"], "the connection was closed"),
     PublishError(["a"], ["b", "c"], ["d"], "no room"),
     ScriptError("lua/fail.lua", 31, "attempt to index a nil value"),
+    NotConfirmed(["a"], "replica:1", "0 of 1 replicas had it"),
 ]
 
 
@@ -42,7 +45,7 @@ def test_an_error_with_fields_keeps_them_through_pickle(error: Any) -> None:
     assert vars(copy) == vars(error)
 
 
-@pytest.mark.parametrize("kind", [*PLAIN, AmbiguousResult, PublishError, ScriptError])
+@pytest.mark.parametrize("kind", [*PLAIN, *HAVE_FIELDS])
 def test_every_error_says_in_one_sentence_when_it_is_raised(kind: Any) -> None:
     assert kind.__doc__
     assert kind.__doc__.splitlines()[0].endswith(".")

@@ -28,6 +28,7 @@ COMMANDS = {
     "exporter": f"{_CLI}.exporter:exporter",
     "demo": "rqretry.demo.command:demo",
     "doctor": f"{_CLI}.doctor:doctor",
+    "acl": f"{_CLI}.acl:acl",
     "fsck": f"{_CLI}.fsck:fsck",
 }
 
