@@ -50,6 +50,8 @@ class Node(Generic[L]):
     def __init__(self, url: RedisUrl, library: ScriptLibrary) -> None:
         self.url = url
         self.wire = Wire(library, url.place)
+        if url.tls:  # a server without TLS says nothing to a handshake
+            self.wire.hint = "; if it has no TLS, begin the URL with redis://"
         self.clock = ServerClock()
         self.idle: list[L] = []
         self.greeted = False

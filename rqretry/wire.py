@@ -154,6 +154,8 @@ class Wire:
         self.scripts = library
         self.place = place
         self.dialect = Dialect.SHEBANG
+        self.hint = ""
+        """What may be wrong where it cannot be connected to in time."""
         self._loaded: set[str] = set()
 
     def words(self, command: Command[Any]) -> tuple[Word, ...]:
@@ -231,6 +233,8 @@ class Wire:
         if _FULL in str(error):
             return self._full()
         reason = "did not answer in time" if timed_out(error) else "is unreachable"
+        if timed_out(error) and not sent:
+            reason += self.hint
         return TryAgain(StoreUnavailable(f"Redis at {self.place} {reason}"), sent=sent)
 
     def refused(self, error: BaseException) -> Exception:

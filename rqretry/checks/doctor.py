@@ -8,17 +8,17 @@ import re
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
+from rqretry.checks.findings import Finding
+from rqretry.checks.fleets import fencing, replicas, slots
 from rqretry.command import Command, Operation, Word
 from rqretry.connecting import read_info
 from rqretry.errors import RqretryError, UnsafeServer
 from rqretry.scripts import ScriptLibrary
+from rqretry.url import Kind
 
 T = TypeVar("T")
-
-Severity = Literal["ok", "warning", "refused"]
 
 PINGS = 20
 MAX_SKEW_MS = 1000
@@ -30,29 +30,15 @@ _LOOKED_UP = re.compile(r"\blooked_up\('([A-Z]+)', '([A-Z]+)'")
 _DRYRUN_SINCE = 7
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found.
-
-    Attributes:
-        check: Its stable name, such as "eviction".
-        severity: "ok", "warning", or "refused": a worker does not start.
-        sentence: What is so.
-        fix: What to do; "" when it is in order.
-    """
-
-    check: str
-    severity: Severity
-    sentence: str
-    fix: str = ""
-
-
-def check(library: ScriptLibrary, namespace: str = "default") -> Operation[list[Finding]]:
+def check(
+    library: ScriptLibrary, namespace: str = "default", kind: Kind = "single"
+) -> Operation[list[Finding]]:
     """Look at the server, and judge it.
 
     Args:
         library: The scripts whose inner commands the user must be allowed to run.
         namespace: Whose keys the user must be allowed to touch.
+        kind: What the URL stands for; the server is one of those.
 
     Raises:
         StoreUnavailable: The server cannot be reached.
@@ -67,8 +53,12 @@ def check(library: ScriptLibrary, namespace: str = "default") -> Operation[list[
         _eviction(info),
         _memory_limit(info),
         _persistence(info),
-        _cluster(info),
+        _cluster(info, kind),
     ]
+    if kind != "single":
+        findings += [replicas(info), fencing(info)]
+    if kind == "cluster":
+        findings.append(slots((yield _plain(read_info, "CLUSTER", "INFO"))))
     findings.append((yield from _clock()))
     findings.append((yield from _latency()))
     findings.append((yield from _rights(info, library, namespace)))
@@ -136,14 +126,17 @@ def _persistence(info: Mapping[str, str]) -> Finding:
     )
 
 
-def _cluster(info: Mapping[str, str]) -> Finding:
-    if info.get("cluster_enabled") != "1":
-        return Finding("cluster", "ok", "the server is not a cluster node")
+def _cluster(info: Mapping[str, str], kind: Kind) -> Finding:
+    node = info.get("cluster_enabled") == "1"
+    if node == (kind == "cluster"):
+        return Finding("cluster", "ok", f"the server is {'a' if node else 'not a'} cluster node")
+    if not node:
+        return Finding("cluster", "refused", "the server is not a cluster node", "use redis://")
     return Finding(
         "cluster",
         "warning",
-        "the server is a cluster node: this version of rqretry talks to one node only",
-        "use a server without cluster mode",
+        "the server is a cluster node: by this URL, only what it has itself can be used",
+        "begin the URL with redis+cluster://",
     )
 
 

@@ -187,5 +187,7 @@ def forget_everything(namespace: str) -> Operation[int]:
             reply: list[Any] = yield Command("scan", (), (), list, words=words)
             cursor, keys = int(reply[0]), reply[1]
             if keys:
-                deleted += yield Command("delete", (), (), int, words=("UNLINK", *keys))
+                # One each: a cluster has them apart.
+                deletes = [Command("delete", (), (), int, words=("UNLINK", key)) for key in keys]
+                deleted += sum((yield deletes))
     return deleted

@@ -20,6 +20,7 @@ from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import ConfigError, RqretryError, show
 from rqretry.keys import NamespaceKeys
 from rqretry.reaching import reach
+from rqretry.store_sync import SyncStore
 
 REDRIVEN = 10
 _START_SECONDS = 60.0
@@ -127,7 +128,9 @@ def _served(place: Place) -> Iterator[str]:
         try:
             yield place.url
         finally:
-            client.store.perform(forget_everything(place.namespace))
+            for url in client.store.servers():
+                with SyncStore(url) as server:
+                    server.perform(forget_everything(place.namespace))
 
 
 class _Run:

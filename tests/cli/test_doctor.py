@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from rqretry.checks.doctor import Finding, check, inner_commands, refused
+from rqretry.checks.doctor import check, inner_commands, refused
+from rqretry.checks.findings import Finding
 from rqretry.command import Command
 from rqretry.errors import ConfigError, UnsafeServer
 from rqretry.scripts import ScriptLibrary

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from rqretry.app import App
-from rqretry.checks.doctor import Finding
+from rqretry.checks.findings import Finding
 from rqretry.edge.cli.output import clean
 from rqretry.errors import GroupNotFound
 from rqretry.levels import DEFAULT_LEVELS, LevelTable

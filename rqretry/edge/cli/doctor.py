@@ -5,8 +5,10 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.checks.doctor import Finding, check, refused
+from rqretry.checks.doctor import refused
+from rqretry.checks.findings import Finding
 from rqretry.edge.cli.boundary import DONE, FAILED
+from rqretry.edge.cli.examining import examine
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import print_json, print_table
 from rqretry.edge.cli.session import connected, target_of
@@ -21,14 +23,16 @@ from rqretry.reaching import FIRST_REPEAT_SECONDS
 def doctor(context: click.Context, *, as_json: bool) -> int:
     """Check version, role, eviction, persistence, cluster mode, clock, latency and rights.
 
+    Of Sentinels, the primary they name; of a cluster, each primary: their replicas, what happens
+    when they are cut off, and whether every slot is served.
+
     The exit status is 1 if a worker would refuse to start on this server.
     """
     settings = target_of(context).settings()
     try:
         with connected(context) as client:
             client.store.repeat_seconds = FIRST_REPEAT_SECONDS
-            library = client.store.wire.scripts
-            findings = client.store.perform(check(library, settings.namespace))
+            findings = examine(client.store, settings.namespace)
     except UnsafeServer as error:  # too old to be asked anything else
         findings = [Finding("version", "refused", str(error), "upgrade the server")]
     if as_json:

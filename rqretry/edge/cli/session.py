@@ -64,6 +64,14 @@ def elsewhere(client: Client) -> str:
 
 def _namespaces(store: SyncStore) -> Sequence[str]:
     found: set[str] = set()
+    for url in store.servers():
+        with SyncStore(url, store.topology.library, repeat_seconds=store.repeat_seconds) as one:
+            found.update(_namespaces_of(one))
+    return sorted(found)
+
+
+def _namespaces_of(store: SyncStore) -> set[str]:
+    found: set[str] = set()
     cursor = b"0"
     for _ in range(_MOST_SCANS):
         cursor, keys = store.run(_scan(cursor))
@@ -73,7 +81,7 @@ def _namespaces(store: SyncStore) -> Sequence[str]:
                 found.add(match[1])
         if cursor == b"0":
             break
-    return sorted(found)
+    return found
 
 
 def _scan(cursor: bytes) -> Command[tuple[bytes, list[bytes]]]:

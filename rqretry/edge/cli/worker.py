@@ -9,8 +9,10 @@ from typing import Any
 import click
 
 from rqretry.app import App
-from rqretry.checks.doctor import Finding, check, refused
+from rqretry.checks.doctor import refused
+from rqretry.checks.findings import Finding
 from rqretry.edge.cli.banner import print_banner
+from rqretry.edge.cli.examining import examine
 from rqretry.edge.cli.options import duration, server_options
 from rqretry.edge.cli.session import Target, target_of
 from rqretry.edge.cli.tracing import traced_workers, worker_trace_options
@@ -179,8 +181,7 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
     reached, findings = True, list[Finding]()
     try:
         reach(client.store)
-        library = client.store.wire.scripts
-        findings = client.store.perform(check(library, app.settings.namespace))
+        findings = examine(client.store, app.settings.namespace)
     except StoreUnavailable:
         reached = False
     if embedded:  # it is meant to be forgotten
