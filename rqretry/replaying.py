@@ -116,26 +116,25 @@ def check_complete(publishing: Publishing, lanes: Sequence[ReplayableLane]) -> O
 
 
 def is_closed(publishing: Publishing, mark: ReplayableLane) -> Operation[bool]:
-    """Whether an epoch was done before; `mark` is the lane of `close` for it."""
+    """Whether an epoch was done before; `mark` is the lane of its `note`."""
     ((seq, _),) = yield read_lanes(_keys(publishing, mark), [mark.producer])
     return bool(seq > (mark.epoch + 1) * EPOCH_CALLS)
 
 
-def close(publishing: Publishing, mark: ReplayableLane, tasks: int) -> Operation[None]:
-    """Note that an epoch is done, with so many tasks.
+def note(publishing: Publishing, mark: ReplayableLane, plan: str) -> Operation[None]:
+    """Note that an epoch has begun, or is done, and by what plan.
 
     Raises:
-        ConfigError: It was done before with another number of tasks, or a later one was.
+        ConfigError: Another plan was noted before, or a later epoch.
     """
     mark.calls = 1
-    plan = checksum([str(tasks).encode()])
     call = Call(
         mark.topic,
         mark.partition,
         mark.producer,
         mark.seq,
         (),
-        checksum=plan,
+        checksum=checksum([plan.encode()]),
         lane_ttl_ms=LANE_TTL_MS,
     )
     answer = yield from publishing.call(call)

@@ -3,7 +3,18 @@
 Needs the extra `rqretry[spark]`. Options, columns and guarantees: docs/spark.md.
 """
 
+from rqretry.edge.spark.archive import ArchiveSummary, archive
+from rqretry.edge.spark.ingest import IngestSummary, ingest
+from rqretry.edge.spark.lags import Lag
 from rqretry.edge.spark.sessions import session
 from rqretry.edge.spark.source import RqretryDataSource
 
-__all__ = ["RqretryDataSource", "session"]
+__all__ = [
+    "ArchiveSummary",
+    "IngestSummary",
+    "Lag",
+    "RqretryDataSource",
+    "archive",
+    "ingest",
+    "session",
+]

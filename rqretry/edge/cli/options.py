@@ -109,6 +109,15 @@ def json_option(command: F) -> F:
     return click.option("as_json", "--json", is_flag=True, help="Print one JSON object.")(command)
 
 
+def master_option(command: F) -> F:
+    """--master: where Spark runs."""
+    return click.option(
+        "--master",
+        metavar="URL",
+        help='Where Spark runs, such as spark://host:7077; default "local[*]".',
+    )(command)
+
+
 def read_headers(
     _context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
 ) -> dict[str, str]:

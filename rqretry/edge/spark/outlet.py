@@ -29,7 +29,7 @@ from rqretry.message import OutgoingMessage
 from rqretry.preparing import draft
 from rqretry.publishing import Lane, Publishing
 from rqretry.reaching import reach
-from rqretry.replaying import ReplayableLane, check_complete, close, is_closed, replay
+from rqretry.replaying import ReplayableLane, check_complete, is_closed, note, replay
 from rqretry.store_sync import SyncStore
 
 _BORN_BYTES = 9  # msgpack's form of a time in milliseconds, at the end of an envelope
@@ -120,6 +120,17 @@ def publish_batches(
         return outlet.totals
 
 
+def begin_job(options: Options, task: Task, plan: str) -> None:
+    """Before the first task of a job that has a name: its plan must be what it was before.
+
+    Raises:
+        ConfigError: It is another one.
+    """
+    with publishing_to(options) as (store, publishing):
+        store.perform(publishing.catalog.topic(options.target, create=True))
+        store.perform(note(publishing, _mark(options, task, "begin"), plan))
+
+
 def close_epoch(options: Options, task: Task, tasks: int) -> None:
     """After the last task: note that the epoch is done, so that nothing more is published in it.
 
@@ -132,7 +143,7 @@ def close_epoch(options: Options, task: Task, tasks: int) -> None:
         for number in range(record.partitions):
             lanes = [_lane(options, other, number) for other in others]
             store.perform(check_complete(publishing, lanes))
-        store.perform(close(publishing, _mark(options, task), tasks))
+        store.perform(note(publishing, _mark(options, task), f"{tasks} tasks"))
 
 
 @dataclass
@@ -273,9 +284,9 @@ def _lane(options: Options, task: Task, number: int) -> ReplayableLane:
     return ReplayableLane(options.target, number, task.producer, task.epoch)
 
 
-def _mark(options: Options, task: Task) -> ReplayableLane:
-    """The lane that tells which epochs of a job are done."""
-    return ReplayableLane(options.target, 0, f"spark-{_short(task.job)}-end", task.epoch)
+def _mark(options: Options, task: Task, what: str = "end") -> ReplayableLane:
+    """The lane that tells which epochs of a job are done, or have begun."""
+    return ReplayableLane(options.target, 0, f"spark-{_short(task.job)}-{what}", task.epoch)
 
 
 def _content(message: Prepared) -> bytes:

@@ -1,6 +1,7 @@
 """Rows of a DataFrame as messages: which column is what, and what of a row cannot be published."""
 
 import json
+from collections.abc import Mapping as Mapping_
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,8 @@ class Mapping:
     body: str | None
     body_is_json: bool
     columns: tuple[tuple[str, str], ...]
+    corrupt: str | None = None
+    """The column that holds a line that is no row; it is no part of a body."""
 
     @property
     def id_column(self) -> str | None:
@@ -62,6 +65,27 @@ def map_columns(schema: StructType, id_column: str | None) -> Mapping:
     for part, column in known.items():
         _check_part(part, column, fields[column])
     return Mapping(BODY, isinstance(kind, StringType), tuple(known.items()))
+
+
+def map_row(schema: StructType, columns: Mapping_[str, str | None], corrupt: str) -> Mapping:
+    """How whole rows are written, with some of their columns as parts of the message too.
+
+    Raises:
+        InvalidArgument: A column is not there, or cannot be what it is to be.
+    """
+    fields = {column.name: column.dataType for column in schema.fields}
+    broken = corrupt if fields.pop(corrupt, None) is not None else None
+    for name, kind in fields.items():
+        check_type(name, kind)
+    named = {part: column for part, column in columns.items() if column is not None}
+    for part, column in named.items():
+        if column not in fields:
+            known = ", ".join(map(show, fields)) or "none"
+            raise InvalidArgument(
+                f"there is no column {show(column)} in the files; they have {known}"
+            )
+        _check_part(part, column, fields[column])
+    return Mapping(None, False, tuple(named.items()), broken)  # noqa: FBT003
 
 
 def _check_part(part: str, column: str, kind: Any) -> None:
@@ -100,9 +124,20 @@ def items_of(batch: pa.RecordBatch, mapping: Mapping) -> list[Item | RowError]:
 
 def _bodies(batch: pa.RecordBatch, mapping: Mapping) -> list[Any]:
     if mapping.body is None:
-        return values_of(batch.to_struct_array())
+        return _whole_rows(batch, mapping.corrupt)
     found = values_of(batch.column(mapping.body))
     return [_parsed(text) for text in found] if mapping.body_is_json else found
+
+
+def _whole_rows(batch: pa.RecordBatch, corrupt: str | None) -> list[Any]:
+    if corrupt is None:
+        return values_of(batch.to_struct_array())
+    lines = batch.column(corrupt).to_pylist()
+    rows = values_of(batch.drop_columns([corrupt]).to_struct_array())
+    return [
+        row if line is None else RowError(f"the line {show(line)} is no row of its file")
+        for row, line in zip(rows, lines, strict=True)
+    ]
 
 
 def _parsed(text: str | None) -> Any:

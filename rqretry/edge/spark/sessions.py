@@ -1,6 +1,8 @@
 """A Spark session that is ready to use: a Java, this Python, a quiet log, and the data source."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -22,6 +24,7 @@ _LOCAL = {
 _DEFAULTS = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    "spark.python.authenticate.socketTimeout": "60s",  # a busy machine starts Python slowly
 }
 
 
@@ -54,6 +57,16 @@ def session(
         spark = builder.getOrCreate()
     spark.dataSource.register(RqretryDataSource)
     return spark
+
+
+@contextmanager
+def session_for(name: str, master: str | None = None) -> Iterator[SparkSession]:
+    """A session for one job, which ends with it."""
+    spark = session(name, master)
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _log_settings() -> Path:

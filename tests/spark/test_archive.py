@@ -1,0 +1,189 @@
+"""archive: every event once, in files that any Parquet reader can read, whatever is killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from rqretry import Client, ConfigError, StoreUnavailable, TopicNotFound
+from rqretry.edge.spark.files import Folder
+from rqretry.edge.spark.merging import finish_merges, merge_small
+from rqretry.edge.spark.shelves import books_in
+from rqretry.spark import ArchiveSummary, archive
+from tests.spark.pipeline import Pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+KILLS = 3
+PROGRAM = """
+import sys
+from rqretry.spark import archive, session
+output, url, namespace = sys.argv[1:]
+spark = session("archive", "local[2]")
+archive(spark, output, url=url, namespace=namespace, follow=True, interval=0.1, max_events=2000)
+"""
+
+
+def run(pipeline: Pipeline, output: Path, topics: str = "*", **more: Any) -> ArchiveSummary:
+    where = {"url": pipeline.url, "namespace": pipeline.namespace}
+    return archive(pipeline.spark, str(output), topics, **{**where, **more})
+
+
+def archived(output: Path) -> list[str]:
+    """The events of the archive, as a reader sees them that knows nothing of Spark."""
+    table = pq.read_table(output, columns=["topic", "partition", "offset"])
+    return sorted("{topic}/{partition}/{offset}".format(**row) for row in table.to_pylist())
+
+
+def history(pipeline: Pipeline) -> list[str]:
+    rows = pipeline.read("*").select("topic", "partition", "offset").collect()
+    return sorted(f"{row.topic}/{row.partition}/{row.offset}" for row in rows)
+
+
+def test_every_event_is_archived_once_run_after_run(pipeline: Pipeline, tmp_path: Path) -> None:
+    pipeline.client.admin.create_topic("a", 2)
+    added = []
+    for topic in ("a", "a", "b"):
+        pipeline.client.publish_many(topic, list(range(30)))
+        added.append(run(pipeline, tmp_path / "out", max_events=25, compact=False).events)
+    assert added == [30, 30, 30]
+    assert archived(tmp_path / "out") == history(pipeline)
+    done = run(pipeline, tmp_path / "out")
+    assert (done.events, done.files) == (0, 0)
+    assert [(lag.topic, lag.partition, lag.events) for lag in done.lags] == [
+        ("a", 0, 0), ("a", 1, 0), ("b", 0, 0),
+    ]  # fmt: skip
+    folders = {str(p.parent.relative_to(tmp_path / "out")) for p in tmp_path.rglob("*.parquet")}
+    assert {name.partition("/")[0] for name in folders} == {"topic=a", "topic=b"}
+    table = pq.read_table(tmp_path / "out")
+    assert {"event", "message_id", "topic", "date"} <= set(table.schema.names)
+
+
+def test_an_archive_goes_on_behind_its_files_where_the_checkpoint_is_lost(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    pipeline.client.publish_many("t", list(range(20)))
+    run(pipeline, tmp_path)
+    shutil.rmtree(tmp_path / "_checkpoint")
+    pipeline.client.publish("t", 1)
+    assert run(pipeline, tmp_path).events == 1
+    assert archived(tmp_path) == history(pipeline)
+
+
+def test_a_batch_that_runs_again_writes_the_same_files_also_after_they_were_merged(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    for n in range(5):
+        pipeline.client.publish("t", n)
+    run(pipeline, tmp_path, max_events=1, compact=False)
+    folder = Folder(str(tmp_path))
+    before = [book.path for book in books_in(folder)]
+    assert len(before) == 5
+    commits = tmp_path / "_checkpoint" / "commits"
+    newest = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
+    (commits / str(newest)).unlink()
+    run(pipeline, tmp_path, max_events=1, compact=False)
+    assert [book.path for book in books_in(folder)] == before
+
+    (commits / str(newest)).unlink()
+    assert merge_small(folder, least=2) == 4
+    run(pipeline, tmp_path, max_events=1, compact=False)
+    assert len(books_in(folder)) == 1
+    assert archived(tmp_path) == history(pipeline)
+
+
+def test_a_merge_that_was_cut_off_is_put_right(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(4):
+        pipeline.client.publish("t", n)
+    run(pipeline, tmp_path, max_events=1, compact=False)
+    folder = Folder(str(tmp_path))
+
+    def cut(_folder: Folder, _names: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "delete", cut)
+        with pytest.raises(KeyboardInterrupt):
+            merge_small(folder)
+    assert len(archived(tmp_path)) == 8
+    finish_merges(folder)
+    assert archived(tmp_path) == history(pipeline)
+    assert len(books_in(folder)) == 1
+    assert not list((tmp_path / "_merging").iterdir())
+
+
+def test_history_that_was_trimmed_unarchived_is_an_error_unless_told(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    pipeline.client.publish("t", 0)
+    run(pipeline, tmp_path)
+    pipeline.redis.hset(pipeline.meta("t"), "limit", 1)
+    for n in range(3):
+        pipeline.client.publish("t", n)
+    with pytest.raises(ConfigError, match="was trimmed up to"):
+        run(pipeline, tmp_path)
+    done = run(pipeline, tmp_path, fail_on_data_loss=False)
+    assert done.events == 1
+    assert done.lags[0].dropped == 3
+
+
+def test_a_server_or_topic_that_is_not_there_is_one_sentence(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    with pytest.raises(StoreUnavailable, match="unreachable"):
+        run(pipeline, tmp_path, url="redis://127.0.0.1:1")
+    with pytest.raises(TopicNotFound, match="there is no topic 'none'"):
+        run(pipeline, tmp_path, "none")
+
+
+@pytest.mark.chaos
+@pytest.mark.slow
+def test_an_archive_killed_again_and_again_under_load_has_every_event_once(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    done, output = threading.Event(), tmp_path / "out"
+
+    def load() -> None:
+        with Client(pipeline.url, namespace=pipeline.namespace) as client:
+            consumer = client.simple_consumer("g", "t", create_group=True)
+            while not done.is_set():
+                client.publish_many("t", list(range(100)))
+                consumer.ack(consumer.receive(max_messages=32, invisible_duration=60, wait=0))
+
+    pipeline.client.admin.create_topic("t", 2)
+    worker = threading.Thread(target=load)
+    worker.start()
+    try:
+        for _ in range(KILLS):
+            kill_when_it_has_grown(pipeline, output)
+    finally:
+        done.set()
+        worker.join()
+    run(pipeline, output)
+    assert archived(output) == history(pipeline)
+
+
+def kill_when_it_has_grown(pipeline: Pipeline, output: Path) -> None:
+    """Start an archive in processes of its own, and kill driver and JVM while it writes."""
+    before = len(list(output.rglob("*.parquet")))
+    words = [sys.executable, "-c", PROGRAM, str(output), pipeline.url, pipeline.namespace]
+    process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while len(list(output.rglob("*.parquet"))) < before + 4:
+            assert process.poll() is None, "the archive ended by itself"
+            assert time.monotonic() < deadline, "the archive did not begin"
+            time.sleep(0.05)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,30 @@
+"""docs/spark.md: its tour runs, block after block."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rqretry.edge.spark import options
+from tests.spark.pipeline import Pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def test_the_tour_runs(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RQRETRY_NAMESPACE", pipeline.namespace)
+    code = "\n".join(BLOCKS).replace("redis://localhost:6379/0", pipeline.url)
+    # The session is that of all tests: it stays, and does not see this test's environment.
+    code = code.replace("spark.stop()", "")
+    code = code.replace("url=url", f'url=url, namespace="{pipeline.namespace}"')
+    exec(compile(code, "docs/spark.md", "exec"), {"__name__": "tour"})
+    assert pipeline.stored("copies") == 1000
+
+
+def test_every_option_is_in_the_table() -> None:
+    for name in options.NAMES:
+        assert f"`{name}`" in PAGE
