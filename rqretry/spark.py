@@ -6,11 +6,13 @@ Needs the extra `rqretry[spark]`. Options, columns and guarantees: docs/spark.md
 from rqretry.edge.spark.archive import ArchiveSummary, archive
 from rqretry.edge.spark.ingest import IngestSummary, ingest
 from rqretry.edge.spark.lags import Lag
+from rqretry.edge.spark.plainly import DataLoss
 from rqretry.edge.spark.sessions import session
 from rqretry.edge.spark.source import RqretryDataSource
 
 __all__ = [
     "ArchiveSummary",
+    "DataLoss",
     "IngestSummary",
     "Lag",
     "RqretryDataSource",

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from rqretry import Client, ConfigError, StoreUnavailable, TopicNotFound
+from rqretry import Client, StoreUnavailable, TopicNotFound
 from rqretry.edge.spark.files import Folder
 from rqretry.edge.spark.merging import finish_merges, merge_small
 from rqretry.edge.spark.shelves import books_in
-from rqretry.spark import ArchiveSummary, archive
+from rqretry.spark import ArchiveSummary, DataLoss, archive
 from tests.spark.pipeline import Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
@@ -130,7 +130,7 @@ def test_history_that_was_trimmed_unarchived_is_an_error_unless_told(
     pipeline.redis.hset(pipeline.meta("t"), "limit", 1)
     for n in range(3):
         pipeline.client.publish("t", n)
-    with pytest.raises(ConfigError, match="was trimmed up to"):
+    with pytest.raises(DataLoss, match="was trimmed up to"):
         run(pipeline, tmp_path)
     done = run(pipeline, tmp_path, fail_on_data_loss=False)
     assert done.events == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+import redis
 
 from rqretry import Client
 from rqretry.edge.spark import java
@@ -92,8 +93,9 @@ def test_the_same_jobs_run_on_a_real_master_and_worker_and_keep_the_password_sec
     (tmp_path / "log").mkdir()
     files = tmp_path / "rows.csv"
     files.write_text("n\n" + "\n".join(map(str, range(200))) + "\n")
-    extra = ("--requirepass", SECRET)
-    with EmbeddedRedis(extra=extra) as server:
+    with EmbeddedRedis() as server:
+        with redis.Redis(unix_socket_path=str(server.socket_path)) as client:
+            client.config_set("requirepass", SECRET)
         url = f"unix://:{SECRET}@{server.socket_path}"
         master = f"spark://127.0.0.1:{port}"
         where = ("--host", "127.0.0.1", "--webui-port", str(web))
@@ -107,8 +109,8 @@ def test_the_same_jobs_run_on_a_real_master_and_worker_and_keep_the_password_sec
                 )
         said = done.stdout + done.stderr
         assert f"RESULT {master} 200 200 300 300" in said, said
-        with Client(url) as client:
-            assert client.admin.stats("flights").backlog == 200
+        with Client(url) as publisher:
+            assert publisher.admin.stats("flights").backlog == 200
     assert SECRET not in said
     for path in tmp_path.rglob("*"):
         if path.is_file():

@@ -10,8 +10,9 @@ from rqretry.commands import archiving
 from rqretry.commands.archiving import Kept
 from rqretry.edge.spark.events import IDS
 from rqretry.edge.spark.options import Options
+from rqretry.edge.spark.plainly import DataLoss
 from rqretry.edge.spark.positions import EARLIEST, LATEST, Position, Wanted
-from rqretry.errors import ConfigError, InvalidArgument, show
+from rqretry.errors import InvalidArgument, show
 from rqretry.identity import worker_name
 from rqretry.keys import PartitionKeys
 from rqretry.reaching import reach
@@ -21,10 +22,6 @@ Place = tuple[str, int]
 """A topic and the number of a partition."""
 Positions = dict[Place, Position]
 _WALKED = 500
-
-
-class DataLoss(ConfigError):
-    """Raised when a part of the history was gone before it was read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,14 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from rqretry import errors
-from rqretry.errors import RqretryError
+from rqretry.errors import ConfigError, RqretryError
 
-_OURS = re.compile(r"rqretry\.errors\.(\w+): (.+)")
+_OURS = re.compile(r"rqretry\.(?:errors|edge\.spark\.\w+)\.(\w+): (.+)")
 _BUGS = ("ScriptError",)
+
+
+class DataLoss(ConfigError):
+    """Raised when a part of the history was gone before it was read."""
 
 
 @contextmanager
@@ -46,6 +50,7 @@ def sentence_in(text: str) -> RqretryError | None:
     match = _OURS.search(text)
     if match is None:
         return None
-    kind: Any = getattr(errors, match[1], RqretryError)
+    own = {DataLoss.__name__: DataLoss}
+    kind: Any = own.get(match[1]) or getattr(errors, match[1], RqretryError)
     # Some errors are made of parts; of those only the sentence is known here.
     return (RqretryError if "__str__" in vars(kind) else kind)(match[2].strip())

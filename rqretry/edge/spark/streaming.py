@@ -15,14 +15,13 @@ from pyspark.sql.streaming.datasource import (
 
 from rqretry.edge.spark.histories import (
     Bounds,
-    DataLoss,
     Histories,
     Place,
     Positions,
     check_kept,
 )
 from rqretry.edge.spark.options import Options
-from rqretry.edge.spark.plainly import plain_in_worker
+from rqretry.edge.spark.plainly import DataLoss, plain_in_worker
 from rqretry.edge.spark.positions import LATEST, Offsets, Position, Wanted
 from rqretry.edge.spark.spans import Span, plan, read_span
 from rqretry.errors import ConfigError, RqretryError, show
