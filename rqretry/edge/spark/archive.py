@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rqretry.durations import Duration, seconds
-from rqretry.edge.spark.files import HIDDEN, Folder
+from rqretry.edge.spark.files import HIDDEN, Folder, absolute
 from rqretry.edge.spark.histories import Histories, Place
 from rqretry.edge.spark.lags import Lag, lags
 from rqretry.edge.spark.merging import finish_merges, merge_small
@@ -91,7 +91,7 @@ def archive(  # noqa: PLR0913 - options by name
         TopicNotFound, StoreUnavailable: There is nothing to read from.
         ConfigError: History was trimmed before it was archived, or the archive is another's.
     """
-    started, folder = time.monotonic(), Folder(output)
+    started, folder = time.monotonic(), Folder(absolute(output))
     given = {"url": url, "namespace": namespace, "topic": topics}
     options = {name: value for name, value in given.items() if value is not None}
     checked = read_options(options)

@@ -16,21 +16,24 @@ HIDDEN = "_"
 SUFFIX = ".parquet"
 
 
+def absolute(location: str) -> str:
+    """A path that means the same to the JVM and to tasks, which have working folders of their own."""
+    return location if "://" in location else str(Path(location).absolute())
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder by its path or URI; it can be sent to tasks.
+    """A folder; it can be sent to tasks.
 
     Attributes:
-        location: What the user gave, such as "archive", "/data/archive" or "s3://bucket/archive".
+        location: An absolute path, or a URI such as "s3://bucket/archive".
     """
 
     location: str
 
     def open(self) -> tuple[fs.FileSystem, str]:
         """The file system and the path in it. Raises ConfigError."""
-        uri = self.location
-        if "://" not in uri:
-            uri = Path(uri).absolute().as_uri()
+        uri = self.location if "://" in self.location else Path(self.location).as_uri()
         try:
             system, path = fs.FileSystem.from_uri(uri)
         except (pa.ArrowException, OSError, ValueError) as error:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from rqretry.edge.spark.files import Folder
+from rqretry.edge.spark.files import Folder, absolute
 from rqretry.edge.spark.inputs import CORRUPT, fingerprint_of_files, format_of, open_files
 from rqretry.edge.spark.options import Options, read_options
 from rqretry.edge.spark.outlet import Task, Totals, begin_job, close_epoch, publish_batches
@@ -102,7 +102,7 @@ def ingest(  # noqa: PLR0913 - options by name
     """
     given = {"topic": topic, "url": url, "namespace": namespace}
     options = read_options({name: value for name, value in given.items() if value is not None})
-    kind = format_of(path, format)
+    kind, path = format_of(path, format), absolute(path)
     columns = {"id": id, "keys": key, "tag": tag, "delay": delay}
     with plain_on_driver(), open_files(spark, path, kind, schema) as rows:
         mapping = map_row(rows.schema, columns, CORRUPT)
@@ -110,7 +110,7 @@ def ingest(  # noqa: PLR0913 - options by name
             rows, options.target, options.settings.namespace, columns
         )
         folder = rejected or f"{path.rstrip('/*')}-rejected"
-        total = _run(spark, rows, _Work(options, mapping, name, Folder(folder)), progress)
+        total = _run(spark, rows, _Work(options, mapping, name, Folder(absolute(folder))), progress)
     where = folder if total.rejected else None
     return IngestSummary(topic, total.rows, total.sent, total.known, total.rejected, where, name)
 
