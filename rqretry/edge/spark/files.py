@@ -17,7 +17,7 @@ SUFFIX = ".parquet"
 
 
 def absolute(location: str) -> str:
-    """A path that means the same to the JVM and to tasks, which have working folders of their own."""
+    """A path that means the same to the JVM and to tasks, whose working folders differ."""
     return location if "://" in location else str(Path(location).absolute())
 
 
