@@ -71,7 +71,9 @@ def test_text_is_json_bytes_are_raw_and_other_columns_are_properties(pipeline: P
         " delay double",
     )
     pipeline.write(rows, "t")
-    pipeline.write(pipeline.spark.sql("select cast('x' as binary) body, 'k' keys"), "t")
+    pipeline.write(
+        pipeline.spark.sql("select cast('x' as binary) body, 'k' keys, 'mg' message_group"), "t"
+    )
 
     group = pipeline.client.simple_consumer("g", "t", create_group=True)
     messages = {m.id: m for m in group.receive(max_messages=9, invisible_duration=60, wait=0)}
@@ -80,7 +82,7 @@ def test_text_is_json_bytes_are_raw_and_other_columns_are_properties(pipeline: P
         {"n": 1}, "red", ("k1", "k2"), {"h": "v"},
     )  # fmt: skip
     (raw,) = messages.values()
-    assert (raw.body, raw.keys) == (b"x", ("k",))
+    assert (raw.body, raw.keys, raw.message_group) == (b"x", ("k",), "mg")
     assert isinstance(raw.published_at, datetime)
     assert pipeline.client.admin.stats("t").scheduled == 1
 

@@ -70,6 +70,7 @@ WRITABLE: dict[str, tuple[type[DataType], ...]] = {
     "tag": (StringType,),
     "keys": (StringType, ArrayType),
     "headers": (MapType,),
+    "message_group": (StringType,),
 }
 """The optional columns of a write, and the types they may have; delay is checked apart."""
 

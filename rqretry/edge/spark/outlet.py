@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,10 +23,9 @@ from rqretry.edge.spark.options import Options
 from rqretry.edge.spark.rows import Mapping, RowError, items_of
 from rqretry.errors import RqretryError
 from rqretry.identity import worker_name
-from rqretry.ids import partition_of
 from rqretry.limits import MAX_CALL_BYTES
 from rqretry.message import OutgoingMessage
-from rqretry.preparing import draft
+from rqretry.preparing import draft, partition_for
 from rqretry.publishing import Lane, Publishing
 from rqretry.reaching import reach
 from rqretry.replaying import ReplayableLane, check_complete, is_closed, note, replay
@@ -179,7 +178,7 @@ class _Outlet(ABC):
                 self.totals.rejected += 1
                 reject(place, error)
                 continue
-            partition = partition_of(message.id, self.partitions)
+            partition = partition_for(message, self.partitions)
             chunk, size = self._chunks[partition], len(message.data)
             if chunk and (len(chunk) >= most or self._sizes[partition] + size > MAX_CALL_BYTES):
                 self._flush(partition)
@@ -258,14 +257,7 @@ class _ByLane(_Outlet):
         """With the time of publishing, which such an id does not tell."""
         if not isinstance(item, OutgoingMessage):
             return Prepared(made_id, encode(item, born_ms=now_ms), "", "")
-        named = OutgoingMessage(
-            body=item.body,
-            tag=item.tag,
-            keys=item.keys,
-            headers=item.headers,
-            delay=item.delay,
-            id=made_id,
-        )
+        named = replace(item, id=made_id)
         return draft(named, made_id, now_ms)[0]._replace(digest="")
 
     def send(self, partition: int, chunk: Sequence[Prepared]) -> Operation[None]:

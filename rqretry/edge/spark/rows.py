@@ -168,5 +168,6 @@ def _item(body: Any, parts: dict[str, Any]) -> Item | RowError:
         tag=parts.get("tag"),
         keys=keys,
         headers=parts.get("headers"),
+        message_group=parts.get("message_group"),
         delay=parts.get(DELAY),
     )
