@@ -10,6 +10,7 @@ from rqretry.binding import Binding, bind
 from rqretry.durations import Duration, milliseconds
 from rqretry.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.limits import (
+    DLQ,
     LATEST,
     check_count,
     check_flag,
@@ -256,15 +257,17 @@ def _spec(
         start=check_start(options.get("start", LATEST)),
         max_inflight=_max_inflight(options.get("max_inflight")),
         rate_limit=_rate_limit(options.get("rate_limit")),
-        broadcast=_broadcast(options),
+        broadcast=_broadcast(options, topics),
     )
 
 
-def _broadcast(options: ConsumerOptions) -> bool:
+def _broadcast(options: ConsumerOptions, topics: Sequence[str]) -> bool:
     wanted: object = options.get("broadcast", False)
     if not isinstance(wanted, bool):
         refuse("broadcast", wanted, "must be True or False")
     senseless = [name for name in _ABOUT_LEASES if options.get(name) is not None]
+    if wanted and any(name.startswith(DLQ) for name in topics):
+        raise ConfigError("dead letters are not broadcast: leave broadcast=True for a DLQ topic")
     if wanted and senseless:
         raise ConfigError(
             f"{senseless[0]} cannot be given with broadcast=True: nothing is leased, retried or"

@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from rqretry.catalog import Catalog
 from rqretry.codec import decode
@@ -30,6 +31,7 @@ from rqretry.logs import about
 from rqretry.observing import FAILURE, RELEASED, SUCCESS
 from rqretry.pool import Line
 from rqretry.records import BROADCAST
+from rqretry.registry import ConsumerSpec
 from rqretry.routes import EVERY_TAG, RouteGroup
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
@@ -45,6 +47,11 @@ TALLY_EVERY_S = 1.0
 _LAST_TELL_S = 2.0
 NO_LEASE_S = 10 * 365 * 86_400.0
 """A broadcast message is not leased: nothing ends while its handler runs but consume_timeout."""
+
+
+def unleased(spec: ConsumerSpec) -> ConsumerSpec:
+    """A broadcast consumer as Consumer runs it: no lease of its messages ends."""
+    return replace(spec, visibility_ms=round(NO_LEASE_S * 1000))
 
 
 class Place:

@@ -53,6 +53,8 @@ class CheckBack:
         self._worker = worker
         self._random = random.Random()
         self._threads: ThreadPoolExecutor | None = None
+        self.found = False
+        """The last look found something to see to."""
         every = [CHECKER_LOOKS_S, *(spec.every_s for spec in checkers.values())]
         self._every_s = max(_SOONEST_S, min(every)) if checkers else LOOK_EVERY_S
         longest = max((spec.timeout_s for spec in checkers.values()), default=10.0)
@@ -81,6 +83,7 @@ class CheckBack:
             self._catalog.keys, sorted(self._checkers), lease_ms=self._lease_ms, limit=_AT_ONCE
         )
         claimed: Claimed = await self._store.run(command)
+        self.found = bool(claimed.records or claimed.parked)
         for id_ in claimed.parked:
             _tell_parked(id_, "the last check was never answered")
         await asyncio.gather(*(self._see_to(record) for record in claimed.records))

@@ -16,7 +16,7 @@ from rqretry.hooks import Announcer, Event, Hooks
 from rqretry.identity import worker_name
 from rqretry.records import BROADCAST, PUSH
 from rqretry.registry import ConsumerSpec
-from rqretry.runtime.broadcasting import NO_LEASE_S, Broadcaster, Ends, starting_places
+from rqretry.runtime.broadcasting import Broadcaster, Ends, starting_places, unleased
 from rqretry.runtime.checking import CheckBack
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
@@ -192,8 +192,7 @@ class Worker:
     def _consumer(self, spec: ConsumerSpec) -> Consumer:
         if not spec.broadcast:
             return Consumer(spec, self._settler, self._hooks, self.name)
-        unleased = replace(spec, visibility_ms=round(NO_LEASE_S * 1000))
-        return Consumer(unleased, self._ends, self._hooks, self.name)
+        return Consumer(unleased(spec), self._ends, self._hooks, self.name)
 
     async def _rejoin(self) -> None:
         """A partition does not know the group: the server lost its data, or a copy is missing."""

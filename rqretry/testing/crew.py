@@ -5,17 +5,21 @@ time and tasks (fetching, heartbeat, reaper) the lab does step by step; see engi
 """
 
 import random
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rqretry.app import App
 from rqretry.catalog import Catalog
+from rqretry.commands.broadcasting import Entry, read_after
 from rqretry.commands.consuming import Leased, lease
 from rqretry.commands.limiting import take
 from rqretry.commands.upkeep import expire, feed, promote
 from rqretry.hooks import Announcer, Event
 from rqretry.registry import ConsumerSpec
+from rqretry.runtime.broadcasting import Ends, Place, starting_places, unleased
+from rqretry.runtime.checking import CheckBack
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
 from rqretry.runtime.settling import Settler
@@ -44,6 +48,9 @@ class Line:
     crew: "Crew"
     due_at: int | None = None
     looked: int = -1
+    place: Place | None = None
+    """Of a broadcast consumer: where it is in what is shown."""
+    shown: deque[Delivery] = field(default_factory=deque)
 
     @property
     def worker(self) -> str:
@@ -63,6 +70,9 @@ class Crew:
         self._store = store
         self._async_store = LabAsyncStore(store)
         self._settlers: dict[str, Settler] = {}
+        self._ends = Ends(self.announcer, "lab")
+        self.check_at: int | None = None
+        """The virtual time in ms at which a transaction is to be checked."""
         self._consumers: list[Consumer] = []
         self._joined: list[ConsumerSpec] = []
 
@@ -88,6 +98,12 @@ class Crew:
             consumer.abandon()
 
     # -- upkeep, as anybody does it ------------------------------------------------------------
+
+    def next(self, line: Line, now_ms: int) -> Delivery | None:
+        """The next message of a line, leased or shown; None: nothing is ready."""
+        if line.place is not None:
+            return self._next_shown(line, line.place, now_ms)
+        return self.lease(line, now_ms)
 
     def lease(self, line: Line, now_ms: int) -> Delivery | None:
         """Take the next message of a line, after the upkeep that is due; None: nothing is ready."""
@@ -138,6 +154,30 @@ class Crew:
         tokens = self._store.run(take(source.keys.bucket, want=1))
         return max(1, tokens.wait_ms) if tokens.given == 0 else None
 
+    def _next_shown(self, line: Line, place: Place, now_ms: int) -> Delivery | None:
+        partition, source = line.source.keys.partition, line.source
+        while not line.shown:
+            changes = self._store.changes
+            due_ms = first_score(self._store, partition.scheduled)
+            if due_ms is not None and due_ms <= now_ms:
+                deliver = deliver_due(self.catalog, source.topic, source.partition, "lab")
+                self._store.perform(deliver)
+                continue
+            entries: list[Entry] = self._store.run(read_after(partition, place.mark, count=1))
+            if not entries:
+                line.due_at, line.looked = due_ms, changes
+                return None
+            line.shown.extend(place.take(entries[0]))
+        return line.shown.popleft()
+
+    async def check_back(self, now_ms: int) -> bool:
+        """Ask the app's checkers about transactions that are due; whether there were any."""
+        checks = CheckBack(self._async_store, self.catalog, self.app.checkers.specs, "lab")
+        next_ms = await checks.look()
+        checks.close()
+        self.check_at = None if next_ms is None else now_ms + next_ms
+        return checks.found
+
     def expire(self, line: Line) -> None:
         """Expire what is overdue in a line."""
         spec = line.consumer.spec
@@ -169,6 +209,9 @@ class Crew:
 
     async def settle(self, line: Line) -> None:
         """Tell the server how attempts of this worker ended, and the app's callbacks."""
+        if line.place is not None:
+            await self.announcer.finish()
+            return
         settler = self._settlers[line.worker]
         for _ in range(_SETTLES_MOST):
             if not line.source.unsettled:
@@ -193,14 +236,23 @@ class Crew:
             self._settlers[spec.group] = settler
         if not (spec.is_async or spec.in_process):
             spec = replace(spec, concurrency=_THREADS)
-        consumer = Consumer(spec, settler, self.app.hooks, spec.group)
+        ends = self._ends if spec.broadcast else settler
+        spec = unleased(spec) if spec.broadcast else spec
+        consumer = Consumer(spec, ends, self.app.hooks, spec.group)
         consumer.execution.max_retries = self._subscribe(spec)
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
         for name, number, keys in self._store.perform(self.catalog.places(spec.group, spec.topics)):
             source = Source(name, number, keys, spec.visibility_ms / 1000)
             consumer.sources.append(source)
-            self.lines.append(Line(consumer, source, self))
+            self.lines.append(Line(consumer, source, self, place=self._place_of(spec, source)))
         self._consumers.append(consumer)
+
+    def _place_of(self, spec: ConsumerSpec, source: Source) -> Place | None:
+        if not spec.broadcast:
+            return None
+        (place,) = self._store.perform(starting_places(self.catalog, [source]))
+        self._ends.places[source] = place
+        return place
 
     def _subscribe(self, spec: ConsumerSpec) -> int:
         return self._store.perform(apply_spec(self.catalog, spec, explicit=True))

@@ -90,7 +90,8 @@ class Engine:
 
     def next_due(self) -> int | None:
         """The next virtual time in ms at which something is due; after run()."""
-        return min((line.due_at for line in self.lines if line.due_at is not None), default=None)
+        times = [line.due_at for line in self.lines] + [crew.check_at for crew in self.crews]
+        return min((at for at in times if at is not None), default=None)
 
     async def advance(self, end_ms: int | None, most: int) -> int:
         """Run what is due, at each due time until `end_ms`; None: until the next one only."""
@@ -124,11 +125,17 @@ class Engine:
         while not done():
             taken = self._take()
             if taken is None:
+                if await self._check_back():
+                    continue
                 break
             if budget.used >= budget.most:
                 self._give_up(*taken, budget)
             budget.used += 1
             await self._attempt(*taken)
+
+    async def _check_back(self) -> bool:
+        """Whether transactions were due, and so messages may be ready now."""
+        return any([await crew.check_back(self.clock.ms) for crew in self.crews])
 
     def _take(self) -> tuple[Line, Delivery] | None:
         while True:
@@ -136,7 +143,7 @@ class Engine:
             if not stale:
                 return None
             for line in stale:
-                delivery = line.crew.lease(line, self.clock.ms)
+                delivery = line.crew.next(line, self.clock.ms)
                 if delivery is not None:
                     return line, delivery
 
