@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rqretry.catalog_starting import StartingCatalog, with_topics
+from rqretry.catalog_growing import GrowingCatalog
+from rqretry.catalog_starting import with_topics
 from rqretry.catalog_views import check_same_source, missing, source_of
 from rqretry.command import Operation
 from rqretry.commands import administering as admin
@@ -29,7 +30,7 @@ PINNABLE = ("max_retries", "policy", "max_inflight", "rate_limit")
 """The settings of a group that an operator can pin."""
 
 
-class Catalog(StartingCatalog):
+class Catalog(GrowingCatalog):
     """One client's view of a namespace: cached records and the operations that change them."""
 
     def groups(self) -> Operation[list[GroupRecord]]:
@@ -104,6 +105,7 @@ class Catalog(StartingCatalog):
             if left:
                 continue
             record = yield from self._subscribe_all(names, record)
+            yield from self._resume_growth(names)
             yield from self._configure(record)
             yield from self._finish_catching_up(record)
             record = yield from self.group(group)
@@ -224,7 +226,7 @@ class Catalog(StartingCatalog):
             record = TopicRecord.decode(topic, stored)
             if not record.deleting:
                 yield from self.install(self._keep(record))
-            for number in range(record.partitions):
+            for number in range(record.all_partitions):
                 gone += yield from drain(self.group_keys(topic, number, group), self.actor)
 
         def left(old: str) -> str:

@@ -38,7 +38,7 @@ class GroupCopies(TopicCatalog):
                     group.version,
                     group.configuration(levels, byte, name, shares.get((name, number), 0)),
                 )
-                for number in range(topic.partitions)
+                for number in range(topic.all_partitions)
                 if byte or group.source
             ]
             yield commands
@@ -57,7 +57,7 @@ class GroupCopies(TopicCatalog):
         places = []
         for name in topics:
             topic = yield from self.refreshed(name)
-            places += [(name, number) for number in range(topic.partitions)]
+            places += [(name, number) for number in range(topic.all_partitions)]
         return places
 
     def _check_inflight(

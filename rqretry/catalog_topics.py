@@ -209,7 +209,8 @@ class TopicCatalog:
     def _erase(self, record: TopicRecord) -> Operation[None]:
         """Empty the partitions of a topic that is being deleted; its record goes last."""
         yield [
-            moving.erase(self.partition(record.name, number)) for number in range(record.partitions)
+            moving.erase(self.partition(record.name, number))
+            for number in range(record.all_partitions)
         ]
         after = record.version + 1
         yield from self._change(
@@ -246,6 +247,8 @@ class TopicCatalog:
         """
         known = self._topics.get(topic)
         if known is not None and route.version >= known.version:
+            if route.partitions != known.partitions:  # there are more now
+                yield from self.refreshed(topic)
             self._routes[topic, partition] = route
             return
         # It is behind: a copy is missing, the server lost its data, or the topic was deleted.
@@ -269,7 +272,7 @@ class TopicCatalog:
         self, record: TopicRecord, partitions: Iterable[int] | None = None
     ) -> Operation[None]:
         """Copy a topic's route to its partitions; the first group takes the backlog."""
-        rest = list(range(record.partitions) if partitions is None else partitions)
+        rest = list(range(record.all_partitions) if partitions is None else partitions)
         while rest:
             left = yield [
                 admin.subscribe(self.partition(record.name, number), record.route)
@@ -282,7 +285,7 @@ class TopicCatalog:
         known = self._topics.get(record.name)
         if known is None or known.version < record.version:
             self._topics[record.name] = record
-            for number in range(record.partitions):
+            for number in range(record.all_partitions):
                 self._routes.pop((record.name, number), None)
         return self._topics[record.name]
 

@@ -41,10 +41,10 @@ class ViewCatalog(GroupCopies):
             yield from self.group(group)
         found = []
         for name in names:
-            topic = yield from self.topic(name)
+            topic = yield from self.refreshed(name)
             found += [
                 (name, number, self.group_keys(name, number, group))
-                for number in range(topic.partitions)
+                for number in range(topic.all_partitions)
             ]
         return found
 

@@ -39,8 +39,28 @@ class TopicRecord:
     """Over all partitions; 0 for no limit."""
     deleting: bool = False
     """An operator has deleted it, and its partitions are being emptied."""
+    growing: int = 0
+    """Partitions that it will have; those beyond `partitions` are being made complete. 0: none."""
     views: tuple[View, ...] = ()
     """Groups that consume the dead letters which other groups have here; not in the route."""
+
+    @property
+    def all_partitions(self) -> int:
+        """How many partitions there are, also those that publishers do not know yet."""
+        return max(self.partitions, self.growing)
+
+    def growing_to(self, partitions: int) -> "TopicRecord":
+        """The record that says so."""
+        if partitions <= self.all_partitions or self.deleting:
+            return self
+        return replace(self, version=self.version + 1, growing=partitions)
+
+    def grown(self) -> "TopicRecord":
+        """The record whose new partitions publishers may use."""
+        if self.all_partitions == self.partitions:
+            return self
+        most = self.all_partitions
+        return replace(self, version=self.version + 1, partitions=most, growing=0)
 
     @property
     def route(self) -> Route:
@@ -104,6 +124,7 @@ class TopicRecord:
                 "next_byte": self.next_byte,
                 "max_messages": self.max_messages,
                 "deleting": self.deleting,
+                "growing": self.growing,
                 "views": [list(view) for view in self.views],
             }
         )
@@ -122,6 +143,7 @@ class TopicRecord:
                 fields["next_byte"],
                 fields.get("max_messages", 0),
                 fields.get("deleting", False),
+                fields.get("growing", 0),
                 tuple(View(*view) for view in fields.get("views", ())),
             )
         except (ValueError, TypeError, KeyError) as error:
@@ -154,6 +176,8 @@ class GroupRecord:
     """Under a lease at once, over all partitions; 0 for no limit."""
     rate_limit: str = ""
     """Leases per time over all workers, such as "100/s"; "" for no limit."""
+    dlq_retention_ms: int = 0
+    """How long a dead letter is kept; 0 for ever."""
     source: str = ""
     """The group whose dead letters it consumes; "" for a group that consumes topics."""
     ordered: bool = False
@@ -226,6 +250,7 @@ class GroupRecord:
                 "max_inflight": self.max_inflight,
                 "rate_limit": self.rate_limit,
                 "ordered": self.ordered,
+                "dlq_retention_ms": self.dlq_retention_ms,
                 "source": self.source,
             }
         )
@@ -251,6 +276,7 @@ class GroupRecord:
                 tuple(fields.get("catching_up", ())),
                 fields.get("max_inflight", 0),
                 fields.get("rate_limit", ""),
+                fields.get("dlq_retention_ms", 0),
                 fields.get("source", ""),
                 ordered=fields.get("ordered", False),
             )

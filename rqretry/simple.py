@@ -65,6 +65,7 @@ class SimpleOperations:
         self._sources: list[tuple[str, int, GroupKeys]] = []
         self._random = random.Random()
         self._prefer = "ready"
+        self._found_at = 0.0
         self._rated = False
         """The group has a rate limit: a lease needs tokens."""
 
@@ -84,7 +85,11 @@ class SimpleOperations:
         return self._record
 
     def _find_sources(self) -> Operation[None]:
-        self._sources = yield from self.catalog.places(self.group, self.topics)
+        """Every partition, anew; those that are known keep their turn."""
+        self._found_at = time.monotonic()
+        places = yield from self.catalog.places(self.group, self.topics)
+        kept = [place for place in self._sources if place in places]
+        self._sources = [*kept, *(place for place in places if place not in kept)]
 
     def receive(
         self,
@@ -111,6 +116,8 @@ class SimpleOperations:
         end = time.monotonic() + seconds(wait, name="wait", maximum=LONGEST_WAIT_S)
         yield from self.join()
         while True:
+            if time.monotonic() >= self._found_at + _LOOK_EVERY_S:
+                yield from self._find_sources()
             received, look_again_s = yield from self._sweep(most, invisible_ms)
             rest = end - time.monotonic()
             if received or rest <= 0:

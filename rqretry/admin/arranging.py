@@ -6,6 +6,7 @@ from typing import Any
 from rqretry.admin.base import AdminBase
 from rqretry.admin.views import GroupInfo, TopicInfo
 from rqretry.command import Operation
+from rqretry.durations import Duration, milliseconds
 from rqretry.errors import ConfigError, InvalidArgument, TopicNotFound, show
 from rqretry.levels import LevelTable
 from rqretry.limits import (
@@ -22,6 +23,8 @@ from rqretry.limits import (
 from rqretry.policy import RetryPolicy
 from rqretry.rates import Rate, check_rate_limit
 from rqretry.records import BROADCAST, SIMPLE, GroupRecord, TopicRecord
+
+_LEAST_RETENTION_S, _MOST_RETENTION_S = 60, 10 * 366 * 86_400
 
 
 class CatalogVerbs(AdminBase):
@@ -47,22 +50,39 @@ class CatalogVerbs(AdminBase):
         record = yield from self.catalog.create_topic(check_topic(name), count)
         return _topic_info(record)
 
-    def set_topic(self, name: str, *, max_messages: int | None = None) -> Operation[TopicInfo]:
+    def set_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        max_messages: int | Keep | None = KEEP,
+    ) -> Operation[TopicInfo]:
         """Change a topic's settings, everywhere at once.
 
         Args:
             name: The topic.
+            partitions: At least as many as it has, at most 1024. The new ones are made complete
+                before publishers use them; workers and clients find them within seconds.
             max_messages: How many messages it may store; a publish that would go over stores
                 nothing and raises QueueFull. Each partition gets an equal share, rounded up.
                 0 or None: any number.
 
         Raises:
             TopicNotFound: There is no such topic.
-            InvalidArgument: The value is not 0 or more.
+            InvalidArgument: max_messages is not 0 or more, or there would be fewer partitions.
+            ConfigError: Ordered messages of the topic are unfinished, or a group's max_inflight is
+                less than the partitions would be.
         """
-        most = check_count(max_messages or 0, name="max_messages", minimum=0)
-        record = yield from self.catalog.limit_topic(check_topic(name), most)
-        yield from self._note("set_topic", {"topic": name, "max_messages": most})
+        checked, said = check_topic(name), {"topic": name}
+        count = None if partitions is None else check_partitions(partitions)
+        record = yield from self.catalog.refreshed(checked)
+        if max_messages is not KEEP:
+            most = check_count(max_messages or 0, name="max_messages", minimum=0)
+            record = yield from self.catalog.limit_topic(checked, most)
+            yield from self._note("set_topic", said | {"max_messages": most})
+        if count is not None:
+            record = yield from self.catalog.grow_topic(checked, count)
+            yield from self._note("set_topic", said | {"partitions": count})
         return _topic_info(record)
 
     def delete_topic(
@@ -127,6 +147,7 @@ class CatalogVerbs(AdminBase):
         policy: RetryPolicy | str | None = None,
         max_inflight: int | str | Keep | None = KEEP,
         rate_limit: Rate | Keep | None = KEEP,
+        dlq_retention: Duration | Keep | None = KEEP,
         pin: bool | None = None,
     ) -> Operation[GroupInfo]:
         """Change a group's settings for all its instances, at once (semantics.md section 4).
@@ -140,6 +161,8 @@ class CatalogVerbs(AdminBase):
                 partitions of the group's topics. None or "none": any number.
             rate_limit: Deliveries in a time, over all workers: "100/s", "100/m", "100/h", or a
                 number for so many a second. None or "none": any number.
+            dlq_retention: Dead letters older than this, from a minute to 10 years, are purged by
+                whoever does the upkeep. None or "none", and the default: they are kept for ever.
             pin: True: a worker that starts and names other values changes nothing and warns;
                 False: its values win again. It is about what is named here, or about everything
                 where nothing is named. Default: as it was.
@@ -150,6 +173,8 @@ class CatalogVerbs(AdminBase):
             ConfigError: max_inflight is less than the number of partitions.
         """
         settings = group_settings(max_retries, policy, max_inflight, rate_limit)
+        if dlq_retention is not KEEP:
+            settings["dlq_retention_ms"] = _retention_ms(dlq_retention)
         said = {name: str(value) for name, value in settings.items()}
         return (yield from self._set("set_group", group, said | {"pin": pin}, settings, pin=pin))
 
@@ -241,6 +266,14 @@ class CatalogVerbs(AdminBase):
         return gone
 
 
+def _retention_ms(retention: Duration | None) -> int:
+    if retention is None or retention == "none":
+        return 0
+    return milliseconds(
+        retention, name="dlq_retention", minimum=_LEAST_RETENTION_S, maximum=_MOST_RETENTION_S
+    )
+
+
 def group_settings(
     max_retries: int | str | None,
     policy: RetryPolicy | str | None,
@@ -292,6 +325,7 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
         record.max_inflight or None,
         record.rate_limit or None,
         ordered=record.ordered,
+        dlq_retention_s=record.dlq_retention_ms / 1000 if record.dlq_retention_ms else None,
     )
 
 

@@ -323,6 +323,8 @@ class GroupInfo:
     """Under a lease at once, over all workers; None for any number."""
     rate_limit: str | None = None
     """Deliveries in a time, over all workers, such as "100/s"; None for any number."""
+    dlq_retention_s: float | None = None
+    """How long dead letters are kept, in seconds; None for ever."""
     ordered: bool = False
 
 

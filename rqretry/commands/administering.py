@@ -134,6 +134,17 @@ def read_record(records: str, name: str) -> Command[str]:
     return Command("read", (), (), _optional_text, words=("HGET", records, name))
 
 
+def read_these(records: str, names: Sequence[str]) -> Command[list[str]]:
+    """Some records of the catalog; "" for one that is not there."""
+    return Command(
+        "read",
+        (),
+        (),
+        lambda reply: [_optional_text(item) for item in reply],
+        words=("HMGET", records, *names),
+    )
+
+
 def read_records(records: str) -> Command[dict[str, str]]:
     """All records of one kind."""
     return Command("read", (), (), _records, words=("HGETALL", records))

@@ -80,6 +80,12 @@ class Fetcher:
                 await asyncio.sleep(jitter(0.5, self._random))
         await self._drop_line()
 
+    def add(self, consumer: Consumer, source: Source) -> None:
+        """Lease from one more source."""
+        self._places.append((consumer, source))
+        self._room.set()
+        self._unblock()
+
     async def stop(self) -> None:
         """Lease nothing more; returns when the loop was told, not when it has ended."""
         self._stopping = True

@@ -41,9 +41,9 @@ class Heartbeat:
         self._stopped.set()
 
     def _run(self) -> None:
-        every = min((source.visibility_s for source in self._sources), default=30.0) / 6
+        every = min((source.visibility_s for source in list(self._sources)), default=30.0) / 6
         while not self._stopped.wait(every):
-            for source in self._sources:
+            for source in list(self._sources):  # partitions are added by the event loop
                 try:
                     self._renew(source)
                 except RqretryError as error:

@@ -16,6 +16,7 @@ from rqretry.catalog import Catalog
 from rqretry.command import MAX_BATCH, Command
 from rqretry.commands.upkeep import Expired, Promoted, expire, promote, sweep
 from rqretry.errors import RqretryError
+from rqretry.retaining import purge_expired
 from rqretry.runtime.delivery import Source
 from rqretry.store import Store
 from rqretry.ticking import deliver_due
@@ -54,7 +55,7 @@ class Reaper:
         while True:
             now = time.monotonic()
             try:
-                for source in self._sources:
+                for source in list(self._sources):
                     await self._tick(source, now)
                 await self._sweep(now)
             except RqretryError as error:
@@ -134,6 +135,10 @@ class Reaper:
         self._sweep_at = now + SWEEP_EVERY_S
         partitions = {source.keys.partition for source in self._sources}
         await self._store.run_all([sweep(keys) for keys in partitions])
+        keys = [source.keys for source in self._sources]
+        gone = await self._store.perform(purge_expired(self._catalog, keys))
+        if gone:
+            log.info("%d dead letters were older than their groups keep them", gone)
 
 
 def _due(moment: float | None, now: float) -> bool:

@@ -21,6 +21,7 @@ from rqretry.runtime.checking import CheckBack
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Delivery, Source
 from rqretry.runtime.fetching import Fetcher
+from rqretry.runtime.growing import Growth
 from rqretry.runtime.heartbeat import Heartbeat
 from rqretry.runtime.presence import Condition, Presence
 from rqretry.runtime.reaper import Reaper
@@ -219,16 +220,25 @@ class Worker:
         fetcher = Fetcher(self._store, leasing, self.name, self._rejoin)
         casting = self._those(broadcast=True)
         broadcaster = Broadcaster(self._store, casting, self._ends, self._rejoin)
-        reaper = Reaper(self._store, self._catalog, self.sources, self.name)
+        sources = self.sources  # these lists grow with the partitions
+        leased = [source for consumer in leasing for source in consumer.sources]
+        reaper = Reaper(self._store, self._catalog, sources, self.name)
         fetcher.changed, broadcaster.on_entry = reaper.changed, reaper.look_at
         self._settler.on_settled = fetcher.look_for_room
         if self.max_messages is not None:
             retire_after_messages(self._consumers, self.max_messages, self.retire)
         heartbeat = Heartbeat(
             SyncStore(self._settings.url, self._library, repeat_seconds=2.0),
-            [source for consumer in leasing for source in consumer.sources],
+            leased,
             self._lose,
         )
+
+        def added(consumer: Consumer, source: Source) -> None:
+            sources.append(source)
+            leased.append(source)
+            fetcher.add(consumer, source)
+
+        growth = Growth(self._store, self._catalog, leasing, added)
         check_back = CheckBack(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
             consumer.start()
@@ -242,6 +252,7 @@ class Worker:
             loop.create_task(self._settler.run(), name="settler"),
             loop.create_task(reaper.run(), name="reaper"),
             loop.create_task(self._presence.run(), name="presence"),
+            loop.create_task(growth.run(), name="growth"),
             loop.create_task(self._announcer.run(), name="announcer"),
             loop.create_task(check_back.run(), name="check-back"),
             broadcasting,

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from rqretry.admin.views import GroupInfo
+from rqretry.durations import spell
 from rqretry.edge.cli.boundary import CommandGroup
 from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.group_moving import delete, promote, purge, reset, unsubscribe
@@ -14,7 +15,7 @@ from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.status import print_stats
 from rqretry.limits import DLQ
 
-_SETTINGS = ("max_retries", "policy", "max_inflight", "rate_limit", "pin")
+_SETTINGS = ("max_retries", "policy", "max_inflight", "rate_limit", "dlq_retention", "pin")
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry group set claims --max-retries 5")
@@ -82,6 +83,11 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     "--rate-limit",
     metavar="RATE|none",
     help='Deliveries over all workers: "100/s", "100/m", "100/h".',
+)
+@click.option(
+    "--dlq-retention",
+    metavar="DURATION|none",
+    help="Purge dead letters that are older, such as 720h; by default they are kept for ever.",
 )
 @click.option(
     "--pin/--unpin",
@@ -154,6 +160,7 @@ def _print(info: GroupInfo) -> None:
             ("retries", f"{info.ladder}, then {_end(info)}"),
             ("max_inflight", info.max_inflight),
             ("rate_limit", info.rate_limit),
+            ("dlq_retention", info.dlq_retention_s and spell(info.dlq_retention_s)),
             ("paused", "yes: resume lets it go on" if info.paused else None),
             ("pinned", " ".join(info.pinned) or None),
             ("set by", info.changed_by or None),
@@ -176,6 +183,7 @@ def _fields(info: GroupInfo) -> dict[str, object]:
         "topics": list(info.topics),
         "max_inflight": info.max_inflight,
         "rate_limit": info.rate_limit,
+        "dlq_retention_s": info.dlq_retention_s,
         "paused": info.paused,
         "pinned": list(info.pinned),
         "changed_by": info.changed_by,

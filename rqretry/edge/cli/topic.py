@@ -80,20 +80,28 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
 @topic.command("set", epilog="Example: rqretry topic set claims --max-messages 1000000")
 @click.argument("name", metavar="TOPIC")
 @click.option(
+    "--partitions",
+    type=int,
+    metavar="N",
+    help="Add partitions until there are N; there are never fewer.",
+)
+@click.option(
     "--max-messages",
     type=click.IntRange(min=0),
-    required=True,
     metavar="N",
     help="Refuse publishes (QueueFull) that would store more; 0 for any number.",
 )
 @json_option
 @server_options
 @click.pass_context
-def set_(context: click.Context, *, name: str, max_messages: int, as_json: bool) -> None:
+def set_(context: click.Context, /, name: str, *, as_json: bool, **given: int | None) -> None:
     """Change a topic's settings, for all producers at once."""
+    named: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
+    if not named:
+        raise click.UsageError("nothing to set: give --partitions or --max-messages")
     with connected(context) as client:
         try:
-            changed = client.admin.set_topic(name, max_messages=max_messages)
+            changed = client.admin.set_topic(name, **named)
         except TopicNotFound as error:
             raise TopicNotFound(f"{error}{elsewhere(client)}") from None
     if as_json:
@@ -101,7 +109,7 @@ def set_(context: click.Context, *, name: str, max_messages: int, as_json: bool)
         return
     most = changed.max_messages
     stores = "any number of messages" if most is None else f"at most {counted(most, 'message')}"
-    click.echo(f"topic {changed.name} stores {stores}")
+    click.echo(f"topic {changed.name} has {_partitions(changed.partitions)} and stores {stores}")
 
 
 @topic.command(epilog="Example: rqretry topic delete claims --dry-run")

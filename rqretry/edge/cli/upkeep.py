@@ -11,6 +11,7 @@ from rqretry.commands.producing import deliver
 from rqretry.commands.upkeep import Expired, Promoted, expire, promote, sweep
 from rqretry.errors import TopicNotFound
 from rqretry.keys import GroupKeys
+from rqretry.retaining import purge_expired
 from rqretry.routes import Route
 
 HOLD_MS = 10_000
@@ -55,7 +56,7 @@ class Upkeep:
         self._worker = worker
         self._random = random.Random()
         self._seen: dict[GroupKeys, tuple[int, float]] = {}
-        self._swept_at = time.monotonic()
+        self._swept_at = -SWEEP_EVERY_S  # the first round sweeps
 
     def round(self) -> Operation[Round]:
         """Look at every partition once; topics and groups are read anew each time."""
@@ -78,6 +79,7 @@ class Upkeep:
             partitions = [self._catalog.partition(topic, number) for topic, number in places]
             for batch in batches(partitions):
                 yield [sweep(keys) for keys in batch]
+            yield from purge_expired(self._catalog, groups)
         return done
 
     def _move(self, groups: list[GroupKeys]) -> Operation[Round]:
