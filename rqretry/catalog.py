@@ -126,6 +126,15 @@ class Catalog(GrowingCatalog):
             yield from self.topic(name, create=create)
         return source, topics
 
+    def foreseen(self, name: str, **settings: Any) -> Operation[tuple[GroupRecord, GroupRecord]]:
+        """A group's record as it is and with other settings; nothing is written.
+
+        Raises what set_group raises.
+        """
+        record = yield from self.group(name)
+        yield from self._check_inflight(name, settings.get("max_inflight"), ())
+        return record, record.changed(record.changed_by, record.changed_at_ms, **settings)
+
     def set_group(
         self, name: str, *, pin: bool | None = None, **settings: Any
     ) -> Operation[GroupRecord]:

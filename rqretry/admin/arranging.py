@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from rqretry.admin.base import AdminBase
+from rqretry.admin.foreseeing import forecast
 from rqretry.admin.views import GroupInfo, TopicInfo
 from rqretry.command import Operation
 from rqretry.durations import Duration, milliseconds
@@ -149,6 +150,7 @@ class CatalogVerbs(AdminBase):
         rate_limit: Rate | Keep | None = KEEP,
         dlq_retention: Duration | Keep | None = KEEP,
         pin: bool | None = None,
+        dry_run: bool = False,
     ) -> Operation[GroupInfo]:
         """Change a group's settings for all its instances, at once (semantics.md section 4).
 
@@ -166,6 +168,8 @@ class CatalogVerbs(AdminBase):
             pin: True: a worker that starts and names other values changes nothing and warns;
                 False: its values win again. It is about what is named here, or about everything
                 where nothing is named. Default: as it was.
+            dry_run: Write nothing. The answer is the group as it would be, and its `forecast` says
+                what its messages' next failures would mean, before and after.
 
         Raises:
             GroupNotFound: There is no such group.
@@ -176,7 +180,18 @@ class CatalogVerbs(AdminBase):
         if dlq_retention is not KEEP:
             settings["dlq_retention_ms"] = _retention_ms(dlq_retention)
         said = {name: str(value) for name, value in settings.items()}
+        if dry_run:
+            return (yield from self._foresee(group, settings, said))
         return (yield from self._set("set_group", group, said | {"pin": pin}, settings, pin=pin))
+
+    def _foresee(
+        self, group: str, settings: dict[str, Any], said: dict[str, str]
+    ) -> Operation[GroupInfo]:
+        levels = yield from self.catalog.open()
+        before, after = yield from self.catalog.foreseen(check_group(group), **settings)
+        places = yield from self._places(before)
+        foreseen = yield from forecast(before, after, levels, places, said)
+        return replace(_group_info(after, levels), forecast=foreseen)
 
     def pause(self, group: str) -> Operation[GroupInfo]:
         """Stop deliveries to a group; nothing is lost, running handlers finish.

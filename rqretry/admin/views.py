@@ -304,6 +304,46 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptForecast:
+    """The messages whose next delivery has one number, and what their failure would mean.
+
+    Attributes:
+        attempt: The number of their current delivery, else of the next one.
+        count: How many they are.
+        wait_before_s: How long they would wait after failing it, as the group is set now, in
+            seconds without jitter; None: they would be dead.
+        wait_after_s: The same with the other settings.
+    """
+
+    attempt: int
+    count: int
+    wait_before_s: float | None
+    wait_after_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupForecast:
+    """What `set_group(..., dry_run=True)` answers.
+
+    Attributes:
+        group: The group.
+        settings: What would be set, as text.
+        waiting: Messages that wait for a retry; their due time stays as it is.
+        unfinished: Those and all that are ready or in flight.
+        dead_at_next_failure: Of them, how many would be dead when their next delivery fails, which
+            they would not be as the group is set now. Each is delivered once more before that.
+        attempts: By the number of the next delivery.
+    """
+
+    group: str
+    settings: dict[str, str]
+    waiting: int
+    unfinished: int
+    dead_at_next_failure: int
+    attempts: tuple[AttemptForecast, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupInfo:
     """What `admin.groups` answers for one group; max_retries None is unlimited."""
 
@@ -323,6 +363,8 @@ class GroupInfo:
     """Under a lease at once, over all workers; None for any number."""
     rate_limit: str | None = None
     """Deliveries in a time, over all workers, such as "100/s"; None for any number."""
+    forecast: GroupForecast | None = None
+    """Of a dry run: what the settings would do to the messages that the group has now."""
     dlq_retention_s: float | None = None
     """How long dead letters are kept, in seconds; None for ever."""
     ordered: bool = False

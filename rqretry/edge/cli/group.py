@@ -1,12 +1,14 @@
 """rqretry group: list, show, set, pause and resume consumer groups; the rest is group_moving."""
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 
-from rqretry.admin.views import GroupInfo
+from rqretry.admin.views import GroupForecast, GroupInfo
 from rqretry.durations import spell
 from rqretry.edge.cli.boundary import CommandGroup
+from rqretry.edge.cli.confirming import counted
 from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.group_moving import delete, promote, purge, reset, unsubscribe
 from rqretry.edge.cli.options import json_option, server_options, whole_or
@@ -94,6 +96,7 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     default=None,
     help="Keep these values when a worker starts that names others, or no longer.",
 )
+@click.option("--dry-run", is_flag=True, help="Only say what it would do to what waits now.")
 @json_option
 @server_options
 @click.pass_context
@@ -109,7 +112,7 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
     with connected(context) as client:
         find_group(client, name)
         named = {setting: value for setting, value in settings.items() if value is not None}
-        changed = client.admin.set_group(name, **named)
+        changed = client.admin.set_group(name, **named, dry_run=given["dry_run"])
     _tell(changed, as_json=given["as_json"])
 
 
@@ -151,6 +154,12 @@ def _tell(info: GroupInfo, *, as_json: bool) -> None:
 
 
 def _print(info: GroupInfo) -> None:
+    _print_settings(info)
+    if info.forecast is not None:
+        _foretell(info.forecast)
+
+
+def _print_settings(info: GroupInfo) -> None:
     print_fields(
         [
             ("group", info.name),
@@ -166,6 +175,28 @@ def _print(info: GroupInfo) -> None:
             ("set by", info.changed_by or None),
         ]
     )
+
+
+def _foretell(forecast: GroupForecast) -> None:
+    click.echo()
+    click.echo(
+        f"nothing is changed; {counted(forecast.unfinished, 'unfinished message')},"
+        f" {forecast.waiting} of them waiting until their due time as before"
+    )
+    if forecast.attempts:
+        rows = [
+            (row.attempt, row.count, _wait(row.wait_before_s), _wait(row.wait_after_s))
+            for row in forecast.attempts
+        ]
+        print_table(["#delivery", "#messages", "its failure now", "its failure then"], rows)
+    click.echo(
+        f"{counted(forecast.dead_at_next_failure, 'message')} would be dead at the next failure,"
+        " each after one more delivery"
+    )
+
+
+def _wait(seconds: float | None) -> str:
+    return "dead" if seconds is None else f"waits {spell(seconds)}"
 
 
 def _end(info: GroupInfo) -> str:
@@ -186,6 +217,7 @@ def _fields(info: GroupInfo) -> dict[str, object]:
         "dlq_retention_s": info.dlq_retention_s,
         "paused": info.paused,
         "pinned": list(info.pinned),
+        **({} if info.forecast is None else {"forecast": asdict(info.forecast)}),
         "changed_by": info.changed_by,
     }
     return fields | {"ordered": True} if info.ordered else fields
