@@ -12,7 +12,7 @@ from rqretry.commands import administering as admin
 from rqretry.errors import ConfigError, GroupNotFound, show
 from rqretry.keys import GroupKeys
 from rqretry.limits import DLQ
-from rqretry.records import GroupRecord
+from rqretry.records import BROADCAST, GroupRecord
 
 Place = tuple[str, int, GroupKeys]
 
@@ -51,6 +51,11 @@ class ViewCatalog(GroupCopies):
     def _topics_of_source(self, group: str, source: str) -> Operation[tuple[str, ...]]:
         """The topics in which a group has dead letters. Raises GroupNotFound, ConfigError."""
         record = yield from self.group(source)
+        if record.kind == BROADCAST:
+            raise ConfigError(
+                f"group {show(source)} is a broadcast group and has no dead letters, so group"
+                f" {show(group)} cannot consume {show(DLQ + source)}"
+            )
         if record.source:
             raise ConfigError(
                 f"group {show(source)} consumes the dead letters of {show(record.source)} and has"
@@ -80,6 +85,11 @@ def source_of(group: str, topics: Iterable[str]) -> str:
 
 def check_same_source(record: GroupRecord, source: str, topics: Iterable[str]) -> None:
     """A group consumes topics, or one group's dead letters, for good. Raises ConfigError."""
+    if source and record.kind == BROADCAST:
+        raise ConfigError(
+            f"group {show(record.name)} is a broadcast group and cannot consume"
+            f" {show(DLQ + source)}: leave broadcast=True"
+        )
     if source and record.ordered:
         raise ConfigError(
             f"group {show(record.name)} is ordered and cannot consume {show(DLQ + source)}: dead"

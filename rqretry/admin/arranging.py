@@ -21,6 +21,7 @@ from rqretry.limits import (
     check_partitions,
     check_topic,
 )
+from rqretry.live import groups_of
 from rqretry.policy import RetryPolicy
 from rqretry.rates import Rate, check_rate_limit
 from rqretry.records import BROADCAST, SIMPLE, GroupRecord, TopicRecord
@@ -71,8 +72,8 @@ class CatalogVerbs(AdminBase):
         Raises:
             TopicNotFound: There is no such topic.
             InvalidArgument: max_messages is not 0 or more, or there would be fewer partitions.
-            ConfigError: Ordered messages of the topic are unfinished, or a group's max_inflight is
-                less than the partitions would be.
+            ConfigError: Ordered messages of the topic are unfinished, a worker of a broadcast group
+                is alive, or a group's max_inflight is less than the partitions would be.
         """
         checked, said = check_topic(name), {"topic": name}
         count = None if partitions is None else check_partitions(partitions)
@@ -82,9 +83,23 @@ class CatalogVerbs(AdminBase):
             record = yield from self.catalog.limit_topic(checked, most)
             yield from self._note("set_topic", said | {"max_messages": most})
         if count is not None:
+            yield from self._refuse_broadcasting(record)
             record = yield from self.catalog.grow_topic(checked, count)
             yield from self._note("set_topic", said | {"partitions": count})
         return _topic_info(record)
+
+    def _refuse_broadcasting(self, record: TopicRecord) -> Operation[None]:
+        """A running broadcast consumer reads the partitions that there were when it started."""
+        for worker in (yield from self._live()):
+            about = groups_of(worker.about)
+            for group in record.groups:
+                serves = group.name in about.groups and record.name in about.topics
+                if group.kind == BROADCAST and serves:
+                    raise ConfigError(
+                        f"topic {show(record.name)} has broadcast group {show(group.name)}, whose"
+                        f" worker {show(worker.name)} is alive and would miss what comes into new"
+                        " partitions; stop its workers, and start them after this"
+                    )
 
     def delete_topic(
         self, name: str, *, force: bool = False, dry_run: bool = False

@@ -49,7 +49,7 @@ class Fetcher:
     ) -> None:
         self._store = store
         self._worker = worker
-        self._consumers = consumers
+        self.consumers = consumers
         self._places: list[Place] = [(c, source) for c in consumers for source in c.sources]
         self._rejoin = rejoin
         self._random = random.Random()

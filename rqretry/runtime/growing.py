@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rqretry.catalog import Catalog
 from rqretry.catalog_views import source_of
@@ -10,6 +10,7 @@ from rqretry.commands.administering import read_these
 from rqretry.errors import RqretryError
 from rqretry.runtime.consumer import Consumer
 from rqretry.runtime.delivery import Source
+from rqretry.runtime.fetching import Fetcher
 from rqretry.store import Store
 
 log = logging.getLogger("rqretry")
@@ -24,13 +25,15 @@ class Growth:
         self,
         store: Store,
         catalog: Catalog,
-        consumers: Sequence[Consumer],
-        added: Callable[[Consumer, Source], None],
+        fetcher: Fetcher,
+        known: Sequence[list[Source]],
     ) -> None:
         self._store = store
         self._catalog = catalog
-        self._consumers = consumers
-        self._added = added
+        self._fetcher = fetcher
+        self._consumers = fetcher.consumers
+        self._known = known
+        """Lists that others go through: a new source is added to each."""
         self._seen: list[str] = []
         """The records of the topics at the last look."""
 
@@ -66,5 +69,7 @@ class Growth:
                 visibility_s = consumer.spec.visibility_ms / 1000
                 source = Source(topic, number, keys, visibility_s)
                 consumer.sources.append(source)
-                self._added(consumer, source)
+                for listed in self._known:
+                    listed.append(source)
+                self._fetcher.add(consumer, source)
                 log.info("group %s: partition %d of %s is new", keys.group, number, topic)

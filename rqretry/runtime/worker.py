@@ -232,13 +232,7 @@ class Worker:
             leased,
             self._lose,
         )
-
-        def added(consumer: Consumer, source: Source) -> None:
-            sources.append(source)
-            leased.append(source)
-            fetcher.add(consumer, source)
-
-        growth = Growth(self._store, self._catalog, leasing, added)
+        growth = Growth(self._store, self._catalog, fetcher, (sources, leased))
         check_back = CheckBack(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
             consumer.start()
@@ -268,14 +262,17 @@ class Worker:
         finally:
             heartbeat.stop()
             check_back.close()
-            for consumer in self._consumers:
-                consumer.close()
-            for task in (fetching, *others):
-                task.cancel()
-            await asyncio.gather(fetching, *others, return_exceptions=True)
-            await self._presence.say_goodbye()
-            await self._announcer.finish()
-            await self._hooks.emit(Event("stopped", self.name))
+            await self._end([fetching, *others])
+
+    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
+        for consumer in self._consumers:
+            consumer.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._presence.say_goodbye()
+        await self._announcer.finish()
+        await self._hooks.emit(Event("stopped", self.name))
 
     def _those(self, *, broadcast: bool) -> list[Consumer]:
         return [c for c in self._consumers if c.spec.broadcast is broadcast]
