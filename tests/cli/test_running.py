@@ -1,5 +1,6 @@
 """The commands that run on: reaper, exporter, dev and status --watch."""
 
+import json
 import re
 import shlex
 import signal
@@ -15,9 +16,12 @@ import redis
 
 from rqretry import Client, OutgoingMessage
 from rqretry.admin.views import GroupStats, Stats, TopicStats
+from rqretry.commands.consuming import Failure, Receipt, fail, lease
+from rqretry.commands.upkeep import register
 from rqretry.edge.cli.metrics import render
 from rqretry.edge.cli.status import rates
 from rqretry.edge.cli.upkeep import Upkeep
+from rqretry.edge.cli.watching import print_details
 from rqretry.embedded import EmbeddedRedis
 from tests.cli.conftest import Program
 from tests.cli.shell import Shell, bury
@@ -279,3 +283,24 @@ def test_status_watch_goes_on_until_it_is_stopped(program: Program, client: Clie
     watch.send_signal(signal.SIGINT)
     _, err = watch.communicate(timeout=30)
     assert watch.returncode == 0, err
+
+
+def test_what_is_watched_shows_the_ladder_the_workers_and_what_died(
+    shell: Shell, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bury(client, "claims", "checks", 1, 2)
+    client.store.perform(client.catalog.join("g", "push", ["t"]))
+    id_ = client.publish("t", 1)
+    keys = client.catalog.group_keys("t", 0, "g")
+    client.store.run(lease(keys, worker="w", want=1, visibility_ms=60_000))
+    failure = Failure(Receipt(id_, 1), 4, "", 0.5, "failure", "{}")
+    client.store.run(fail(keys, [failure], worker="w", tracebacks={}))
+    about = json.dumps({"groups": ["g"], "topics": ["t"], "pid": 7})
+    live = register(client.catalog.keys, worker="w1", about=about, ttl_ms=60_000)
+    client.store.run(live)
+    print_details(client, client.admin.stats())
+    ladder, workers, dead = capsys.readouterr().out.strip().split("\n\n")
+    assert ladder.splitlines()[1].split()[:4] == ["t", "g", "4", "1"]
+    assert ", in " in ladder
+    assert workers.splitlines()[1].split()[:3] == ["w1", "g", "7"]
+    assert dead.splitlines()[1].split()[0] == "checks" and dead.splitlines()[1].split()[2] == "2"

@@ -14,6 +14,7 @@ from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import clean, note, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.sizes import in_bytes, memory_line
+from rqretry.edge.cli.watching import print_details
 from rqretry.runtime.stopping import Stoppable, StoppedEarly
 
 WATCH_EVERY_S = 2.0
@@ -22,7 +23,7 @@ RATED = ("publish", "lease", "succeed", "fail")
 
 @click.command(epilog="Example: rqretry status claims --json")
 @click.argument("topic", required=False)
-@click.option("--watch", is_flag=True, help="Again every two seconds, with rates, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Again every 2 s, with ladder, workers and deaths.")
 @json_option
 @server_options
 @click.pass_context
@@ -64,6 +65,7 @@ def _watch(client: Client, topic: str | None) -> None:
             _print(after)
             for sentence in rates(before, after, now - at):
                 click.echo(sentence)
+            print_details(client, after)
             before, at = after, now
 
 

@@ -1,0 +1,58 @@
+"""What `status --watch` shows: the ladder with its next due times, workers, and what has died."""
+
+from collections.abc import Sequence
+
+import click
+
+from rqretry.admin.answers import WorkerInfo
+from rqretry.admin.views import Cluster, Stats, clusters
+from rqretry.client import Client
+from rqretry.durations import spell
+from rqretry.edge.cli.output import date, print_table
+
+_MOST_LETTERS = 5000
+"""Of a group with more dead letters, the kinds are not counted at each look."""
+_MOST_KINDS = 5
+
+
+def print_details(client: Client, stats: Stats) -> None:
+    """Below the numbers of the groups; nothing where there is nothing to tell."""
+    _print_ladder(client, stats)
+    _print_workers(client.admin.workers())
+    for group in dict.fromkeys(g.group for g in stats.groups if g.dead):
+        dead = sum(g.dead for g in stats.groups if g.group == group)
+        if dead > _MOST_LETTERS:
+            click.echo(f"group {group} has {dead} dead letters: rqretry dlq list {group}")
+        else:
+            _print_kinds(group, clusters(client.admin.dead_letters(group, bodies=False)))
+
+
+def _print_ladder(client: Client, stats: Stats) -> None:
+    now_ms = client.store.clock.now_ms()
+    rows = [
+        (topic.topic, group.group, rung.level, rung.count, _due(rung.next_due_ms, now_ms))
+        for topic in stats.topics
+        for group in topic.groups
+        for rung in group.waiting
+    ]
+    if rows:
+        click.echo()
+        print_table(["topic", "group", "#level", "#waiting", "next due"], rows)
+
+
+def _due(due_ms: int, now_ms: int) -> str:
+    when = date(due_ms) or ""
+    return f"{when}, in {spell(round((due_ms - now_ms) / 1000))}" if due_ms > now_ms > 0 else when
+
+
+def _print_workers(workers: Sequence[WorkerInfo]) -> None:
+    if workers:
+        click.echo()
+        rows = [(w.name, " ".join(w.groups), w.pid or "", date(w.since_ms) or "") for w in workers]
+        print_table(["worker", "groups", "#pid", "since"], rows)
+
+
+def _print_kinds(group: str, kinds: Sequence[Cluster]) -> None:
+    click.echo()
+    rows = [(group, k.fingerprint, k.count, date(k.last_ms), k.error) for k in kinds[:_MOST_KINDS]]
+    print_table(["dead letters of", "fingerprint", "#count", "last", "error"], rows)
