@@ -1,0 +1,89 @@
+"""Break the rules on purpose, one at a time, and see that the named tests notice.
+
+The list is tests/conformance/mutations.py: each mutation replaces one piece of a script or a module
+and names the tests that must fail then. It runs in a copy of the checkout, so that nothing here is
+touched. Exit status 1 if a mutation survived.
+
+    python tools/mutants.py            all of them
+    python tools/mutants.py 2.4 2.5    those of these rules
+    python tools/mutants.py --list
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("rqretry", "lua", "tests", "docs", "workers", "tools", "README.md", "pyproject.toml")
+TESTS_FAILED = 1
+"""The exit status of pytest that catches a mutation; others mean that it did not run."""
+
+sys.path.insert(0, str(ROOT))
+from tests.conformance.mutations import MUTATIONS, Mutation  # noqa: E402
+
+
+def main() -> int:
+    """Run the chosen mutations and tell the survivors."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("rules", nargs="*", help="rules of docs/conformance.md; default: all")
+    parser.add_argument("--list", action="store_true", help="show the mutations and run nothing")
+    options = parser.parse_args()
+    chosen = [m for m in MUTATIONS if not options.rules or m.rule in options.rules]
+    if options.list:
+        for mutation in chosen:
+            print(f"{mutation.rule:6} {mutation.path}: {mutation.why}")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="rqretry-mutants-") as folder:
+        copy = copied(Path(folder))
+        survivors = [mutation for mutation in chosen if not caught(mutation, copy)]
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutations caught")
+    for mutation in survivors:
+        print(f"survived: {mutation.rule} {mutation.path}: {mutation.why}")
+    return 1 if survivors else 0
+
+
+def copied(folder: Path) -> Path:
+    """A checkout to break."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def caught(mutation: Mutation, copy: Path) -> bool:
+    """Apply one mutation, run its tests, and put the piece back."""
+    path = copy / mutation.path
+    original = path.read_text()
+    path.write_text(mutation.applied(original))
+    begun = time.monotonic()
+    try:
+        status = run(mutation.tests, copy)
+    finally:
+        path.write_text(original)
+    verdict = {TESTS_FAILED: "caught", 0: "SURVIVED"}.get(status, f"DID NOT RUN ({status})")
+    seconds = time.monotonic() - begun
+    print(f"{mutation.rule:6} {verdict:9} {seconds:5.1f} s  {mutation.why}", flush=True)
+    return status == TESTS_FAILED
+
+
+def run(tests: tuple[str, ...], copy: Path) -> int:
+    """Run tests in the copy; pytest's exit status."""
+    # Bytecode is off: a restored file of the same size and second would be taken from the cache.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(copy)}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "60", *tests]
+    done = subprocess.run(  # noqa: S603 - our own tests
+        command, cwd=copy, env=environment, capture_output=True, check=False
+    )
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
