@@ -6,6 +6,7 @@ PROCESSES ?=
 TESTFLAGS ?= -n 2 --dist loadfile
 SCENARIOS ?= all
 REPEAT    ?= 3
+RULES     ?=
 
 BIN   := .venv/bin
 STAMP := .venv/.complete
@@ -13,7 +14,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench bench-peers dist clean
+.PHONY: help setup demo test lint mutants bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tools/lint_lua.py
+
+mutants: setup ## break the rules of docs/conformance.md one by one: each must be noticed (RULES=...)
+	@$(BIN)/python tools/mutants.py $(RULES)
 
 bench: setup ## measure every scenario three times (SCENARIOS=... for some, REPEAT=n)
 	@$(BIN)/python -m benchmarks run $(SCENARIOS) --repeat $(REPEAT) --out benchmarks/results/rqretry.json

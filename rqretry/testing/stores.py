@@ -12,8 +12,9 @@ from rqretry.testing.clock import VirtualClock
 from rqretry.url import RedisUrl
 
 _CHANGES_NOTHING_READY = frozenset(
-    {"lease", "take", "succeed", "read", "peek", "stats", "dead_letters"}
+    {"lease", "feed", "take", "succeed", "read", "peek", "stats", "dead_letters"}
 )
+"""What feed makes ready is for the very group that leases next."""
 
 
 class LabStore(SyncStore):

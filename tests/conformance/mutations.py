@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-INTEGRATION = "tests/integration/"
-
 
 class Mutation(NamedTuple):
     """One piece of the code, replaced by a wrong one."""
@@ -31,6 +29,6 @@ MUTATIONS = (
         "attempt >= policy.max_attempts",
         "attempt > policy.max_attempts",
         "one delivery too many before the DLQ",
-        (INTEGRATION + "test_ladder.py",),
+        ("tests/testing/test_ladder.py::test_a_whole_ladder_takes_less_than_a_second",),
     ),
 )

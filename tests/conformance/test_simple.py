@@ -1,0 +1,122 @@
+"""Simple consumers on a virtual clock (semantics.md section 3)."""
+
+from typing import Any
+
+import pytest
+
+from rqretry import App, InvalidArgument, InvalidReceiptHandle, Message
+from rqretry.client import SimpleConsumer
+from rqretry.testing import Lab
+
+
+@pytest.fixture
+def consumer(lab: Lab) -> SimpleConsumer:
+    """Of group audit on topic orders, with three deliveries at most."""
+    lab.admin.create_topic("orders")
+    return lab.client.simple_consumer("audit", "orders", create_group=True, max_retries=2)
+
+
+def received(consumer: SimpleConsumer, **options: Any) -> list[Message[Any]]:
+    """What is there now."""
+    return consumer.receive(**{"wait": 0, **options})
+
+
+def test_receive_takes_1_to_32_and_no_more(lab: Lab, consumer: SimpleConsumer) -> None:
+    lab.publish_many("orders", range(40))
+    assert len(received(consumer, max_messages=1)) == 1
+    assert len(received(consumer, max_messages=32)) == 32
+    assert len(received(consumer)) == 7
+    for number in (0, 33):
+        with pytest.raises(InvalidArgument, match="max_messages"):
+            received(consumer, max_messages=number)
+
+
+def test_a_message_is_invisible_for_10_ms_to_12_hours(lab: Lab, consumer: SimpleConsumer) -> None:
+    for duration, least_s in (("10ms", 0.01), ("12h", 12 * 3600)):
+        lab.publish("orders", duration)
+        (first,) = received(consumer, invisible_duration=duration)
+        lab.advance(least_s - 0.001)
+        assert received(consumer) == []
+        lab.advance(0.001)
+        (again,) = received(consumer)
+        assert (first.attempt, again.attempt) == (1, 2)
+        consumer.ack(again)
+    for duration in ("9ms", "12h1ms"):
+        with pytest.raises(InvalidArgument, match="invisible_duration"):
+            received(consumer, invisible_duration=duration)
+
+
+def test_every_expiry_makes_it_ready_at_once_and_the_last_one_dead(
+    lab: Lab, consumer: SimpleConsumer
+) -> None:
+    order = lab.publish("orders", 1)
+    for attempt in (1, 2, 3):
+        (message,) = received(consumer, invisible_duration="20s")
+        assert (message.id, message.attempt) == (order, attempt)
+        lab.advance("19.999s")
+        assert received(consumer) == []
+        lab.advance("1ms")
+    assert received(consumer) == []
+    (letter,) = lab.admin.dead_letters("audit")
+    assert (letter.id, letter.deliveries, letter.cause) == (order, 3, "expired")
+    lab.assert_path(order, "ready " + "inflight ready " * 2 + "inflight dead")
+
+
+def test_an_ack_is_taken_up_to_the_deadline_and_not_at_it(
+    lab: Lab, consumer: SimpleConsumer
+) -> None:
+    lab.publish_many("orders", [1, 2])
+    for late in (False, True):
+        (message,) = received(consumer, max_messages=1, invisible_duration="20s")
+        lab.advance("20s" if late else "19.999s")
+        if late:  # nobody had it since
+            with pytest.raises(InvalidReceiptHandle):
+                consumer.ack(message)
+        else:
+            consumer.ack(message)
+    assert lab.admin.stats("orders").topics[0].stored == 1
+
+
+def test_a_change_counts_from_the_call_and_keeps_the_attempt(
+    lab: Lab, consumer: SimpleConsumer
+) -> None:
+    lab.publish("orders", 1)
+    (message,) = received(consumer, invisible_duration="20s")
+    old = message.receipt_handle
+    lab.advance("15s")
+    new = consumer.change_invisible_duration(message, "10s")
+    lab.advance("9.999s")
+    assert received(consumer) == []
+    for stale in (old,):
+        with pytest.raises(InvalidReceiptHandle):
+            consumer.ack(stale)
+        with pytest.raises(InvalidReceiptHandle):
+            consumer.change_invisible_duration(stale, 10)
+    newest = consumer.change_invisible_duration(new, 0)
+    (again,) = received(consumer, invisible_duration="20s")
+    assert again.attempt == 1  # a change is no delivery that failed
+    for stale in (new, newest):
+        with pytest.raises(InvalidReceiptHandle):
+            consumer.ack(stale)
+    lab.advance("20s")
+    for refused in (again, "orders/0/audit/1/none"):
+        with pytest.raises(InvalidReceiptHandle):
+            consumer.change_invisible_duration(refused, 10)
+    (last,) = received(consumer)
+    assert last.attempt == 2
+    consumer.ack(last)
+    with pytest.raises(InvalidReceiptHandle):
+        consumer.change_invisible_duration(last, 10)
+
+
+def test_a_push_handler_cannot_be_acknowledged_by_hand(lab: Lab, consumer: SimpleConsumer) -> None:
+    app, handles = lab.app(App()), []
+
+    @app.consumer("orders", group="billing")
+    async def bill(message: Message[int]) -> None:
+        handles.append(message.receipt_handle)
+
+    lab.publish("orders", 1)
+    lab.run_until_idle()
+    with pytest.raises(InvalidReceiptHandle, match="'billing'"):
+        consumer.ack(handles[0])
