@@ -1,11 +1,11 @@
 """Break the rules on purpose, one at a time, and see that the named tests notice.
 
-The list is tests/conformance/mutations.py: each mutation replaces one piece of a script or a module
-and names the tests that must fail then. It runs in a copy of the checkout, so that nothing here is
-touched. Exit status 1 if a mutation survived.
+The list is tests/conformance/mutations/: each mutation replaces one piece of a script or a module
+and names the tests of which one must fail then. It runs in copies of the checkout, so that nothing
+here is touched. Exit status 1 if a mutation survived.
 
     python tools/mutants.py            all of them
-    python tools/mutants.py 2.4 2.5    those of these rules
+    python tools/mutants.py 2.4 7      those of rule 2.4 and of all rules of section 7
     python tools/mutants.py --list
 """
 
@@ -15,7 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("rqretry", "lua", "tests", "docs", "workers", "tools", "README.md", "pyproject.toml")
@@ -30,24 +33,50 @@ def main() -> int:
     """Run the chosen mutations and tell the survivors."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("rules", nargs="*", help="rules of docs/conformance.md; default: all")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at once; default 2")
     parser.add_argument("--list", action="store_true", help="show the mutations and run nothing")
     options = parser.parse_args()
-    chosen = [m for m in MUTATIONS if not options.rules or m.rule in options.rules]
+    chosen = [m for m in MUTATIONS if not options.rules or is_of(m.rule, options.rules)]
     if options.list:
         for mutation in chosen:
             print(f"{mutation.rule:6} {mutation.path}: {mutation.why}")
         return 0
-    with tempfile.TemporaryDirectory(prefix="rqretry-mutants-") as folder:
-        copy = copied(Path(folder))
-        survivors = [mutation for mutation in chosen if not caught(mutation, copy)]
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutations caught")
+    begun = time.monotonic()
+    survivors = run_all(chosen, max(1, options.jobs))
+    seconds = time.monotonic() - begun
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutations caught, in {seconds:.0f} s")
     for mutation in survivors:
         print(f"survived: {mutation.rule} {mutation.path}: {mutation.why}")
     return 1 if survivors else 0
 
 
+def is_of(rule: str, wanted: Sequence[str]) -> bool:
+    """Whether a rule, or its whole section, is among these."""
+    return rule in wanted or rule.partition(".")[0] in wanted
+
+
+def run_all(chosen: Sequence[Mutation], jobs: int) -> list[Mutation]:
+    """Run mutations, each job in a copy of its own; answers those that survived."""
+    copies: SimpleQueue[Path] = SimpleQueue()
+
+    def survives(mutation: Mutation) -> bool:
+        copy = copies.get()
+        try:
+            return not caught(mutation, copy)
+        finally:
+            copies.put(copy)
+
+    with tempfile.TemporaryDirectory(prefix="rqretry-mutants-") as folder:
+        for number in range(jobs):
+            copies.put(copied(Path(folder) / str(number)))
+        with ThreadPoolExecutor(jobs) as pool:
+            survived = list(pool.map(survives, chosen))
+    return [mutation for mutation, alive in zip(chosen, survived, strict=True) if alive]
+
+
 def copied(folder: Path) -> Path:
     """A checkout to break."""
+    folder.mkdir()
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -73,11 +102,11 @@ def caught(mutation: Mutation, copy: Path) -> bool:
     return status == TESTS_FAILED
 
 
-def run(tests: tuple[str, ...], copy: Path) -> int:
+def run(tests: Sequence[str], copy: Path) -> int:
     """Run tests in the copy; pytest's exit status."""
     # Bytecode is off: a restored file of the same size and second would be taken from the cache.
     environment = ["env", "PYTHONDONTWRITEBYTECODE=1", f"PYTHONPATH={copy}"]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "60", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--timeout", "30", *tests]
     done = subprocess.run([*environment, *command], cwd=copy, capture_output=True, check=False)
     return done.returncode
 

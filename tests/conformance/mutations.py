@@ -1,6 +1,13 @@
-"""Rules broken on purpose: each mutation must make one of its tests fail (tools/mutants.py)."""
+"""Rules broken on purpose: each mutation must make one of its tests fail (tools/mutants.py).
 
+They are in mutations/*.toml, one file for each section of semantics.md.
+"""
+
+import tomllib
+from pathlib import Path
 from typing import NamedTuple
+
+FOLDER = Path(__file__).parent / "mutations"
 
 
 class Mutation(NamedTuple):
@@ -15,6 +22,7 @@ class Mutation(NamedTuple):
     why: str
     """What is wrong then, in words."""
     tests: tuple[str, ...]
+    """The narrowest tests of which at least one must fail, as pytest takes them."""
 
     def applied(self, text: str) -> str:
         """The broken file."""
@@ -22,13 +30,13 @@ class Mutation(NamedTuple):
         return text.replace(self.find, self.put)
 
 
-MUTATIONS = (
-    Mutation(
-        "2.5",
-        "lua/include/wait_or_bury.lua",
-        "attempt >= policy.max_attempts",
-        "attempt > policy.max_attempts",
-        "one delivery too many before the DLQ",
-        ("tests/testing/test_ladder.py::test_a_whole_ladder_takes_less_than_a_second",),
-    ),
-)
+def _read(path: Path) -> list[Mutation]:
+    tables = tomllib.loads(path.read_text())["mutation"]
+    return [Mutation(**{**table, "tests": tuple(table["tests"])}) for table in tables]
+
+
+def _number(mutation: Mutation) -> tuple[int, ...]:
+    return tuple(map(int, mutation.rule.split(".")))
+
+
+MUTATIONS = tuple(sorted((m for path in FOLDER.glob("*.toml") for m in _read(path)), key=_number))

@@ -109,6 +109,17 @@ def test_a_change_counts_from_the_call_and_keeps_the_attempt(
         consumer.change_invisible_duration(last, 10)
 
 
+def test_due_retries_and_new_messages_share_what_is_received(
+    lab: Lab, consumer: SimpleConsumer
+) -> None:
+    lab.publish_many("orders", range(32))
+    received(consumer, max_messages=32, invisible_duration="1s")
+    lab.advance("1s")
+    lab.publish_many("orders", range(32))
+    attempts = [m.attempt for _ in range(16) for m in received(consumer, max_messages=2)]
+    assert (attempts.count(1), attempts.count(2)) == (16, 16)
+
+
 def test_a_push_handler_cannot_be_acknowledged_by_hand(lab: Lab, consumer: SimpleConsumer) -> None:
     app, handles = lab.app(App()), []
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -45,6 +46,12 @@ def test_a_mutation_still_applies_and_its_tests_exist(mutation: Mutation) -> Non
     for test in mutation.tests:
         path, _, name = test.partition("::")
         assert name.partition("[")[0] in names_in(path), f"{path} has no test {name}"
+
+
+def test_every_rule_is_broken_by_a_mutation_and_none_twice_in_the_same_way() -> None:
+    assert {rule for rule, _, _ in ROWS} == {mutation.rule for mutation in MUTATIONS}
+    again = Counter((m.path, m.find, m.put) for m in MUTATIONS)
+    assert max(again.values()) == 1
 
 
 def numbered(counts: dict[str, int]) -> list[tuple[str, int]]:
