@@ -1,0 +1,14 @@
+"""The tests of a module, to be run once more where `lab` is another kind of server."""
+
+from types import ModuleType
+from typing import Any
+
+
+def tests_of(*modules: ModuleType, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What modules hold, tests and fixtures, in their order: it is the order of collection."""
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if not name.startswith("_") and name not in without
+    }
