@@ -7,7 +7,7 @@ left half copied, the next one that meets it completes.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rqretry.catalog_growing import GrowingCatalog
@@ -28,6 +28,23 @@ log = logging.getLogger("rqretry")
 _ROUNDS = 20
 PINNABLE = ("max_retries", "policy", "max_inflight", "rate_limit")
 """The settings of a group that an operator can pin."""
+
+
+@dataclass(slots=True)
+class _Wish:
+    """What a consumer asks for as it joins its group."""
+
+    kind: str
+    create: bool
+    ordered: bool | None
+    source: str
+    """Whose dead letters it consumes; "" for none."""
+    names: tuple[str, ...]
+    tags: str | None
+    start: str
+    settings: dict[str, Any]
+    refused: dict[str, Any] = field(default_factory=dict)
+    """Settings that an operator has pinned to something else."""
 
 
 class Catalog(GrowingCatalog):
@@ -72,48 +89,60 @@ class Catalog(GrowingCatalog):
                 f"group {show(group)} consumes dead letters of {show(source)}, which have no order:"
                 " leave out ordered=True"
             )
+        wish = _Wish(
+            kind=kind, create=create, ordered=ordered, source=source, names=names, tags=tags,
+            start=start, settings=settings,
+        )  # fmt: skip
         now_ms = yield from self.now_ms()
-        refused: dict[str, Any] = {}
-
-        def joined(old: str) -> str:
-            record = (
-                GroupRecord.decode(group, old)
-                if old
-                else self._new_group(group, kind, create, ordered=bool(ordered))
-            )
-            _check_kind(record, kind, ordered)
-            check_same_source(record, source, names)
-            record = replace(record, source=source)
-            if any(name in record.leaving for name in names):
-                return old  # what is being freed there must be gone first
-            refused.clear()
-            refused.update(_against_pins(record, settings))
-            wanted = {field: v for field, v in settings.items() if field not in refused}
-            if tags is not None:
-                wanted["tags"] = record.with_tags(names, tags)
-            subscribed = with_topics(record, names, wanted, start=start)
-            return record.changed(self.actor, now_ms, **subscribed).encode()
-
         yield from self._check_inflight(group, settings.get("max_inflight"), names)
-
         for _ in range(_ROUNDS):
-            stored = yield from self._change(self.keys.groups, group, joined)
-            record = self._learnt(GroupRecord.decode(group, stored))
-            left = [name for name in names if name in record.leaving]
-            for name in left:
-                yield from self._finish_leaving(group, name)
-            if left:
-                continue
-            record = yield from self._subscribe_all(names, record)
-            yield from self._resume_growth(names)
-            yield from self._configure(record)
-            yield from self._finish_catching_up(record)
-            record = yield from self.group(group)
-            if set(names) <= set(record.topics):  # else an operator unsubscribed it meanwhile
-                if refused:
-                    _warn(record, refused)
+            stored = yield from self._change(
+                self.keys.groups, group, lambda old: self._joined(group, old, wish, now_ms)
+            )
+            record = yield from self._complete_joining(GroupRecord.decode(group, stored), names)
+            if record is not None:
+                if wish.refused:
+                    _warn(record, wish.refused)
                 return record
         raise ConfigError(f"group {show(group)} is unsubscribed all the time; start it later")
+
+    def _joined(self, group: str, old: str, wish: _Wish, now_ms: int) -> str:
+        """The record of a group that a consumer joins; as it is where the group still leaves."""
+        record = (
+            GroupRecord.decode(group, old)
+            if old
+            else self._new_group(group, wish.kind, wish.create, ordered=bool(wish.ordered))
+        )
+        _check_kind(record, wish.kind, wish.ordered)
+        check_same_source(record, wish.source, wish.names)
+        record = replace(record, source=wish.source)
+        if any(name in record.leaving for name in wish.names):
+            return old  # what is being freed there must be gone first
+        wish.refused = _against_pins(record, wish.settings)
+        wanted = {field: v for field, v in wish.settings.items() if field not in wish.refused}
+        if wish.tags is not None:
+            wanted["tags"] = record.with_tags(wish.names, wish.tags)
+        subscribed = with_topics(record, wish.names, wanted, start=wish.start)
+        return record.changed(self.actor, now_ms, **subscribed).encode()
+
+    def _complete_joining(
+        self, record: GroupRecord, names: tuple[str, ...]
+    ) -> Operation[GroupRecord | None]:
+        """Tell every partition; None where the group has to join again."""
+        record = self._learnt(record)
+        left = [name for name in names if name in record.leaving]
+        for name in left:
+            yield from self._finish_leaving(record.name, name)
+        if left:
+            return None
+        record = yield from self._subscribe_all(names, record)
+        yield from self._resume_growth(names)
+        yield from self._configure(record)
+        yield from self._finish_catching_up(record)
+        record = yield from self.group(record.name)
+        if not set(names) <= set(record.topics):  # an operator unsubscribed it meanwhile
+            return None
+        return record
 
     def _found(
         self, group: str, topics: tuple[str, ...], *, create: bool

@@ -1,25 +1,18 @@
 """The clients: the public verbs, sync and asyncio, over the same operations."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
-from rqretry.admin import AdminOperations, group_settings
+from rqretry.admin import AdminOperations
 from rqretry.admin.facades import Admin, AsyncAdmin
 from rqretry.catalog import Catalog
 from rqretry.checkers import Checkers, TermOptions
-from rqretry.command import awaitable, blocking
 from rqretry.config import Settings
 from rqretry.durations import Duration
-from rqretry.errors import InvalidArgument
 from rqretry.identity import worker_name
 from rqretry.ids import MessageId
 from rqretry.limits import (
-    check_flag,
-    check_group,
-    check_source,
-    check_start,
-    check_tags,
     check_topic,
 )
 from rqretry.message import PublishOptions, durable, outgoing
@@ -28,7 +21,7 @@ from rqretry.publisher_sync import SyncPublisher
 from rqretry.publishing import Publishing
 from rqretry.recalling import recall
 from rqretry.scripts import ScriptLibrary
-from rqretry.simple import SimpleOperations
+from rqretry.simple_consumers import AsyncSimpleConsumer, SimpleConsumer, simple_operations
 from rqretry.store import Store
 from rqretry.store_sync import SyncStore
 from rqretry.transacting import AsyncTransaction, Transaction, TransactionOperations
@@ -41,70 +34,6 @@ __all__ = [
     "Client",
     "SimpleConsumer",
 ]
-
-
-class SimpleConsumer:
-    """Receive and ack without asyncio; see SimpleOperations for each verb."""
-
-    def __init__(self, store: SyncStore, operations: SimpleOperations) -> None:
-        self.store = store
-        self.operations = operations
-        store.perform(operations.join())
-
-    receive = blocking(SimpleOperations.receive)
-    ack = blocking(SimpleOperations.ack)
-    change_invisible_duration = blocking(SimpleOperations.change_invisible_duration)
-
-    def close(self) -> None:
-        """Nothing is held here; what was received stays leased until its duration ends."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class AsyncSimpleConsumer:
-    """Receive and ack with asyncio; see SimpleOperations for each verb.
-
-    It joins its group at the first use; `await` it, or enter it, to join before that.
-    """
-
-    def __init__(self, store: Store, operations: SimpleOperations) -> None:
-        self.store = store
-        self.operations = operations
-
-    receive = awaitable(SimpleOperations.receive)
-    ack = awaitable(SimpleOperations.ack)
-    change_invisible_duration = awaitable(SimpleOperations.change_invisible_duration)
-
-    async def join(self) -> Self:
-        """Subscribe now. Raises GroupNotFound, TopicNotFound."""
-        await self.store.perform(self.operations.join())
-        return self
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self.join().__await__()
-
-    async def aclose(self) -> None:
-        """Nothing is held here; what was received stays leased until its duration ends."""
-
-    async def __aenter__(self) -> Self:
-        return await self.join()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 class Client:
@@ -251,7 +180,7 @@ class Client:
             TopicNotFound: A topic is not there.
             ConfigError: The group is of another kind.
         """
-        operations = _simple(
+        operations = simple_operations(
             self.catalog,
             self.name,
             group,
@@ -345,7 +274,7 @@ class AsyncClient:
         start: Literal["latest", "earliest"] = "latest",
     ) -> AsyncSimpleConsumer:
         """A consumer that receives and acknowledges by hand; see Client.simple_consumer."""
-        operations = _simple(
+        operations = simple_operations(
             self.catalog,
             self.name,
             group,
@@ -376,34 +305,3 @@ class AsyncClient:
 
     def __repr__(self) -> str:
         return f"<AsyncClient {self.settings.url.safe} namespace {self.settings.namespace}>"
-
-
-def _simple(
-    catalog: Catalog,
-    name: str,
-    group: str,
-    topics: str | Sequence[str],
-    *,
-    create_group: bool,
-    max_retries: int | str | None,
-    tags: str | None,
-    ordered: bool | None,
-    start: str,
-) -> SimpleOperations:
-    names = [topics] if isinstance(topics, str) else list(topics)
-    if not names:
-        raise InvalidArgument("topics: a simple consumer needs at least one topic")
-    settings = group_settings(max_retries, None)
-    if tags is not None:
-        settings["tags"] = check_tags(tags)
-    if ordered is not None:
-        settings["ordered"] = check_flag("ordered", ordered)
-    return SimpleOperations(
-        catalog,
-        check_group(group),
-        [check_source(name) for name in names],
-        worker=name,
-        create_group=create_group,
-        start=check_start(start),
-        settings=settings,
-    )

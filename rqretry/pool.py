@@ -177,7 +177,7 @@ class Pool:
 
     async def _ask(self, question: Question) -> list[Any] | Exception:
         url, requests = question
-        node: Node[Line] = Node(url, self.topology.library)
+        node: Node[Line] = Node(url, self.topology.scripts)
         line = Line(node, async_connection(url, min(self.connect_seconds, ASK_SECONDS)))
         try:
             async with asyncio.timeout(ASK_SECONDS):

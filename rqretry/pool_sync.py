@@ -160,7 +160,7 @@ class SyncPool:
 
     def _ask(self, question: Question) -> list[Any] | Exception:
         url, requests = question
-        node: Node[SyncLine] = Node(url, self.topology.library)
+        node: Node[SyncLine] = Node(url, self.topology.scripts)
         patience = min(self.connect_seconds, ASK_SECONDS)
         line = SyncLine(node, sync_connection(url, patience, ASK_SECONDS))
         try:

@@ -77,7 +77,7 @@ class Store:
         """Spells commands; of a cluster, for the node that was found first."""
         nodes = iter(self.topology.nodes.values())
         node = next(nodes, None)
-        return node.wire if node else Wire(self.topology.library, self.url.place)
+        return node.wire if node else Wire(self.topology.scripts, self.url.place)
 
     @property
     def trouble(self) -> str | None:

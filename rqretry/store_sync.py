@@ -66,7 +66,7 @@ class SyncStore:
     def wire(self) -> Wire:
         """Spells commands; of a cluster, for the node that was found first."""
         node = next(iter(self.topology.nodes.values()), None)
-        return node.wire if node else Wire(self.topology.library, self.url.place)
+        return node.wire if node else Wire(self.topology.scripts, self.url.place)
 
     @property
     def spread(self) -> bool:

@@ -74,7 +74,7 @@ class Topology(Generic[L]):
 
     def __init__(self, url: RedisUrl, library: ScriptLibrary) -> None:
         self.url = url
-        self.library = library
+        self.scripts = library
         self.nodes: dict[RedisUrl, Node[L]] = {}
         self.stale = False
         if url.kind == "single":
@@ -104,7 +104,7 @@ class Topology(Generic[L]):
 
     def _node(self, url: RedisUrl) -> Node[L]:
         if url not in self.nodes:
-            self.nodes[url] = Node(url, self.library)
+            self.nodes[url] = Node(url, self.scripts)
         return self.nodes[url]
 
     def _keep(self, urls: Iterable[RedisUrl]) -> None:

@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from typing import NamedTuple
 
 from rqretry.logs import LogSettings
 from rqretry.runtime.retiring import resident_bytes
@@ -89,24 +90,37 @@ def supervise(  # noqa: PLR0913 - one keyword for each option of `rqretry worker
         explicit=reload, logs=logs or LogSettings(), tracing=tracing,
         tallied=metrics_port is not None,
     )  # fmt: skip
-    board = Board(processes)
+    ports = _Ports(health_host, health_port, metrics_port)
     try:
-        with ExitStack() as around, Stoppable() as early:
-            if health_port is not None:
-                around.enter_context(HealthPort(board, health_host, health_port))
-            if metrics_port is not None:
-                around.enter_context(MetricsPort(board, health_host, metrics_port))
-            if max_memory is not None:
-                resident_bytes()
-            app = load(orders)
-            apply_settings(app)
-            if health_port is not None or metrics_port is not None:
-                around.enter_context(ServerCheck(board, app.settings))
-            watch = around.enter_context(CodeWatch(app_dir)) if reload else None
-            early.check()
-            return Supervisor(orders, processes, board, watch).run()
+        return _run(orders, processes, ports, watched=app_dir if reload else None)
     except StoppedEarly:
         return 0
+
+
+class _Ports(NamedTuple):
+    """Where a supervisor answers."""
+
+    host: str
+    health: int | None
+    metrics: int | None
+
+
+def _run(orders: Orders, processes: int, ports: _Ports, *, watched: str | None) -> int:
+    board = Board(processes)
+    with ExitStack() as around, Stoppable() as early:
+        if ports.health is not None:
+            around.enter_context(HealthPort(board, ports.host, ports.health))
+        if ports.metrics is not None:
+            around.enter_context(MetricsPort(board, ports.host, ports.metrics))
+        if orders.max_memory is not None:
+            resident_bytes()
+        app = load(orders)
+        apply_settings(app)
+        if ports.health is not None or ports.metrics is not None:
+            around.enter_context(ServerCheck(board, app.settings))
+        watch = around.enter_context(CodeWatch(watched)) if watched is not None else None
+        early.check()
+        return Supervisor(orders, processes, board, watch).run()
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,7 @@ def examine(store: SyncStore, namespace: str) -> list[Finding]:
     Raises:
         StoreUnavailable: One of them cannot be reached.
     """
-    library, kind = store.topology.library, store.url.kind
+    library, kind = store.topology.scripts, store.url.kind
     if kind == "single":
         return store.perform(check(library, namespace))
     servers = store.servers()

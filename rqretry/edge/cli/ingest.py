@@ -8,6 +8,7 @@ from rqretry.edge.cli.options import json_option, master_option, server_options
 from rqretry.edge.cli.output import note, print_fields, print_json
 from rqretry.edge.cli.progress import progress
 from rqretry.edge.cli.session import connected, target_of
+from rqretry.edge.spark.ingest import IngestSummary
 from rqretry.edge.spark.ingest import ingest as run
 from rqretry.edge.spark.inputs import FORMATS
 from rqretry.edge.spark.sessions import session_for
@@ -83,6 +84,10 @@ def ingest(  # noqa: PLR0913 - one for each option
     if as_json:
         print_json(asdict(summary))
         return
+    _print(summary)
+
+
+def _print(summary: IngestSummary) -> None:
     print_fields(
         [
             ("topic", summary.topic),

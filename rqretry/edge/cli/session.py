@@ -65,7 +65,7 @@ def elsewhere(client: Client) -> str:
 def _namespaces(store: SyncStore) -> Sequence[str]:
     found: set[str] = set()
     for url in store.servers():
-        with SyncStore(url, store.topology.library, repeat_seconds=store.repeat_seconds) as one:
+        with SyncStore(url, store.topology.scripts, repeat_seconds=store.repeat_seconds) as one:
             found.update(_namespaces_of(one))
     return sorted(found)
 
