@@ -5,7 +5,8 @@ local call = redis.call
   unresolved: the same number with the same checksum is that call again and is answered as it was.
   The client fans out: it passes the groups of the route it knows, and a changed route writes
   nothing. While a topic has no group its messages wait in the backlog, which the first group takes.
-  A call that would store more messages than the topic may hold stores none.
+  A call that would store more messages than the topic may hold stores none. An id that is a half of an
+  undecided transaction is refused: whether it will have been published nobody knows yet.
 
   Where a group takes only some tags, the caller says for each message which groups it goes to. One
   that no group wants is accepted, counted and not stored. What is delayed waits with its tag, and
@@ -14,8 +15,8 @@ local call = redis.call
 
   FLAGS  none
   KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters
-         message_groups, then ready and wake of each group, then line and heads of each ordered one, then
-         broadcast, where the topic has a broadcast group
+         message_groups half_of, then ready and wake of each group, then line and heads of each ordered
+         one, then broadcast, where the topic has a broadcast group
   ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (2, or 4 to 6 a
          message), then name and byte (and 'o' for an ordered one) of each group, then id, body,
          digest ('' for an id the client made), delay_ms ('' for none, '@' and a date), as the fifth
@@ -24,7 +25,8 @@ local call = redis.call
          delayed and no group is a broadcast group, with 4 all go to every group and none has a tag,
          with 5 none has a message group
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
-         C another body has this id) or STALE_ROUTE, version, table or FULL, stored, limit
+         C another body has this id, H a half of an undecided transaction has it)
+         or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT
   COST   O(messages * groups); 13 commands and 3 a group, 1 more where a group takes only some, 3 more
          for message groups and 3 for an ordered group, 3 for broadcast
@@ -42,7 +44,7 @@ local ids_key, id_expiry, scheduled, backlog = KEYS[7], KEYS[8], KEYS[9], KEYS[1
 local events, counters = KEYS[11], KEYS[12]
 local route_version, seq, checksum, lane_ttl_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local worker, blob, groups, messages = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local WORDS, FIRST_KEY, FIRST_GROUP = tonumber(ARGV[9]), 14, 10
+local half_of, WORDS, FIRST_KEY, FIRST_GROUP = KEYS[14], tonumber(ARGV[9]), 15, 10
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
 local BIG = 8192
 
@@ -66,7 +68,7 @@ if (current[1] or '0') ~= route_version then
 end
 
 -- Ids the caller chose: known already, and with the same body?
-local chosen, digests = {}, {}
+local chosen, digests, halves = {}, {}, {}
 for i = 1, WORDS > 2 and messages or 0 do
   local at = FIRST_MESSAGE + WORDS * (i - 1)
   if ARGV[at + 2] ~= '' then
@@ -76,6 +78,9 @@ end
 
 if #chosen > 0 then
   digests = look_up_chosen({ ids = ids_key, id_expiry = id_expiry, bodies = bodies }, now, chosen)
+  for i, half in ipairs(call('HMGET', half_of, unpack(chosen))) do
+    halves[chosen[i]] = half
+  end
 end
 
 -- A delay in milliseconds, or '@' and a date in milliseconds.
@@ -139,7 +144,9 @@ local function accept_each()
   for i = 1, messages do
     local at = FIRST_MESSAGE + WORDS * (i - 1)
     local id, digest = ARGV[at], ARGV[at + 2]
-    if digest ~= '' and digests[id] then
+    if digest ~= '' and halves[id] then
+      verdicts[i], all_new = 'H', false
+    elseif digest ~= '' and digests[id] then
       local same = digests[id] == digest or digests[id] == ANY
       verdicts[i], all_new = same and 'D' or 'C', false
     else

@@ -184,7 +184,7 @@ class Publishing:
         first = {message.id: message for message in call.messages}
         for message in messages:
             if message.id in first and not _same(message, first[message.id]):
-                found[message.id] = _conflict(message.id)
+                found[message.id] = refused(message.id, "C")
         for message in call.messages:
             self._unresolved.pop(message.id, None)
         rest = [message for message in messages if message.id not in found]
@@ -285,8 +285,8 @@ def _verdicts(
         return [*new_ids([message.id for message in messages])]
     letters = answer.verdicts or "A" * len(messages)
     return [
-        _conflict(message.id)
-        if letter == "C"
+        refused(message.id, letter)
+        if letter in "CH"
         else NotConfirmed([message.id], durability, answer.doubt)
         if answer.doubt
         else MessageId(
@@ -312,7 +312,13 @@ def _same(repeated: Prepared, first: Prepared) -> bool:
     )
 
 
-def _conflict(id_: str) -> InvalidArgument:
+def refused(id_: str, letter: str) -> InvalidArgument:
+    """The error for an id of the caller's that a script refused, with C or H."""
+    if letter == "H":
+        return InvalidArgument(
+            f"id {show(id_)} is the id of a message in a transaction that is not decided;"
+            " decide that one, or publish under a new id"
+        )
     return InvalidArgument(
         f"id {show(id_)} is the id of another message, with other content; publish under a new id"
     )

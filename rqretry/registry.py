@@ -36,7 +36,7 @@ MAX_POSTPONES = 1000
 _LEAST_VISIBILITY_S, _MOST_VISIBILITY_S = 0.1, 12 * 3600
 
 _ABOUT_LEASES = (
-    "max_retries", "policy", "max_inflight", "rate_limit", "start", "visibility", "max_postpones",
+    "max_retries", "policy", "max_inflight", "rate_limit", "visibility", "max_postpones",
     "retry_on", "dead_letter_on", "ordered",
 )  # fmt: skip
 """Options that mean nothing to a broadcast consumer."""
@@ -268,6 +268,11 @@ def _broadcast(options: ConsumerOptions, topics: Sequence[str]) -> bool:
     senseless = [name for name in _ABOUT_LEASES if options.get(name) is not None]
     if wanted and any(name.startswith(DLQ) for name in topics):
         raise ConfigError("dead letters are not broadcast: leave broadcast=True for a DLQ topic")
+    if wanted and options.get("start", LATEST) != LATEST:
+        raise ConfigError(
+            f"start={show(options['start'])} cannot be given with broadcast=True: a broadcast"
+            ' consumer gets what is published while it runs; leave it out, or use "latest"'
+        )
     if wanted and senseless:
         raise ConfigError(
             f"{senseless[0]} cannot be given with broadcast=True: nothing is leased, retried or"

@@ -29,7 +29,7 @@ from rqretry.ids import MessageId, make_ids
 from rqretry.limits import MAX_TRANSACTION_MESSAGES, check_topic
 from rqretry.message import OutgoingMessage, PublishOptions, outgoing
 from rqretry.noted import NOTHING, encode_noted
-from rqretry.publishing import Publishing, chunks, full
+from rqretry.publishing import Publishing, chunks, full, refused
 from rqretry.resolving import WORDS, resolve, unknown
 
 _ROUTE_CHANGES = 50
@@ -217,16 +217,8 @@ class TransactionOperations:
         return answer
 
     def _verdict(self, message: Prepared, letter: str) -> MessageId:
-        if letter == "C":
-            raise InvalidArgument(
-                f"id {show(message.id)} is the id of another message, with other content; publish"
-                " under a new id"
-            )
-        if letter == "H":
-            raise InvalidArgument(
-                f"id {show(message.id)} is the id of a message in another transaction that is not"
-                " decided; decide that one, or publish under a new id"
-            )
+        if letter in "CH":
+            raise refused(message.id, letter)
         return MessageId(message.id, duplicate=letter == "D")
 
 

@@ -51,7 +51,8 @@ class Published:
             written; `route` is the partition's), "FULL" (nothing was written; `stored` and
             `limit` say why) or "LANE_CONFLICT" (a bug: a lane used twice).
         now_ms: The server's time, 0 where nothing was written.
-        verdicts: A letter per message, A accepted, D duplicate, C another body has this id.
+        verdicts: A letter per message, A accepted, D duplicate, C another body has this id,
+            H a half of an undecided transaction has it.
         route: The partition's route, where the one sent was stale.
         stored: Messages in the partition, where it is full.
         limit: How many it may hold, where it is full.
@@ -97,7 +98,7 @@ def publish(
     touched = (
         keys.meta, keys.route, keys.lane(producer), keys.bodies, keys.big, keys.pending,
         keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,
-        keys.message_groups,
+        keys.message_groups, keys.half_of,
         *(key for group in groups for key in (group.ready, group.wake)),
         *_lines(groups, route), *_stream(keys, route),
     )  # fmt: skip

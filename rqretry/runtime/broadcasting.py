@@ -76,7 +76,8 @@ class Place:
             self.count("gap", missed)
             log.error(
                 "broadcast group %s fell behind in %s and has missed %d messages: they were"
-                " trimmed after ten minutes", self.source.keys.group, self.source.topic, missed,
+                " dropped after ten minutes, or earlier as the oldest of 64 MiB",
+                self.source.keys.group, self.source.topic, missed,
             )  # fmt: skip
         self.mark = entry.end
         now = time.monotonic()

@@ -248,7 +248,6 @@ async def test_a_group_is_of_one_kind(lab: Lab) -> None:
         {"max_retries": 3},
         {"policy": RetryPolicy.fixed(1)},
         {"visibility": 10},
-        {"start": "earliest"},
         {"rate_limit": "1/s"},
         {"max_inflight": 1},
         {"max_postpones": 1},
@@ -262,6 +261,15 @@ async def test_options_about_leases_are_refused(lab: Lab, option: dict[str, Any]
     (name,) = option
     with pytest.raises(ConfigError, match=f"{name} cannot be given with broadcast=True"):
         listening(lab.app(), **option)
+
+
+async def test_a_broadcast_consumer_cannot_begin_with_what_is_stored(lab: Lab) -> None:
+    app = lab.app()
+    with pytest.raises(ConfigError, match="start='earliest' cannot be given with broadcast=True"):
+        listening(app, start="earliest")
+    assert app._registry.consumers == []
+    listening(app, start="latest")
+    assert [spec.group for spec in app._registry.consumers] == ["b"]
 
 
 async def test_broadcast_is_true_or_false(lab: Lab) -> None:

@@ -207,9 +207,26 @@ async def test_ids_are_checked_against_what_is_stored(lab: Lab) -> None:
         with pytest.raises(InvalidArgument, match="other content"):
             tx.publish(9, id="a")
         other = client.begin_transaction("t")
-        with pytest.raises(InvalidArgument, match="another transaction"):
+        with pytest.raises(InvalidArgument, match="a transaction that is not decided"):
             other.publish(2, id="b")
         other.rollback()
+    assert client.admin.stats("t").topics[0].backlog == 2
+
+
+async def test_an_id_cannot_be_published_beside_an_undecided_transaction_that_has_it(
+    lab: Lab,
+) -> None:
+    client = lab.client()
+    tx = client.begin_transaction("t")
+    tx.publish(1, id="a")
+    for _ in range(2):
+        with pytest.raises(InvalidArgument, match="id 'a' is the id of a message in a trans"):
+            client.publish("t", 1, id="a")
+    tx.rollback()
+    assert client.publish("t", 1, id="a").duplicate is False
+    with client.transaction("t") as committed:
+        committed.publish(1, id="b")
+    assert client.publish("t", 1, id="b").duplicate is True
     assert client.admin.stats("t").topics[0].backlog == 2
 
 

@@ -76,6 +76,57 @@ def test_entries_are_kept_for_ten_minutes(world: World) -> None:
     assert (late.first, shown(world)) == (1, [["b"], ["c"]])  # whoever expected 0 has missed one
 
 
+LARGE = "x" * 10_000
+
+
+def test_the_oldest_entries_go_when_the_stream_is_full_and_readers_see_the_gap(
+    world: World,
+) -> None:
+    broadcast(world)
+    world.client.hset(world.keys.meta, "cast_limit", 100_000)
+    for n in range(30):
+        world.publish(prepared(f"a{n}", LARGE))
+        assert sum(len(data) for entry in entries(world) for _, data in entry.messages) <= 100_000
+    kept = entries(world)
+    assert [entry.messages[0][0] for entry in kept] == [f"a{n}" for n in range(21, 30)]
+    assert kept[0].first == 21  # whoever expected less has missed so many
+    assert world.run(broadcasting.now_at(world.keys)) == kept[-1].end
+    assert "bodies" not in world.state()
+
+
+def test_small_entries_are_dropped_by_their_bytes_and_what_is_old_does_not_count(
+    world: World,
+) -> None:
+    broadcast(world)
+    world.client.hset(world.keys.meta, "cast_limit", 100_000)
+    for n in range(300):
+        world.publish(prepared(f"a{n}", "x" * 1200))
+    ids = [entry.messages[0][0] for entry in entries(world)]
+    assert ids == [f"a{n}" for n in range(300 - len(ids), 300)]
+    assert 90_000 < sum(64 + len(id_) + 1200 for id_ in ids) <= 100_000
+    world.advance(11 * MINUTE)
+    for n in range(70):
+        world.publish(prepared(f"b{n}", "x" * 1200))
+    assert shown(world) == [[f"b{n}"] for n in range(70)]
+
+
+def test_an_entry_above_the_limit_is_shown_alone(world: World) -> None:
+    broadcast(world)
+    world.client.hset(world.keys.meta, "cast_limit", 5_000)
+    world.publish(prepared("a", LARGE))
+    assert shown(world) == [["a"]]
+    world.publish(prepared("b", LARGE))
+    assert shown(world) == [["b"]]
+
+
+def test_a_partition_keeps_64_mib_of_what_it_broadcasts(world: World) -> None:
+    broadcast(world)
+    mib = "x" * 1024 * 1024
+    for n in range(70):
+        world.publish(prepared(f"a{n}", mib))
+    assert shown(world) == [[f"a{n}"] for n in range(8, 70)]
+
+
 def test_entries_go_on_when_the_clock_goes_back(world: World) -> None:
     broadcast(world)
     world.publish("a")

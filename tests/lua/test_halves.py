@@ -187,6 +187,34 @@ def test_an_id_that_was_rolled_back_can_be_published_again(half: World) -> None:
     assert half.lease().ids == ["a"]
 
 
+def test_publishing_the_id_of_an_undecided_half_is_refused_and_leaves_no_trace(half: World) -> None:
+    half.subscribe()
+    prepare(half, halves(prepared("a", digest="d")))
+    with half.changes() as changed:
+        answer = half.publish(prepared("a", digest="d"), prepared("b", digest="d"), seq=1)
+    assert (answer.status, answer.verdicts) == ("OK", "HA")
+    assert {key: value for key, value in changed.items() if not key.startswith("lane")} == {
+        "bodies": {"b": "body of b"},
+        "ids": {"b": "d"},
+        "g:ready": ["b"],
+        "g:wake": {"1": 0},
+        "counters": {"publish": 1, "publish:g": 1},
+        "events": ["publish  p b"],
+    }
+    again = half.publish(prepared("a", digest="d"), prepared("b", digest="d"), seq=1)
+    assert (again.status, again.verdicts) == ("DUPLICATE", "HA")
+    assert half.publish(prepared("a", "other", digest="e"), seq=2).verdicts == "H"
+    assert unexplained(half) == []
+
+
+def test_once_a_half_is_committed_its_id_is_known_like_any_other(half: World) -> None:
+    half.subscribe()
+    prepare(half, halves(prepared("a", digest="d")))
+    commit(half)
+    assert half.publish(prepared("a", digest="d")).verdicts == "D"
+    assert half.publish(prepared("a", "other", digest="e")).verdicts == "C"
+
+
 def test_a_committed_message_retries_like_any_other(half: World) -> None:
     half.subscribe()
     prepare(half, halves("a"))
