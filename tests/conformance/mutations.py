@@ -1,6 +1,6 @@
 """Rules broken on purpose: each mutation must make one of its tests fail (tools/mutants.py).
 
-They are in mutations/*.toml, one file for each section of semantics.md.
+They are in mutations/*.toml, by the sections of semantics.md.
 """
 
 import tomllib

@@ -84,29 +84,50 @@ def test_a_change_counts_from_the_call_and_keeps_the_attempt(
     (message,) = received(consumer, invisible_duration="20s")
     old = message.receipt_handle
     lab.advance("15s")
-    new = consumer.change_invisible_duration(message, "10s")
+    consumer.change_invisible_duration(message, "10s")
+    refuses(consumer, old)
     lab.advance("9.999s")
     assert received(consumer) == []
-    for stale in (old,):
-        with pytest.raises(InvalidReceiptHandle):
-            consumer.ack(stale)
-        with pytest.raises(InvalidReceiptHandle):
-            consumer.change_invisible_duration(stale, 10)
-    newest = consumer.change_invisible_duration(new, 0)
+    again = consumer.change_invisible_duration(message, "10s")
+    lab.advance("9.999s")
+    assert received(consumer) == []
+    lab.advance("1ms")
+    (second,) = received(consumer, invisible_duration="20s")
+    assert second.attempt == 2  # one lease expired, however often it was changed
+    refuses(consumer, again)
+    consumer.ack(second)
+    refuses(consumer, second)
+
+
+def test_a_change_to_0_makes_it_visible_at_once_and_counts_nothing(
+    lab: Lab, consumer: SimpleConsumer
+) -> None:
+    lab.publish("orders", 1)
+    (message,) = received(consumer, invisible_duration="20s")
+    old = message.receipt_handle
+    new = consumer.change_invisible_duration(message, 0)
     (again,) = received(consumer, invisible_duration="20s")
-    assert again.attempt == 1  # a change is no delivery that failed
-    for stale in (new, newest):
-        with pytest.raises(InvalidReceiptHandle):
-            consumer.ack(stale)
-    lab.advance("20s")
-    for refused in (again, "orders/0/audit/1/none"):
-        with pytest.raises(InvalidReceiptHandle):
-            consumer.change_invisible_duration(refused, 10)
-    (last,) = received(consumer)
-    assert last.attempt == 2
-    consumer.ack(last)
+    assert again.attempt == 1
+    refuses(consumer, old)
+    refuses(consumer, new)
+    consumer.ack(again)
+
+
+def test_a_lease_that_is_over_cannot_be_changed(lab: Lab, consumer: SimpleConsumer) -> None:
+    lab.publish("orders", 1)
+    (message,) = received(consumer, invisible_duration="20s")
+    lab.advance("20s")  # nobody had it since
+    refuses(consumer, message)
+    (again,) = received(consumer)
+    assert again.attempt == 2
+
+
+def refuses(consumer: SimpleConsumer, stale: Message[Any] | str) -> None:
+    """Neither verb takes this receipt, and nothing is changed."""
     with pytest.raises(InvalidReceiptHandle):
-        consumer.change_invisible_duration(last, 10)
+        consumer.ack(stale)
+    with pytest.raises(InvalidReceiptHandle):
+        consumer.change_invisible_duration(stale, 10)
 
 
 def test_due_retries_and_new_messages_share_what_is_received(
