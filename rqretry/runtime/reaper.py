@@ -16,6 +16,8 @@ from rqretry.catalog import Catalog
 from rqretry.command import MAX_BATCH, Command
 from rqretry.commands.upkeep import Expired, Promoted, expire, promote, sweep
 from rqretry.errors import RqretryError
+from rqretry.keys import GroupKeys
+from rqretry.records import SIMPLE
 from rqretry.retaining import purge_expired
 from rqretry.runtime.delivery import Source
 from rqretry.store import Store
@@ -25,6 +27,8 @@ log = logging.getLogger("rqretry")
 
 LOOK_EVERY_S = 5.0
 SWEEP_EVERY_S = 60.0
+HOLD_MS = 10_000
+"""How long a jump of the server's clock holds up expiry for groups whose visibility is unknown."""
 
 
 class Reaper:
@@ -40,6 +44,7 @@ class Reaper:
         self._random = random.Random()
         self._changed = asyncio.Event()
         self._sweep_at = time.monotonic() + SWEEP_EVERY_S
+        self._others_at = time.monotonic() + LOOK_EVERY_S
 
     def changed(self) -> None:
         """A lease told new times."""
@@ -57,6 +62,7 @@ class Reaper:
             try:
                 for source in list(self._sources):
                     await self._tick(source, now)
+                await self._look_after_others(now)
                 await self._sweep(now)
             except RqretryError as error:
                 log.warning("upkeep failed, trying again: %s", error)
@@ -65,11 +71,8 @@ class Reaper:
 
     async def _sleep(self) -> None:
         self._changed.clear()
-        wait = min(
-            (self._next(source) for source in self._sources),
-            default=time.monotonic() + LOOK_EVERY_S,
-        )
-        seconds = wait - time.monotonic()
+        moments = [self._next(source) for source in self._sources]
+        seconds = min([*moments, self._others_at]) - time.monotonic()
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -128,6 +131,29 @@ class Reaper:
             source.deadline_at = now if answer.moved >= MAX_BATCH else None
         if answer.moved:
             source.empty = False
+
+    async def _look_after_others(self, now: float) -> None:
+        """Simple groups whose consumers may all be gone: what they leased expires by anybody."""
+        if now < self._others_at:
+            return
+        self._others_at = now + LOOK_EVERY_S
+        others = self._simple_groups() - {source.keys for source in self._sources}
+        if others:
+            await self._store.run_all(
+                [
+                    expire(keys, worker=self._worker, hold_ms=HOLD_MS, random=self._random.random())
+                    for keys in others
+                ]
+            )
+
+    def _simple_groups(self) -> set[GroupKeys]:
+        places = {(source.topic, source.partition) for source in self._sources}
+        return {
+            self._catalog.group_keys(topic, partition, group.name)
+            for topic, partition in places
+            for group in self._catalog.route(topic, partition).groups
+            if group.kind == SIMPLE
+        }
 
     async def _sweep(self, now: float) -> None:
         if now < self._sweep_at:

@@ -17,7 +17,9 @@ from rqretry import (
     Message,
 )
 from rqretry.client import SimpleConsumer
-from tests.integration.harness import NAMESPACE, Lab, Seen, counted
+from rqretry.keys import partition_keys
+from rqretry.runtime import reaper
+from tests.integration.harness import NAMESPACE, Lab, Seen, counted, until
 
 
 @pytest.fixture
@@ -214,7 +216,7 @@ def test_the_last_delivery_is_dead_at_its_deadline_without_another_receive(
     assert other.receive(wait=0) == []  # it subscribed after the publish
 
 
-async def test_a_worker_of_another_group_does_not_need_to_see_to_it_but_a_waiting_receive_does(
+async def test_a_waiting_receive_sees_to_the_last_delivery_of_another_one(
     lab: Lab,
 ) -> None:
     async with AsyncClient(lab.url, namespace=NAMESPACE) as client:
@@ -231,6 +233,26 @@ async def test_a_worker_of_another_group_does_not_need_to_see_to_it_but_a_waitin
         (letter,) = await client.admin.dead_letters("g")
 
     assert letter.id == message.id
+
+
+async def test_a_worker_of_another_group_sees_to_it_where_no_consumer_is_left(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper, "LOOK_EVERY_S", 0.05)
+    app = lab.app()
+
+    @app.consumer("t", group="other")
+    def handle(message: Message[Any]) -> None:
+        """Works on the same topic, in a group of its own."""
+
+    async with AsyncClient(lab.url, namespace=NAMESPACE) as client:
+        await client.admin.create_topic("t")
+        consumer = await client.simple_consumer("g", "t", create_group=True, max_retries=0)
+        await client.publish("t", 1)
+        (message,) = await consumer.receive(1, "20ms")
+    dead = partition_keys(NAMESPACE, "t", 0).group("g", 18).dead
+    async with lab.working(app):
+        await until(lambda: lab.redis.zscore(dead, message.id) is not None)
 
 
 async def test_eight_consumers_share_the_messages_without_overlap(lab: Lab) -> None:
