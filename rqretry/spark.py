@@ -7,6 +7,7 @@ from rqretry.edge.spark.archive import ArchiveSummary, archive
 from rqretry.edge.spark.ingest import IngestSummary, ingest
 from rqretry.edge.spark.lags import Lag
 from rqretry.edge.spark.plainly import DataLoss
+from rqretry.edge.spark.reporting import ReportSummary, report
 from rqretry.edge.spark.sessions import session
 from rqretry.edge.spark.source import RqretryDataSource
 
@@ -15,8 +16,10 @@ __all__ = [
     "DataLoss",
     "IngestSummary",
     "Lag",
+    "ReportSummary",
     "RqretryDataSource",
     "archive",
     "ingest",
+    "report",
     "session",
 ]

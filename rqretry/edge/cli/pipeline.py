@@ -10,6 +10,7 @@ from rqretry.edge.cli.options import server_options
 _JOBS = {
     "ingest": "rqretry.edge.cli.ingest:ingest",
     "archive": "rqretry.edge.cli.archive:archive",
+    "report": "rqretry.edge.cli.report:report",
 }
 
 

@@ -1,0 +1,100 @@
+"""What a report asks of the history, in Spark SQL; `{history}` and the like are other answers.
+
+Times are seconds. A delivery is a lease and the next thing that happened to it. A message that was
+published with a delay counts from when it was delivered, not from when it was published.
+"""
+
+EVENTS = """
+SELECT topic, partition, `group`, message_id, event, event_time, attempt, outcome, error_type,
+       error_message, fingerprint,
+       struct(CAST(split(offset, '[-:]')[0] AS BIGINT) AS ms,
+              CAST(split(offset, '[-:]')[1] AS BIGINT) AS number,
+              CAST(split(offset, '[-:]')[2] AS BIGINT) AS place) AS position
+FROM {history}
+"""
+
+DELIVERIES = """
+SELECT topic, `group`, message_id, attempt, settled,
+       (unix_micros(settled_at) - unix_micros(event_time)) / 1e6 AS seconds
+FROM (SELECT *, lead(event) OVER steps AS settled, lead(event_time) OVER steps AS settled_at
+      FROM {events} WHERE event IN ('lease', 'succeed', 'fail', 'release', 'expire')
+      WINDOW steps AS (PARTITION BY topic, partition, `group`, message_id ORDER BY position))
+WHERE event = 'lease'
+"""
+
+MESSAGES = """
+WITH born AS (
+    SELECT topic, message_id,
+           coalesce(min(event_time) FILTER (WHERE event = 'deliver'),
+                    min(event_time) FILTER (WHERE event = 'publish')) AS ready_at
+    FROM {events} WHERE event IN ('publish', 'deliver') GROUP BY topic, message_id),
+tried AS (
+    SELECT topic, `group`, message_id,
+           count(*) FILTER (WHERE event = 'lease') AS deliveries,
+           min(event_time) FILTER (WHERE event = 'lease') AS leased_at,
+           min(event_time) FILTER (WHERE event = 'succeed') AS succeeded_at,
+           count(*) FILTER (WHERE outcome = 'dead') > 0 AS died,
+           max_by(outcome, position) <=> 'dead' AS dead
+    FROM {events} WHERE `group` IS NOT NULL GROUP BY topic, `group`, message_id)
+SELECT topic, `group`, message_id, deliveries, succeeded_at IS NOT NULL AS committed, died, dead,
+       (unix_micros(leased_at) - unix_micros(ready_at)) / 1e6 AS waited,
+       (unix_micros(succeeded_at) - unix_micros(ready_at)) / 1e6 AS to_success
+FROM tried LEFT JOIN born USING (topic, message_id) WHERE deliveries > 0
+"""
+
+GROUPS = """
+WITH handled AS (
+    SELECT topic, `group`, sum(seconds) FILTER (WHERE settled <> 'lease') AS handler_seconds,
+           sum(seconds) FILTER (WHERE settled IN ('fail', 'expire', 'release')) AS wasted_seconds,
+           percentile_approx(seconds, 0.95) FILTER (WHERE settled <> 'lease') AS handler_p95
+    FROM {deliveries} GROUP BY topic, `group`),
+counted AS (
+    SELECT topic, `group`, count(*) AS messages, sum(deliveries) AS deliveries,
+           count_if(committed) AS committed, count_if(died) AS died, count_if(dead) AS dead,
+           sum(deliveries) / count(*) AS amplification
+    FROM {messages} GROUP BY topic, `group`)
+SELECT topic, `group`, messages, deliveries, amplification, committed, died, dead,
+       coalesce(handler_seconds, 0) AS handler_seconds,
+       coalesce(wasted_seconds, 0) AS wasted_seconds, handler_p95
+FROM counted JOIN handled USING (topic, `group`)
+ORDER BY handler_p95 DESC NULLS LAST, topic, `group`
+"""
+
+ATTEMPTS = """
+SELECT topic, `group`, attempt, count(*) AS deliveries,
+       count_if(settled = 'succeed') AS succeeded, count_if(settled = 'fail') AS failed,
+       count_if(settled = 'expire') AS expired, count_if(settled = 'release') AS released,
+       count_if(settled = 'succeed') / count(*) AS success_rate
+FROM {deliveries} GROUP BY topic, `group`, attempt ORDER BY topic, `group`, attempt
+"""
+
+TIMES = """
+WITH measured AS (
+    SELECT topic, `group`, 'waiting' AS measure, waited AS seconds FROM {messages}
+    UNION ALL SELECT topic, `group`, 'to success', to_success FROM {messages}
+    UNION ALL SELECT topic, `group`, 'handler', seconds FROM {deliveries} WHERE settled <> 'lease'),
+summed AS (
+    SELECT topic, `group`, measure, count(*) AS count, max(seconds) AS longest,
+           percentile_approx(seconds, array(0.5, 0.9, 0.95, 0.99)) AS parts
+    FROM measured WHERE seconds IS NOT NULL GROUP BY topic, `group`, measure)
+SELECT topic, `group`, measure, count, parts[0] AS p50, parts[1] AS p90, parts[2] AS p95,
+       parts[3] AS p99, longest
+FROM summed ORDER BY topic, `group`, measure
+"""
+
+DEAD = """
+WITH deaths AS (
+    SELECT topic, `group`, message_id, max_by(fingerprint, position) AS fingerprint,
+           max_by(error_type, position) AS error_type,
+           max_by(error_message, position) AS error_message, max(event_time) AS at
+    FROM {events} WHERE outcome = 'dead' GROUP BY topic, `group`, message_id)
+SELECT topic, `group`, fingerprint, error_type, count(*) AS died, count_if(m.dead) AS dead,
+       min(error_message) AS example, slice(array_sort(collect_list(message_id)), 1, 5) AS ids,
+       min(at) AS first_at, max(at) AS last_at
+FROM deaths JOIN {messages} m USING (topic, `group`, message_id)
+GROUP BY topic, `group`, fingerprint, error_type
+ORDER BY died DESC, topic, `group`, fingerprint
+"""
+
+TABLES = {"groups": GROUPS, "attempts": ATTEMPTS, "times": TIMES, "dead": DEAD}
+"""The tables of a report, by the names of their files."""
