@@ -4,6 +4,8 @@ PYTHON    ?=
 ROWS      ?=
 PROCESSES ?=
 TESTFLAGS ?= -n 2 --dist loadfile
+SECONDS   ?=
+SEED      ?=
 SCENARIOS ?= all
 REPEAT    ?= 3
 RULES     ?=
@@ -14,7 +16,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint mutants bench bench-peers dist clean
+.PHONY: help setup demo test soak lint mutants bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +38,10 @@ demo: setup ## settle the delay claims of real flights (ROWS=all for every row, 
 
 test: setup ## run the tests (TESTFLAGS=... for pytest)
 	@$(BIN)/python -m pytest $(TESTFLAGS)
+
+soak: setup ## let the model test run for ten minutes with new seeds, which it prints (SECONDS=n, SEED=n)
+	@RQRETRY_MODEL=soak $(if $(SECONDS),RQRETRY_MODEL_SECONDS=$(SECONDS)) $(if $(SEED),RQRETRY_MODEL_SEED=$(SEED)) \
+	$(BIN)/python -m pytest -s tests/model
 
 lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 	$(BIN)/ruff check $(CODE)

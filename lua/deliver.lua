@@ -158,6 +158,9 @@ local function forget_unwanted()
     unwanted[#unwanted + 1] = targets[i] == '' and id or nil
   end
   if #unwanted > 0 then
+    if clock.order then
+      call('HDEL', message_groups, unpack(unwanted))
+    end
     forget(keys, '', clock.now, unwanted)
   end
 end

@@ -119,9 +119,13 @@ local function is_over(o, id)
   return owed and not string.find(owed, o.byte, 1, true)
 end
 
--- The first of a message group that can go out, unless its head stays. Whoever stands in front and
--- leaves (under the number of a redrive), or was over when a call was cut, is noted in `gone`.
+-- The first of a message group that can go out, unless its head stays: others may stand in front of it,
+-- which were committed with a transaction before it came and delivered after it. Whoever stands in front
+-- and leaves (under the number of a redrive), or was over when a call was cut, is noted in `gone`.
 local function next_in_line(o, name, head, leaving, gone)
+  if head and not leaving[head] and not is_over(o, head) then
+    return nil
+  end
   local offset = 0
   while true do
     local page = call('ZRANGEBYLEX', o.line, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, LOOK)
@@ -129,8 +133,6 @@ local function next_in_line(o, name, head, leaving, gone)
       local id = id_in_line(member, name)
       if leaving[id] or is_over(o, id) then
         gone[#gone + 1] = member
-      elseif id == head then
-        return nil
       elseif not call('ZSCORE', o.inflight, id) then
         return id
       end

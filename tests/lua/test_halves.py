@@ -6,13 +6,15 @@ import pytest
 
 from rqretry.checks.auditor import Finding
 from rqretry.commands import transacting
+from rqretry.commands.consuming import Receipt
 from rqretry.commands.producing import Prepared
 from rqretry.commands.transacting import Half, PreparedHalves
 from rqretry.errors import ScriptError
+from rqretry.noted import Noted
 from rqretry.routes import Route
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, world_on
-from tests.support.builders import MINUTE, SECOND, prepared
+from tests.support.builders import MINUTE, SECOND, failure, prepared
 from tests.support.lua_hooks import CUT_KEY
 from tests.support.world import START_MS, World
 
@@ -224,6 +226,57 @@ def test_a_committed_message_retries_like_any_other(half: World) -> None:
     half.advance(31 * SECOND)
     assert half.expire().moved == 1
     assert half.lease(prefer="retry").numbers == [(2, 2)]
+
+
+def test_a_committed_message_of_a_message_group_that_nobody_wants_leaves_nothing(
+    half: World,
+) -> None:
+    half.subscribe("g", tags="red", ordered=True)
+    before = half.state()
+    prepare(half, [Half(1, prepared("a"), "blue", "m")])
+    commit(half)
+    assert half.deliver()[:2] == ("OK", 1)
+    assert unexplained(half) == []
+    after = half.state()
+    assert after.pop("closed") == {TX: START_MS + KEPT_MS}
+    assert after.pop("counters") == {"prepare": "1", "commit": "1", "filtered:g": "1"}
+    del after["events"], after["g:wake"], before["g:wake"]
+    assert after == before
+
+
+def test_purging_a_letter_sends_nobody_out_beside_the_head_of_its_message_group(
+    half: World,
+) -> None:
+    """Here the next in line stands in front of the head: it was committed before that came."""
+    half.subscribe(ordered=True)
+    half.publish(_in_group("d"))
+    half.lease()
+    half.fail(failure("d", level=-1))
+    prepare(half, [Half(1, prepared("c"), "", "m")])
+    commit(half)
+    half.publish(_in_group("p"))
+    half.deliver()
+    assert half.lease().ids == ["p"]
+    with half.changes() as changed:
+        assert half.purge("d") == ["OK"]
+    assert changed == {
+        "bodies": {"d": None},
+        "message_groups": {"d": None},
+        "g:attempts": {"d": None},
+        "g:failures": {"d": None},
+        "g:dead": {"d": None},
+        "g:graves": {"d": None},
+        "counters": {"purge:g": 1},
+        "events": ["purge g ops d"],
+    }
+    assert half.lease().ids == []
+    assert half.succeed(Receipt("p", 1)) == ["OK"]
+    assert half.lease().ids == ["c"]
+    assert unexplained(half) == []
+
+
+def _in_group(id_: str) -> Prepared:
+    return prepared(id_)._replace(noted=Noted("", (), "m"))
 
 
 def test_marks_of_closed_transactions_go_after_ten_minutes(half: World) -> None:

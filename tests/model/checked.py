@@ -9,7 +9,8 @@ from rqretry.checks.auditor_seen import ORDER_DIGITS, in_line
 from rqretry.command import Command
 from rqretry.commands.consuming import Receipt
 from rqretry.commands.producing import scheduled_member
-from rqretry.keys import GroupKeys, PartitionKeys
+from rqretry.commands.transacting import read_record
+from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
 from rqretry.routes import Route
 from rqretry.store_sync import SyncStore
 from tests.model.model import (
@@ -23,10 +24,14 @@ from tests.model.model import (
     WAITING,
     Group,
     Lease,
-    Partition,
 )
+from tests.model.partition import Partition
+from tests.model.transactions import OPEN, PARKED, UNDECIDED, Transactions
 
-NAMES = ("a", "b")
+SOURCE, VIEW = "a", "v"
+"""The group whose dead letters are consumed, and who consumes them."""
+PRODUCERS = "pg"
+CATALOG = NamespaceKeys("model")
 Held = tuple[int, str, str, int]
 """Partition, group, id and lease_no: one lease that somebody was given."""
 
@@ -47,12 +52,20 @@ class Checked(RuleBasedStateMachine):
         super().__init__()
         self.client, self.store = client, store
         self.keys: list[PartitionKeys] = []
+        self.names: list[str] = []
         self.model: list[Partition] = []
+        self.transactions = Transactions()
         self.route = Route()
         self.now, self.calls, self.made, self.versions = 1_000_000, 0, 0, 1
         self.last_call: Command[Any] | None = None
         self.held: dict[str, list[Held]] = {"w1": [], "w2": []}
         self.issued: list[Held] = []
+        self.claims: list[tuple[str, int]] = []
+        self.readers: list[Any] = []
+        self.fed: set[tuple[int, float, str]] = set()
+        """Partition, time and id of each death that the other group was told of."""
+        self.unread: dict[int, list[str]] = {}
+        """By partition, the letters that it gave back."""
         self.highest: dict[tuple[int, str, str], int] = {}
 
     # -- what must hold ------------------------------------------------------------------------
@@ -61,30 +74,74 @@ class Checked(RuleBasedStateMachine):
     def the_server_holds_what_the_model_says(self) -> None:
         for part in range(len(self.keys)):
             held = self.look(part)
-            model, keys = self.model[part], self.keys[part]
-            assert set(held[keys.bodies]) == model.stored
-            members = {scheduled_member(i, model.tags[i]): t for i, t in model.scheduled.items()}
-            assert held[keys.scheduled] == members
-            letters = {group.byte: group.name for group in self.route.groups}
-            pending = {i: {letters[ord(c)] for c in owed} for i, owed in held[keys.pending].items()}
-            shared = model.stored & model.shared - model.scheduled.keys()
-            assert pending == {i: model.owing(i) for i in shared}
-            named = {i: place[ORDER_DIGITS:] for i, place in held[keys.message_groups].items()}
-            assert named == model.names
-            assert int(held[keys.counters].get("publish", 0)) == model.published
-            for name, group in model.groups.items():
+            self.compare_partition(part, held)
+            for name, group in self.model[part].groups.items():
                 self.compare(part, name, group, held)
-                self.count(name, group, held[keys.counters])
+                self.count(name, group, held[self.keys[part].counters])
+
+    def compare_partition(self, part: int, held: dict[str, Any]) -> None:
+        """What is stored, what nobody has yet, and what all have."""
+        model, keys = self.model[part], self.keys[part]
+        assert set(held[keys.bodies]) == model.stored.keys()
+        members = {scheduled_member(i, model.tags[i]): t for i, t in model.scheduled.items()}
+        assert held[keys.scheduled] == members
+        halves = {id_: half.member(id_) for id_, half in model.halves.items()}
+        assert held[keys.half_of] == halves
+        assert sorted(held[keys.halves]) == sorted(halves.values())
+        letters = {group.byte: group.name for group in self.route.groups}
+        pending = {i: {letters[ord(c)] for c in owed} for i, owed in held[keys.pending].items()}
+        assert pending == {i: model.owing(i) for i in model.shared if model.owing(i)}
+        for id_ in model.stored:
+            apart = id_ in model.halves or id_ in model.scheduled
+            assert apart != bool(model.owing(id_)), "a message in no place, or in two"
+        named = {i: place[ORDER_DIGITS:] for i, place in held[keys.message_groups].items()}
+        assert named == model.names
+        assert int(held[keys.counters].get("publish", 0)) == model.published
+        shown = (
+            [(entry.at, entry.first, entry.ids) for entry in model.cast.entries]
+            if model.cast
+            else []
+        )
+        assert held[keys.broadcast] == shown
+
+    @invariant()
+    def transactions_are_where_the_model_says(self) -> None:
+        if not self.keys:
+            return
+        pipeline = self.client.pipeline(transaction=False)
+        pipeline.hgetall(CATALOG.transactions)
+        indexes = (
+            CATALOG.open_transactions, CATALOG.checks(PRODUCERS), CATALOG.unfinished_transactions,
+            CATALOG.parked_transactions, CATALOG.finished_transactions,
+        )  # fmt: skip
+        for key in indexes:
+            pipeline.zrange(key, 0, -1, withscores=True)
+        stored, *scored = pipeline.execute()
+        found = [read_record(id_.decode(), text) for id_, text in stored.items()]
+        model = self.transactions.records
+        assert {r.id: (r.state, r.checks, r.claim, {n for _, n in r.places}) for r in found} == {
+            i: (r.state, r.checks, r.claim, r.places) for i, r in model.items()
+        }
+        finished = self.transactions.finished
+        going = {i: r for i, r in model.items() if i not in finished}
+        opened, checks, unfinished, parked, kept = (
+            {id_.decode(): at for id_, at in index} for index in scored
+        )
+        assert opened.keys() == going.keys()
+        assert checks == {i: r.due for i, r in going.items() if r.state == OPEN}
+        assert unfinished == {i: r.due for i, r in going.items() if r.state not in UNDECIDED}
+        assert parked.keys() == {i for i, r in going.items() if r.state == PARKED}
+        assert kept == finished
 
     def look(self, part: int) -> dict[str, Any]:
         """Everything of a partition that says where a message is."""
         keys = self.keys[part]
-        both = [self.group(part, name) for name in NAMES]
-        hashes = [keys.bodies, keys.pending, keys.counters, keys.message_groups]
-        hashes += [key for group in both for key in (group.attempts, group.heads)]
-        lists = [key for group in both for key in (group.ready, group.retry)]
-        scored = [keys.scheduled]
-        scored += [key for g in both for key in (g.inflight, g.dead, g.line, *g.levels)]
+        groups = [self.group(part, name) for name in self.names]
+        hashes = [keys.bodies, keys.pending, keys.counters, keys.message_groups, keys.half_of]
+        hashes += [key for group in groups for key in (group.attempts, group.heads)]
+        lists = [key for group in groups for key in (group.ready, group.retry)]
+        scored = [keys.scheduled, keys.halves]
+        scored += [key for g in groups for key in (g.inflight, g.dead, g.line, *g.levels)]
         pipeline = self.client.pipeline(transaction=False)
         for key in hashes:
             pipeline.hgetall(key)
@@ -92,11 +149,14 @@ class Checked(RuleBasedStateMachine):
             pipeline.lrange(key, 0, -1)
         for key in scored:
             pipeline.zrange(key, 0, -1, withscores=True)
-        found = dict(zip([*hashes, *lists, *scored], pipeline.execute(), strict=True))
+        pipeline.xrange(keys.broadcast)
+        *replies, stream = pipeline.execute()
+        found = dict(zip([*hashes, *lists, *scored], replies, strict=True))
         return {
             **{key: {k.decode(): v.decode() for k, v in found[key].items()} for key in hashes},
             **{key: self.words(found[key]) for key in lists},
-            **{key: {id_.decode(): int(due) for id_, due in found[key]} for key in scored},
+            **{key: {id_.decode(): due for id_, due in found[key]} for key in scored},
+            keys.broadcast: [self.entry(id_, fields) for id_, fields in stream],
         }
 
     def compare(self, part: int, name: str, group: Group, held: dict[str, Any]) -> None:
@@ -107,11 +167,11 @@ class Checked(RuleBasedStateMachine):
         everywhere = [*lists[READY], *lists[RETRY], *held[keys.inflight], *held[keys.dead]]
         everywhere += [id_ for level in waiting for id_ in level]
         assert len(everywhere) == len(set(everywhere)), "a message in two places"
-        assert set(everywhere) <= self.model[part].stored, "a message without a body"
+        assert set(everywhere) <= self.model[part].stored.keys(), "a message without a body"
         assert lists == group.lists
         assert held[keys.inflight] == group.at(INFLIGHT)
         assert {i: due for level in waiting for i, due in level.items()} == group.at(WAITING)
-        assert set(held[keys.dead]) == set(group.at(DEAD))
+        assert held[keys.dead] == group.at(DEAD)
         self.compare_lines(held[keys.line], held[keys.heads], group)
         for id_ in everywhere:
             one = group.leases[id_]
@@ -145,8 +205,10 @@ class Checked(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for keys in self.keys:
-            levels = [keys.group(name, len(LEVELS_MS)) for name in NAMES]
-            assert self.store.perform(audit(keys, levels)) == []
+            groups = [keys.group(name, len(LEVELS_MS)) for name in self.names]
+            if self.names:
+                groups.append(keys.group(VIEW, len(LEVELS_MS), SOURCE))
+            assert self.store.perform(audit(keys, groups)) == []
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -156,13 +218,16 @@ class Checked(RuleBasedStateMachine):
     def group(self, part: int, name: str) -> GroupKeys:
         return self.keys[part].group(name, len(LEVELS_MS))
 
+    def named(self, number: int) -> str:
+        """One of the groups."""
+        return self.names[number % len(self.names)]
+
     def fresh(self) -> str:
         self.made += 1
         return f"m{self.made:04}"
 
     def remembered(self, part: int, id_: str) -> bool:
-        kept = self.model[part].given.get(id_)
-        return kept is not None and (kept[1] is None or self.now < kept[1])
+        return self.model[part].known(id_, self.now) is not None
 
     def forget_receipts(self, part: int, ids: set[str]) -> None:
         """An id used again long after its message was gone names another message."""
@@ -172,7 +237,7 @@ class Checked(RuleBasedStateMachine):
 
         self.issued = [held for held in self.issued if other(held)]
         self.held = {worker: list(filter(other, held)) for worker, held in self.held.items()}
-        for name in NAMES:
+        for name in self.names:
             for id_ in ids:
                 self.highest.pop((part, name, id_), None)
 
@@ -194,3 +259,10 @@ class Checked(RuleBasedStateMachine):
     @staticmethod
     def words(values: Any) -> list[str]:
         return [value.decode() for value in values]
+
+    @staticmethod
+    def entry(id_: bytes, fields: dict[bytes, bytes]) -> tuple[int, int, tuple[str, ...]]:
+        """When it was shown, the number of its first message, and its ids."""
+        first, *ids = fields
+        assert first == b"n"
+        return int(id_.split(b"-")[0]), int(fields[b"n"]), tuple(one.decode() for one in ids)

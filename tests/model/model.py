@@ -1,9 +1,10 @@
-"""What the verbs promise, in plain Python: the state of one partition, for two groups.
+"""What the verbs promise, in plain Python: one group's view of a partition.
 
 No Redis, no bytes, no scripts: it says where each message is and what each verb answers. The test
 beside it compares this with what the server holds, after every step.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 MAX_ATTEMPTS = 2
@@ -30,7 +31,7 @@ class Lease:
 
     place: str = READY
     until: int = 0
-    """Its deadline in flight, its due time while it waits."""
+    """Its deadline in flight, its due time while it waits, when it died."""
     lease_no: int = 1
     attempt: int = 1
     expiries: int = 0
@@ -57,6 +58,11 @@ class Group:
     """By message group: the unfinished messages of an ordered group, in order."""
     heads: dict[str, str] = field(default_factory=dict)
     """By message group: who is out."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The place of each message in its line."""
+    paused: bool = False
+    most: int | None = None
+    """How many may be in flight."""
     leases: dict[str, Lease] = field(default_factory=dict)
     lists: dict[str, list[str]] = field(default_factory=lambda: {READY: [], RETRY: []})
 
@@ -64,19 +70,22 @@ class Group:
         """Who is in a place, and until when."""
         return {id_: one.until for id_, one in self.leases.items() if one.place == place}
 
-    def push(self, id_: str, name: str = "") -> None:
+    def push(self, id_: str, name: str, number: int) -> None:
         """A new message."""
         self.leases[id_] = Lease()
         self.names.pop(id_, None)
         if name:
             self.names[id_] = name
-        self.enter(id_)
+        self.enter(id_, number)
 
-    def enter(self, id_: str) -> None:
+    def enter(self, id_: str, number: int) -> None:
         """Ready, unless another one of its message group is out."""
         name = self.names.get(id_)
         if self.ordered and name:
-            self.line.setdefault(name, []).append(id_)
+            self.numbers[id_] = number
+            line = self.line.setdefault(name, [])
+            line.append(id_)
+            line.sort(key=self.numbers.__getitem__)
             if self.heads.setdefault(name, id_) != id_:
                 self.leases[id_].place = BLOCKED
                 return
@@ -90,6 +99,7 @@ class Group:
             return
         self.line[name].remove(id_)
         if self.line[name]:
+            assert self.heads[name] == id_, "only who is out leaves"
             follower = self.heads[name] = self.line[name][0]
             self.leases[follower].place = READY
             self.lists[READY].append(follower)
@@ -104,7 +114,11 @@ class Group:
         return "OK" if one.place == INFLIGHT and one.lease_no == lease_no else "STALE"
 
     def lease(self, want: int, deadline: int, prefer: str) -> list[str]:
-        """Take from the preferred lane, and fill up from the other."""
+        """Take from the preferred lane, and fill up from the other; no more than there may be."""
+        if self.paused:
+            return []
+        if self.most is not None:
+            want = min(want, max(0, self.most - len(self.at(INFLIGHT))))
         taken: list[str] = []
         for lane in (prefer, RETRY if prefer == READY else READY):
             part = self.lists[lane][: want - len(taken)]
@@ -125,7 +139,7 @@ class Group:
         """An attempt ended badly: it waits, or is dead."""
         one = self.leases[id_]
         if level == -1 or one.attempt >= MAX_ATTEMPTS:
-            one.next(DEAD)
+            one.next(DEAD, now)
             self.leave(id_)
             return
         if self.ordered:
@@ -155,96 +169,10 @@ class Group:
             self.leases[id_].place, self.leases[id_].until = RETRY, 0
         return due
 
-    def redrive(self, ids: list[str]) -> None:
+    def redrive(self, ids: list[str], order: Iterator[int]) -> None:
         """Dead letters start again."""
         for id_ in ids:
             one = self.leases[id_]
             one.next(READY)
             one.attempt, one.expiries, one.postpones = 1, 0, 0
-            self.enter(id_)
-
-
-@dataclass
-class Partition:
-    """One partition: what it stores, and its groups."""
-
-    groups: dict[str, Group]
-    scheduled: dict[str, int] = field(default_factory=dict)
-    given: dict[str, tuple[str, int | None]] = field(default_factory=dict)
-    """Ids of the caller: content, and until when they are remembered once their message is gone."""
-    stored: set[str] = field(default_factory=set)
-    tags: dict[str, str] = field(default_factory=dict)
-    """Of what is scheduled."""
-    names: dict[str, str] = field(default_factory=dict)
-    """The message group of each stored message that has one."""
-    shared: set[str] = field(default_factory=set)
-    """What went to more than one group."""
-    published: int = 0
-
-    def publish(
-        self,
-        id_: str,
-        content: str,
-        now: int,
-        *,
-        given: bool,
-        delay_ms: int,
-        tag: str,
-        name: str = "",
-    ) -> str:
-        """A for accepted, D for a duplicate, C for another content under the same id."""
-        if given and id_ in self.given:
-            known, kept_until = self.given[id_]
-            if kept_until is None or now < kept_until:
-                return "D" if known == content else "C"
-        if given:
-            self.given[id_] = (content, None)
-        self.stored.add(id_)
-        self.published += 1
-        if delay_ms:
-            self.scheduled[id_], self.tags[id_] = now + delay_ms, tag
-        else:
-            self.push(id_, tag, now, name)
-        return "A"
-
-    def push(self, id_: str, tag: str, now: int, name: str = "") -> None:
-        """Ready for every group that takes the tag; with none of these it is gone."""
-        taking = [g for g in self.groups.values() if g.takes is None or tag in g.takes]
-        self.shared.discard(id_)
-        for group in self.groups.values():
-            group.leases.pop(id_, None)  # of a message long gone that had the same id
-        for group in taking:
-            group.push(id_, name)
-        if name and taking:
-            self.names[id_] = name
-        if len(taking) > 1:
-            self.shared.add(id_)
-        if not taking:
-            self.forget(id_, now)
-
-    def deliver(self, now: int) -> None:
-        """Scheduled and due."""
-        for due, id_ in sorted((due, id_) for id_, due in self.scheduled.items()):
-            if due <= now:
-                del self.scheduled[id_]
-                self.push(id_, self.tags.pop(id_), now)
-
-    def finish(self, group: str, id_: str, now: int) -> None:
-        """A group is done with a message; the last one deletes it."""
-        self.groups[group].leave(id_)
-        self.groups[group].leases[id_].place = DONE
-        if not self.owing(id_):
-            self.forget(id_, now)
-
-    def forget(self, id_: str, now: int) -> None:
-        """No group owes the message."""
-        self.stored.discard(id_)
-        self.names.pop(id_, None)
-        if id_ in self.given:
-            self.given[id_] = (self.given[id_][0], now + ID_KEPT_MS)
-
-    def owing(self, id_: str) -> set[str]:
-        """The groups that are not done with a message."""
-        return {
-            n for n, g in self.groups.items() if id_ in g.leases and g.leases[id_].place != DONE
-        }
+            self.enter(id_, next(order))

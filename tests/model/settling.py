@@ -1,0 +1,118 @@
+"""Rules: settling, with good receipts and bad ones."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from rqretry.commands import consuming
+from rqretry.commands.consuming import Failure, Receipt
+from tests.model.checked import Settle
+from tests.model.leasing import VISIBILITY_MS, Leasing, workers
+from tests.model.model import INFLIGHT, MAX_POSTPONES, WAITING
+from tests.model.publishing import waits
+
+picks = st.lists(st.integers(0, 10_000), min_size=1, max_size=4)
+
+
+class Settling(Leasing):
+    """Attempts end."""
+
+    @precondition(lambda self: self.issued)
+    @rule(
+        verb=st.sampled_from(["renew", "succeed", "fail", "fail", "release", "postpone", "change"]),
+        worker=workers,
+        pick=picks,
+        late=st.booleans(),
+        data=st.data(),
+    )
+    def settle(
+        self, verb: str, worker: str, pick: list[int], late: bool, data: st.DataObject
+    ) -> None:
+        """Receipts that the worker believes in, or late ones: any that were ever given out."""
+        pool = self.issued if late else self.held[worker]
+        chosen = list(dict.fromkeys(pool[n % len(pool)] for n in pick)) if pool else []
+        if verb == "change":
+            del chosen[1:]
+        for part, name in dict.fromkeys((part, name) for part, name, _, _ in chosen):
+            batch = [Receipt(i, no) for p, n, i, no in chosen if (p, n) == (part, name)]
+            getattr(self, verb)(Settle(part, name, worker, batch), data)
+
+    def renew(self, s: Settle, data: st.DataObject) -> None:
+        visibility_ms = data.draw(st.sampled_from([1_000, VISIBILITY_MS, 20_000]), "visibility")
+        verdicts = self.verdicts(s)
+        command = consuming.renew(self.group(s.part, s.name), s.batch, visibility_ms=visibility_ms)
+        assert self.words(self.run(command)) == verdicts
+        for one in self.won(s, verdicts).values():
+            one.until = max(one.until, self.now + visibility_ms)
+
+    def succeed(self, s: Settle, data: st.DataObject) -> None:
+        strict = data.draw(st.booleans(), "strict")
+        verdicts = self.verdicts(s, strict=strict)
+        keys = self.group(s.part, s.name)
+        command = consuming.succeed(keys, s.batch, worker=s.worker, strict=strict)
+        assert self.words(self.run(command)) == verdicts
+        for id_ in self.won(s, verdicts):
+            self.model[s.part].finish(s.name, id_, self.now)
+
+    def fail(self, s: Settle, data: st.DataObject) -> None:
+        level = data.draw(st.sampled_from([0, 0, 0, 1, 2, 99, -1]), "level")
+        delay = data.draw(st.sampled_from([None, None, 0, 1_500]), "delay")
+        self.report_failures(s, level, delay)
+
+    def report_failures(self, s: Settle, level: int, delay: int | None = None) -> None:
+        verdicts = self.verdicts(s)
+        said: int | str = "" if delay is None else delay
+        failures = [Failure(receipt, level, said, 0.5, "failure", "{}") for receipt in s.batch]
+        keys = self.group(s.part, s.name)
+        command = consuming.fail(keys, failures, worker=s.worker, tracebacks={})
+        assert [answer.verdict for answer in self.run(command)] == verdicts
+        for id_ in self.won(s, verdicts):
+            group = self.model[s.part].groups[s.name]
+            group.fail(id_, self.now, level=level, delay_ms=delay)
+
+    def release(self, s: Settle, _data: st.DataObject) -> None:
+        verdicts = self.verdicts(s)
+        command = consuming.release(self.group(s.part, s.name), s.batch, worker=s.worker)
+        assert self.words(self.run(command)) == verdicts
+        self.model[s.part].groups[s.name].give_back(list(self.won(s, verdicts)))
+
+    def postpone(self, s: Settle, data: st.DataObject) -> None:
+        delay = data.draw(waits, "delay")
+        verdicts = self.verdicts(s)
+        command = consuming.release(
+            self.group(s.part, s.name),
+            s.batch,
+            worker=s.worker,
+            delays_ms=[delay] * len(s.batch),
+            max_postpones=MAX_POSTPONES,
+        )
+        leases = self.model[s.part].groups[s.name].leases
+        for place, receipt in enumerate(s.batch):
+            if verdicts[place] == "OK" and leases[receipt.id].postpones >= MAX_POSTPONES:
+                verdicts[place] = "LIMIT"
+        assert self.words(self.run(command)) == verdicts
+        for one in self.won(s, verdicts).values():
+            one.next(WAITING, self.now + delay)
+            one.postpones += 1
+
+    def change(self, s: Settle, data: st.DataObject) -> None:
+        duration = data.draw(st.sampled_from([0, 0, 1_000, 61_000]), "duration")
+        verdicts = self.verdicts(s, strict=True)
+        ((id_, old),) = s.batch
+        keys = self.group(s.part, s.name)
+        answer = self.run(
+            consuming.change(keys, Receipt(id_, old), worker=s.worker, duration_ms=duration)
+        )
+        if verdicts != ["OK"]:
+            assert answer == verdicts[0].encode()
+            return
+        assert answer == old + 1
+        new = (s.part, s.name, id_, old + 1)
+        assert new not in self.issued
+        self.issued.append(new)
+        self.held[s.worker].append(new)
+        group = self.model[s.part].groups[s.name]
+        if duration:
+            group.leases[id_].next(INFLIGHT, self.now + duration)
+        else:
+            group.give_back([id_])
+            group.leases[id_].lease_no += 1  # the answered receipt never owns a lease
