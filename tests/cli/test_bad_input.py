@@ -207,7 +207,7 @@ def test_an_unknown_group_hints_at_create_group(shell: Shell) -> None:
     [
         ["status"], ["topic", "list"], ["publish", "t", "--body", "1"], ["doctor"], ["fsck"],
         ["receive", "t", "--group", "g"], ["dlq", "list", "g"], ["group", "pause", "g"],
-        ["workers"], ["reaper", "--once"], ["exporter"], ["audit"],
+        ["workers"], ["reaper", "--once"], ["exporter"], ["audit"], ["dashboard"],
     ],
 )  # fmt: skip
 def test_an_unreachable_server_is_named_within_three_seconds(words: list[str]) -> None:

@@ -27,6 +27,7 @@ def test_version_is_printed(shell: Shell) -> None:
         ["group", "promote"], ["group", "purge"], ["group", "reset"], ["group", "unsubscribe"],
         ["group", "delete"],
         ["dlq", "export"], ["workers"], ["inflight"], ["audit"], ["reaper"], ["exporter"],
+        ["dashboard"],
     ],
 )  # fmt: skip
 def test_every_command_has_help_with_an_example(shell: Shell, words: list[str]) -> None:
@@ -42,7 +43,7 @@ def test_the_commands_of_the_program_are_those_that_work(shell: Shell) -> None:
         line.split()[0] for line in text.split("Commands:")[1].splitlines() if line[:2] == "  "
     ]
     wanted = ["worker", "dev", "publish", "receive", "recall", "status", "message", "topic"]
-    wanted += ["group", "dlq", "workers", "inflight", "audit", "reaper", "exporter"]
+    wanted += ["group", "dlq", "workers", "inflight", "audit", "reaper", "exporter", "dashboard"]
     wanted += ["demo", "doctor", "fsck"]
     assert [name for name in wanted if name in listed] == wanted
 

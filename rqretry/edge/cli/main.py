@@ -26,6 +26,7 @@ COMMANDS = {
     "audit": f"{_CLI}.audit:audit",
     "reaper": f"{_CLI}.reaper:reaper",
     "exporter": f"{_CLI}.exporter:exporter",
+    "dashboard": "rqretry.edge.dashboard.command:dashboard",
     "pipeline": f"{_CLI}.pipeline:pipeline",
     "demo": "rqretry.demo.command:demo",
     "doctor": f"{_CLI}.doctor:doctor",

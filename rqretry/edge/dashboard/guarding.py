@@ -1,0 +1,119 @@
+"""Before and after every page: who may ask, for which host, and what a browser may do with it."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self';"
+        " frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # With no-referrer a browser would send "Origin: null" with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Who may ask and what for.
+
+    Attributes:
+        operator: Whether actions exist at all.
+        token: The password that every request must bring; None for none.
+        hosts: Names in the Host header that are answered, without port.
+    """
+
+    operator: bool = False
+    token: str | None = field(default=None, repr=False)
+    hosts: frozenset[str] = LOOPBACK
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+
+    def form_token(self, path: str) -> str:
+        """What a form that posts to this path must carry; good while this process runs."""
+        return hmac.new(self.secret, path.encode(), hashlib.sha256).hexdigest()
+
+    def good_form(self, path: str, token: str) -> bool:
+        """Whether it does."""
+        return hmac.compare_digest(self.form_token(path).encode(), token.encode())
+
+    def admits(self, authorization: str) -> bool:
+        """Whether an Authorization header (Basic, any user) has the token."""
+        if self.token is None:
+            return True
+        scheme, _, word = authorization.partition(" ")
+        try:
+            said = base64.b64decode(word, validate=True) if scheme.lower() == "basic" else b""
+        except (binascii.Error, ValueError):
+            return False
+        _, _, password = said.partition(b":")
+        return hmac.compare_digest(password, self.token.encode())
+
+
+class Guard:
+    """An ASGI application around the pages."""
+
+    def __init__(self, app: ASGIApp, rights: Rights) -> None:
+        self._app = app
+        self._rights = rights
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or hand on; every answer gets the headers."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await (self._refusal(scope) or self._app)(scope, receive, told)
+
+    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+        headers = Headers(scope=scope)
+        if host_name(headers.getlist("host")) not in self._rights.hosts:
+            return PlainTextResponse("this host is not served here: see --allow-host\n", 421)
+        if not self._rights.admits(headers.get("authorization", "")):
+            challenge = {"WWW-Authenticate": 'Basic realm="rqretry", charset="UTF-8"'}
+            return PlainTextResponse("the token is needed as the password\n", 401, challenge)
+        if not scope["path"].isprintable():
+            return PlainTextResponse("control characters in the address\n", 400)
+        if scope["method"] not in ("GET", "POST"):
+            return PlainTextResponse("only GET and POST\n", 405, {"Allow": "GET, POST"})
+        if scope["method"] == "POST" and not _same_origin(headers):
+            return PlainTextResponse("a form of another site\n", 403)
+        return None
+
+
+def host_name(hosts: Iterable[str]) -> str | None:
+    """The name in the one Host header, in lower case and without port; None where it has none."""
+    listed = list(hosts)
+    if len(listed) != 1:
+        return None
+    try:
+        return urlsplit(f"//{listed[0]}").hostname
+    except ValueError:
+        return None
+
+
+def _same_origin(headers: Headers) -> bool:
+    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        return False
+    origin = headers.get("origin")
+    return origin is None or origin.partition("://")[2] == headers["host"]
