@@ -69,7 +69,7 @@ WRONG_USAGE = [
     (["group", "delete", "a/b", "--yes"], "group 'a/b'"),
     (["group", "unsubscribe", "g", "--yes"], "Missing argument 'TOPIC'"),
     (["group", "unsubscribe", "g", "a b", "--yes"], "topic 'a b'"),
-    (["topic", "set", "claims"], "Missing option '--max-messages'"),
+    (["topic", "set", "claims"], "give --partitions or --max-messages"),
     (["topic", "set", "claims", "--max-messages", "-1"], "x>=0"),
     (["topic", "set", "a b", "--max-messages", "1"], "topic 'a b'"),
     (["topic", "delete", "claims"], "give --yes or --dry-run"),

@@ -4,7 +4,7 @@ from types import ModuleType
 from typing import Any
 
 
-def tests_of(*modules: ModuleType, without: tuple[str, ...] = ()) -> dict[str, Any]:
+def again(*modules: ModuleType, without: tuple[str, ...] = ()) -> dict[str, Any]:
     """What modules hold, tests and fixtures, in their order: it is the order of collection."""
     return {
         name: value
