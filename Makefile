@@ -16,7 +16,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint mutants bench bench-peers dist clean
+.PHONY: help setup demo test campaign soak lint mutants bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test: setup ## run the tests (TESTFLAGS=... for pytest)
 soak: setup ## let the model test run for ten minutes with new seeds, which it prints (SECONDS=n, SEED=n)
 	@RQRETRY_MODEL=soak $(if $(SECONDS),RQRETRY_MODEL_SECONDS=$(SECONDS)) $(if $(SEED),RQRETRY_MODEL_SEED=$(SEED)) \
 	$(BIN)/python -m pytest -s tests/model
+
+campaign: setup ## run the tests that are left out of `make test` because they take minutes
+	@$(BIN)/python -m pytest -m campaign $(TESTFLAGS)
 
 lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 	$(BIN)/ruff check $(CODE)

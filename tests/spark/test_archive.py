@@ -147,7 +147,7 @@ def test_a_server_or_topic_that_is_not_there_is_one_sentence(
 
 
 @pytest.mark.chaos
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_an_archive_killed_again_and_again_under_load_has_every_event_once(
     pipeline: Pipeline, tmp_path: Path
