@@ -84,6 +84,7 @@ def wait_for(port: int) -> None:
             return
 
 
+@pytest.mark.campaign
 def test_the_same_jobs_run_on_a_real_master_and_worker_and_keep_the_password_secret(
     tmp_path: Path,
 ) -> None:
