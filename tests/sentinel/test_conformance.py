@@ -1,6 +1,10 @@
-"""What holds on one server holds behind Sentinels: the same tests, with passwords on both."""
+"""What holds on one server holds behind Sentinels, with passwords on both; by `make campaign`."""
 
-from tests.integration import test_topics_and_groups
+import pytest
+
+from tests.integration import test_leases, test_topics_and_groups
 from tests.support.again import again
 
-globals().update(again(test_topics_and_groups))
+pytestmark = pytest.mark.campaign
+
+globals().update(again(test_leases, test_topics_and_groups))
