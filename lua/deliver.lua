@@ -109,15 +109,7 @@ local function note_who_owes()
   end
 end
 
-local next_line = FIRST_KEY + 2 * groups
-
-local function lines_of(ordered)
-  if not ordered then
-    return nil
-  end
-  next_line = next_line + 2
-  return { line = KEYS[next_line - 2], heads = KEYS[next_line - 1] }
-end
+local lines_of = lines_behind(FIRST_KEY + 2 * groups - 1)
 
 local function places_of(ids)
   local kept, place_of = call('HMGET', message_groups, unpack(ids)), {}

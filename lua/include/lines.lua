@@ -25,6 +25,18 @@ local function id_in_line(member, message_group)
   return string.sub(member, #message_group + DIGITS + 2)
 end
 
+-- The keys of one ordered group after another, which stand in KEYS behind `at`; nil for a group that is
+-- not ordered.
+local function lines_behind(at)
+  return function(ordered)
+    if not ordered then
+      return nil
+    end
+    at = at + 2
+    return { line = KEYS[at - 1], heads = KEYS[at] }
+  end
+end
+
 -- places[i] is what `message_groups` keeps of ids[i]. Answers who may go out now, in order, and the
 -- new heads: the caller pushes the ones and then calls set_heads with the others.
 local function enter_lines(o, ids, places)

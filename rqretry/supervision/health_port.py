@@ -4,31 +4,26 @@ import asyncio
 import contextlib
 import json
 import logging
-import socketserver
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET, AF_INET6
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from rqretry.commands.upkeep import register
 from rqretry.config import Settings
-from rqretry.errors import ConfigError, show
 from rqretry.identity import worker_name
 from rqretry.keys import NamespaceKeys
 from rqretry.store import Store
 from rqretry.supervision.health import Answer, Board
+from rqretry.supervision.small_server import Port, SmallHandler, SmallServer, opened
 
 log = logging.getLogger("rqretry")
 
 ASK_EVERY_S = 1.0
 ASK_AGAIN_S = 0.25
 ANSWER_S = 0.8
-_REQUEST_S = 5.0
-_POLL_S = 0.2
 
 
-class HealthPort:
+class HealthPort(Port):
     """Answers GET and HEAD of /livez and /readyz with JSON: 200, or 503 with the reason.
 
     A context manager; the port is open inside of it.
@@ -44,24 +39,8 @@ class HealthPort:
 
     def __init__(self, board: Board, host: str, port: int) -> None:
         answers = {"/livez": board.live, "/readyz": board.ready}
-        try:
-            self._server = _Server(host, port, answers)
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ConfigError(
-                f"--health-port {port} cannot be opened on {show(host)} ({reason}): choose another"
-            ) from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_S,), name="rqretry-health", daemon=True
-        )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        server = opened(lambda: _Server(host, port, answers), host, port, "--health-port")
+        super().__init__(server, "rqretry-health")
 
 
 class ServerCheck:
@@ -103,43 +82,27 @@ class ServerCheck:
                         await self._stopped.wait()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Server(SmallServer):
     def __init__(self, host: str, port: int, answers: dict[str, Callable[[], Answer]]) -> None:
-        self.address_family = AF_INET6 if ":" in host else AF_INET
         self.answers = answers
-        super().__init__((host, port), _Handler)
-
-    def server_bind(self) -> None:
-        """Without looking up the name of this machine, which can take seconds."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is nobody's error."""
-        del request
-        log.debug("a request to the health port broke off: %s", client_address)
+        super().__init__(host, port, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server_version = "rqretry"
-    sys_version = ""
-    timeout: ClassVar[float | None] = _REQUEST_S
+class _Handler(SmallHandler):
     error_content_type = "application/json"
     error_message_format = '{"status": %(code)d}\n'
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - a name of http.server
         """Answer with the body."""
         self.answer()
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - a name of http.server
         """Answer without it."""
         self.answer()
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - a name of http.server
         """Refuse: nothing can be changed here."""
-        self.send(405, {"reason": "only GET and HEAD are allowed"})
+        self.tell(405, {"reason": "only GET and HEAD are allowed"}, Allow="GET, HEAD")
 
     do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST  # noqa: N815 - names of http.server
 
@@ -148,25 +111,12 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, _Server)
         tell = self.server.answers.get(self.path.partition("?")[0])
         if tell is None:
-            self.send(404, {"reason": "only /livez and /readyz are here"})
+            self.tell(404, {"reason": "only /livez and /readyz are here"})
             return
         good, body = tell()
-        self.send(200 if good else 503, body)
+        self.tell(200 if good else 503, body)
 
-    def send(self, status: int, body: dict[str, Any]) -> None:
+    def tell(self, status: int, body: dict[str, Any], **more: str) -> None:
         """One JSON object."""
-        data = json.dumps(body).encode() + b"\n"
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Cache-Control", "no-store")
-        if status == 405:  # noqa: PLR2004
-            self.send_header("Allow", "GET, HEAD")
-        self.end_headers()
-        if self.command != "HEAD":
-            with contextlib.suppress(OSError):
-                self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """Probes every second are not worth a line each."""
-        log.debug("health port: " + format, *args)  # noqa: G003
+        headers = {"Content-Type": "application/json", "Cache-Control": "no-store", **more}
+        self.send(status, json.dumps(body).encode() + b"\n", headers)

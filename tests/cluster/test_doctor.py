@@ -4,7 +4,7 @@ from rqretry.embedded import EmbeddedRedis
 from tests.cli.shell import Shell
 from tests.cluster.conftest import ClusterLab
 from tests.integration.harness import NAMESPACE
-from tests.support.fleets import free_port
+from tests.support.servers import free_port
 
 
 def test_every_primary_is_examined_and_each_warning_has_its_fix(lab: ClusterLab) -> None:

@@ -10,7 +10,7 @@ from rqretry import AsyncClient, Client, ConfigError, StoreUnavailable
 from rqretry.embedded import EmbeddedRedis
 from tests.cli.shell import Shell
 from tests.conftest import missing
-from tests.support.fleets import free_port
+from tests.support.servers import free_port
 
 SECRET = "canary-51c2"
 

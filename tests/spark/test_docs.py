@@ -20,7 +20,7 @@ def test_the_tour_runs(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.M
     code = "\n".join(BLOCKS).replace("redis://localhost:6379/0", pipeline.url)
     # The session is that of all tests: it stays, and does not see this test's environment.
     code = code.replace("spark.stop()", "")
-    for name in ("committed", "orders.parquet", "archive"):  # the JVM has a folder of its own
+    for name in ("finished", "orders.parquet", "archive"):  # the JVM has a folder of its own
         code = code.replace(f'"{name}', f'"{tmp_path}/{name}')
     code = code.replace("url=url", f'url=url, namespace="{pipeline.namespace}"')
     exec(compile(code, "docs/spark.md", "exec"), {"__name__": "tour"})

@@ -1,7 +1,6 @@
 """Several real servers that belong together: a Redis Cluster, and Sentinels with their servers."""
 
 import contextlib
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,7 @@ import redis
 from redis.crc import key_slot
 
 from rqretry.embedded import EmbeddedRedis, find_server
+from tests.support.servers import free_port
 
 PATIENCE_S = 20.0
 NODE_TIMEOUT_MS = 1000
@@ -275,20 +275,3 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
 
 def _follows(replica: Server) -> bool:
     return replica.info("replication").get("master_link_status") == "up"
-
-
-def free_port() -> int:
-    """A port of the loopback interface that is free, and so is the bus port of a cluster node."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port: int = listener.getsockname()[1]
-        if port < 50_000 and _is_free(port + 10_000):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True

@@ -50,7 +50,7 @@ def start(
     if not cluster:
         return EmbeddedRedis(binary.path, appendonly=appendonly).start()
     extra = ("--cluster-enabled", "yes", "--cluster-require-full-coverage", "yes")
-    port = _free_port()
+    port = free_port()
     server = EmbeddedRedis(binary.path, appendonly=appendonly, port=port, extra=extra).start()
     try:
         _own_all_slots(server)
@@ -85,8 +85,8 @@ def _on_path(name: str) -> list[Path]:
     return [Path(path) for path in found if path is not None]
 
 
-def _free_port() -> int:
-    # The bus of a cluster node listens on port + 10000, so the port must leave room above it.
+def free_port() -> int:
+    """A port of the loopback interface that is free, and so is the bus port of a cluster node."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]

@@ -1,5 +1,6 @@
 """The plugin as users have it: pytest in another process, and the examples of docs/testing.md."""
 
+import os
 import re
 import subprocess
 import sys
@@ -22,7 +23,8 @@ def run_pytest(folder: Path, *options: str) -> str:
     """The last line that pytest said."""
     (folder / "pytest.ini").write_text(SETTINGS)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", *PLUGIN, *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     return done.stdout if done.returncode else done.stdout.strip().splitlines()[-1]
 
