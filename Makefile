@@ -3,7 +3,7 @@
 PYTHON    ?=
 ROWS      ?=
 PROCESSES ?=
-TESTFLAGS ?= -n 2 --dist loadfile
+TESTFLAGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 SECONDS   ?=
 SEED      ?=
 SCENARIOS ?= all

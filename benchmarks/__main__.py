@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     peers.add_argument("--only", nargs="+", default=[*PEERS], choices=[*PEERS], metavar="NAME")
     peers.add_argument("--repeat", type=int, default=1, help="times; medians are reported")
     peers.add_argument("--messages", type=int, help="instead of each system's own number")
+    peers.add_argument("--no-kill", action="store_true", help="leave the minutes of kill -9 out")
     peers.add_argument("--out", metavar="FILE", help="write them, with machine and versions")
     peers.set_defaults(act=_peers)
     plot = commands.add_parser("plot", help="draw files of results (needs matplotlib)")
@@ -66,7 +67,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _peers(options: argparse.Namespace) -> int:
-    found = side_by_side(options.only, options.repeat, options.messages)
+    found = side_by_side(options.only, options.repeat, options.messages, kill=not options.no_kill)
     print(markdown(found))
     if options.out:
         results.write(options.out, found)

@@ -189,10 +189,14 @@ def _places(keys: GroupKeys) -> Iterator[tuple[str, bool]]:
 
 
 def _missed(keys: GroupKeys) -> Operation[set[str]]:
-    """What the group does not have; what is scheduled goes to all groups when it is due."""
+    """What the group does not have, but what every group gets later.
+
+    That is what is scheduled, when it is due, and a half message, when it is committed.
+    """
     missed = yield from _all_pages(lambda cursor: moving.missed(keys, cursor))
     if missed:
         missed -= yield from _all_pages(lambda at: moving.scheduled_ids(keys.partition, at))
+        missed -= yield from _all_pages(lambda at: moving.half_ids(keys.partition, at))
     return missed
 
 

@@ -48,3 +48,9 @@ def check_rate_limit(value: object) -> str:
         InvalidArgument: It is neither a rate above 0 nor "none".
     """
     return "" if value is None or value == "none" else rate_text(value, name="rate_limit")
+
+
+def describe_limits(rate_limit: str | None, max_inflight: int | None) -> str:
+    """What bounds a group, in words: "200/s and 10 in flight"; nothing where nothing does."""
+    most = f"{max_inflight} in flight" if max_inflight else None
+    return " and ".join(filter(None, (rate_limit, most)))

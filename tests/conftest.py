@@ -9,7 +9,17 @@ import redis
 from rqretry.embedded import EmbeddedRedis
 from tests.support.servers import available_servers, start
 
+SLOW_FOLDERS = (
+    "spark", "cluster", "sentinel", "production", "demo", "packaging", "chaos", "benchmarks",
+)  # fmt: skip
+
 SERVERS = {"redis-7": "7.", "redis-6.2": "6.2"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first, so that at the end no process waits for another one."""
+    items.sort(key=lambda item: item.path.parent.name not in SLOW_FOLDERS)
+
 
 ServerOf = Callable[..., EmbeddedRedis]
 

@@ -163,6 +163,17 @@ def scheduled_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[s
     )
 
 
+def half_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[str]]]:
+    """One page of the half messages: the next cursor, and the ids."""
+    return Command(
+        "read",
+        (),
+        (),
+        lambda reply: (text(reply[0]), [text(id_) for id_ in reply[1][::2]]),
+        words=("HSCAN", keys.half_of, cursor, "COUNT", MAX_BATCH),
+    )
+
+
 def blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) -> Command[Blocked]:
     """One page of the line of an ordered group, without who is out; reads only."""
     return Command(

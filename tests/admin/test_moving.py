@@ -245,6 +245,29 @@ def test_a_start_that_was_cut_off_anywhere_is_completed_by_the_next_one(bench: B
     assert bench.numbers("g") == (6, 0, 0, 0, 0)
 
 
+def test_a_start_waits_for_no_transaction_however_many_are_open(bench: Bench) -> None:
+    bench.client.admin.create_topic("t")
+    bench.group("g")
+    (stored,) = bench.publish("stored")
+    operation = bench.client.catalog.join("h", "push", ["t"], start="earliest")
+    halves: list[str] = []
+    with bench.client.transaction("t") as tx:
+        step = next(operation)
+        while True:
+            assert not isinstance(step, Block | Pause)
+            commands = [step] if isinstance(step, Command) else step
+            if any(command.verb == "missed" for command in commands):
+                halves.append(tx.publish("half"))
+            result = [bench.client.store.run(command) for command in commands]
+            try:
+                step = operation.send(result[0] if isinstance(step, Command) else result)
+            except StopIteration:
+                break
+        assert [receipt.id for receipt in bench.lease(group="h")] == [stored]
+    assert len(halves) == 1
+    assert [receipt.id for receipt in bench.lease(group="h")] == halves
+
+
 def test_an_unfinished_start_is_completed_whatever_the_next_start_asks_for(bench: Bench) -> None:
     bench.group("g")
     bench.publish("a", "b")

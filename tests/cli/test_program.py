@@ -85,12 +85,25 @@ def test_the_banner_tells_the_retries_that_an_operator_set(
     program: Program, client: Client, shop: str
 ) -> None:
     client.store.perform(client.catalog.join("claims", "push", ["claims"]))
-    client.admin.set_group("claims", max_retries=1, policy="fixed:5s")
+    client.admin.set_group("claims", max_retries=1, policy="fixed:5s", rate_limit="100/m")
     worker = program("worker", "cli_shop:app", "--app-dir", shop)
     wait_until(lambda: any(group.workers for group in client.admin.stats().groups))
     out, _ = ended(worker, signal.SIGINT)
     assert worker.returncode == 0
     assert "1 retry = 2 deliveries over 5 s, then %DLQ%claims" in out
+    assert "at most 100/m, over all workers" in out
+
+
+def test_the_banner_tells_what_is_pinned_whatever_the_handler_asks_for(
+    program: Program, client: Client, shop: str
+) -> None:
+    client.store.perform(client.catalog.join("counts", "push", ["claims", "more"]))
+    client.admin.set_group("counts", max_retries=1, max_inflight=7, pin=True)
+    worker = program("worker", "cli_shop:app", "--app-dir", shop)
+    wait_until(lambda: any(group.workers for group in client.admin.stats().groups))
+    out, _ = ended(worker, signal.SIGINT)
+    assert "1 retry = 2 deliveries over 10 s, then %DLQ%counts" in out
+    assert "at most 7 in flight, over all workers" in out
 
 
 def test_a_worker_with_an_embedded_redis_prints_its_url(program: Program, shop: str) -> None:

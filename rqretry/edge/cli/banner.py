@@ -1,6 +1,7 @@
 """What `rqretry worker` says before it works: what it will do, and on which server."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from rqretry.errors import GroupNotFound
 from rqretry.levels import DEFAULT_LEVELS, LevelTable
 from rqretry.limits import DLQ
 from rqretry.policy import RetryPolicy
+from rqretry.rates import describe_limits
 from rqretry.records import PUSH, GroupRecord
 from rqretry.registry import ConsumerSpec
 from rqretry.version import __version__
@@ -44,21 +46,34 @@ def _say_consumer(app: App, spec: ConsumerSpec, *, reached: bool, concurrency: i
     plural = "topic" if len(spec.topics) == 1 else "topics"
     _say(f"handler  {spec.name}: group {spec.group}, {plural} {topics}")
     _say(f"         {concurrency or spec.concurrency} at once in each process ({kind})")
-    _say(f"         {ladder_in_words(app, spec, reached=reached)}")
+    record, levels = GroupRecord(spec.group, PUSH), DEFAULT_LEVELS
+    if reached and not spec.broadcast:
+        record, levels = _stored(app, record)
+    _say(f"         {ladder_in_words(spec, record, levels)}")
+    if limits := _limits_in_words(spec, record):
+        _say(f"         at most {limits}, over all workers")
     _say(f"         None means {'success' if spec.none_is_success else 'failure'}")
 
 
-def ladder_in_words(app: App, spec: ConsumerSpec, *, reached: bool) -> str:
-    """What will hold once the worker has started: what the handler names, else the group's own."""
+def ladder_in_words(spec: ConsumerSpec, record: GroupRecord, levels: LevelTable) -> str:
+    """What becomes of a failure once the worker has started."""
     if spec.broadcast:
         return "broadcast: every running consumer gets every message; a failure is not retried"
-    record, levels = GroupRecord(spec.group, PUSH), DEFAULT_LEVELS
-    if reached:
-        record, levels = _stored(app, record)
-    retries = record.max_retries if spec.max_retries is None else spec.max_retries
-    policy: RetryPolicy = record.policy if spec.policy is None else spec.policy
+    retries: int = _holds(spec, record, "max_retries")
+    policy: RetryPolicy = _holds(spec, record, "policy")
     end = "dropped" if spec.topics[0].startswith(DLQ) else DLQ + spec.group
     return f"{policy.describe(retries, levels)}, then {end}"
+
+
+def _limits_in_words(spec: ConsumerSpec, record: GroupRecord) -> str:
+    rate_limit: str = _holds(spec, record, "rate_limit")
+    return describe_limits(rate_limit, _holds(spec, record, "max_inflight"))
+
+
+def _holds(spec: ConsumerSpec, record: GroupRecord, field: str) -> Any:
+    """What the handler names, unless an operator has pinned the group's own."""
+    named = getattr(spec, field)
+    return getattr(record, field) if named is None or field in record.pinned else named
 
 
 def _stored(app: App, default: GroupRecord) -> tuple[GroupRecord, LevelTable]:

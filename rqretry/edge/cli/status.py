@@ -15,6 +15,7 @@ from rqretry.edge.cli.output import clean, note, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.sizes import in_bytes, memory_line
 from rqretry.edge.cli.watching import print_details
+from rqretry.rates import describe_limits
 from rqretry.runtime.stopping import Stoppable, StoppedEarly
 
 WATCH_EVERY_S = 2.0
@@ -153,7 +154,8 @@ def _beside(topic: TopicStats) -> list[str]:
                 f"group {group.group} of topic {topic.topic} takes {takes}: {count} filtered"
             )
         if group.max_inflight is not None or group.rate_limit is not None:
-            shown.append(f"group {group.group} is limited to {_limits(group)}")
+            limits = describe_limits(group.rate_limit, group.max_inflight)
+            shown.append(f"group {group.group} is limited to {limits}")
         if group.ordered:
             count = counted(group.blocked, "ready message")
             shown.append(
@@ -161,11 +163,6 @@ def _beside(topic: TopicStats) -> list[str]:
                 " an unfinished one of their message group"
             )
     return shown
-
-
-def _limits(group: GroupStats) -> str:
-    most = f"{group.max_inflight} in flight" if group.max_inflight is not None else None
-    return " and ".join(filter(None, (group.rate_limit, most)))
 
 
 def _size(topic: TopicStats) -> str:
