@@ -9,6 +9,7 @@ SEED      ?=
 SCENARIOS ?= all
 REPEAT    ?= 3
 RULES     ?=
+FILES     ?=
 
 BIN   := .venv/bin
 STAMP := .venv/.complete
@@ -16,10 +17,10 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test campaign soak lint mutants bench bench-peers dist clean
+.PHONY: help setup demo test campaign soak lint mutants script-mutants bench bench-peers dist clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with everything a developer needs (PYTHON=... to choose one)
 	@:
@@ -56,6 +57,9 @@ lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 
 mutants: setup ## break the rules of docs/conformance.md one by one: each must be noticed (RULES=...)
 	@$(BIN)/python tools/mutants.py $(RULES)
+
+script-mutants: setup ## drop each call of each script, flip each comparison: docs/mutants.md (FILES=...)
+	@$(BIN)/python tools/script_mutants.py $(FILES)
 
 bench: setup ## measure every scenario three times (SCENARIOS=... for some, REPEAT=n)
 	@$(BIN)/python -m benchmarks run $(SCENARIOS) --repeat $(REPEAT) --out benchmarks/results/rqretry.json

@@ -1,0 +1,118 @@
+"""Reads the append-only file of a Redis 7: what the server did, one block per script call.
+
+A script, or a transaction, stands there as one MULTI … EXEC; a call that wrote once as one command.
+The server needs `aof-use-rdb-preamble no`, so that a base file is readable too, and
+`auto-aof-rewrite-percentage 0`, so that nothing is folded away; see CHECKED_SERVER.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+CHECKED_SERVER = (
+    "--aof-use-rdb-preamble", "no", "--auto-aof-rewrite-percentage", "0",
+    "--aof-timestamp-enabled", "yes",
+)  # fmt: skip
+"""What a server whose run is to be checked is started with, beside `appendonly yes`."""
+
+LINE_END = b"\r\n"
+
+
+class Block(NamedTuple):
+    """What one call wrote."""
+
+    number: int
+    """Of the block in the journal, from 1; of a base file, which has no order, 0."""
+    second: int
+    """The server's wall clock, as the file notes it; 0 where it does not."""
+    commands: list[list[str]]
+    """Words as latin-1 text, so that no byte is lost."""
+
+
+def aof_files(directory: Path) -> list[tuple[Path, bool]]:
+    """The files of the newest append-only file under a server's directory, in order.
+
+    Each comes with whether it is a base: a state, not a history. Raises FileNotFoundError.
+    """
+    folder = directory / "appendonlydir"
+    manifest = folder / "appendonly.aof.manifest"
+    files = []
+    for line in manifest.read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        fields = dict(zip(words[::2], words[1::2], strict=True))
+        if fields["type"] != "h":
+            files.append((int(fields["seq"]), folder / fields["file"], fields["type"] == "b"))
+    files.sort(key=lambda file: (not file[2], file[0]))
+    return [(path, is_base) for _, path, is_base in files if path.exists()]
+
+
+def read_blocks(directory: Path) -> Iterator[Block]:
+    """Every block of a server's append-only file, without a tail that was cut off.
+
+    Raises:
+        FileNotFoundError: There is no append-only file of Redis 7 there.
+        ValueError: A file is damaged, or not a plain append-only file.
+    """
+    number = 0
+    for path, is_base in aof_files(directory):
+        for second, commands in parse(path.read_bytes()):
+            number += not is_base
+            yield Block(0 if is_base else number, second, commands)
+
+
+def parse(data: bytes) -> Iterator[tuple[int, list[list[str]]]]:
+    """Blocks of the bytes of one file, with the second in which each was written."""
+    second = 0
+    open_block: list[list[str]] | None = None
+    for words in _entries(data):
+        if isinstance(words, int):
+            second = words
+        elif words[0].upper() == "MULTI":
+            open_block = []
+        elif words[0].upper() == "EXEC":
+            if open_block:
+                yield second, open_block
+            open_block = None
+        elif words[0].upper() == "SELECT":
+            if words[1] != "0":
+                raise ValueError(f"database {words[1]} is used; rqretry uses database 0")
+        elif open_block is not None:
+            open_block.append(words)
+        else:
+            yield second, [words]
+
+
+def _entries(data: bytes) -> Iterator[list[str] | int]:
+    at, end = 0, len(data)
+    while at < end:
+        line_end = data.find(LINE_END, at)
+        if line_end < 0:
+            return
+        mark = data[at : at + 1]
+        if mark == b"#":
+            if data.startswith(b"#TS:", at):
+                yield int(data[at + 4 : line_end])
+            at = line_end + 2
+            continue
+        if mark != b"*":
+            raise ValueError(f"byte {at} of the append-only file is not the start of a command")
+        words, at = _words(data, line_end + 2, int(data[at + 1 : line_end]))
+        if words is None:
+            return
+        yield words
+
+
+def _words(data: bytes, at: int, count: int) -> tuple[list[str] | None, int]:
+    """The words of a command; None where the file ends within it."""
+    words = []
+    for _ in range(count):
+        line_end = data.find(LINE_END, at)
+        if line_end < 0:
+            return None, at
+        length = int(data[at + 1 : line_end])
+        first = line_end + 2
+        at = first + length + 2
+        if at > len(data):
+            return None, at
+        words.append(data[first : first + length].decode("latin-1"))
+    return words, at

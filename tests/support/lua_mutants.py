@@ -1,0 +1,156 @@
+"""Mutants of the Lua scripts: every Redis call dropped, every comparison flipped.
+
+A mutant is one changed place of one file. It keeps the number of lines, and its name survives edits
+elsewhere in the file: the line's text and which of the equal ones it is.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+FLIPPED = {"==": "~=", "~=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+_TABLES = frozenset({
+    "HGETALL", "HKEYS", "HMGET", "LRANGE", "XRANGE", "ZMSCORE", "ZRANGE", "ZRANGEBYLEX",
+    "ZRANGEBYSCORE",
+})  # fmt: skip
+_NUMBERS = frozenset({
+    "EXISTS", "HEXISTS", "HINCRBY", "HLEN", "LLEN", "LPUSH", "RPUSH", "ZCARD", "ZCOUNT",
+})  # fmt: skip
+_GOING_ON = frozenset({
+    "(", "{", "[", ",", "=", "..", "+", "-", "*", "/", "%", "and", "or", "not", "return", "in",
+})  # fmt: skip
+"""Behind these an expression goes on in the next line."""
+_NOTHING = "false"
+"""What GET, HGET and ZSCORE answer where there is nothing."""
+
+_TOKENS = re.compile(
+    r"""(?P<long>--\[\[.*?\]\])|(?P<comment>--[^\n]*)
+    |(?P<string>'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")
+    |(?P<word>[A-Za-z_][A-Za-z_0-9]*)|(?P<number>\d+(?:\.\d+)?)
+    |(?P<operator>==|~=|<=|>=|\.\.\.?|<|>|[-+*/%^\#(){}\[\];:,.=])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Token(NamedTuple):
+    """A piece of Lua that is neither blank nor comment."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class Mutant(NamedTuple):
+    """One file with one change."""
+
+    path: str
+    """Below lua/."""
+    line: int
+    kind: str
+    """"drop" or "flip"."""
+    change: str
+    """What was changed, in words."""
+    source: str
+    """The line that was changed, stripped."""
+    occurrence: int
+    """Of equal changes of equal lines in the file, from 1."""
+    text: str
+    """The whole changed file."""
+
+    @property
+    def name(self) -> str:
+        """The same as long as its line is."""
+        times = f" #{self.occurrence}" if self.occurrence > 1 else ""
+        return f"{self.path}: {self.change} in `{self.source}`{times}"
+
+
+def mutants_of(folder: Path) -> list[Mutant]:
+    """Every mutant of every script and include below a folder."""
+    found = []
+    for path in sorted([*folder.glob("*.lua"), *folder.glob("include/*.lua")]):
+        found += mutants_in(path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8"))
+    return found
+
+
+def mutants_in(path: str, text: str) -> list[Mutant]:
+    """Every mutant of one file."""
+    tokens = list(tokens_of(text))
+    changes = sorted([*_dropped(text, tokens), *_flipped(tokens)])
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for start, end, put, kind, change in changes:
+        first = text.rfind("\n", 0, start) + 1
+        line = text[first : text.find("\n", start)].strip()
+        seen[line, change] += 1
+        blank = "\n" * text.count("\n", start, end)
+        found.append(
+            Mutant(
+                path, text.count("\n", 0, start) + 1, kind, change, line, seen[line, change],
+                text[:start] + put + blank + text[end:],
+            )
+        )  # fmt: skip
+    return found
+
+
+def tokens_of(text: str) -> Iterator[Token]:
+    """The tokens of Lua text."""
+    for match in _TOKENS.finditer(text):
+        kind = match.lastgroup or ""
+        if kind not in {"long", "comment"}:
+            yield Token(kind, match[0], match.start(), match.end())
+
+
+Change = tuple[int, int, str, str, str]
+
+
+def _flipped(tokens: list[Token]) -> Iterator[Change]:
+    for token in tokens:
+        put = FLIPPED.get(token.text) if token.kind == "operator" else None
+        if put is not None:
+            change = f"{token.text} becomes {put}"
+            yield token.start, token.end, put, "flip", change
+
+
+def _dropped(text: str, tokens: list[Token]) -> Iterator[Change]:
+    for at, token in enumerate(tokens):
+        if token.text != "call" or tokens[at + 1].text != "(":
+            continue
+        end = tokens[_closing(tokens, at + 1)].end
+        command = tokens[at + 2].text.strip("'")
+        change = f"no {command if command.isupper() else 'call'}"
+        if _is_statement(text, tokens, at):
+            yield token.start, end, "", "drop", change
+        else:
+            yield token.start, end, _answer(command), "drop", change
+
+
+def _closing(tokens: list[Token], at: int) -> int:
+    depth = 0
+    for index in range(at, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(tokens[index].text, 0)
+        if depth == 0:
+            return index
+    raise ValueError("a call has no end")
+
+
+def _is_statement(text: str, tokens: list[Token], at: int) -> bool:
+    """Nothing uses the answer: the call begins its line, and is no argument that goes on there."""
+    first = text.rfind("\n", 0, tokens[at].start) + 1
+    if text[first : tokens[at].start].strip():
+        return False
+    before = tokens[at - 1].text if at else ""
+    return before not in _GOING_ON and before not in FLIPPED
+
+
+def _answer(command: str) -> str:
+    if command == "TIME":
+        return "{ 0, 0 }"
+    if command == "HSCAN":
+        return "{ '0', {} }"
+    if command in _TABLES:
+        return "{}" if command == "HGETALL" else "({})"
+    return "0" if command in _NUMBERS else _NOTHING

@@ -1,0 +1,320 @@
+"""Drop every Redis call of every script and flip every comparison, and see that a test notices.
+
+Each mutant runs in a forked process against the tests that use its script, on a real server, the
+quickest first. What was found is kept in .script-mutants.jsonl, so that the tool goes on where it
+stopped; a changed script or a changed test is tried again only with --again.
+
+    python tools/script_mutants.py                 all that are not known yet, then the page
+    python tools/script_mutants.py lease expire    those of some files
+    python tools/script_mutants.py --again         those that survived, once more
+    python tools/script_mutants.py --page          only write docs/mutants.md
+
+Exit status 1 if fewer than 95 of 100 mutants were caught, or a survivor has no reason in
+tests/lua/survivors.toml.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import fakeredis  # noqa: F401 - what takes long to import is imported once, before any fork
+import hypothesis  # noqa: F401
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from rqretry import client, scripts, wire  # noqa: E402, F401
+from tests.support.lua_mutants import Mutant, mutants_of  # noqa: E402
+
+RESULTS = ROOT / ".script-mutants.jsonl"
+TOUCHED = ROOT / ".script-mutants-tests.json"
+REASONS = ROOT / "tests" / "lua" / "survivors.toml"
+PAGE = ROOT / "docs" / "mutants.md"
+SUITES = ("tests/lua", "tests/model", "tests/checker", "tests/integration/test_timing.py")
+OTHER_SERVERS = ("[redis-6.2", "[fakeredis", "[cluster")
+"""The same tests on other servers: they tell the same."""
+CLOCK = "clock"
+"""The include that the other tests replace; the tests of the real clock see to it."""
+
+CAUGHT, SURVIVED, HUNG = "caught", "survived", "hung"
+BAR = 0.95
+TEST_SECONDS = 20
+MUTANT_SECONDS = 240.0
+MEMORY_BYTES = 4 << 30
+_TESTS_FAILED = 1
+
+Touched = dict[str, dict[str, float]]
+"""Script to the tests that use it, with their seconds."""
+
+
+def main() -> int:
+    """Try the chosen mutants and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("files", nargs="*", help="names such as lease or include/fence")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at once; default 2")
+    parser.add_argument("--again", action="store_true", help="those that survived, once more")
+    parser.add_argument("--map", action="store_true", help="look anew which tests use which script")
+    parser.add_argument("--page", action="store_true", help="only write docs/mutants.md")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    mutants = mutants_of(ROOT / "lua")
+    if not options.page:
+        wanted = [m for m in mutants if _is_chosen(m.path, options.files)]
+        known = {} if options.again else read_results()
+        if options.again:
+            alive = {name for name, how in read_results().items() if how != CAUGHT}
+            wanted = [m for m in wanted if m.name in alive]
+        todo = [m for m in wanted if m.name not in known]
+        run_all(todo, touched_tests(anew=options.map), max(1, options.jobs))
+    return write_page(mutants)
+
+
+def _is_chosen(path: str, files: Sequence[str]) -> bool:
+    return not files or path.removesuffix(".lua") in files
+
+
+def read_results() -> dict[str, str]:
+    """What is known of each mutant; the newest line counts."""
+    if not RESULTS.exists():
+        return {}
+    lines = (json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines())
+    return {line["name"]: line["result"] for line in lines}
+
+
+class Recorder:
+    """A plugin: which test uses which script."""
+
+    def __init__(self) -> None:
+        self.touched: Touched = {}
+        self._now: set[str] = set()
+
+    def use(self, name: str) -> None:
+        """A script is sent."""
+        self._now.add(name)
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[Any]) -> None:
+        """Leave the other servers out."""
+        _ = config
+        items[:] = [item for item in items if not _elsewhere(item.nodeid)]
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterable[None]:
+        """Note what a test used."""
+        self._now = set()
+        begun = time.monotonic()
+        yield
+        seconds = time.monotonic() - begun
+        for name in self._now:
+            self.touched.setdefault(name, {})[item.nodeid] = seconds
+
+
+def _elsewhere(node: str) -> bool:
+    return any(server in node for server in OTHER_SERVERS)
+
+
+def touched_tests(*, anew: bool) -> Touched:
+    """Which tests use which script, looked up once; without mutants they must pass."""
+    if anew or not TOUCHED.exists():
+        print("looking which tests use which script", flush=True)
+        pid = os.fork()  # nothing of a test may stay in this process: mutants are its children
+        if pid == 0:
+            os._exit(look_up())
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+            sys.exit("the tests fail without any mutant")
+    touched: Touched = json.loads(TOUCHED.read_text(encoding="utf-8"))
+    return touched
+
+
+def look_up() -> int:
+    """Run every test once and keep what it used; the exit status of pytest."""
+    recorder, words = Recorder(), wire.Wire.words
+
+    def noted(self: wire.Wire, command: Any) -> Any:
+        recorder.use(command.script)
+        return words(self, command)
+
+    wire.Wire.words = noted  # type: ignore[method-assign]
+    status = int(pytest.main(["-q", "-p", "no:cacheprovider", *SUITES], plugins=[recorder]))
+    if status == 0:
+        TOUCHED.write_text(json.dumps(recorder.touched), encoding="utf-8")
+    return status
+
+
+def tests_for(path: str, touched: Touched) -> list[str]:
+    """The tests that use a script, or one of the scripts that include it, the quickest first."""
+    stem = Path(path).stem
+    users = [stem]
+    if path.startswith("include/"):
+        users = [n for n in scripts.names() if f"-- @include {stem}\n" in _source(n)]
+    found: dict[str, float] = {}
+    for user in users:
+        found.update(touched.get(user, {}))
+    if stem == CLOCK:
+        found = {node: s for node, s in found.items() if "/integration/" in node}
+    own = f"/test_{stem}.py"
+    return sorted(found, key=lambda node: (own not in node, "/lua/" not in node, found[node]))
+
+
+def _source(name: str) -> str:
+    return (ROOT / "lua" / f"{name}.lua").read_text(encoding="utf-8")
+
+
+def run_all(todo: Sequence[Mutant], touched: Touched, jobs: int) -> None:
+    """Try mutants in forked processes, so many at once."""
+    running: dict[int, tuple[Mutant, float]] = {}
+    waiting = list(todo)
+    done = 0
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mutant = waiting.pop(0)
+            running[start(mutant, tests_for(mutant.path, touched))] = (mutant, time.monotonic())
+        for pid, (mutant, begun) in list(running.items()):
+            result = finished(pid, time.monotonic() - begun)
+            if result:
+                del running[pid]
+                done += 1
+                tell(mutant, result, time.monotonic() - begun, f"{done}/{len(todo)}")
+        time.sleep(0.02)
+
+
+def tell(mutant: Mutant, result: str, seconds: float, progress: str) -> None:
+    """Keep and print one result."""
+    line = {"name": mutant.name, "result": result, "seconds": round(seconds, 2)}
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    print(f"{progress:>9} {result:8} {seconds:6.1f} s  {mutant.name}", flush=True)
+
+
+def start(mutant: Mutant, tests: Sequence[str]) -> int:
+    """Run a mutant's tests in a process of its own; answers its id."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        status = 99
+        try:
+            status = in_child(mutant, tests)
+        finally:
+            os._exit(status)
+    return pid
+
+
+def in_child(mutant: Mutant, tests: Sequence[str]) -> int:
+    """The exit status of pytest with a mutant in place of its file."""
+    os.setsid()  # its servers go with it
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    if not tests:
+        return 0
+    with tempfile.TemporaryDirectory(prefix="rqretry-mutant-") as folder:
+        changed = Path(folder) / "lua"
+        copy_scripts(changed)
+        (changed / mutant.path).write_text(mutant.text, encoding="utf-8")
+        scripts.script_directory = lambda: changed
+        order = {node: at for at, node in enumerate(tests)}
+        files = sorted({node.partition("::")[0] for node in tests})
+        options = ["-x", "-q", "--timeout", str(TEST_SECONDS), "-p", "no:cacheprovider"]
+        return int(pytest.main([*options, *files], plugins=[Chosen(order)]))
+
+
+def copy_scripts(folder: Path) -> None:
+    """The scripts as they are, elsewhere."""
+    for path in (ROOT / "lua").rglob("*.lua"):
+        target = folder / path.relative_to(ROOT / "lua")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+
+
+class Chosen:
+    """A plugin: only these tests, in this order."""
+
+    def __init__(self, order: dict[str, int]) -> None:
+        self._order = order
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Choose and sort."""
+        chosen = [item for item in items if item.nodeid in self._order]
+        items[:] = sorted(chosen, key=lambda item: self._order[item.nodeid])
+
+
+def finished(pid: int, seconds: float) -> str:
+    """How a mutant ended, "" while it runs."""
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done == 0 and seconds < MUTANT_SECONDS:
+        return ""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # what it left behind, or all of it
+    if done == 0:
+        os.waitpid(pid, 0)
+        return HUNG
+    code = os.waitstatus_to_exitcode(status)
+    return {0: SURVIVED, _TESTS_FAILED: CAUGHT}.get(code, f"did not run ({code})")
+
+
+def write_page(mutants: Sequence[Mutant]) -> int:
+    """Write docs/mutants.md; the exit status of the tool."""
+    results = read_results()
+    reasons = tomllib.loads(REASONS.read_text(encoding="utf-8"))
+    tried = [m for m in mutants if m.name in results]
+    alive = [m for m in tried if results[m.name] not in {CAUGHT, HUNG}]
+    caught = len(tried) - len(alive)
+    rows = []
+    for path in sorted({m.path for m in mutants}):
+        of_file = [m for m in tried if m.path == path]
+        here = sum(m.path == path for m in alive)
+        rows.append(f"| {path} | {len(of_file)} | {len(of_file) - here} | {here} |")
+    told = [f"- line {m.line}, {m.name}: {reasons.get(m.name, '**no reason yet**')}" for m in alive]
+    share = caught / len(tried) if tried else 0.0
+    PAGE.write_text(
+        _INTRODUCTION.format(
+            all=len(mutants), tried=len(tried), caught=caught, share=f"{100 * share:.1f}",
+            drops=sum(m.kind == "drop" for m in tried), flips=sum(m.kind == "flip" for m in tried),
+            rows="\n".join(rows), survivors="\n".join(told) or "None.",
+        ),
+        encoding="utf-8",
+    )  # fmt: skip
+    unknown = [m.name for m in alive if m.name not in reasons]
+    print(f"{caught} of {len(tried)} mutants caught ({len(mutants)} there are)")
+    for name in unknown:
+        print(f"survived, and nobody says why: {name}")
+    return 1 if unknown or share < BAR else 0
+
+
+_INTRODUCTION = """# Mutants of the scripts
+
+What would the tests notice if a script were wrong? `make script-mutants` makes every mutant of two
+kinds: a Redis call is dropped (where its answer is used, it answers nothing), or a comparison is
+flipped. Each runs on a real server against the tests that use its script: the script's own, the
+crash points, the model and the checker. It is caught when one of them fails, or hangs.
+
+Of {all} mutants {tried} were run, {drops} with a call dropped and {flips} with a comparison
+flipped: **{caught} were caught, {share} %**.
+
+The rules of retrying have mutants of their own, written by hand: see [conformance](conformance.md).
+
+| file | mutants | caught | survived |
+|---|---|---|---|
+{rows}
+
+## Survivors
+
+A survivor is a missing test, or a change that nobody could notice; each says why.
+
+{survivors}
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
