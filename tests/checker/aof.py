@@ -85,17 +85,17 @@ def parse(data: bytes) -> Iterator[tuple[int, list[list[str]]]]:
 def _entries(data: bytes) -> Iterator[list[str] | int]:
     at, end = 0, len(data)
     while at < end:
+        mark = data[at : at + 1]
+        if mark not in b"*#":
+            raise ValueError(f"byte {at} of the append-only file is not the start of a command")
         line_end = data.find(LINE_END, at)
         if line_end < 0:
             return
-        mark = data[at : at + 1]
         if mark == b"#":
             if data.startswith(b"#TS:", at):
                 yield int(data[at + 4 : line_end])
             at = line_end + 2
             continue
-        if mark != b"*":
-            raise ValueError(f"byte {at} of the append-only file is not the start of a command")
         words, at = _words(data, line_end + 2, int(data[at + 1 : line_end]))
         if words is None:
             return

@@ -110,12 +110,18 @@ def _uninvited(records: Records) -> Iterator[Finding]:
 
 
 def one_place(records: Records) -> list[Finding]:
-    """I1b: a message is in one place of a group, once."""
-    return [
+    """I1b: a message is in one place of a group, once: at the end, and behind every block."""
+    found = [
         Finding("I1b", finding.id, f"{finding.text} ({finding.key})")
         for finding in records.auditor
         if finding.kind in _DOUBLE and not _excused(records, finding.severity)
     ]
+    if records.journal is not None and not records.expect.script_errors:
+        doubled = records.journal.doubled.items()
+        found += [
+            _in_group("I1b", who, f"was in two places behind block {n}") for who, n in doubled
+        ]
+    return found
 
 
 def bodies_match(records: Records) -> list[Finding]:
@@ -154,11 +160,15 @@ def created_once(records: Records) -> list[Finding]:
         if step.kind is Kind.OVERWRITE
     ]
     given = given_by_callers(records)
+    tried = Counter(name for how in (OK, INFO) for _, name in records.published(how))
     removed = defaultdict(list)
     for step in records.transitions:
         if step.kind is Kind.REMOVE:
             removed[MessageName(step.topic, step.id)].append(step)
     for name, created in records.created.items():
+        if len(created) > tried[name] > 0:
+            text = f"was stored {len(created)} times and published {tried[name]} times"
+            found.append(_about("I2", name, text))
         for again, gone in zip(created[1:], removed[name], strict=False):
             rolled_back = gone.verb == "rollback"  # the same ids may be published again
             if name in given and not rolled_back and again.at_ms < gone.at_ms + ID_KEPT_MS:

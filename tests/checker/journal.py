@@ -19,7 +19,7 @@ from tests.checker.aof import Block, read_blocks
 from tests.checker.keyspace import Keyspace
 from tests.checker.places import DELAY, Place, place_of
 from tests.checker.reading import Change, NoEntry, VerbEntry, steps_of
-from tests.checker.transitions import Kind, Transition
+from tests.checker.transitions import Entity, Kind, Transition
 
 TOKEN = re.compile(r"ct-[0-9a-f]{16}")
 """What a recorded publisher puts into a header: it names a message whose id it never learned."""
@@ -55,6 +55,8 @@ class Journal:
     blocks: int = 0
     published: set[tuple[str, str]] = field(default_factory=set)
     views: set[tuple[str, str]] = field(default_factory=set)
+    doubled: dict[Entity, int] = field(default_factory=dict)
+    """Messages that a group has had in two places at once, with the first block behind which."""
 
 
 def read_journal(directory: Path, namespace: str) -> Journal:
@@ -117,6 +119,8 @@ def _tell(journal: Journal, block: Block, namespace: str) -> None:
         change = Change(space, namespace, owner, pairs, entries.get(partition, NoEntry))
         if change.is_view:
             journal.views.add((owner[0], owner[2]))
+        if change.places() > 1:
+            journal.doubled.setdefault(Entity(owner[0], owner[2], owner[3]), block.number)
         journal.transitions += steps_of(change, block.number, told.mark(partition))
     journal.transitions += told.deleted(touched.bodies)
 

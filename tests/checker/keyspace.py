@@ -77,7 +77,7 @@ class Keyspace:
     def hash(self, key: str) -> Hash:
         """A hash, empty for none."""
         value = self.values.get(key)
-        return value if type(value) is dict else {}
+        return value if isinstance(value, dict) and type(value) is dict else {}  # type: ignore[return-value]
 
     def scores(self, key: str) -> dict[str, float]:
         """A sorted set, empty for none."""

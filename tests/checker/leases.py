@@ -223,7 +223,7 @@ class _Lines:
 
 def explained(records: Records) -> list[Finding]:
     """I8: every start has a lease of its own, and what came before it explains it."""
-    found = []
+    found: list[Finding] = []
     if records.journal is None:
         return found
     leases: Counter[tuple[Entity, int]] = Counter()

@@ -80,13 +80,20 @@ class Change:
 
     def finished(self) -> bool:
         """The block ended the message for this group: its byte or its body went."""
-        keys = self._partition_keys
-        if (keys.pending, self.id) in self.space.before:
-            owed = self.space.now(keys.pending, self.id) or ""
-            return self.config.get("byte", "") not in owed
+        keys, before = self._partition_keys, self.space.before
         gone = self.keys.graves if self.is_view else keys.bodies
-        before = self.space.before.get((gone, self.id))
-        return before is not None and self.space.now(gone, self.id) is None
+        if before.get((gone, self.id)) is not None and self.space.now(gone, self.id) is None:
+            return True
+        owed = self.space.now(keys.pending, self.id)
+        byte = self.config.get("byte", "")
+        return owed is not None and (keys.pending, self.id) in before and byte not in owed
+
+    def places(self) -> int:
+        """In how many places the message is, or how often in one."""
+        now, keys = self.space.now, self.keys
+        listed = now(keys.ready, self.id) or 0, now(keys.retry, self.id) or 0
+        waits = self.touched.get(DELAY, (None, None))[1]
+        return sum(listed) + sum(p is not None for p in (self.leased[1], self.dead[1], waits))
 
     def lane(self) -> str:
         """Where the message lies now, of what the block touched."""

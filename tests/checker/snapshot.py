@@ -10,7 +10,7 @@ from tests.checker.keyspace import Keyspace, Listed, SortedSet, Streamed, Value
 _PAGE = 1000
 
 
-def take_snapshot(client: "redis.Redis[Any] | redis.Redis", namespace: str) -> Keyspace:
+def take_snapshot(client: redis.Redis, namespace: str) -> Keyspace:
     """Read every key of a namespace.
 
     Stop all workers and tickers before: a snapshot is read key by key.

@@ -15,7 +15,7 @@ from tests.checker.snapshot import take_snapshot
 from tests.support.builders import HOUR, SECOND, failure
 from tests.support.world import VISIBILITY_MS, World
 
-MAX_RETRIES = 2
+MAX_RETRIES = 1
 _STEPS = ("publish", "lease", "lease", "settle", "settle", "settle", "wait", "late", "renew")
 
 

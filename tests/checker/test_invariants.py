@@ -11,7 +11,7 @@ from tests.checker.history import FAIL, INFO, OK, Operation
 from tests.checker.records import Expectations, Records
 from tests.checker.report import Verdict
 from tests.checker.runs import GROUP, PARTITION, clean, hold, life, publish, ran, step
-from tests.checker.transitions import Kind, Transition
+from tests.checker.transitions import Entity, Kind, Transition
 
 Break = Callable[[Records], None]
 
@@ -32,7 +32,7 @@ def drop(kind: Kind, which: int = 0) -> Break:
     return broken
 
 
-def change(kind: Kind, which: int = 0, **fields: Any) -> Break:
+def change(kind: Kind, which: int = 0, /, **fields: Any) -> Break:
     """A step of the journal is another one."""
 
     def broken(records: Records) -> None:
@@ -123,9 +123,14 @@ def overtaken(records: Records) -> None:
     begun = [s for s in steps if s.kind in {Kind.CREATE, Kind.ENTER}]
     first = [s for s in steps if s not in begun and s.id == "a"]
     second = [s for s in steps if s not in begun and s.id == "b"]
-    late = {"at_ms": 0, "until_ms": 0, "deadline_ms": 0, "ladder_ms": -1}
+    late: dict[str, Any] = {"at_ms": 0, "until_ms": 0, "deadline_ms": 0, "ladder_ms": -1}
     steps[:] = begun + [replace(s, **late) for s in (*second, *first)]
     steps[:] = [replace(s, at_ms=0) for s in steps]
+
+
+def in_two_places(records: Records) -> None:
+    assert records.journal is not None
+    records.journal.doubled[Entity("t", "g", "a")] = 3
 
 
 LAST = {"lease_no": 1, "attempt": 1}
@@ -157,6 +162,12 @@ BREAKS: dict[str, tuple[str, Break]] = {
     "a message is in two lists": ("I1b", held("a", "ready", "retry")),
     "a message is in a list twice": ("I1b", held("a", "ready", "ready")),
     "a message is in flight and waits": ("I1b", held("a", "inflight", "delay")),
+    "a message was in two places for a moment": (
+        "I1b", in_two_places,
+    ),
+    "a message is stored more often than it was published": (
+        "I2", lambda r: story(r).extend(s for s in life()[:2]),
+    ),
     "a body is stored that nobody has": ("I1c", held("a")),
     "a message is listed without a body": (
         "I1c", also(held("a", "ready"), put(PARTITION.bodies, {"b": "body"})),

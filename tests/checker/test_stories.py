@@ -29,6 +29,8 @@ class Bug(NamedTuple):
     put: str
     broken: str
     """An invariant that must tell."""
+    also: str = ""
+    """A piece that is left out, too."""
 
 
 BUGS = {
@@ -66,7 +68,11 @@ BUGS = {
         "expire.lua", "spell_entry(lease_no + 1,", "spell_entry(lease_no,", "I3"
     ),
     "what is in flight is handed out once more": Bug(
-        "lease.lua", "not (leased[i] or seen[id] or waits[id])", "not (seen[id] or waits[id])", "I5"
+        "lease.lua",
+        "not (leased[i] or seen[id] or waits[id])",
+        "not (seen[id] or waits[id])",
+        "I5",
+        "  call('LTRIM', first, math.min(scanned, from_first), -1)",
     ),
     "a counter is forgotten": Bug(
         "succeed.lua", "  call('HINCRBY', counters, 'succeed:' .. group, #done)", "", "I13"
@@ -92,7 +98,7 @@ def test_a_random_run_passes(checked_server: EmbeddedRedis, seed: int) -> None:
     report = judged(checked_server, virtual_time(), seed)
 
     assert report.verdict is Verdict.PASS, report.table()
-    assert report.counts["committed"] > 20
+    assert report.counts["committed"] > 5
     assert report.counts["dead at the end"] > 0
     assert report.counts["expired"] > 0
 
@@ -123,6 +129,6 @@ def broken(folder: Path, bug: Bug) -> Path:
         text = path.read_text(encoding="utf-8")
         if path == source / bug.path:
             assert text.count(bug.find) == 1, bug.find
-            text = text.replace(bug.find, bug.put)
+            text = text.replace(bug.find, bug.put).replace(bug.also, "")
         target.write_text(text, encoding="utf-8")
     return folder
