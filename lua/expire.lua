@@ -14,7 +14,8 @@ local call = redis.call
   KEYS   meta config retry inflight attempts failures dead graves due wake events counters bodies
          pending ready line heads message_groups, then the delay level keys
   ARGV   group worker limit last_seen_ms ('' on a first look) elapsed_ms hold_ms random
-  REPLY  OK | HELD, now_ms, messages expired | ms to wait
+  REPLY  OK | HELD, now_ms, messages expired | ms to wait, and behind OK, where any message has expired,
+         the ids of those that have no retries left
   COST   O(limit * log inflight); 20 commands, 2 a level and 1 a message, 2 with
          max_inflight
 ]]
@@ -143,4 +144,4 @@ if filled or earlier then
   call('ZADD', wake, 0, '1')
 end
 append_history(clock, meta, events, 'expire', group, worker, ids, table.concat(notes, ' '), '')
-return { 'OK', now, #overdue }
+return { 'OK', now, #overdue, newly_dead }

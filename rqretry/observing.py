@@ -5,11 +5,11 @@ variable. An observer must not raise, must not block, and is called from the eve
 publishing, from any thread.
 """
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
-from rqretry.message import Message
+from rqretry.message import Message, ReceiptHandle
 
 Call = Callable[[Message[Any]], Coroutine[Any, Any, Any]]
 
@@ -18,6 +18,13 @@ POSTPONED, RELEASED, STALE, LOST = "postponed", "released", "stale", "lost"
 OUTCOMES = (SUCCESS, FAILURE, DEAD_LETTER, POSTPONED, RELEASED, STALE, LOST)
 """How an attempt ended. STALE: its result came after its lease was over. LOST: its lease was over
 while its handler ran. POSTPONED and RELEASED are not counted."""
+
+ACK, NACK, CHANGE = "ack", "nack", "change_invisible_duration"
+"""What a simple consumer settles with; NACK is a change to 0: visible at once."""
+
+
+Leased = tuple[ReceiptHandle, Message[Any] | None]
+"""One lease of a simple consumer; the message where it was given, and not only its handle."""
 
 
 class Publication(Protocol):
@@ -70,13 +77,55 @@ class Redrive(Protocol):
         ...
 
 
+class Settling(Protocol):
+    """A simple consumer's ack, or change of an invisible duration, under way."""
+
+    def done(self, refused: Iterable[str]) -> None:
+        """It ended; `refused` are the ids of those whose lease was over."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """It raised."""
+        ...
+
+
+class Unseen:
+    """A Settling that nobody observes."""
+
+    def done(self, refused: Iterable[str]) -> None:
+        """Nothing."""
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing."""
+
+
 class Observer(Protocol):
     """Tracing, metrics, or both."""
 
     def publishing(
-        self, namespace: str, topic: str, items: Sequence[Any], *, batch: bool
+        self,
+        namespace: str,
+        topic: str,
+        items: Sequence[Any],
+        *,
+        batch: bool,
+        transaction: str = "",
     ) -> Publication:
-        """A publish begins; `batch`: it is a publish_many."""
+        """A publish begins; `batch`: it is a publish_many; `transaction`: the one it is part of."""
+        ...
+
+    def received(
+        self, namespace: str, messages: Sequence[Message[Any]], client: str, asked_ns: int
+    ) -> None:
+        """A simple consumer got messages; `asked_ns`: when it asked, ns since the epoch."""
+        ...
+
+    def settling(self, namespace: str, verb: str, items: Sequence[Leased], client: str) -> Settling:
+        """A simple consumer settles; `verb` is ACK, NACK or CHANGE."""
+        ...
+
+    def buried(self, namespace: str, letters: Sequence[Any], worker: str) -> None:
+        """Messages (admin.views.DeadLetter, without bodies) died because their leases ran out."""
         ...
 
     def attempting(self, namespace: str, message: Message[Any], worker: str) -> Attempt:
@@ -97,6 +146,10 @@ class Observer(Protocol):
 
     def elsewhere(self) -> Callable[[], None] | None:
         """What installs the same in another process; picklable. None: its own code does."""
+        ...
+
+    def spans(self) -> Mapping[str, int]:
+        """How many spans were exported, refused by the collector, and dropped from a full queue."""
         ...
 
     def flush(self) -> None:
@@ -126,12 +179,29 @@ def within(carrier: Mapping[str, str]) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def publication(namespace: str, topic: str, items: Sequence[Any], *, batch: bool) -> Iterator[Any]:
+def publication(
+    namespace: str, topic: str, items: Sequence[Any], *, batch: bool, transaction: str = ""
+) -> Iterator[Publication]:
     """Observe a publish; only where an observer is installed."""
     assert installed is not None
-    watched = installed.publishing(namespace, topic, items, batch=batch)
-    try:
+    watched = installed.publishing(namespace, topic, items, batch=batch, transaction=transaction)
+    with _told(watched):
         yield watched
+
+
+@contextmanager
+def settling(namespace: str, verb: str, items: Sequence[Leased], client: str) -> Iterator[Settling]:
+    """Observe what a simple consumer settles; only where an observer is installed."""
+    assert installed is not None
+    watched = installed.settling(namespace, verb, items, client)
+    with _told(watched):
+        yield watched
+
+
+@contextmanager
+def _told(watched: Publication | Settling) -> Iterator[None]:
+    try:
+        yield
     except BaseException as error:
         watched.failed(error)
         raise

@@ -7,8 +7,11 @@ its invisible duration ends, and dead after max_retries + 1 deliveries.
 import random
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from rqretry import observing
+from rqretry.admin.burying import tell_buried
 from rqretry.catalog import Catalog
 from rqretry.codec import decode
 from rqretry.command import Block, Command, Operation, batches
@@ -24,7 +27,7 @@ from rqretry.commands.consuming import (
     succeed,
 )
 from rqretry.commands.limiting import Tokens, take
-from rqretry.commands.upkeep import expire, feed, promote
+from rqretry.commands.upkeep import Expired, expire, feed, promote
 from rqretry.durations import Duration, milliseconds, seconds
 from rqretry.errors import CodecError, InvalidReceiptHandle, refuse, show
 from rqretry.failures import describe_cause
@@ -38,6 +41,7 @@ LONGEST_WAIT_S = 20 * 60
 _LOOK_EVERY_S = 5.0
 
 Acknowledgeable = Message[Any] | str
+_UNSEEN = nullcontext(observing.Unseen())
 
 
 class SimpleOperations:
@@ -118,7 +122,11 @@ class SimpleOperations:
         while True:
             if time.monotonic() >= self._found_at + _LOOK_EVERY_S:
                 yield from self._find_sources()
+            asked_ns = time.time_ns()
             received, look_again_s = yield from self._sweep(most, invisible_ms)
+            if received and observing.installed is not None:
+                namespace = self.catalog.namespace
+                observing.installed.received(namespace, received, self.worker, asked_ns)
             rest = end - time.monotonic()
             if received or rest <= 0:
                 return received
@@ -135,6 +143,26 @@ class SimpleOperations:
         yield from self.join()
         items = [messages] if isinstance(messages, Message | str) else list(messages)
         handles = [self._handle(item) for item in items]
+        with self._watched(observing.ACK, items, handles) as watch:
+            refused = yield from self._commit(handles)
+            watch.done(refused)
+        if refused:
+            raise InvalidReceiptHandle(_over(refused))
+
+    def _watched(
+        self,
+        verb: str,
+        items: Sequence[Acknowledgeable],
+        handles: Sequence[ReceiptHandle],
+    ) -> AbstractContextManager[observing.Settling]:
+        if observing.installed is None:
+            return _UNSEEN
+        messages = [item if isinstance(item, Message) else None for item in items]
+        leases = list(zip(handles, messages, strict=True))
+        return observing.settling(self.catalog.namespace, verb, leases, self.worker)
+
+    def _commit(self, handles: Sequence[ReceiptHandle]) -> Operation[list[str]]:
+        """Commit them; the ids of those whose lease was over."""
         refused: list[str] = []
         places = {(handle.topic, handle.partition): handle for handle in handles}
         for topic, partition in places:
@@ -146,8 +174,7 @@ class SimpleOperations:
                 refused += [
                     h.id for h, verdict in zip(batch, verdicts, strict=True) if verdict != OK
                 ]
-        if refused:
-            raise InvalidReceiptHandle(_over(refused))
+        return refused
 
     def change_invisible_duration(
         self, message: Acknowledgeable, duration: Duration
@@ -169,8 +196,12 @@ class SimpleOperations:
         duration_ms = 0 if duration == 0 else _invisible_ms(duration)
         keys = self.catalog.group_keys(handle.topic, handle.partition, self.group)
         started = time.monotonic()
-        answer = yield change(keys, handle.receipt, worker=self.worker, duration_ms=duration_ms)
-        if answer in (STALE, GONE):
+        verb = observing.CHANGE if duration_ms else observing.NACK
+        with self._watched(verb, [message], [handle]) as watch:
+            answer = yield change(keys, handle.receipt, worker=self.worker, duration_ms=duration_ms)
+            over = answer in (STALE, GONE)
+            watch.done([handle.id] if over else [])
+        if over:
             raise InvalidReceiptHandle(_over([handle.id]))
         if isinstance(message, Message):
             message._moved(answer, started + duration_ms / 1000)  # noqa: SLF001 - its own lease
@@ -262,12 +293,13 @@ class SimpleOperations:
             )
         if leased.next_scheduled_ms == 0:
             yield from deliver_due(self.catalog, topic, partition, self.worker)
-        if leased.ids or not (upkeep or leased.next_scheduled_ms == 0):
-            if upkeep:
-                yield upkeep
-            return leased
-        *_, leased = yield [*upkeep, command]
-        return leased
+        again = not leased.ids and (bool(upkeep) or leased.next_scheduled_ms == 0)
+        steps = [*upkeep, command] if again else upkeep
+        answers: list[Any] = (yield steps) if steps else []
+        for answer in answers:
+            if isinstance(answer, Expired):
+                yield from tell_buried(keys, answer, self.worker)
+        return answers[-1] if again else leased
 
     def _messages(
         self, source: tuple[str, int, GroupKeys], leased: Leased, expires: float

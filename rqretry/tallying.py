@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rqretry.message import Message
-from rqretry.observing import Attempt, Call, Observer, Publication, Redrive
+from rqretry.observing import (
+    Attempt,
+    Call,
+    Leased,
+    Observer,
+    Publication,
+    Redrive,
+    Settling,
+    Unseen,
+)
 
 BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0)
 
@@ -26,15 +35,22 @@ class Figures:
         published: By (topic, "ok" or "error").
         seconds: By (topic, group): how many attempts per bucket, one more for what is slower than
             all of them, and their sum.
+        spans: By ("exported", "refused" or "dropped",), of a process that traces.
     """
 
     attempts: dict[tuple[str, ...], float] = field(default_factory=dict)
     published: dict[tuple[str, ...], float] = field(default_factory=dict)
     seconds: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
+    spans: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def add(self, other: "Figures") -> None:
         """Add another process's."""
-        for mine, theirs in ((self.attempts, other.attempts), (self.published, other.published)):
+        counts = (
+            (self.attempts, other.attempts),
+            (self.published, other.published),
+            (self.spans, other.spans),
+        )
+        for mine, theirs in counts:
             for label, count in theirs.items():
                 mine[label] = mine.get(label, 0) + count
         for label, buckets in other.seconds.items():
@@ -44,17 +60,14 @@ class Figures:
     def plain(self) -> list[list[list[Any]]]:
         """For JSON."""
         kinds: tuple[Mapping[tuple[str, ...], Any], ...] = (
-            self.attempts, self.published, self.seconds,
+            self.attempts, self.published, self.seconds, self.spans,
         )  # fmt: skip
         return [[[list(label), value] for label, value in kind.items()] for kind in kinds]
 
     @staticmethod
     def read(plain: Any) -> "Figures":
         """What `plain` wrote."""
-        attempts, published, seconds = (
-            {tuple(label): value for label, value in kind} for kind in plain
-        )
-        return Figures(attempts, published, seconds)
+        return Figures(*({tuple(label): value for label, value in kind} for kind in plain))
 
 
 class Tally:
@@ -68,15 +81,24 @@ class Tally:
     def snapshot(self) -> list[list[list[Any]]]:
         """The figures of now, for JSON."""
         with self._lock:
+            self._figures.spans = {(result,): count for result, count in self.spans().items()}
             return self._figures.plain()
 
     def publishing(
-        self, namespace: str, topic: str, items: Sequence[Any], *, batch: bool
+        self,
+        namespace: str,
+        topic: str,
+        items: Sequence[Any],
+        *,
+        batch: bool,
+        transaction: str = "",
     ) -> Publication:
         """A publish begins."""
         inner = None
         if self._inner is not None:
-            inner = self._inner.publishing(namespace, topic, items, batch=batch)
+            inner = self._inner.publishing(
+                namespace, topic, items, batch=batch, transaction=transaction
+            )
         return _Publication(self, topic, list(items), inner)
 
     def attempting(self, namespace: str, message: Message[Any], worker: str) -> Attempt:
@@ -92,6 +114,24 @@ class Tally:
             return self._inner.redriving(namespace, group, letters, actor)
         return _Redrive(len(letters))
 
+    def received(
+        self, namespace: str, messages: Sequence[Message[Any]], client: str, asked_ns: int
+    ) -> None:
+        """A simple consumer got messages; the server counts them."""
+        if self._inner is not None:
+            self._inner.received(namespace, messages, client, asked_ns)
+
+    def settling(self, namespace: str, verb: str, items: Sequence[Leased], client: str) -> Settling:
+        """A simple consumer settles; the server counts."""
+        if self._inner is not None:
+            return self._inner.settling(namespace, verb, items, client)
+        return Unseen()
+
+    def buried(self, namespace: str, letters: Sequence[Any], worker: str) -> None:
+        """Messages died because their leases ran out; the server counts them."""
+        if self._inner is not None:
+            self._inner.buried(namespace, letters, worker)
+
     def carrier(self) -> dict[str, str]:
         """The other one's."""
         return {} if self._inner is None else self._inner.carrier()
@@ -103,6 +143,10 @@ class Tally:
     def elsewhere(self) -> Callable[[], None] | None:
         """Handlers' processes count nothing: their attempts are counted here."""
         return None if self._inner is None else self._inner.elsewhere()
+
+    def spans(self) -> Mapping[str, int]:
+        """The other one's."""
+        return {} if self._inner is None else self._inner.spans()
 
     def flush(self) -> None:
         """Nothing is held here."""

@@ -8,6 +8,7 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from rqretry import observing
 from rqretry.catalog import Catalog
 from rqretry.command import Command, Operation, Performer, SyncPerformer, awaitable, blocking
 from rqretry.commands import transacting
@@ -71,7 +72,7 @@ class TransactionOperations:
             AmbiguousResult: It may be stored; repeat it with `id=error.id`, or roll back.
             StoreUnavailable, QueueFull: Nothing was written.
         """
-        (made,) = yield from self._publish([outgoing(body, options)], topic)
+        (made,) = yield from self._publish([outgoing(body, options)], topic, batch=False)
         return made
 
     def publish_many(
@@ -81,7 +82,7 @@ class TransactionOperations:
 
         Where it raises, some of them may be in the transaction: roll it back.
         """
-        return (yield from self._publish(list(messages), topic))
+        return (yield from self._publish(list(messages), topic, batch=True))
 
     def commit(self) -> Operation[None]:
         """Publish all messages, now and for good; repeating it is harmless.
@@ -117,7 +118,9 @@ class TransactionOperations:
                 self.catalog, self.id, self.terms.group, decision, worker=self.worker
             )
 
-    def _publish(self, items: list[Any], topic: str | None) -> Operation[list[MessageId]]:
+    def _publish(
+        self, items: list[Any], topic: str | None, *, batch: bool
+    ) -> Operation[list[MessageId]]:
         self._check_open()
         name = self.terms.topic if topic is None else check_topic(topic)
         self._check_undelayed(items)
@@ -126,6 +129,17 @@ class TransactionOperations:
                 f"transaction {show(self.id)} would have {self._number + len(items)} messages; at"
                 f" most {MAX_TRANSACTION_MESSAGES} are allowed: use more than one"
             )
+        if observing.installed is None:
+            return (yield from self._send(items, name))
+        namespace = self.catalog.namespace
+        with observing.publication(
+            namespace, name, items, batch=batch, transaction=self.id
+        ) as watched:
+            made = yield from self._send(watched.items, name)
+            watched.done(made)
+            return made
+
+    def _send(self, items: list[Any], name: str) -> Operation[list[MessageId]]:
         if not self._publishing.clock.known:  # ids tell the server's time
             yield Command("ping", (), (), bytes, words=("PING",))
         prepared = yield from self._publishing.prepare(name, items)

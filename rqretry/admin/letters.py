@@ -231,12 +231,13 @@ def _committed(seen: reading.Peeked) -> bool:
 def _letters(topic: str, group: str, page: reading.DeadPage) -> Sequence[DeadLetter]:
     bodies = page.data or [b""] * len(page.ids)
     rows = zip(page.ids, page.since_ms, page.graves, page.failures, bodies, strict=True)
-    return [_letter(topic, group, *row) for row in rows]
+    return [read_letter(topic, group, *row) for row in rows]
 
 
-def _letter(
+def read_letter(
     topic: str, group: str, id_: str, since_ms: int, grave: str, record: str, data: bytes
 ) -> DeadLetter:
+    """A dead letter from what its partition keeps of it; `data` is b"" where it was not asked."""
     attempt, _, cause = grave.partition(" ")
     try:
         envelope = decode(data) if data else _UNREADABLE

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 from rqretry.command import MAX_BATCH, Command, number, text
 from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
+_WITHOUT_DEAD = 3
+
 
 class Expired(NamedTuple):
     """What an expire answered."""
@@ -15,6 +17,8 @@ class Expired(NamedTuple):
     now_ms: int
     moved: int
     """Messages expired, or milliseconds to wait where `held`."""
+    dead: tuple[str, ...] = ()
+    """The ids of those that had no retries left."""
 
 
 class LiveWorker(NamedTuple):
@@ -120,7 +124,8 @@ def roster(keys: NamespaceKeys) -> Command[tuple[int, list[LiveWorker]]]:
 
 
 def _expired(reply: list[Any]) -> Expired:
-    return Expired(reply[0] == b"HELD", int(reply[1]), int(reply[2]))
+    dead = tuple(text(id_) for id_ in reply[3]) if len(reply) > _WITHOUT_DEAD else ()
+    return Expired(reply[0] == b"HELD", int(reply[1]), int(reply[2]), dead)
 
 
 def _roster(reply: list[Any]) -> tuple[int, list[LiveWorker]]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from rqretry.admin.burying import tell_buried
 from rqretry.catalog import Catalog
 from rqretry.command import MAX_BATCH, Command
 from rqretry.commands.upkeep import Expired, Promoted, expire, promote, sweep
@@ -102,6 +103,8 @@ class Reaper:
         if commands:
             for answer in await self._store.run_all(commands):
                 self._note(source, answer)
+                if isinstance(answer, Expired):
+                    await self._store.perform(tell_buried(source.keys, answer, self._worker))
         if look or _due(source.scheduled_at, now):
             deliver = deliver_due(self._catalog, source.topic, source.partition, self._worker)
             source.scheduled_at = _at(await self._store.perform(deliver))
@@ -137,14 +140,17 @@ class Reaper:
         if now < self._others_at:
             return
         self._others_at = now + LOOK_EVERY_S
-        others = self._simple_groups() - {source.keys for source in self._sources}
-        if others:
-            await self._store.run_all(
-                [
-                    expire(keys, worker=self._worker, hold_ms=HOLD_MS, random=self._random.random())
-                    for keys in others
-                ]
-            )
+        others = [*(self._simple_groups() - {source.keys for source in self._sources})]
+        if not others:
+            return
+        answers: list[Expired] = await self._store.run_all(
+            [
+                expire(keys, worker=self._worker, hold_ms=HOLD_MS, random=self._random.random())
+                for keys in others
+            ]
+        )
+        for keys, answer in zip(others, answers, strict=True):
+            await self._store.perform(tell_buried(keys, answer, self._worker))
 
     def _simple_groups(self) -> set[GroupKeys]:
         places = {(source.topic, source.partition) for source in self._sources}

@@ -89,7 +89,9 @@ async def _work(app: App, orders: Orders, reports: Connection) -> int:
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
-        with suppress(OSError):  # the last attempts are counted too
+        if observing.installed is not None:
+            observing.installed.flush()
+        with suppress(OSError):  # the last attempts and spans are counted too
             _send(worker, reports)
     return REPLACE if worker.needs_replacement else 0
 

@@ -50,6 +50,9 @@ def _families(board: Board, figures: Figures) -> Iterator[Family]:
     ]
     text = "Messages that handlers published."
     yield "rqretry_worker_published_total", "counter", text, rows
+    rows = [({"result": result}, count) for (result,), count in sorted(figures.spans.items())]
+    text = "Spans that ended; dropped: the queue was full, refused: the collector took them not."
+    yield "rqretry_worker_spans_total", "counter", text, rows
     states = board.states()
     text = "Processes of this worker, by state."
     rows = [({"state": state}, float(count)) for state, count in states.items()]

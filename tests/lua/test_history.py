@@ -52,7 +52,7 @@ def test_time_runs_on_from_its_mark_when_the_clock_goes_back(world: World) -> No
     world.advance(VISIBILITY_MS - 1)
     assert world.expire().moved == 0
     world.advance(1)
-    assert world.expire() == (False, START_MS + VISIBILITY_MS, 1)
+    assert world.expire()[:3] == (False, START_MS + VISIBILITY_MS, 1)
 
 
 def test_time_follows_the_clock_again_once_it_is_past_the_mark(world: World) -> None:

@@ -53,6 +53,8 @@ class Collector:
         self._spans: list[Received] = []
         self._more = threading.Condition()
         self.refusing = False
+        self._open = threading.Event()
+        self._open.set()
         self._http = _HttpServer(self)
         self._grpc = grpc.server(ThreadPoolExecutor(2))
         add_TraceServiceServicer_to_server(_Servicer(self), self._grpc)  # type: ignore[no-untyped-call]
@@ -68,8 +70,17 @@ class Collector:
         with self._more:
             return sorted(self._spans, key=lambda span: span.start_ns)
 
+    def hold(self) -> None:
+        """Answer nobody until `let_go`."""
+        self._open.clear()
+
+    def let_go(self) -> None:
+        """Answer again."""
+        self._open.set()
+
     def add(self, request: ExportTraceServiceRequest) -> None:
         """Take what was exported."""
+        self._open.wait(30)
         with self._more:
             self._spans += _read(request)
             self._more.notify_all()

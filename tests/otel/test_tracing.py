@@ -8,8 +8,10 @@ import pytest
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 
-from rqretry import ConsumeResult, Message, OutgoingMessage, RetryPolicy
+from rqretry import ConfigError, ConsumeResult, Message, OutgoingMessage, RetryPolicy
+from rqretry.edge.otel.setup import Tracing
 from rqretry.limits import MAX_HEADERS
+from rqretry.tracing import TraceSettings
 from tests.integration.harness import Lab, Seen, counted, until
 from tests.otel import handlers
 from tests.otel.collector import Collector, Received
@@ -288,3 +290,51 @@ async def test_spans_that_the_collector_refuses_are_counted_and_disturb_nobody(
     tracing.stop()
     assert tracing.counts.missing == 2
     assert "2 of 2 spans were not exported" in caplog.text
+
+
+async def test_spans_that_find_the_queue_full_are_dropped_and_counted(
+    lab: Lab,
+    collector: Collector,
+    traced: Traced,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "5")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "60000")
+    collector.hold()
+    tracing = traced(collector.http)
+    app = lab.app()
+    await app.publish_many("t", range(30))  # a span for each message, and one for the call
+    counts = tracing.counts
+    assert counts.ended == 31
+    # Five are on their way to a collector that does not answer, and five wait: no more fit.
+    assert 21 <= counts.dropped <= 26
+    assert caplog.text.count("5 spans wait to be exported: others are dropped from now on") == 1
+    collector.let_go()
+    tracing.stop()
+    assert counts.exported + counts.dropped == 31
+    assert counts.refused == 0
+    collector.wait(counts.exported)
+    assert counts.by_result() == {
+        "exported": counts.exported,
+        "refused": 0,
+        "dropped": counts.dropped,
+    }
+    told = f"{counts.dropped} of 31 spans were not exported: {counts.dropped} found the queue full"
+    assert told in caplog.text
+    assert len(await app.admin.topics()) == 1, "messages are not held up"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "many", "'many' must be a number from 1 on"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "100000", "do not fit together"),
+    ],
+)
+def test_a_queue_that_cannot_work_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=said):
+        Tracing(TraceSettings("http://127.0.0.1:1", "test"))

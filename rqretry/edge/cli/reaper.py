@@ -9,6 +9,7 @@ from rqretry.client import Client
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import note, print_json
 from rqretry.edge.cli.session import connected
+from rqretry.edge.cli.tracing import otlp_option
 from rqretry.edge.cli.upkeep import Round, Upkeep
 from rqretry.errors import AmbiguousResult, StoreUnavailable
 from rqretry.runtime.stopping import Stoppable, StoppedEarly
@@ -21,6 +22,7 @@ _AGAIN_S = 0.5
 
 @click.command(epilog="Example: rqretry reaper --once --json")
 @click.option("--once", is_flag=True, help="Do what is due now, and end.")
+@otlp_option
 @json_option
 @server_options
 @click.pass_context

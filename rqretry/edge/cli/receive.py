@@ -10,6 +10,7 @@ from rqretry.durations import spell
 from rqretry.edge.cli.options import duration, json_option, server_options
 from rqretry.edge.cli.output import body_fields, body_text, date, note, print_fields, print_json
 from rqretry.edge.cli.session import connected, elsewhere
+from rqretry.edge.cli.tracing import otlp_option
 from rqretry.errors import GroupNotFound, TopicNotFound
 from rqretry.limits import (
     EARLIEST,
@@ -60,6 +61,7 @@ from rqretry.simple import LONGEST_WAIT_S
     show_default=True,
     help="Where a new group begins: earliest is with what is still stored.",
 )
+@otlp_option
 @json_option
 @server_options
 @click.pass_context

@@ -17,7 +17,7 @@ _URL_HELP = (
 
 
 def otlp_option(command: F) -> F:
-    """--otlp for a command that publishes or redrives: it is traced from here to its end."""
+    """--otlp for a command that moves messages: it is traced from here to its end."""
     option = click.option(
         "--otlp", metavar="URL", expose_value=False, callback=_trace, help=_URL_HELP
     )

@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from rqretry.admin.burying import tell_buried
 from rqretry.catalog import Catalog
 from rqretry.command import MAX_BATCH, Command, Operation, batches
 from rqretry.commands.producing import deliver
@@ -85,6 +86,8 @@ class Upkeep:
     def _move(self, groups: list[GroupKeys]) -> Operation[Round]:
         promoted: list[Promoted] = yield [promote(keys, worker=self._worker) for keys in groups]
         expired: list[Expired] = yield [self._expire(keys) for keys in groups]
+        for keys, answer in zip(groups, expired, strict=True):
+            yield from tell_buried(keys, answer, self._worker)
         at = time.monotonic()
         self._seen |= {k: (seen.now_ms, at) for k, seen in zip(groups, expired, strict=True)}
         nexts = [answer.next_due_ms for answer in promoted if answer.next_due_ms is not None]

@@ -3,10 +3,9 @@
 import time
 from typing import Any
 
-from opentelemetry.context import Context, attach, detach
+from opentelemetry.context import attach, detach
 from opentelemetry.trace import (
     Span,
-    SpanContext,
     SpanKind,
     Status,
     StatusCode,
@@ -16,6 +15,7 @@ from opentelemetry.trace import (
 
 from rqretry.edge.otel import words
 from rqretry.edge.otel.meters import Meters
+from rqretry.edge.otel.origins import origin
 from rqretry.failures import AttemptError, read_line
 from rqretry.message import Message
 from rqretry.observing import DEAD_LETTER, FAILURE, SUCCESS, Call
@@ -49,7 +49,8 @@ class TracedAttempt:
         self._error = ""
         self._began = time.perf_counter()
         self._seconds = 0.0
-        parent, linked = _origin(message, one_trace=one_trace)
+        before = read_line(message._error)  # noqa: SLF001 - also what came before a redrive
+        parent, linked = origin(message.headers, message.attempt, before, one_trace=one_trace)
         self._context = parent
         self.span: Span = tracer.start_span(
             f"process {message.topic}",
@@ -145,18 +146,3 @@ class TracedAttempt:
         )
         span.set_status(Status(StatusCode.ERROR, failure.message if failure else cause))
         span.end()
-
-
-def _origin(
-    message: Message[Any], *, one_trace: bool
-) -> tuple[Context, list[tuple[str, SpanContext | None]]]:
-    """The parent of an attempt, and what it is linked to."""
-    published, publish = words.published_context(message.headers)
-    before = read_line(message._error)  # noqa: SLF001 - also what came before a redrive
-    if message.attempt == 1 and before is None:
-        return published, []
-    previous = words.read(before.trace) if before is not None and before.trace else None
-    name = "redrive" if before is not None and before.attempt == 0 else "previous_attempt"
-    if one_trace:
-        return published, [(name, previous)]
-    return Context(), [("publish", publish), (name, previous)]

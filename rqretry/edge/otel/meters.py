@@ -1,10 +1,12 @@
 """OpenTelemetry instruments: the messaging conventions' names, labels from closed sets only."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry.metrics import Meter
 
 from rqretry.edge.otel import words
+from rqretry.message import Message
 
 _BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 900)
 
@@ -19,7 +21,7 @@ class Meters:
         self._sending = meter.create_histogram(
             "messaging.client.operation.duration",
             "s",
-            "How long publishing took.",
+            "How long publishing and settling took.",
             explicit_bucket_boundaries_advisory=_BUCKETS_S,
         )
         self._consumed = meter.create_counter(
@@ -44,6 +46,28 @@ class Meters:
         if error is not None:
             labels["error.type"] = type(error).__qualname__
         self._sent.add(count, labels)
+        self._sending.record(seconds, labels)
+
+    def received(self, messages: Sequence[Message[Any]]) -> None:
+        """A simple consumer got messages."""
+        for message in messages:
+            labels = {
+                "messaging.system": words.SYSTEM,
+                "messaging.operation.name": "receive",
+                "messaging.destination.name": message.topic,
+                "messaging.consumer.group.name": message.group,
+            }
+            self._consumed.add(1, labels)
+
+    def operated(self, topic: str, verb: str, seconds: float, error: BaseException | None) -> None:
+        """A simple consumer settled; `verb` is one of ack, nack, change_invisible_duration."""
+        labels: dict[str, Any] = {
+            "messaging.system": words.SYSTEM,
+            "messaging.operation.name": verb,
+            "messaging.destination.name": topic,
+        }
+        if error is not None:
+            labels["error.type"] = type(error).__qualname__
         self._sending.record(seconds, labels)
 
     def attempted(self, topic: str, group: str, outcome: str, seconds: float) -> None:

@@ -10,11 +10,14 @@ from opentelemetry.propagate import extract, inject
 from opentelemetry.trace import TracerProvider, get_tracer_provider
 
 from rqretry.edge.otel import words
+from rqretry.edge.otel.burying import trace_buried
 from rqretry.edge.otel.consuming import TracedAttempt
+from rqretry.edge.otel.fetching import TracedSettling, trace_received
 from rqretry.edge.otel.meters import Meters
 from rqretry.edge.otel.producing import TracedPublication
 from rqretry.edge.otel.redriving import TracedRedrive
 from rqretry.message import Message
+from rqretry.observing import Leased
 from rqretry.version import __version__
 
 
@@ -28,6 +31,7 @@ class OtelObserver:
             each later attempt, linked to the publish and to the attempt before.
         start: What sets up the same in another process; None: its own code does.
         flush: Called where a process is about to end.
+        counted: What became of the spans so far: "exported", "refused" or "dropped", and how many.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class OtelObserver:
         one_trace: bool = False,
         start: Callable[[], None] | None = None,
         flush: Callable[[], None] | None = None,
+        counted: Callable[[], dict[str, int]] | None = None,
     ) -> None:
         tracers = tracer_provider or get_tracer_provider()
         meters = meter_provider or get_meter_provider()
@@ -46,13 +51,42 @@ class OtelObserver:
         self._one_trace = one_trace
         self._start = start
         self._flush = flush
+        self._counted = counted
 
     def publishing(
-        self, namespace: str, topic: str, items: Sequence[Any], *, batch: bool
+        self,
+        namespace: str,
+        topic: str,
+        items: Sequence[Any],
+        *,
+        batch: bool,
+        transaction: str = "",
     ) -> TracedPublication:
         """A publish begins."""
         place = (topic, namespace)
-        return TracedPublication(self._tracer, self._meters, place, items, batch=batch)
+        return TracedPublication(
+            self._tracer, self._meters, place, items, batch=batch, transaction=transaction
+        )
+
+    def received(
+        self, namespace: str, messages: Sequence[Message[Any]], client: str, asked_ns: int
+    ) -> None:
+        """A simple consumer got messages."""
+        trace_received(
+            self._tracer, namespace, messages, client, asked_ns, one_trace=self._one_trace
+        )
+        self._meters.received(messages)
+
+    def settling(
+        self, namespace: str, verb: str, items: Sequence[Leased], client: str
+    ) -> TracedSettling:
+        """A simple consumer settles."""
+        return TracedSettling(self._tracer, self._meters, namespace, verb, items, client)
+
+    def buried(self, namespace: str, letters: Sequence[Any], worker: str) -> None:
+        """Messages died because their leases ran out."""
+        for letter in letters:
+            trace_buried(self._tracer, namespace, letter, worker, one_trace=self._one_trace)
 
     def attempting(self, namespace: str, message: Message[Any], worker: str) -> TracedAttempt:
         """An attempt begins."""
@@ -84,6 +118,10 @@ class OtelObserver:
     def elsewhere(self) -> Callable[[], None] | None:
         """What sets up the same in another process."""
         return self._start
+
+    def spans(self) -> dict[str, int]:
+        """What became of the spans so far; {} where somebody else exports them."""
+        return {} if self._counted is None else self._counted()
 
     def flush(self) -> None:
         """Export what is held; the process is about to end."""

@@ -41,11 +41,13 @@ class TracedPublication:
         items: Sequence[Any],
         *,
         batch: bool,
+        transaction: str = "",
     ) -> None:
         self._tracer = tracer
         self._meters = meters
         self._place = place
         self._batch = batch
+        self._said = {"rqretry.transaction": transaction} if transaction else {}
         self._started = time.perf_counter()
         self._whole: Span | None = None
         self._spans: list[Span] = []
@@ -88,9 +90,10 @@ class TracedPublication:
         given = item.headers if isinstance(item, OutgoingMessage) else None
         name = "create" if self._batch else "publish"
         kind = "create" if self._batch else "send"
-        attributes = words.destination(*reversed(self._place)) | words.operation(name, kind)
+        topic, namespace = self._place
+        attributes = words.destination(namespace, topic) | words.operation(name, kind) | self._said
         span = self._tracer.start_span(
-            f"{name} {self._place[0]}",
+            f"{name} {topic}",
             context=_parent(given),
             kind=SpanKind.PRODUCER,
             attributes=attributes,
@@ -114,6 +117,7 @@ class TracedPublication:
             kind=SpanKind.CLIENT,
             attributes=words.destination(namespace, topic)
             | words.operation("publish", "send")
+            | self._said
             | {"messaging.batch.message_count": len(self._spans)},
             links=words.links(*contexts),
         )

@@ -28,6 +28,7 @@ log = logging.getLogger("rqretry")
 
 QUEUE_SPANS = 16_384
 """A worker ends spans in bursts; OTEL_BSP_MAX_QUEUE_SIZE says otherwise."""
+_BATCH = 512
 FLUSH_S = 2.5
 """A collector that does not answer holds up the end of a process by this at most."""
 _GRPC_PORT = ":4317"
@@ -38,7 +39,9 @@ class Tracing:
     """The providers of this process, and the observer that gives them what it sees."""
 
     def __init__(self, settings: TraceSettings) -> None:
-        self.counts = Counts()
+        self._stopped = False
+        self._room = _queue_size()
+        self.counts = Counts(self._room)
         resource = Resource.create(_names(settings))
         sampler = FailuresKept(_sampler()) if settings.keep_failures else None
         self.provider = TracerProvider(sampler, resource, shutdown_on_exit=False)
@@ -52,23 +55,29 @@ class Tracing:
             one_trace=settings.one_trace,
             start=partial(start, settings),
             flush=self.stop,
+            counted=self.counts.by_result,
         )
 
     def _processor(self, exporter: SpanExporter, settings: TraceSettings) -> SpanProcessor:
-        size = None if variable("OTEL_BSP_MAX_QUEUE_SIZE") else QUEUE_SPANS
         counting = CountingExporter(exporter, self.counts)
-        batch: SpanProcessor = BatchSpanProcessor(counting, max_queue_size=size)
+        size = None if variable("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") else min(_BATCH, self._room)
+        try:
+            batch = BatchSpanProcessor(counting, self._room, max_export_batch_size=size)
+        except ValueError as error:
+            raise ConfigError(f"the OTEL_BSP_ variables do not fit together: {error}") from error
         counted = CountingProcessor(batch, self.counts)
         return KeepFailures(counted) if settings.keep_failures else counted
 
     def stop(self, seconds: float = FLUSH_S) -> None:
-        """Export what is held, within some seconds, and say what could not be."""
+        """Export what is held, within some seconds, and say what could not be; done once."""
+        if self._stopped:
+            return
+        self._stopped = True
         ending = threading.Thread(target=self._shut_down, daemon=True)
         ending.start()
         ending.join(seconds)
-        lost = self.counts.missing
-        if lost:
-            log.warning("%d of %d spans were not exported", lost, self.counts.ended)
+        if self.counts.missing:
+            log.warning("%s", self.counts)
 
     def _shut_down(self) -> None:
         self.provider.shutdown()
@@ -87,6 +96,15 @@ def start(settings: TraceSettings) -> None:
     tracing = Tracing(settings)
     trace.set_tracer_provider(tracing.provider)  # so that spans of handlers join in
     observing.install(tracing.observer)
+
+
+def _queue_size() -> int:
+    said = variable("OTEL_BSP_MAX_QUEUE_SIZE")
+    if said is None:
+        return QUEUE_SPANS
+    if not said.isdecimal() or int(said) < 1:
+        raise ConfigError(f"OTEL_BSP_MAX_QUEUE_SIZE {show(said)} must be a number from 1 on")
+    return int(said)
 
 
 def _names(settings: TraceSettings) -> dict[str, str]:

@@ -20,7 +20,7 @@ NEXT_DUE = "rqretry.next_due"
 NEXT_DUE_MS = "rqretry.next_due_ms"
 WORKER = "rqretry.worker"
 LINKED_AS = "rqretry.link"
-"""Of a link: "publish", "previous_attempt" or "redrive"."""
+"""Of a link: "publish", "previous_attempt", "redrive", "receive" or "message"."""
 
 _TRACEPARENT_PARTS = 4
 _MOST_LINKS = 128
