@@ -39,6 +39,7 @@ from rqretry.ticking import deliver_due
 
 LONGEST_WAIT_S = 20 * 60
 _LOOK_EVERY_S = 5.0
+_ACKNOWLEDGEABLE = "must be a message, its receipt_handle, or a list of them"
 
 Acknowledgeable = Message[Any] | str
 _UNSEEN = nullcontext(observing.Unseen())
@@ -141,6 +142,8 @@ class SimpleOperations:
                 before, or the handle is malformed; the others are committed.
         """
         yield from self.join()
+        if not isinstance(messages, Message | str | Iterable):
+            refuse("message", messages, _ACKNOWLEDGEABLE)
         items = [messages] if isinstance(messages, Message | str) else list(messages)
         handles = [self._handle(item) for item in items]
         with self._watched(observing.ACK, items, handles) as watch:
@@ -209,7 +212,7 @@ class SimpleOperations:
 
     def _handle(self, item: object) -> ReceiptHandle:
         if not isinstance(item, Message | str):
-            refuse("message", item, "must be a message, its receipt_handle, or a list of them")
+            refuse("message", item, _ACKNOWLEDGEABLE)
         text = item.receipt_handle if isinstance(item, Message) else item
         handle = ReceiptHandle.parse(text)
         known = any((handle.topic, handle.partition) == source[:2] for source in self._sources)
