@@ -25,6 +25,7 @@ _LEAST_FIELDS = 2
 _SMALL_BYTES = MAX_BODY_ITEMS
 _KEPT_BUFFER_BYTES = 1024 * 1024
 _DIGEST_BYTES = 8
+_FIXMAP, _MAP16 = 0x80, 0xDE
 _new = tuple.__new__
 
 
@@ -111,10 +112,16 @@ def decode(data: bytes) -> Envelope:
     body = fields[1]
     if not is_flat(body) and type(body) is not bytes:
         check_body(body)
+        _check_keys(data)
+    elif type(body) is dict and not _says_its_length(data, body):
+        _check_keys(data)
     if len(fields) == _LEAST_FIELDS:
         # Half the cost of calling Envelope, whose own __new__ is written in Python.
         return _new(Envelope, (body, None, (), {}, None, None))
-    return _with_properties(fields)
+    envelope = _with_properties(fields)
+    if envelope.headers:
+        _check_keys(data)
+    return envelope
 
 
 def checksum(parts: Iterable[bytes | str]) -> str:
@@ -184,6 +191,36 @@ def _unsendable(body: object, error: Exception) -> CodecError:
     return CodecError(f"the message cannot be encoded: {str(error) or type(error).__name__}")
 
 
+def _says_its_length(data: bytes, body: dict[Any, Any]) -> bool:
+    """Whether a map that stands where `encode` puts it says how many keys were read of it.
+
+    One that names a key twice says more; what is spelled in another way is looked at closely.
+    """
+    head = data[2]
+    if head & 0xF0 == _FIXMAP:
+        return head & 0x0F == len(body)
+    return head == _MAP16 and int.from_bytes(data[3:5]) == len(body)
+
+
+def _check_keys(data: bytes) -> None:
+    """Refuse a map that names a key twice, of which readers read different things."""
+    if len(data) > _SMALL_BYTES:  # _unpack_large has looked
+        return
+    try:
+        msgpack.unpackb(data, object_pairs_hook=_unique)
+    except CodecError:
+        raise
+    except Exception as error:
+        raise _unreadable(str(error) or type(error).__name__) from error
+
+
+def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise _unreadable("a map in them names a key twice")
+    return fields
+
+
 def _unpack_large(data: bytes) -> Any:
     """Unpack, and stop a bomb of small lists before it takes a hundred times its size."""
     left = MAX_BODY_ITEMS + _FIELDS + 2 * MAX_HEADERS
@@ -198,7 +235,7 @@ def _unpack_large(data: bytes) -> Any:
     return msgpack.unpackb(
         data,
         list_hook=count,
-        object_hook=count,
+        object_pairs_hook=lambda pairs: _unique(count(pairs)),
         max_array_len=MAX_BODY_ITEMS,
         max_map_len=MAX_BODY_ITEMS,
     )

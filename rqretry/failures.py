@@ -8,6 +8,7 @@ formatting one many times that: it is formatted once per fingerprint (decisions 
 import hashlib
 import json
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, TracebackType
@@ -106,6 +107,12 @@ def formatted(error: BaseException) -> str:
 def read_record(record: str) -> list[AttemptError]:
     """A failure record as the script keeps it; a damaged line is skipped."""
     return [error for error in map(read_line, record.splitlines()) if error is not None]
+
+
+def latest(errors: Sequence[AttemptError]) -> Sequence[AttemptError]:
+    """The attempts since the message was last sent back from the dead letters."""
+    sent_back = [place for place, error in enumerate(errors, 1) if error.cause == REDRIVEN]
+    return errors[sent_back[-1] :] if sent_back else errors
 
 
 def read_line(line: str) -> AttemptError | None:

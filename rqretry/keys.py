@@ -23,6 +23,7 @@ class NamespaceKeys:
     workers: str = field(init=False)
     worker_details: str = field(init=False)
     audit: str = field(init=False)
+    last_words: str = field(init=False)
     transactions: str = field(init=False)
     open_transactions: str = field(init=False)
     unfinished_transactions: str = field(init=False)
@@ -34,8 +35,8 @@ class NamespaceKeys:
         base = f"{ROOT}:{self.namespace}:{{{self.namespace}}}:"
         names = (
             "meta", "topics", "groups", "settings", "workers", "worker_details", "audit",
-            "transactions", "open_transactions", "unfinished_transactions", "parked_transactions",
-            "finished_transactions",
+            "last_words", "transactions", "open_transactions", "unfinished_transactions",
+            "parked_transactions", "finished_transactions",
         )  # fmt: skip
         _spell(self, base, names)
 

@@ -100,7 +100,8 @@ class ProcessSlot:
         except (EOFError, OSError) as broken:
             process.join(_REAP_S)
             pipe.close()
-            raise ProcessDied(f"the handler's process ended with {_ended(process)}") from broken
+            how = how_ended(process.exitcode)
+            raise ProcessDied(f"the handler's process ended with {how}") from broken
         answer: Answer = ForkingPickler.loads(data)
         if answer.error:
             raise _raised(answer) from RemoteError(answer.trace)
@@ -156,10 +157,13 @@ def _start() -> tuple[SpawnProcess, Connection]:
     return process, ours
 
 
-def _ended(process: SpawnProcess) -> str:
-    code = process.exitcode
+def how_ended(code: int | None) -> str:
+    """The exit code of a process in words: a signal, or an exit status."""
     if code is not None and code < 0:
-        return signal.Signals(-code).name
+        try:
+            return signal.Signals(-code).name
+        except ValueError:  # a real-time signal has no name
+            return f"signal {-code}"
     return f"exit status {code}"
 
 

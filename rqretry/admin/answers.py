@@ -37,6 +37,74 @@ class AuditEntry:
     counts: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in a partition that should not be.
+
+    Attributes:
+        topic: The topic.
+        partition: Which of its partitions.
+        severity: "error" (a message is lost, stuck or would be handled twice) or "warning".
+        kind: One word or two, the same for all problems of a kind.
+        key: The Redis key it is in.
+        id: The message, or the field, it is about.
+        text: What is wrong, as a sentence.
+        remedy: What a repair does about it; "" where a person must decide.
+        advice: What a person can do; "" where there is a remedy.
+    """
+
+    topic: str
+    partition: int
+    severity: str
+    kind: str
+    key: str
+    id: str
+    text: str
+    remedy: str = ""
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One kind of repair that was made in one partition.
+
+    Attributes:
+        topic: The topic.
+        partition: Which of its partitions.
+        group: In whose places; "" where it was about no group's.
+        did: What was done, as a sentence.
+        ids: To which messages; of an index, to which delay levels.
+    """
+
+    topic: str
+    partition: int
+    group: str
+    did: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """What `fsck` answers.
+
+    Attributes:
+        partitions: How many were read.
+        problems: What was found, errors first.
+        repairs: What was changed; none without `repair`.
+        left: The problems at the end: after the repairs, if there were some.
+    """
+
+    partitions: int
+    problems: tuple[Problem, ...]
+    repairs: tuple[Repair, ...]
+    left: tuple[Problem, ...]
+
+    @property
+    def errors(self) -> int:
+        """How many of those that are left are errors."""
+        return sum(problem.severity == "error" for problem in self.left)
+
+
 class RedriveReport(int):
     """How many dead letters were sent back (or would be), and how the canaries fared.
 

@@ -41,6 +41,7 @@ class Admin:
     transaction = blocking(AdminOperations.transaction)
     commit_transaction = blocking(AdminOperations.commit_transaction)
     rollback_transaction = blocking(AdminOperations.rollback_transaction)
+    fsck = blocking(AdminOperations.fsck)
 
 
 class AsyncAdmin:
@@ -80,3 +81,4 @@ class AsyncAdmin:
     transaction = awaitable(AdminOperations.transaction)
     commit_transaction = awaitable(AdminOperations.commit_transaction)
     rollback_transaction = awaitable(AdminOperations.rollback_transaction)
+    fsck = awaitable(AdminOperations.fsck)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+from rqretry.admin.interruptions import with_interruptions
 from rqretry.admin.telling import date, ends, read_timeline, with_record
 from rqretry.admin.transactions import why_half
 from rqretry.admin.views import Event, GroupState, MessageView
@@ -59,7 +60,7 @@ def look(
         headers=dict(envelope.headers),
         born_ms=born(id_, envelope),
         states=found,
-        timeline=tuple(with_record(timeline, found)),
+        timeline=tuple((yield from with_interruptions(catalog, with_record(timeline, found)))),
     )
 
 

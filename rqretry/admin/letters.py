@@ -9,6 +9,7 @@ from rqretry.admin.answers import RedriveReport
 from rqretry.admin.base import AdminBase, Place
 from rqretry.admin.dead_letters import DeadLetterFilter, chosen
 from rqretry.admin.exporting import as_json
+from rqretry.admin.interruptions import explained
 from rqretry.admin.views import DeadLetter
 from rqretry.codec import Envelope, decode
 from rqretry.command import Command, Operation, Pause, batches
@@ -23,6 +24,8 @@ from rqretry.rates import Rate, per_second
 
 _UNREADABLE = Envelope(None, None, (), {}, None, None)
 _LOOK_EVERY_S = 0.2
+_EXPLAINED = 20
+"""Dead letters chosen by id whose histories are read."""
 
 Found = list[tuple[DeadLetter, GroupKeys]]
 
@@ -41,6 +44,9 @@ class LetterVerbs(AdminBase):
     ) -> Operation[list[DeadLetter]]:
         """The dead letters of a group, oldest first, over all its topics.
 
+        Chosen by their ids, they also say of interrupted attempts who held the lease and how that
+        worker's process ended, as far as the history is kept; of more than 20, the first ones do.
+
         Args:
             group: The group's name.
             filter: Which ones; default all. Its fields can be given as keywords instead.
@@ -53,7 +59,13 @@ class LetterVerbs(AdminBase):
         """
         wanted = chosen(filter, fields, default_all=True)
         found = yield from self._find(group, wanted, with_bodies=bodies)
-        return [letter for letter, _ in found]
+        if not wanted.ids:
+            return [letter for letter, _ in found]
+        letters = []
+        for letter, keys in found[:_EXPLAINED]:
+            partition = keys.partition.partition
+            letters.append((yield from explained(self.catalog, letter, letter.topic, partition)))
+        return letters + [letter for letter, _ in found[_EXPLAINED:]]
 
     def export(
         self,

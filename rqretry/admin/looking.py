@@ -3,6 +3,7 @@
 from rqretry.admin import inspecting, telling
 from rqretry.admin.answers import AuditEntry, InflightMessage, WorkerInfo
 from rqretry.admin.base import AdminBase
+from rqretry.admin.interruptions import with_interruptions
 from rqretry.admin.statistics import gather_stats
 from rqretry.admin.views import Event, MessageView, Stats
 from rqretry.command import Command, Operation
@@ -180,7 +181,8 @@ class LookingVerbs(AdminBase):
                 if found:
                     events += [event.at(record.name, partition) for event in found]
                     break
-        return sorted(events, key=lambda event: event.at_ms)
+        ordered = sorted(events, key=lambda event: event.at_ms)
+        return (yield from with_interruptions(self.catalog, ordered))
 
     def _not_stored(self, id_: str) -> MessageNotFound:
         return MessageNotFound(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rqretry.failures import AttemptError
+from rqretry.failures import AttemptError, latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +197,16 @@ class DeadLetter:
     def deliveries(self) -> int:
         """How often it was delivered."""
         return self.attempt
+
+    @property
+    def interruptions(self) -> int:
+        """Attempts in `errors` since it was sent back that ended as their workers died or hung."""
+        return sum(error.cause == "expired" for error in latest(self.errors))
+
+    @property
+    def failures(self) -> int:
+        """Attempts in `errors` since it was sent back that failed."""
+        return len(latest(self.errors)) - self.interruptions
 
     @property
     def _last(self) -> AttemptError | None:

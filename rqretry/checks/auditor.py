@@ -21,7 +21,9 @@ from rqretry.commands.producing import id_of_member
 from rqretry.commands.transacting import Record, read_many
 from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
-__all__ = ["ERROR", "WARNING", "Finding", "GroupSnapshot", "Snapshot", "audit", "judge", "look"]
+__all__ = [
+    "ERROR", "WARNING", "Finding", "GroupSnapshot", "Snapshot", "audit", "examine", "judge", "look",
+]  # fmt: skip
 
 SECOND_LOOK_SECONDS = 0.2
 
@@ -33,12 +35,22 @@ def audit(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[list[Fi
         keys: The partition.
         groups: Every group that is subscribed to the topic: one left out looks unknown.
     """
-    findings = judge((yield from look(keys, groups)))
+    findings, _ = yield from examine(keys, groups)
+    return findings
+
+
+def examine(
+    keys: PartitionKeys, groups: Sequence[GroupKeys]
+) -> Operation[tuple[list[Finding], Snapshot]]:
+    """The same, and what was seen at the last look."""
+    seen = yield from look(keys, groups)
+    findings = judge(seen)
     if not findings:
-        return []
+        return [], seen
     yield Pause(SECOND_LOOK_SECONDS)
-    again = set(judge((yield from look(keys, groups))))
-    return [finding for finding in findings if finding in again]
+    seen = yield from look(keys, groups)
+    again = set(judge(seen))
+    return [finding for finding in findings if finding in again], seen
 
 
 def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot]:
@@ -47,6 +59,7 @@ def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot
     seen.halves = yield from read_scores(keys.halves)
     scheduled = yield from read_scores(keys.scheduled)
     seen.scheduled = {id_of_member(member): due for member, due in scheduled.items()}
+    seen.scheduled_members = {id_of_member(member): member for member in scheduled}
     seen.backlog = yield from read_list(keys.backlog)
     for group in groups:
         seen.groups.append((yield from _look_at_group(group)))
@@ -144,6 +157,21 @@ def _pending(seen: Snapshot) -> Iterator[Finding]:
             elif id_ in seen.bodies and id_ not in held[byte]:
                 text = f"group {known[byte].keys.group} owes the message but does not have it"
                 yield Finding(ERROR, "not delivered", key, id_, text)
+    for id_ in (_shared(seen) & seen.bodies) - seen.pending.keys():
+        text = "several groups have the message and none is noted: the first to finish deletes it"
+        yield Finding(ERROR, "unowed", key, id_, text)
+
+
+def _shared(seen: Snapshot) -> set[str]:
+    """What more than one group has."""
+    once: set[str] = set()
+    again: set[str] = set()
+    for group in seen.groups:
+        if not group.keys.source:
+            held = group.held()
+            again |= once & held
+            once |= held
+    return again
 
 
 def _partition(seen: Snapshot) -> Iterator[Finding]:

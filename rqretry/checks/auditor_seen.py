@@ -78,6 +78,8 @@ class Snapshot:
     ids: set[str] = field(default_factory=set)
     id_expiry: dict[str, float] = field(default_factory=dict)
     scheduled: dict[str, float] = field(default_factory=dict)
+    scheduled_members: dict[str, str] = field(default_factory=dict)
+    """How each of them is named there: with its tag, if it has one."""
     backlog: list[str] = field(default_factory=list)
     message_groups: dict[str, str] = field(default_factory=dict)
     halves: dict[str, float] = field(default_factory=dict)

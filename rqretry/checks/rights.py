@@ -34,6 +34,7 @@ _DECIDING = {"prepare", "enlist", "decide", "commit", "rollback", "finish"}
 _PRODUCING = {"publish", "recall", "scheduled", "peek"} | _DECIDING | _CREATING
 _ADMIN_ONLY = {
     "purge", "drop", "leave", "clear", "redrive", "limit", "held", "dead_letters", "blocked",
+    "mend", "realign", "adopt", "tidy",
 }  # fmt: skip
 _PRODUCER_GROUP_KEYS = ("ready", "wake", "line", "heads", "config")
 

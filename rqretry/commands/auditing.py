@@ -1,4 +1,4 @@
-"""note and now: the audit record of a namespace, and its time."""
+"""note and now: the audit record of a namespace, the last words of workers, and the time."""
 
 import json
 from collections.abc import Mapping
@@ -9,6 +9,10 @@ from rqretry.keys import NamespaceKeys
 
 NOTES_KEPT = 10_000
 """Lines of the audit record; the oldest go, a few later than exactly."""
+
+
+WORDS_KEPT = 1000
+"""Lines about how worker processes ended; the oldest go, a few later than exactly."""
 
 
 class Note(NamedTuple):
@@ -41,6 +45,28 @@ def note(
 def notes(keys: NamespaceKeys, *, count: int) -> Command[list[Note]]:
     """The last lines of the audit record, the newest first."""
     words = ("XREVRANGE", keys.audit, "+", "-", "COUNT", count)
+    return Command("read", (), (), _notes, words=words)
+
+
+def last_words(keys: NamespaceKeys, *, process: str, said: str) -> Command[int]:
+    """Keep how a worker process ended, for whoever asks what became of its messages.
+
+    Args:
+        keys: The namespace.
+        process: host:pid.
+        said: How it ended.
+    """
+    return Command(
+        verb="note",
+        keys=(keys.meta, keys.last_words),
+        args=(process, "ended", _dump({"said": said}), "{}", WORDS_KEPT),
+        decode=int,
+    )
+
+
+def all_last_words(keys: NamespaceKeys) -> Command[list[Note]]:
+    """What is kept of how worker processes ended, the newest first."""
+    words = ("XREVRANGE", keys.last_words, "+", "-", "COUNT", WORDS_KEPT)
     return Command("read", (), (), _notes, words=words)
 
 

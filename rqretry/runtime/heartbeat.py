@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 from rqretry.command import batches
 from rqretry.commands.consuming import OK, renew
-from rqretry.errors import RqretryError
 from rqretry.runtime.delivery import Delivery, Source
 from rqretry.store_sync import SyncStore
 
@@ -43,29 +42,42 @@ class Heartbeat:
     def _run(self) -> None:
         every = min((source.visibility_s for source in list(self._sources)), default=30.0) / 6
         while not self._stopped.wait(every):
-            for source in list(self._sources):  # partitions are added by the event loop
-                try:
-                    self._renew(source)
-                except RqretryError as error:
-                    log.warning("renewing leases failed, trying again: %s", error)
-                except RuntimeError:  # the event loop has closed under us: we are stopping
-                    return
+            try:
+                self._renew_all()
+            except RuntimeError:  # the event loop has closed under us: we are stopping
+                return
         self._store.close()
 
-    def _renew(self, source: Source) -> None:
-        before = time.monotonic() - source.visibility_s / 3
-        old = [d for d in list(source.leases.values()) if d.sent_at < before and not d.lost]
-        for batch in batches(old):
-            sent_at = time.monotonic()
-            verdicts = self._store.run(
-                renew(
-                    source.keys,
-                    [delivery.receipt for delivery in batch],
-                    visibility_ms=round(source.visibility_s * 1000),
-                )
+    def _renew_all(self) -> None:
+        """One round trip to all servers at once: one that is down holds up no other's leases."""
+        due = [
+            (source, batch)
+            for source in list(self._sources)  # partitions are added by the event loop
+            for batch in batches(self._old(source))
+        ]
+        commands = [
+            renew(
+                source.keys,
+                [delivery.receipt for delivery in batch],
+                visibility_ms=round(source.visibility_s * 1000),
             )
-            for delivery, verdict in zip(batch, verdicts, strict=True):
-                if verdict == OK:
-                    delivery.sent_at = sent_at
-                elif not delivery.settled:
-                    self._loop.call_soon_threadsafe(self._lose, delivery)
+            for source, batch in due
+        ]
+        sent_at = time.monotonic()
+        answers = self._store.run_each(commands, self._store.repeat_seconds) if due else []
+        for (_, batch), verdicts in zip(due, answers, strict=True):
+            if isinstance(verdicts, Exception):
+                log.warning("renewing leases failed, trying again: %s", verdicts)
+            else:
+                self._note(batch, verdicts, sent_at)
+
+    def _old(self, source: Source) -> list[Delivery]:
+        before = time.monotonic() - source.visibility_s / 3
+        return [d for d in list(source.leases.values()) if d.sent_at < before and not d.lost]
+
+    def _note(self, batch: Sequence[Delivery], verdicts: Sequence[bytes], sent_at: float) -> None:
+        for delivery, verdict in zip(batch, verdicts, strict=True):
+            if verdict == OK:
+                delivery.sent_at = sent_at
+            elif not delivery.settled:
+                self._loop.call_soon_threadsafe(self._lose, delivery)

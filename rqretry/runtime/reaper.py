@@ -27,6 +27,8 @@ from rqretry.ticking import deliver_due
 log = logging.getLogger("rqretry")
 
 LOOK_EVERY_S = 5.0
+PERSEVERANCE_S = 0.2
+"""On a cluster, how long a call is repeated before its partition is put off: others wait for it."""
 SWEEP_EVERY_S = 60.0
 HOLD_MS = 10_000
 """How long a jump of the server's clock holds up expiry for groups whose visibility is unknown."""
@@ -43,6 +45,8 @@ class Reaper:
         self._sources = sources
         self._worker = worker
         self._random = random.Random()
+        self._put_off: dict[Source, float] = {}
+        """Partitions whose server did not answer, and when to look at them again."""
         self._changed = asyncio.Event()
         self._sweep_at = time.monotonic() + SWEEP_EVERY_S
         self._others_at = time.monotonic() + LOOK_EVERY_S
@@ -62,7 +66,8 @@ class Reaper:
             now = time.monotonic()
             try:
                 for source in list(self._sources):
-                    await self._tick(source, now)
+                    if now >= self._put_off.get(source, 0.0):
+                        await self._tick(source, now)
                 await self._look_after_others(now)
                 await self._sweep(now)
             except RqretryError as error:
@@ -85,29 +90,47 @@ class Reaper:
 
     def _next(self, source: Source) -> float:
         times = (source.due_at, source.deadline_at, source.scheduled_at, self._look_at(source))
-        return min(moment for moment in times if moment is not None)
+        soonest = min(moment for moment in times if moment is not None)
+        return max(soonest, self._put_off.get(source, 0.0))
 
     def _look_at(self, source: Source) -> float:
         # An idle process looks by leasing; a full one, which does not lease, looks here.
         return source.looked_at + 1.2 * min(LOOK_EVERY_S, source.visibility_s) + 0.5
 
     async def _tick(self, source: Source, now: float) -> None:
-        look = now >= self._look_at(source)
+        look, scheduled = now >= self._look_at(source), _due(source.scheduled_at, now)
         commands: list[Command[Any]] = []
         if source.broadcast:
             source.looked_at = max(source.looked_at, now if look else 0)
-        elif look or _due(source.due_at, now):
+        elif look or _due(source.due_at, now) or (self._store.spread and scheduled):
             commands.append(promote(source.keys, worker=self._worker))
         if not source.broadcast and (look or _due(source.deadline_at, now)):
             commands.append(self._expire(source, now))
         if commands:
-            for answer in await self._store.run_all(commands):
+            answers = await self._run(source, commands)
+            if answers is None:
+                return
+            for answer in answers:
                 self._note(source, answer)
                 if isinstance(answer, Expired):
                     await self._store.perform(tell_buried(source.keys, answer, self._worker))
-        if look or _due(source.scheduled_at, now):
+        if look or scheduled:
             deliver = deliver_due(self._catalog, source.topic, source.partition, self._worker)
             source.scheduled_at = _at(await self._store.perform(deliver))
+
+    async def _run(self, source: Source, commands: Sequence[Command[Any]]) -> list[Any] | None:
+        """Run commands; None where the server of this partition is to be left alone for a while."""
+        if not self._store.spread:
+            return await self._store.run_all(commands)
+        answers = await self._store.run_each(commands, PERSEVERANCE_S)
+        errors = [answer for answer in answers if isinstance(answer, Exception)]
+        if not errors:
+            self._put_off.pop(source, None)
+            return answers
+        log.warning("upkeep of partition %d of %s failed, trying again: %s",
+                    source.partition, source.topic, errors[0])  # fmt: skip
+        self._put_off[source] = time.monotonic() + LOOK_EVERY_S
+        return None
 
     def _expire(self, source: Source, now: float) -> Command[Expired]:
         seen_ms, seen_at = source.seen or (None, now)
@@ -141,16 +164,23 @@ class Reaper:
             return
         self._others_at = now + LOOK_EVERY_S
         others = [*(self._simple_groups() - {source.keys for source in self._sources})]
-        if not others:
-            return
-        answers: list[Expired] = await self._store.run_all(
+        answers = await self._everywhere(
             [
                 expire(keys, worker=self._worker, hold_ms=HOLD_MS, random=self._random.random())
                 for keys in others
             ]
         )
         for keys, answer in zip(others, answers, strict=True):
-            await self._store.perform(tell_buried(keys, answer, self._worker))
+            if isinstance(answer, Expired):
+                await self._store.perform(tell_buried(keys, answer, self._worker))
+
+    async def _everywhere(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Run commands of many partitions; on a cluster, where they can be run."""
+        if not commands:
+            return []
+        if self._store.spread:
+            return await self._store.run_each(commands, PERSEVERANCE_S)
+        return await self._store.run_all(commands)
 
     def _simple_groups(self) -> set[GroupKeys]:
         places = {(source.topic, source.partition) for source in self._sources}
@@ -166,7 +196,7 @@ class Reaper:
             return
         self._sweep_at = now + SWEEP_EVERY_S
         partitions = {source.keys.partition for source in self._sources}
-        await self._store.run_all([sweep(keys) for keys in partitions])
+        await self._everywhere([sweep(keys) for keys in partitions])
         keys = [source.keys for source in self._sources]
         gone = await self._store.perform(purge_expired(self._catalog, keys))
         if gone:

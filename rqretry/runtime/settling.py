@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from rqretry.command import Command, batches
 from rqretry.commands.consuming import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
-from rqretry.errors import RqretryError
 from rqretry.failures import read_line
 from rqretry.hooks import Announcer, Event
 from rqretry.logs import about
@@ -29,6 +28,9 @@ from rqretry.runtime.delivery import Delivery, Source
 from rqretry.store import Store
 
 log = logging.getLogger("rqretry")
+
+PERSEVERANCE_S = 0.2
+"""On a cluster, how long a call is repeated before it is put off: others wait for it."""
 
 
 class Settlement(NamedTuple):
@@ -48,8 +50,11 @@ class Settler:
         self._announcer = announcer
         self._worker = worker
         self._dirty: dict[Source, None] = {}
+        self._sick: set[Source] = set()
+        """Their server did not answer the last time."""
         self._wanted = asyncio.Event()
-        self._busy = False
+        self._busy = 0
+        self._nursing = False
         self._postpones: dict[Delivery, tuple[int, Failure]] = {}
         self.on_settled: Callable[[], None] = lambda: None
         """Called after each round trip: there is room again for those who waited for it."""
@@ -77,10 +82,29 @@ class Settler:
         self.release(delivery, delay_ms)
 
     async def run(self) -> None:
-        """Settle what comes, for ever."""
-        while True:
-            await self._wanted.wait()
-            await self.flush()
+        """Settle what comes, for ever; where a server is in trouble, beside the rest."""
+        async with asyncio.TaskGroup() as beside:
+            while True:
+                await self._wanted.wait()
+                if not (self._nursing or self._sick.isdisjoint(self._dirty)):
+                    self._nursing = True
+                    beside.create_task(self._nurse(), name="settler of servers in trouble")
+                self._wanted.clear()
+                await self._flush(self._take(sick=False))
+
+    async def _nurse(self) -> None:
+        """Try again to settle where a server is in trouble, as long as there is something to."""
+        try:
+            while sources := self._take(sick=True):
+                await self._flush(sources)
+        finally:
+            self._nursing = False
+
+    def _take(self, *, sick: bool) -> list[Source]:
+        taken = [source for source in self._dirty if (source in self._sick) is sick]
+        for source in taken:
+            del self._dirty[source]
+        return taken
 
     async def finish(self, until: float) -> None:
         """Settle what is left, until a monotonic time at the latest."""
@@ -94,23 +118,41 @@ class Settler:
 
     async def flush(self) -> None:
         """Settle what is there now, in one round trip."""
-        sources, self._dirty = list(self._dirty), {}
         self._wanted.clear()
-        settlements = [made for source in sources for made in self._settlements(source)]
-        self._busy = True
+        await self._flush([*self._take(sick=False), *self._take(sick=True)])
+
+    async def _flush(self, sources: Sequence[Source]) -> None:
+        pairs = [(source, made) for source in sources for made in self._settlements(source)]
+        if not pairs:
+            return
+        self._busy += 1
         try:
-            results = await self._store.run_all([made.command for made in settlements])
-        except RqretryError as error:
-            log.warning("settling failed, trying again: %s", error)
-            for made in settlements:
-                made.again()
-            await asyncio.sleep(0.1)
-        else:
-            for made, result in zip(settlements, results, strict=True):
-                made.answered(result)
+            results = await self._store.run_each(
+                [made.command for _, made in pairs], self._patience
+            )
+            self._sick.difference_update(sources)
+            errors = [
+                self._tell(*pair, result) for pair, result in zip(pairs, results, strict=True)
+            ]
+            if any(errors):
+                log.warning("settling failed, trying again: %s", next(filter(None, errors)))
+                await asyncio.sleep(0.1)
             self.on_settled()
         finally:
-            self._busy = False
+            self._busy -= 1
+
+    @property
+    def _patience(self) -> float:
+        return PERSEVERANCE_S if self._store.spread else self._store.repeat_seconds
+
+    def _tell(self, source: Source, made: Settlement, result: Any) -> Exception | None:
+        """A call was answered, or is to be made again; why it failed."""
+        if isinstance(result, Exception):
+            made.again()
+            self._sick.add(source)
+            return result
+        made.answered(result)
+        return None
 
     def _settlements(self, source: Source) -> Iterator[Settlement]:
         done, source.succeeded = source.succeeded, []

@@ -19,12 +19,14 @@ from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
 from rqretry.logs import LogSettings
+from rqretry.processes import how_ended
 from rqretry.runtime.retiring import resident_bytes
 from rqretry.runtime.stopping import SIGNALS, Stoppable, StoppedEarly
 from rqretry.runtime.worker import GRACE_S
 from rqretry.supervision.child import AT_ONCE, REFUSED, REPLACE, read_report, run_child
 from rqretry.supervision.health import Board
 from rqretry.supervision.health_port import HealthPort, ServerCheck
+from rqretry.supervision.last_words import LastWords
 from rqretry.supervision.metrics_port import MetricsPort
 from rqretry.supervision.orders import Orders, apply_settings, load
 from rqretry.supervision.reloading import CodeWatch
@@ -120,7 +122,7 @@ def _run(orders: Orders, processes: int, ports: _Ports, *, watched: str | None) 
             around.enter_context(ServerCheck(board, app.settings))
         watch = around.enter_context(CodeWatch(watched)) if watched is not None else None
         early.check()
-        return Supervisor(orders, processes, board, watch).run()
+        return Supervisor(orders, processes, board, watch, LastWords(app.settings)).run()
 
 
 @dataclass(slots=True, eq=False)
@@ -137,12 +139,18 @@ class Supervisor:
     """Keeps N children running."""
 
     def __init__(
-        self, orders: Orders, processes: int, board: Board, watch: CodeWatch | None = None
+        self,
+        orders: Orders,
+        processes: int,
+        board: Board,
+        watch: CodeWatch | None,
+        last_words: LastWords,
     ) -> None:
         self._orders = orders
         self._count = processes
         self._board = board
         self._watch = watch
+        self._last_words = last_words
         self._context = multiprocessing.get_context("spawn")
         self._children: list[_Child] = []
         self._signals = 0
@@ -212,6 +220,7 @@ class Supervisor:
                 self._ended(child, now - child.started)
             elif child.kill_at is not None and now >= child.kill_at:
                 log.error("worker process %d did not stop within its grace; killed", child.pid)
+                self._last_words.keep(child.pid, "was killed: it did not stop within its grace")
                 child.process.kill()
                 child.kill_at, self._failed = None, self._failed or self._signals > 0
 
@@ -240,7 +249,9 @@ class Supervisor:
         elif status == REPLACE or child.kill_at is not None:
             log.info("worker process %d was replaced", child.pid)
         else:
-            log.warning("worker process %d ended (%s); starting another", child.pid, status)
+            how = how_ended(status)
+            log.warning("worker process %d ended (%s); starting another", child.pid, how)
+            self._last_words.keep(child.pid, f"ended with {how}")
             self._back_off(failed=lived < _SHORT_LIFE_S)
 
     def _refuse(self) -> None:

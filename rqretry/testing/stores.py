@@ -47,6 +47,11 @@ class LabStore(SyncStore):
             self.changes += 1
         return super().run_all(commands)
 
+    def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+        """The same, with errors as values; nothing is lost in the lab, so nothing is repeated."""
+        del seconds
+        return self.run_all(commands)
+
     def block(self, step: Block) -> str | None:
         """A wake key that is set; waiting for one would never end.
 
@@ -87,6 +92,10 @@ class LabAsyncStore(Store):
     async def run_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Run commands; a call takes a fraction of a millisecond, so nothing waits for it."""
         return self._store.run_all(commands)
+
+    async def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+        """The same, with errors as values."""
+        return self._store.run_each(commands, seconds)
 
     async def connect(self) -> None:
         """The sync store is connected."""

@@ -18,6 +18,7 @@ virtual_time = cache(lua_hooks.virtual_time)
 declared_keys = cache(lua_hooks.virtual_time_declared_keys)
 counted = cache(lua_hooks.counted)
 cut = cache(lua_hooks.cut)
+cut_writes = cache(lua_hooks.cut_writes)
 
 
 @pytest.fixture(scope="session", params=BACKENDS)

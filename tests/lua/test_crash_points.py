@@ -14,9 +14,11 @@ from rqretry.checks.auditor_seen import in_line
 from rqretry.commands.consuming import Receipt
 from rqretry.commands.producing import id_of_member
 from rqretry.errors import ScriptError
+from rqretry.scripts import ScriptLibrary
 from tests.conftest import ServerOf
-from tests.lua.conftest import cut, world_on
+from tests.lua.conftest import cut, cut_writes, world_on
 from tests.lua.crash_cases import CASES, Case, subscribe
+from tests.lua.crash_cases_repair import REPAIRS
 from tests.support.builders import HOUR
 from tests.support.lua_hooks import CUT_KEY
 from tests.support.world import State, World
@@ -34,12 +36,27 @@ def groups(world: World) -> list[str]:
 def test_a_script_cut_anywhere_loses_nothing(
     server_of: ServerOf, case: Case, *, repeated: bool
 ) -> None:
+    cut_everywhere(server_of, case, cut(), repeated=repeated)
+
+
+@pytest.mark.parametrize("case", REPAIRS, ids=lambda case: case.name)
+@pytest.mark.parametrize("repeated", [False, True], ids=["left", "repeated"])
+def test_a_repair_cut_at_any_write_loses_nothing_and_the_next_one_completes_it(
+    server_of: ServerOf, case: Case, *, repeated: bool
+) -> None:
+    cut_everywhere(server_of, case, cut_writes(), repeated=repeated)
+
+
+def cut_everywhere(
+    server_of: ServerOf, case: Case, library: ScriptLibrary, *, repeated: bool
+) -> None:
+    """Cut the case at one call after another, and check each time."""
     for call in range(1, MOST_CALLS):
-        world = world_on(server_of, "redis-7", cut())
+        world = world_on(server_of, "redis-7", library)
         case.start(world)
         before = everywhere(world)
         if not was_cut(world, case, call):
-            assert call > 2, "the script made no calls that could be cut"
+            assert call > 1, "the script made no calls that could be cut"
             return
         check_nothing_lost(world, case, before)
         if repeated:

@@ -61,6 +61,22 @@ end
 """
 """The script stops at call number CUT_KEY; what it wrote before stays, as Redis keeps it."""
 
+CUT_WRITE = f"""
+local calls, cut_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
+local function call(command, ...)
+  if string.find(command, '^H?SET') or string.find(command, 'ADD$')
+    or string.find(command, 'DEL$') or string.find(command, 'PUSH$') or string.find(command, 'REM$')
+    or string.find(command, 'INCRBY$') then
+    calls = calls + 1
+    if calls == cut_at then
+      error('cut')
+    end
+  end
+  return redis.call(command, ...)
+end
+"""
+"""The same, but only calls that write count: a cut at another one leaves nothing else behind."""
+
 
 def virtual_time() -> ScriptLibrary:
     """The scripts on the virtual clock."""
@@ -80,3 +96,8 @@ def counted() -> ScriptLibrary:
 def cut() -> ScriptLibrary:
     """The scripts on the virtual clock, stopping at the call that CUT_KEY names."""
     return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK}, call_override=CUT_CALL)
+
+
+def cut_writes() -> ScriptLibrary:
+    """The same, stopping at the write that CUT_KEY names."""
+    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK}, call_override=CUT_WRITE)

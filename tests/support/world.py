@@ -71,6 +71,8 @@ class World:
                 return found
             if isinstance(step, Command):
                 result = self.run(step)
+            elif isinstance(step, list):
+                result = [self.run(command) for command in step]
             else:
                 assert isinstance(step, Pause), step
                 result = None

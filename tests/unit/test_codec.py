@@ -247,6 +247,13 @@ HOSTILE = {
     "header of another type": pack(1, 2, None, None, {"a": 1}),
     "message group of another type": pack(1, 2, None, None, None, b"g"),
     "time of another type": pack(1, 2, None, None, None, None, 1.5),
+    "one key twice": b"\x92\x01\x82\xa1a\x01\xa1a\x02",
+    "one key twice in a longer spelling": b"\x92\xcc\x01\xde\x00\x02\xa1a\x01\xa1a\x02",
+    "one key twice inside": b"\x92\x01\x91\x82\xa1a\x01\xa1a\x02",
+    "one header twice": b"\x95\x01\x02\xc0\xc0\x82\xa1a\xa1b\xa1a\xa1c",
+    "one key twice of many": b"\x92\x01\xdf"
+    + struct.pack(">I", 40_000)
+    + b"".join(b"\xa5%05d\x01" % (n // 2) for n in range(40_000)),
     "no bytes": None,
     "text instead of bytes": "abc",
 }
@@ -257,6 +264,14 @@ def test_hostile_bytes_are_a_codec_error_with_a_reason(data: Any) -> None:
     with pytest.raises(CodecError) as caught:
         decode(data)
     assert 10 < len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 300])
+def test_a_map_is_read_however_many_keys_it_has(count: int) -> None:
+    body = {str(n): n for n in range(count)}
+    assert decode(encode(body)).body == body
+    longer = b"\x92\xcc\x01" + encode(body)[2:]
+    assert decode(longer).body == body
 
 
 def test_a_newer_version_says_so() -> None:

@@ -26,9 +26,14 @@ def must_ask(verb: str, *, dry_run: bool, yes: bool) -> bool:
     """Whether a verb that destroys has to ask. Raises UsageError where nobody could answer."""
     if dry_run or yes:
         return False
-    if not sys.stdin.isatty():
+    if not at_a_terminal():
         raise click.UsageError(f"{verb} asks before it deletes anything: give --yes or --dry-run")
     return True
+
+
+def at_a_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()
 
 
 def ask(question: str) -> None:

@@ -1,56 +1,96 @@
-"""rqretry fsck: do indexes, bodies and states agree? Nothing is written."""
+"""rqretry fsck: do indexes, bodies and states agree? And making them agree again."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import click
 
-from rqretry.checks.auditor import ERROR, Finding, audit
-from rqretry.client import Client
+from rqretry.admin.answers import Checkup, Problem, Repair
 from rqretry.edge.cli.boundary import DONE, FAILED
+from rqretry.edge.cli.confirming import ask, at_a_terminal, confirmation_options, counted
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import note, print_json, print_table
 from rqretry.edge.cli.session import connected, elsewhere
-from rqretry.records import TopicRecord
 
 
-@click.command(epilog="Example: rqretry fsck --json")
+@click.command(epilog="Example: rqretry fsck --repair --dry-run")
+@click.option("--repair", is_flag=True, help="Make right what can be; asks, or needs --yes.")
+@confirmation_options
 @json_option
 @server_options
 @click.pass_context
-def fsck(context: click.Context, *, as_json: bool) -> int:
+def fsck(context: click.Context, *, repair: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Read every partition of the namespace and report what does not agree.
 
-    The exit status is 1 if a message is lost, stuck, or would be handled twice.
+    With --repair, what can be made right without losing a message is: others may work meanwhile. It
+    says what it would do and asks first; where there is no terminal to ask at, nothing is changed
+    without --yes. What was done is in the audit record. The exit status is 1 if, at the end, a
+    message is lost, stuck, or would be handled twice.
     """
+    if (dry_run or yes) and not repair:
+        raise click.UsageError("--dry-run and --yes are about a repair: give --repair with them")
     with connected(context) as client:
-        topics = client.store.perform(client.catalog.topics())
-        findings = [finding for topic in topics for finding in _audit(client, topic)]
+        result = client.admin.fsck()
         namespace = client.settings.namespace
-        if not topics:
+        if not result.partitions:
             note(f"namespace {namespace} has no topics{elsewhere(client)}")
-    partitions = sum(topic.partitions for topic in topics)
-    errors = [finding for finding in findings if finding.severity == ERROR]
+        fixable = sum(bool(problem.remedy) for problem in result.problems)
+        if repair and fixable and _is_wanted(result, fixable, dry_run=dry_run, yes=yes):
+            result = client.admin.fsck(repair=True)
     if as_json:
-        fields = [asdict(finding) for finding in findings]
-        print_json({"namespace": namespace, "partitions": partitions, "findings": fields})
+        print_json({"namespace": namespace, **_fields(result, with_repairs=repair)})
     else:
-        _print(findings, partitions, len(errors))
-    return FAILED if errors else DONE
+        _print(result, with_remedies=repair)
+    return FAILED if result.errors else DONE
 
 
-def _audit(client: Client, topic: TopicRecord) -> list[Finding]:
-    found = []
-    for number in range(topic.partitions):
-        keys = client.catalog.partition(topic.name, number)
-        groups = [client.catalog.group_keys(topic.name, number, g.name) for g in topic.members]
-        found += client.store.perform(audit(keys, groups))
-    return found
+def _is_wanted(result: Checkup, fixable: int, *, dry_run: bool, yes: bool) -> bool:
+    if dry_run or yes:
+        return not dry_run
+    if not at_a_terminal():
+        note("nothing was changed: give --yes to repair")
+        return False
+    _print(result, with_remedies=True)
+    ask(f"repair {counted(fixable, 'problem')}?")
+    return True
 
 
-def _print(findings: Sequence[Finding], partitions: int, errors: int) -> None:
-    if findings:
-        rows = [(f.severity, f.kind, f.key, f.id, f.text) for f in sorted(findings)]
-        print_table(["", "kind", "key", "id", "finding"], rows)
-    warnings = len(findings) - errors
-    click.echo(f"{partitions} partitions read: {errors} errors, {warnings} warnings")
+def _fields(result: Checkup, *, with_repairs: bool) -> dict[str, Any]:
+    found = {
+        "partitions": result.partitions,
+        "findings": [asdict(problem) for problem in result.problems],
+    }
+    repairs = {
+        "repairs": [asdict(repair) for repair in result.repairs],
+        "left": [asdict(problem) for problem in result.left],
+    }
+    return found | repairs if with_repairs else found
+
+
+def _print(result: Checkup, *, with_remedies: bool) -> None:
+    _print_problems(result.problems, with_remedies=with_remedies)
+    if result.repairs:
+        _print_repairs(result.repairs)
+        if result.left:
+            click.echo("left:")
+            _print_problems(result.left, with_remedies=True)
+    warnings = len(result.left) - result.errors
+    read = counted(result.partitions, "partition")
+    click.echo(f"{read} read: {counted(result.errors, 'error')}, {counted(warnings, 'warning')}")
+
+
+def _print_problems(problems: Sequence[Problem], *, with_remedies: bool) -> None:
+    if not problems:
+        return
+    columns = ["", "kind", "key", "id", "finding", *(["repair"] if with_remedies else ())]
+    rows = [
+        (p.severity, p.kind, p.key, p.id, p.text, p.remedy or f"none: {p.advice}") for p in problems
+    ]
+    print_table(columns, [row[: len(columns)] for row in rows])
+
+
+def _print_repairs(repairs: Sequence[Repair]) -> None:
+    click.echo("repaired:")
+    rows = [(r.topic, r.partition, r.group, len(r.ids), r.did) for r in repairs]
+    print_table(["topic", "#partition", "group", "#messages", "repair"], rows)

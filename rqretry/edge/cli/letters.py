@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rqretry.admin.views import DeadLetter, clusters
+from rqretry.edge.cli.confirming import counted
 from rqretry.edge.cli.output import (
     body_fields,
     body_text,
@@ -73,6 +74,8 @@ def letter_fields(letter: DeadLetter) -> dict[str, Any]:
         "headers": letter.headers,
         "published": date(letter.born_ms),
         "attempt": letter.attempt,
+        "failures": letter.failures,
+        "interruptions": letter.interruptions,
         "cause": letter.cause,
         "error": letter.error,
         "fingerprint": letter.fingerprint,
@@ -86,6 +89,12 @@ def _error_fields(error: AttemptError) -> dict[str, Any]:
     return {name: getattr(error, name) for name in names}
 
 
+def _deliveries(letter: DeadLetter) -> str:
+    """How many, and how those ended that are in the record."""
+    parts = [counted(letter.failures, "failure"), counted(letter.interruptions, "interruption")]
+    return f"{letter.attempt} ({', '.join(parts)})"
+
+
 def print_letter(letter: DeadLetter, trace: str) -> None:
     """One dead letter for a person, with its traceback."""
     print_fields(
@@ -95,7 +104,7 @@ def print_letter(letter: DeadLetter, trace: str) -> None:
             ("group", letter.group),
             ("published", date(letter.born_ms)),
             ("dead since", date(letter.dead_since_ms)),
-            ("deliveries", letter.attempt),
+            ("deliveries", _deliveries(letter)),
             ("cause", letter.cause),
             ("error", letter.error),
             ("fingerprint", letter.fingerprint),

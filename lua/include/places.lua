@@ -1,0 +1,63 @@
+-- Where a group has a message, for whoever repairs: searched for exactly, so a list is read to its
+-- end. One call searches so many entries of lists at most, and one message at least.
+local SEARCHED = 200000
+
+local function searchable(lists, asked)
+  local length = 1
+  for _, list in ipairs(lists) do
+    length = length + call('LLEN', list)
+  end
+  return math.max(1, math.min(asked, math.floor(SEARCHED / length)))
+end
+
+-- Of the sorted sets of this group (o.firm), those that hold the message, in their order.
+local function firm_places(o, id)
+  local found = {}
+  for _, key in ipairs(o.firm) do
+    local score = call('ZSCORE', key, id)
+    if score then
+      found[#found + 1] = { key = key, score = tonumber(score) }
+    end
+  end
+  return found
+end
+
+local function copies(list, id)
+  return #call('LPOS', list, id, 'COUNT', 0)
+end
+
+local function is_out(o, id)
+  return #firm_places(o, id) > 0 or copies(o.ready, id) > 0 or copies(o.retry, id) > 0
+end
+
+-- Whether it stands in the line of its message group, under its own number or that of a redrive.
+local function stands_in_line(o, id, place)
+  if not place then
+    return false
+  end
+  local name, offset = message_group_of(place), 0
+  if call('ZSCORE', o.line, line_member(place, id)) then
+    return true
+  end
+  while true do
+    local page = call('ZRANGEBYLEX', o.line, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, 100)
+    for _, member in ipairs(page) do
+      if id_in_line(member, name) == id then
+        return true
+      end
+    end
+    if #page < 100 then
+      return false
+    end
+    offset = offset + 100
+  end
+end
+
+-- Nobody has ended the lease that it may have had, so it goes on under the next number: whoever still
+-- works on it is refused. Its attempts stay as they are.
+local function send_out(o, id)
+  local lease_no, attempt, expiries, postpones = read_entry(call('HGET', o.attempts, id))
+  call('HSET', o.attempts, id, spell_entry(lease_no + 1, attempt, expiries, postpones))
+  call('RPUSH', o.ready, id)
+  call('ZADD', o.wake, 0, '1')
+end

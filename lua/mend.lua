@@ -1,0 +1,223 @@
+local call = redis.call
+--[[ mend.lua: a group's places of some messages agree again
+
+  The auditor (rqretry fsck) reads page by page while others work, so each message is looked at again
+  here, and what is right by now is left alone. Nothing leaves a place unless the group has it in another
+  one, has finished with it, or there is no body to deliver.
+
+    put_back  owed and in no place: to the end of ready, or to its place in line
+    settle    in more than one place: dead, in flight, the latest due time or a list stays, in this order;
+              finished with: no place stays, but a dead letter is owed again
+    lost      listed without a body: in no place any more
+    grave     a dead letter without a cause gets one; the cause of what is not dead goes
+    numbers   numbers and failures of a message that the group does not have go
+    index     the index of due times is as early as the levels (no messages are named)
+
+  FLAGS  allow-oom
+  KEYS   meta config ready retry inflight attempts failures dead graves due wake line heads bodies pending
+         message_groups events counters, then the delay level keys
+  ARGV   group actor what, then ids
+  REPLY  how many of the ids were looked at (the caller sends the others again), those that were mended
+  COST   O(messages * (ready + retry + levels * log waiting)); 5 commands, 10 and 1 a level for a message
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include entry
+-- @include lines
+-- @include places
+
+local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local attempts, failures, dead, graves, due = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local bodies, pending, events, counters = KEYS[14], KEYS[15], KEYS[17], KEYS[18]
+local levels = { unpack(KEYS, 19) }
+local group, actor, what = ARGV[1], ARGV[2], ARGV[3]
+
+local settings = call('HMGET', config, 'byte', 'ordered', 'view')
+if not settings[1] then
+  return { #ARGV - 3, {} } -- the group's configuration is not here yet
+end
+local byte, view = settings[1], settings[3] == '1'
+local clock = read_clock(meta)
+local o = {
+  used = clock.order, ordered = settings[2], byte = byte, ready = ready, retry = retry, wake = KEYS[11],
+  line = KEYS[12], heads = KEYS[13], message_groups = KEYS[16], bodies = bodies, pending = pending, dead = dead,
+  inflight = inflight, attempts = attempts, firm = { inflight, unpack(levels) },
+}
+if not view then
+  table.insert(o.firm, 1, dead)
+end
+
+local function owes(id)
+  if view then
+    return call('HEXISTS', graves, id) == 1 and call('ZSCORE', dead, id)
+  end
+  local owed = call('HGET', pending, id)
+  return owed and string.find(owed, byte, 1, true) and call('HEXISTS', bodies, id) == 1
+end
+
+local function line_place(id)
+  return o.ordered == '1' and call('HGET', o.message_groups, id)
+end
+
+local mend = {}
+
+function mend.put_back(id)
+  if not owes(id) or is_out(o, id) then
+    return false
+  end
+  local place = line_place(id)
+  if not place then
+    send_out(o, id)
+    return true
+  end
+  local name, waits = message_group_of(place), stands_in_line(o, id, place)
+  local head = call('HGET', o.heads, name)
+  if waits and head and head ~= id then
+    return false
+  end
+  if not waits then
+    call('ZADD', o.line, 0, line_member(place, id))
+  end
+  if not head or head == id then
+    send_out(o, id)
+    call('HSET', o.heads, name, id)
+  end
+  return true
+end
+
+local function leave(id, firm, keep)
+  for _, place in ipairs(firm) do
+    if place ~= keep then
+      call('ZREM', place.key, id)
+    end
+  end
+  call('LREM', ready, 0, id)
+  call('LREM', retry, 0, id)
+end
+
+-- The order of o.firm is that of the truth, but of two levels the later one stays: no retry is early.
+local function truest(firm)
+  local best
+  for _, place in ipairs(firm) do
+    local waits = best and best.key ~= dead and best.key ~= inflight
+    if not best or waits and place.score > best.score then
+      best = place
+    end
+  end
+  return best
+end
+
+local function thin_out(id)
+  local here, there = copies(ready, id), copies(retry, id)
+  if here + there < 2 then
+    return false
+  end
+  if here > 1 then
+    call('LREM', ready, 1 - here, id)
+  end
+  if here > 0 then
+    call('LREM', retry, 0, id)
+  else
+    call('LREM', retry, 1 - there, id)
+  end
+  return true
+end
+
+local function has_finished(id)
+  local owed = not view and call('HGET', pending, id)
+  return owed and not string.find(owed, byte, 1, true) and owed
+end
+
+function mend.settle(id)
+  local firm, owed = firm_places(o, id), has_finished(id)
+  local keep = truest(firm)
+  if owed and keep and keep.key == dead then
+    call('HSET', pending, id, owed .. byte)
+  elseif owed then
+    if not keep and copies(ready, id) + copies(retry, id) == 0 then
+      return false
+    end
+    finish_lines(o, { id }, {})
+    call('HDEL', failures, id)
+    call('HDEL', attempts, id)
+    leave(id, firm)
+    return true
+  end
+  if not keep then
+    return thin_out(id)
+  end
+  if not owed and #firm < 2 and copies(ready, id) + copies(retry, id) == 0 then
+    return false
+  end
+  if keep.key == dead then
+    finish_lines(o, { id }, {})
+  end
+  leave(id, firm, keep)
+  call('ZADD', o.wake, 0, '1')
+  return true
+end
+
+function mend.lost(id)
+  if view or call('HEXISTS', bodies, id) == 1 or not is_out(o, id) then
+    return false
+  end
+  finish_orphans(o, { id })
+  call('HDEL', pending, id)
+  call('HDEL', failures, id)
+  call('HDEL', attempts, id)
+  call('HDEL', graves, id)
+  leave(id, firm_places(o, id))
+  call('HINCRBY', counters, 'orphan:' .. group, 1)
+  return true
+end
+
+function mend.grave(id)
+  local known = call('HEXISTS', graves, id) == 1
+  if view or known == (call('ZSCORE', dead, id) and true or false) then
+    return false
+  end
+  if known then
+    call('HDEL', graves, id)
+  else
+    local _, attempt = read_entry(call('HGET', attempts, id))
+    call('HSET', graves, id, attempt .. ' unknown')
+  end
+  return true
+end
+
+function mend.numbers(id)
+  if is_out(o, id) or owes(id) or stands_in_line(o, id, line_place(id)) then
+    return false
+  end
+  return call('HDEL', failures, id) + call('HDEL', attempts, id) > 0
+end
+
+local function index()
+  local raised = {}
+  for number, level in ipairs(levels) do
+    local first, noted = call('ZRANGE', level, 0, 0, 'WITHSCORES')[2], call('ZSCORE', due, number)
+    if first and (not noted or tonumber(noted) > tonumber(first)) then
+      call('ZADD', due, first, number)
+      raised[#raised + 1] = tostring(number)
+    end
+  end
+  if #raised > 0 then
+    call('ZADD', o.wake, 0, '1')
+  end
+  return { 0, raised }
+end
+
+if what == 'index' then
+  return index()
+end
+local looked, mended, words = searchable({ ready, retry }, #ARGV - 3), {}, {}
+for at = 4, 3 + looked do
+  if mend[what](ARGV[at]) then
+    mended[#mended + 1], words[#words + 1] = ARGV[at], what
+  end
+end
+if #mended > 0 then
+  append_history(clock, meta, events, 'repair', group, actor, mended, table.concat(words, ' '), '')
+end
+return { looked, mended }

@@ -1,0 +1,152 @@
+local call = redis.call
+--[[ realign.lua: a message group of an ordered group goes on
+
+  Like mend.lua, for the lines of an ordered group: each is looked at again, and nothing that can be
+  delivered leaves the line.
+
+    go_on  (of names of message groups) who is out is in a place and in line; where nobody is out, who is
+           in a place is the head, or else the first in line goes out
+    pass   (of members of the line) who is over leaves the line; who is not is known by its message group
+    turn   (of ids) who is listed out of turn waits in line instead; who is out where nobody has the turn
+           is the head
+
+  FLAGS  allow-oom
+  KEYS   meta config ready retry inflight attempts dead wake line heads bodies pending message_groups events
+         counters, then the delay level keys
+  ARGV   group actor what, then names, members or ids
+  REPLY  how many of them were looked at (the caller sends the others again), those that were mended
+  COST   O(messages * (ready + retry + levels * log waiting)); 5 commands, 12 and 1 a level for each
+]]
+-- @include clock
+-- @include logical
+-- @include history
+-- @include entry
+-- @include lines
+-- @include places
+
+local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local events, levels = KEYS[14], { unpack(KEYS, 16) }
+local group, actor, what = ARGV[1], ARGV[2], ARGV[3]
+local MOST = 100 -- of a line that nobody heads, how many are looked at
+
+local settings = call('HMGET', config, 'byte', 'ordered')
+if settings[2] ~= '1' then
+  return { #ARGV - 3, {} }
+end
+local clock = read_clock(meta)
+local o = {
+  used = clock.order, ordered = '1', byte = settings[1], ready = ready, retry = retry, wake = KEYS[8],
+  line = KEYS[9], heads = KEYS[10], message_groups = KEYS[13], bodies = KEYS[11], pending = KEYS[12],
+  dead = KEYS[7], inflight = inflight, attempts = KEYS[6], firm = { inflight, unpack(levels) },
+}
+local told = {}
+
+local function place_of(id, name)
+  local place = call('HGET', o.message_groups, id)
+  return place and message_group_of(place) == name and place
+end
+
+local function mend_head(name, head)
+  local place, changed = place_of(head, name), false
+  if place and not stands_in_line(o, head, place) then
+    call('ZADD', o.line, 0, line_member(place, head))
+    changed = true
+  end
+  if not is_out(o, head) then
+    send_out(o, head)
+    changed = true
+  end
+  return changed and head
+end
+
+-- Who is out already, else the first that can go out.
+local function choose(name)
+  local page = call('ZRANGEBYLEX', o.line, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, MOST)
+  local first
+  for _, member in ipairs(page) do
+    local id = id_in_line(member, name)
+    if not is_over(o, id) then
+      if is_out(o, id) then
+        return id, true
+      end
+      first = first or id
+    end
+  end
+  return first, false
+end
+
+local realign = {}
+
+function realign.go_on(name)
+  local head = call('HGET', o.heads, name)
+  if head and is_over(o, head) then
+    leave_lines(o, { head }, { place_in_line(0, name) })
+    return head
+  elseif head then
+    return mend_head(name, head)
+  end
+  local chosen, out = choose(name)
+  if not chosen then
+    return false
+  end
+  if not out then
+    send_out(o, chosen)
+  end
+  call('HSET', o.heads, name, chosen)
+  return chosen
+end
+
+function realign.pass(member)
+  local name = string.match(member, '^%Z+')
+  if not name or not call('ZSCORE', o.line, member) then
+    return false
+  end
+  local id = id_in_line(member, name)
+  if not is_over(o, id) then
+    if call('HEXISTS', o.message_groups, id) == 1 then
+      return false
+    end
+    local number = string.sub(member, #name + 2, #name + 1 + DIGITS)
+    call('HSET', o.message_groups, id, number .. name)
+    return id
+  end
+  if call('HGET', o.heads, name) == id then
+    leave_lines(o, { id }, { place_in_line(0, name) })
+  end
+  call('ZREM', o.line, member)
+  return id
+end
+
+function realign.turn(id)
+  local place = call('HGET', o.message_groups, id)
+  if not place or is_over(o, id) or not is_out(o, id) then
+    return false
+  end
+  local name = message_group_of(place)
+  local head = call('HGET', o.heads, name)
+  if head == id or head and copies(ready, id) + copies(retry, id) == 0 then
+    return false
+  end
+  if not stands_in_line(o, id, place) then
+    call('ZADD', o.line, 0, line_member(place, id))
+  end
+  if head then
+    call('LREM', ready, 0, id)
+    call('LREM', retry, 0, id)
+  else
+    call('HSET', o.heads, name, id)
+  end
+  return id
+end
+
+local looked, mended, words = searchable({ ready, retry }, #ARGV - 3), {}, {}
+for at = 4, 3 + looked do
+  local id = realign[what](ARGV[at])
+  if id then
+    mended[#mended + 1], told[#told + 1], words[#words + 1] = ARGV[at], id, what
+  end
+end
+if #mended > 0 then
+  append_history(clock, meta, events, 'repair', group, actor, told, table.concat(words, ' '), '')
+end
+return { looked, mended }

@@ -1,0 +1,64 @@
+local call = redis.call
+--[[ tidy.lua: what a partition keeps of messages that are not there goes
+
+  Like mend.lua, for what no group owns: each is looked at again.
+
+    bodies     who owes a message, its size and its message group, where its body is not stored
+    memory     when an id is to be forgotten that is not remembered
+    scheduled  (members) what is to be delivered, and has no body
+    backlog    what waits for a group, and has no body
+    half       (pairs of id and member) a half that its transaction does not list is listed again
+    halves     (pairs of id and member) what a transaction lists, and is no half of it
+
+  FLAGS  allow-oom
+  KEYS   meta bodies pending big message_groups ids id_expiry scheduled backlog halves half_of
+  ARGV   what, then ids, members or pairs
+  REPLY  those that were tidied
+  COST   O(messages * log of the set; of the backlog, its length); 5 commands for each
+]]
+local bodies, pending, big, message_groups = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local ids, id_expiry, scheduled, backlog = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local halves, half_of = KEYS[10], KEYS[11]
+local what = ARGV[1]
+local STRIDE = (what == 'half' or what == 'halves') and 2 or 1
+
+local function is_stored(id)
+  return call('HEXISTS', bodies, id) == 1
+end
+
+local tidy = {}
+
+function tidy.bodies(id)
+  if is_stored(id) then
+    return 0
+  end
+  return call('HDEL', pending, id) + call('HDEL', big, id) + call('HDEL', message_groups, id)
+end
+
+function tidy.memory(id)
+  return call('HEXISTS', ids, id) == 1 and 0 or call('ZREM', id_expiry, id)
+end
+
+function tidy.scheduled(member)
+  return is_stored(string.match(member, '^%S+')) and 0 or call('ZREM', scheduled, member)
+end
+
+function tidy.backlog(id)
+  return is_stored(id) and 0 or call('LREM', backlog, 0, id)
+end
+
+function tidy.half(id, member)
+  return call('HGET', half_of, id) == member and call('ZADD', halves, 0, member) or 0
+end
+
+function tidy.halves(id, member)
+  return call('HGET', half_of, id) == member and 0 or call('ZREM', halves, member)
+end
+
+local tidied = {}
+for at = 2, #ARGV, STRIDE do
+  if tidy[what](ARGV[at], ARGV[at + 1]) > 0 then
+    tidied[#tidied + 1] = ARGV[at]
+  end
+end
+return tidied
