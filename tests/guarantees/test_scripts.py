@@ -10,8 +10,12 @@ from rqretry.wire import _GROWING
 
 LIBRARY = ScriptLibrary()
 NAMES = LIBRARY.names()
-ORDER_DOES_NOT_MATTER = {("lua/include/lines.lua", "HGETALL"), ("lua/missed.lua", "HSCAN")}
-"""The one finds which message group a lost message heads; the other reads pages to the last."""
+ORDER_DOES_NOT_MATTER = {
+    ("lua/include/lines.lua", "HGETALL"),  # which message group a lost message heads
+    ("lua/missed.lua", "HSCAN"),  # pages, up to the last
+    ("lua/leave.lua", "HKEYS"),  # counters of the group, to be deleted
+    ("lua/stats.lua", "HGETALL"),  # counters, by name
+}
 COMMENT = re.compile(r"--\[\[.*?\]\]|--[^\n]*", re.DOTALL)
 
 

@@ -1,0 +1,95 @@
+"""A message that kills its worker is dead in the end, with how that worker ended; others live."""
+
+import json
+
+import pytest
+
+from rqretry.commands.auditing import all_last_words
+from tests.chaos.conftest import Zoo
+from tests.cli.shell import Shell
+
+pytestmark = pytest.mark.chaos
+
+POISON = "victims_poison:app"
+
+
+def dead(zoo: Zoo, group: str, count: int) -> None:
+    """Wait for so many dead letters."""
+    zoo.until(lambda: len(zoo.client.admin.dead_letters(group)) == count)
+
+
+def words_of(zoo: Zoo, count: int) -> None:
+    """Wait until so many processes have been heard of."""
+    keys = zoo.client.catalog.keys
+    zoo.until(lambda: len(zoo.client.store.run(all_last_words(keys))) >= count)
+
+
+def test_a_message_that_kills_its_worker_is_dead_with_its_last_words(zoo: Zoo) -> None:
+    zoo.start(app=POISON)
+    killed = zoo.client.publish("t", "kill")
+    words_of(zoo, 2)
+    dead(zoo, "g", 1)
+
+    (letter,) = zoo.client.admin.dead_letters("g", ids=[killed])
+    assert (letter.cause, letter.attempt, letter.body) == ("expired", 2, "kill")
+    assert (letter.failures, letter.interruptions) == (0, 2)
+    assert [error.cause for error in letter.errors] == ["expired", "expired"]
+    assert [error.message for error in letter.errors] == [
+        "the worker's process ended with SIGKILL"
+    ] * 2
+    workers = [line["pid"] for line in zoo.ledger()]
+    assert [int(error.worker.split(":")[1]) for error in letter.errors] == workers
+    assert len(set(workers)) == 2
+    expiries = [e for e in zoo.client.admin.timeline(killed) if e.event == "expire"]
+    assert all("its process ended with SIGKILL" in event.note for event in expiries)
+
+    after = zoo.client.publish("t", "fine")
+    zoo.committed(1)
+    assert zoo.ledger()[-1]["id"] == after
+    sh = Shell(zoo.server.url)
+    said = sh.ok("dlq", "show", "g", killed, "--namespace", "test")
+    assert "2 (0 failures, 2 interruptions)" in said
+    assert "the worker's process ended with SIGKILL" in said
+    shown = json.loads(sh.ok("dlq", "show", "g", killed, "--namespace", "test", "--json"))
+    assert (shown["failures"], shown["interruptions"]) == (0, 2)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("how", "ended"), [("exit", "exit status 9"), ("kill", "SIGKILL"), ("segfault", "SIGSEGV")]
+)
+def test_whichever_way_it_dies_the_others_of_its_process_come_again(
+    zoo: Zoo, how: str, ended: str
+) -> None:
+    zoo.start(app=POISON, processes=2)
+    poison = zoo.client.publish("t", how)
+    fine = set(zoo.client.publish_many("t", ["fine"] * 50))
+    dead(zoo, "g", 1)
+    zoo.committed(50)
+    words_of(zoo, 2)
+    (letter,) = zoo.client.admin.dead_letters("g", ids=[poison])
+    assert (letter.id, letter.cause, letter.attempt) == (poison, "expired", 2)
+    assert letter.errors[-1].message == f"the worker's process ended with {ended}"
+    assert fine <= {line["id"] for line in zoo.ledger()}
+
+
+@pytest.mark.parametrize(
+    ("how", "ended"),
+    [
+        pytest.param("exit", "exit status 9", marks=pytest.mark.campaign),
+        pytest.param("kill", "SIGKILL", marks=pytest.mark.campaign),
+        ("segfault", "SIGSEGV"),
+    ],
+)
+def test_a_handler_in_a_process_of_its_own_fails_alone(zoo: Zoo, how: str, ended: str) -> None:
+    zoo.client.admin.create_topic("apart")
+    zoo.start(app=POISON)
+    before = zoo.workers()
+    poison = zoo.client.publish("apart", how)
+    dead(zoo, "p", 1)
+    (letter,) = zoo.client.admin.dead_letters("p", ids=[poison])
+    assert (letter.cause, letter.attempt) == ("failure", 2)
+    assert (letter.failures, letter.interruptions) == (2, 0)
+    assert letter.errors[-1].type == "ProcessDied"
+    assert letter.errors[-1].message.endswith(f"ended with {ended}")
+    assert zoo.workers() == before
