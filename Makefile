@@ -10,6 +10,8 @@ SCENARIOS ?= all
 REPEAT    ?= 3
 RULES     ?=
 FILES     ?=
+ONLY      ?=
+RUN       ?=
 
 BIN   := .venv/bin
 STAMP := .venv/.complete
@@ -17,7 +19,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test campaign soak lint mutants script-mutants bench bench-peers dist clean
+.PHONY: help setup demo test campaign chaos soak lint mutants script-mutants bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +48,10 @@ soak: setup ## let the model test run for ten minutes with new seeds, which it p
 
 campaign: setup ## run the tests that are left out of `make test` because they take minutes
 	@$(BIN)/python -m pytest -m campaign $(TESTFLAGS)
+
+chaos: setup ## faults for ten minutes, then one table (SECONDS=n, SEED=n, ONLY=kind, RUN=kind:seed)
+	@$(BIN)/python -m tests.chaos.campaigns $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
+	$(if $(ONLY),--only $(ONLY)) $(if $(RUN),--run $(RUN))
 
 lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 	$(BIN)/ruff check $(CODE)

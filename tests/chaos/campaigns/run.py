@@ -1,0 +1,271 @@
+"""One run: start everything, strike, heal, drain, and judge."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rqretry import Client
+from rqretry.errors import RqretryError
+from tests.chaos.campaigns.actors import NAMESPACE, TOPIC
+from tests.chaos.campaigns.evidence import Troubles, Verdict, by_message, consult, judge, told
+from tests.chaos.campaigns.nursery import Nursery
+from tests.chaos.campaigns.plan import Kind, Plan, Strike, What
+from tests.chaos.campaigns.report import UNCOVERED
+from tests.chaos.campaigns.stages import Stage, stage_for
+from tests.checker.check import check
+from tests.checker.history import HistoryWriter
+from tests.checker.records import Expectations, gather
+from tests.support.fleets import until
+from tests.support.soundness import findings_of
+
+WARM_UP_S = 0.3
+DRAIN_S = 60.0
+STOP_S = 30.0
+_ALL = Expectations()
+_EXPECTED = dict.fromkeys(Kind, _ALL) | {
+    Kind.FAILOVER: Expectations(covered=frozenset({"replica"})),
+    Kind.EVERYSEC: Expectations(covered=frozenset()),
+}
+"""What a failover takes of the primary's memory, and a power loss of the last second, is shown."""
+_NETWORK_LASTS_NS = 3_000_000_000
+"""How long after a heal clients may still wait for what was lost before it."""
+
+
+@dataclass
+class Result:
+    """A run, as its report and its JSON have it."""
+
+    kind: str
+    seed: int
+    plan: str
+    trials: int
+    kills: int
+    strikes: dict[str, int]
+    seconds: float
+    verdict: Verdict
+    counters: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def asserted_losses(self) -> list[str]:
+        """What is lost of what may not be."""
+        shown_only = UNCOVERED.get(self.kind, ())
+        return [
+            f"{tier}: {line}"
+            for tier, lines in self.verdict.lost.items()
+            if tier not in shown_only
+            for line in lines
+        ]
+
+    @property
+    def shown_losses(self) -> int:
+        """What is lost of what plain asynchronous durability does not promise."""
+        return sum(map(len, self.verdict.lost.values())) - len(self.asserted_losses)
+
+    @property
+    def findings(self) -> list[str]:
+        """Everything that must not be, in words."""
+        verdict = self.verdict
+        return [
+            *(f"lost: {line}" for line in self.asserted_losses),
+            *(f"double lease: {line}" for line in verdict.double_leases),
+            *(f"unexplained duplicate: {line}" for line in verdict.unexplained),
+            *(f"phantom: {id_}" for id_ in verdict.phantoms),
+            *verdict.findings,
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the names of what is only counted."""
+        return {
+            **asdict(self),
+            "shown_losses": self.shown_losses,
+            "findings": self.findings,
+        }
+
+
+class Run:
+    """One run of a plan in a folder, which keeps its evidence."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.troubles = Troubles()
+        self._stage: Stage
+        self._nursery: Nursery
+        self._workers: list[int] = []
+        self._publishers: list[int] = []
+        self._started = 0
+        self._writer = HistoryWriter(folder)
+
+    def execute(self) -> Result:
+        """Do it all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        began = time.monotonic()
+        with contextlib.ExitStack() as around:
+            self._stage = stage_for(self.plan, self.folder)
+            around.callback(self._stage.close)
+            self._nursery = around.enter_context(Nursery(self.folder / "log"))
+            self._create()
+            network = time.time_ns()
+            self._people()
+            time.sleep(WARM_UP_S)
+            for strike in self.plan.strikes:
+                time.sleep(strike.after_s)
+                self._strike(strike)
+            time.sleep(WARM_UP_S)
+            self._heal()
+            if self.plan.proxied:
+                now = time.time_ns()
+                self.troubles.server.append((network, now + _NETWORK_LASTS_NS))
+            return self._finish(began)
+
+    # -- people ------------------------------------------------------------------------------
+
+    def _create(self) -> None:
+        with Client(self._stage.admin_url, namespace=NAMESPACE) as client:
+            client.admin.create_topic(TOPIC, partitions=self.plan.partitions)
+
+    def _people(self) -> None:
+        for _ in range(self.plan.workers):
+            self._start_worker()
+        # A group gets what is published after it was created: all of them come first.
+        with Client(self._stage.admin_url, namespace=NAMESPACE) as client:
+            until(lambda: len(list(client.admin.stats(TOPIC).groups)) == self.plan.groups)
+        for _ in range(self.plan.publishers):
+            self._start_publisher()
+
+    def _start_worker(self) -> None:
+        pid = self._nursery.start(
+            "work", url=self._stage.url, groups=self.plan.groups, folder=str(self.folder)
+        )
+        self._workers.append(pid)
+
+    def _start_publisher(self) -> None:
+        number = self._started
+        self._started += 1
+        durabilities = self.plan.durabilities
+        pid = self._nursery.start(
+            "publish",
+            url=self._stage.url,
+            folder=str(self.folder),
+            name=f"p{number}",
+            own_ids=(number + self.plan.seed) % 2 == 0,
+            seed=self.plan.seed * 1000 + number,
+            batch=self.plan.batch,
+            rate=self.plan.rate,
+            durability=durabilities[number % len(durabilities)],
+        )
+        self._publishers.append(pid)
+
+    # -- striking ----------------------------------------------------------------------------
+
+    def _strike(self, strike: Strike) -> None:
+        match strike.what:
+            case What.KILL_WORKER:
+                pid = self._workers.pop(strike.which % len(self._workers))
+                self.troubles.killed[str(pid)] = time.time_ns()
+                self._nursery.signal(pid, signal.SIGKILL)
+                self._writer.fault("kill", pid=pid)
+                self._start_worker()
+            case What.KILL_PUBLISHER:
+                at = strike.which % len(self._publishers)
+                self._nursery.signal(self._publishers.pop(at), signal.SIGKILL)
+                self._start_publisher()
+            case What.STOP_WORKER:
+                self._stop_for_a_while(strike)
+            case What.NEW_RULES if not self.plan.proxied:
+                raise AssertionError("network faults need a proxy")
+            case _:
+                begin = time.time_ns()
+                self._stage.strike(strike)
+                self._writer.fault(strike.what)
+                self.troubles.server.append((begin, time.time_ns()))
+
+    def _stop_for_a_while(self, strike: Strike) -> None:
+        pid = self._workers[strike.which % len(self._workers)]
+        begin = time.time_ns()
+        self._nursery.signal(pid, signal.SIGSTOP)
+        time.sleep(strike.for_s)
+        self._nursery.signal(pid, signal.SIGCONT)
+        self.troubles.stopped.setdefault(str(pid), []).append((begin, time.time_ns()))
+
+    def _heal(self) -> None:
+        self._stage.heal()
+        for pid in self._publishers:
+            self._nursery.signal(pid, signal.SIGTERM)
+        left = self._nursery.wait(set(self._publishers), STOP_S)
+        assert not left, f"publishers do not stop: {left}"
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _finish(self, began: float) -> Result:
+        groups = [f"g{number}" for number in range(self.plan.groups)]
+        extra: list[str] = []
+        with Client(self._stage.admin_url, namespace=NAMESPACE) as client:
+            if not _drained(client, set(groups)):
+                extra.append(f"stuck: not drained in {DRAIN_S:g} s: {client.admin.stats(TOPIC)}")
+            self._dismiss(extra)
+            held = {group: _dead(client, group) for group in groups}
+            found = client.store.perform(findings_of(NAMESPACE))
+            extra += [f"fsck: {f.severity}: {f.key} {f.id}: {f.text}" for f in found]
+            counters: dict[str, int] = {}
+            for stats in client.admin.stats(TOPIC).groups:
+                for verb, count in stats.counters.items():
+                    counters[verb] = counters.get(verb, 0) + count
+        with self._stage.raw() as raw:
+            records = gather(
+                self.folder, raw, NAMESPACE, aof=self._stage.data, expect=_EXPECTED[self.plan.kind]
+            )
+        verdict = judge(
+            told(records.history), by_message(records.effects), self.troubles, groups, held
+        )
+        verdict.findings += extra
+        consult(verdict, check(records), journal=records.journal is not None)
+        return Result(
+            self.plan.kind, self.plan.seed, repr(self.plan), self.plan.trials,
+            self.plan.count(What.KILL_WORKER), _counted(self.plan),
+            round(time.monotonic() - began, 1), verdict, counters, self._stage.notes(),
+        )  # fmt: skip
+
+    def _dismiss(self, extra: list[str]) -> None:
+        """Stop the workers in good order."""
+        gone = [pid for pid in self._workers if not self._nursery.signal(pid, signal.SIGTERM)]
+        extra += [f"worker {pid} had ended by itself; see the log" for pid in gone]
+        left = self._nursery.wait(set(self._workers), STOP_S)
+        extra += [f"worker {pid} does not stop" for pid in left]
+
+
+def _drained(client: Client, groups: set[str]) -> bool:
+    """Wait until no group has anything left to do."""
+    end = time.monotonic() + DRAIN_S
+    while time.monotonic() < end:
+        with contextlib.suppress(RqretryError):
+            (topic,) = client.admin.stats(TOPIC).topics
+            rest = topic.scheduled + topic.backlog
+            for group in topic.groups:
+                rest += group.ready + group.retry + group.inflight + group.waiting_count
+            if rest == 0 and {group.group for group in topic.groups} == groups:
+                return True
+        time.sleep(0.1)
+    return False
+
+
+def _dead(client: Client, group: str) -> set[str]:
+    return {letter.id for letter in client.admin.dead_letters(group)}
+
+
+def _counted(plan: Plan) -> dict[str, int]:
+    counts = {str(what): plan.count(what) for what in What}
+    return {what: count for what, count in counts.items() if count}
+
+
+def save(result: Result, folder: Path) -> Path:
+    """Write what a run proved beside its evidence."""
+    path = folder / "result.json"
+    path.write_text(json.dumps(result.as_json(), indent=1, default=str) + os.linesep)
+    return path

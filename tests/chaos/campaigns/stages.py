@@ -1,0 +1,160 @@
+"""The servers that a run happens on, and how they are struck: one server, or a Sentinel trio."""
+
+import contextlib
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import redis
+from tests.checker.aof import CHECKED_SERVER
+
+from rqretry.embedded import EmbeddedRedis
+from tests.chaos.campaigns.plan import Kind, Plan, Strike, What
+from tests.support.faults.power import PoweredRedis
+from tests.support.faults.proxy import FaultProxy
+from tests.support.faults.rules import random_rules
+from tests.support.fleets import SentinelFleet, until
+
+REPLY_SECONDS = 1.0
+"""What clients behind a proxy wait for a reply, so that a black hole costs seconds."""
+
+
+class SingleStage:
+    """One server with an append-only file, maybe behind a proxy, maybe with a power switch."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._powered: PoweredRedis | None = None
+        self._proxy: FaultProxy | None = None
+        self._around = contextlib.ExitStack()
+        self._chance = random.Random(plan.seed)
+        self.data: Path | None = folder / "data"
+        if plan.kind in (Kind.POWER, Kind.EVERYSEC):
+            how = "always" if plan.kind is Kind.POWER else "everysec"
+            self._powered = self._around.enter_context(PoweredRedis(how, *CHECKED_SERVER))
+            self._server = self._powered.embedded
+            # What everysec loses, the journal loses too, and handlers have seen it.
+            self.data = self._powered.data if plan.kind is Kind.POWER else None
+        else:
+            folder.joinpath("data").mkdir(parents=True)
+            server = EmbeddedRedis(appendonly=True, directory=self.data, extra=CHECKED_SERVER)
+            self._server = self._around.enter_context(server)
+        if plan.proxied:
+            self._proxy = self._around.enter_context(FaultProxy(self._server, tcp=True))
+
+    @property
+    def url(self) -> str:
+        """Where workers and publishers connect to."""
+        if self._proxy is None:
+            return self._server.url
+        return f"{self._proxy.url}?socket_timeout={REPLY_SECONDS}"
+
+    @property
+    def admin_url(self) -> str:
+        """Where the driver looks, past the proxy."""
+        return self._server.url
+
+    def raw(self) -> "redis.Redis":
+        """A plain client of the server; close it."""
+        return redis.Redis(unix_socket_path=str(self._server.socket_path))
+
+    def strike(self, strike: Strike) -> None:
+        """Do what is to be done to the server or the lines to it; returns when it is over."""
+        match strike.what:
+            case What.KILL_REDIS:
+                self._server.kill()
+                time.sleep(strike.for_s)
+                self._server.start()
+            case What.POWER_LOSS:
+                assert self._powered is not None
+                self._powered.lose_power(self._chance)
+                time.sleep(strike.for_s)
+                self._server.start()
+            case What.FLUSH_SCRIPTS:
+                self._call("SCRIPT", "FLUSH")
+            case What.PAUSE_WRITES:
+                self._call("CLIENT", "PAUSE", int(strike.for_s * 1000), "WRITE")
+                time.sleep(strike.for_s)
+            case What.NEW_RULES:
+                assert self._proxy is not None
+                self._proxy.rules = random_rules(strike.which)
+            case _:
+                raise AssertionError(f"one server cannot {strike.what}")
+
+    def heal(self) -> None:
+        """No more faults."""
+        if self._proxy is not None:
+            self._proxy.heal()
+
+    def notes(self) -> dict[str, Any]:
+        """What the proxy did."""
+        if self._proxy is None:
+            return {}
+        return {"struck": [f"{fault} on {verb}" for verb, fault in self._proxy.struck][:200]}
+
+    def close(self) -> None:
+        """End the server."""
+        self._around.close()
+
+    def _call(self, *words: Any) -> None:
+        with self.raw() as client:
+            client.execute_command(*words)
+
+
+class FleetStage:
+    """A primary, a replica and three Sentinels."""
+
+    data = None
+
+    def __init__(self) -> None:
+        self._fleet = SentinelFleet()
+        self._fleet.settled()
+
+    @property
+    def url(self) -> str:
+        """Where everybody connects to."""
+        return self._fleet.url
+
+    admin_url = url
+
+    def raw(self) -> "redis.Redis":
+        """A plain client of the primary; close it."""
+        return redis.Redis(port=self._fleet.primary.port)
+
+    def strike(self, strike: Strike) -> None:
+        """A failover; returns when the other server is the primary and is followed again."""
+        fleet, old = self._fleet, self._fleet.primary
+        if strike.what is What.KILL_PRIMARY:
+            old.embedded.kill()
+            until(lambda: fleet.primary is not old, 60)
+            until(lambda: fleet.primary.info("replication")["role"] == "master", 60)
+            old.embedded.start()
+            # As its operator does: the Sentinels take ten seconds to tell it.
+            old.call("REPLICAOF", "127.0.0.1", fleet.primary.port)
+        elif strike.what is What.HAND_OVER:
+            fleet.fail_over()
+        else:
+            raise AssertionError(f"a fleet cannot {strike.what}")
+        self.heal()
+
+    def heal(self) -> None:
+        """Wait until one server follows the other and all Sentinels agree."""
+        fleet = self._fleet
+        until(lambda: fleet.linked() == 1, 60)
+        fleet.settled()
+
+    def notes(self) -> dict[str, Any]:
+        """Nothing to add."""
+        return {}
+
+    def close(self) -> None:
+        """End all servers."""
+        self._fleet.__exit__()
+
+
+Stage = SingleStage | FleetStage
+
+
+def stage_for(plan: Plan, folder: Path) -> Stage:
+    """The servers that a plan needs, started."""
+    return FleetStage() if plan.kind is Kind.FAILOVER else SingleStage(plan, folder)
