@@ -248,8 +248,8 @@ def honest(records: Records) -> list[Finding]:
         if journal and name not in records.created and name not in journal.published:
             found.append(_about("I11", name, "was accepted, and the server never stored it"))
         wanted = str(operation.fields.get("tier_wanted", "memory"))
-        refused = operation.fields.get("confirmed") is False
-        if wanted != tier_of(operation) and wanted != "memory" and not refused:
+        raised = "error" in operation.fields  # NotConfirmed, or a PublishError that says so
+        if wanted != tier_of(operation) and wanted != "memory" and not raised:
             text = f"{wanted} was asked for, {tier_of(operation)} was given, and nothing was raised"
             found.append(_about("I11", name, text))
     return found

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.checker.history import HistoryWriter
-from tests.checker.recording import RecordedClient, recorded
-
 from rqretry import App, Client, ConsumeResult, Message, OutgoingMessage, RetryPolicy
 from rqretry.errors import NotConfirmed, PublishError, RqretryError
+from tests.checker.history import HistoryWriter
+from tests.checker.recording import RecordedClient, recorded
 
 NAMESPACE, TOPIC = "chaos", "t"
 VISIBILITY_S = 2.0

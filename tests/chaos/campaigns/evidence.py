@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.chaos.campaigns.actors import VISIBILITY_S
 from tests.checker.history import FAIL, OK, Effect, Operation
 from tests.checker.report import Report
-
-from tests.chaos.campaigns.actors import VISIBILITY_S
 
 MEMORY = "memory"
 SUCCESS, FAILURE, DEAD = "success", "failure", "dead_letter"

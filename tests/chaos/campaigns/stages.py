@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from tests.checker.aof import CHECKED_SERVER
 
 from rqretry.embedded import EmbeddedRedis
 from tests.chaos.campaigns.plan import Kind, Plan, Strike, What
+from tests.checker.aof import CHECKED_SERVER
 from tests.support.faults.power import PoweredRedis
 from tests.support.faults.proxy import FaultProxy
 from tests.support.faults.rules import random_rules
