@@ -20,14 +20,14 @@ _SETTLES = frozenset({Kind.SUCCEED, Kind.FAIL, Kind.EXPIRE, Kind.RELEASE})
 
 def attempts_counted(records: Records) -> list[Finding]:
     """I3: lease numbers grow, attempts count what failed, and who used them up is dead."""
-    limits: dict[tuple[str, str], list[int]] = defaultdict(list)
+    limits: dict[tuple[str, str], set[int]] = defaultdict(set)
     for step in records.transitions:
         if step.kind is Kind.LEASE:
-            limits[step.topic, step.group].append(step.max_attempts)
+            limits[step.topic, step.group].add(step.max_attempts)
     found = []
     for entity, steps in records.steps.items():
-        highest = limits[entity.topic, entity.group]
-        limit = 0 if 0 in highest else max(highest, default=0)
+        known = limits[entity.topic, entity.group]  # those the group has had; 0 is none
+        limit = 0 if 0 in known else max(known, default=0)
         texts = _attempts_of(steps, limit, exact=not records.expect.script_errors)
         found += [_finding("I3", entity, text) for text in texts]
     return found
