@@ -6,6 +6,7 @@ PROCESSES ?=
 TESTFLAGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 SECONDS   ?=
 SEED      ?=
+SEEDS     ?= 5000
 SCENARIOS ?= all
 REPEAT    ?= 3
 RULES     ?=
@@ -19,7 +20,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test campaign chaos soak lint mutants script-mutants bench bench-peers dist clean
+.PHONY: simulation help setup demo test campaign chaos soak lint mutants script-mutants bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +61,9 @@ lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tools/lint_lua.py
+
+simulation: setup ## run simulated systems, each from one seed (SEEDS=n of them, from SEED=n on)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(or $(SEED),1)
 
 mutants: setup ## break the rules of docs/conformance.md one by one: each must be noticed (RULES=...)
 	@$(BIN)/python tools/mutants.py $(RULES)

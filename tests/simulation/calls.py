@@ -1,0 +1,61 @@
+"""A call of a script as it went over the wire, and what is said when a promise is broken."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tests.simulation.ledger import Place
+
+NAMESPACE = "sim"
+_PLACE = re.compile(r"\{([^{}]+):(\d+)\}:")
+
+
+class Broken(AssertionError):
+    """A promise is broken."""
+
+
+def require(holds: object, said: str) -> None:
+    """Raise Broken unless it holds."""
+    if not holds:
+        raise Broken(said)
+
+
+class Call(NamedTuple):
+    """One call of a script."""
+
+    verb: str
+    keys: Sequence[str]
+    args: Sequence[Any]
+    where: tuple[str, int] | None
+    """The topic and partition it is about; None for the namespace."""
+
+    @staticmethod
+    def of(verb: str, words: Sequence[Any]) -> "Call":
+        """A request, read."""
+        count = words[2]
+        found = _PLACE.search(words[3])
+        where = (found[1], int(found[2])) if found else None
+        return Call(verb, words[3 : 3 + count], words[3 + count :], where)
+
+
+class Reading:
+    """What the whole namespace is like, by everything that was executed.
+
+    Attributes:
+        places: Each partition, by topic and number.
+        decided: How each transaction was decided.
+        blurred: A script of the namespace was cut, so that a decision may have been missed.
+        now: Server time in ms.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[str, int], Place] = {}
+        self.decided: dict[str, str] = {}
+        self.blurred = False
+        self.now = 0
+
+    def place(self, topic: str, number: int) -> Place:
+        """One partition."""
+        if (topic, number) not in self.places:
+            self.places[topic, number] = Place(topic)
+        return self.places[topic, number]
