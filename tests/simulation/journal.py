@@ -41,6 +41,10 @@ class Journal(Publishes, Leases):
         reader(self.place(*call.where), call.keys, call.args, reply)
         return True
 
+    def knows(self, call: Call) -> bool:
+        """Whether the model has something to say about it."""
+        return call.verb in self._readers
+
     def follow(self, place: Place, call: Call) -> None:
         """As far as the model is still needed of a partition that is only observed."""
         if call.verb == "subscribe":

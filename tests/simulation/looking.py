@@ -1,15 +1,15 @@
 """Compares what the server holds with what the model says, all of a partition in one call."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rqretry.checks.auditor_seen import ORDER_DIGITS, in_line
 from rqretry.commands.producing import scheduled_member
-from rqretry.keys import GroupKeys, partition_keys
+from rqretry.keys import partition_keys
 from tests.model.model import BLOCKED, DEAD, DONE, INFLIGHT, READY, RETRY, WAITING
 from tests.simulation.calls import NAMESPACE, Broken, require
 from tests.simulation.ledger import Ledger, Place
-from tests.simulation.server import Server
+from tests.simulation.server import Server, Words
 
 DUMP = """
 local readers = {
@@ -42,38 +42,54 @@ class Looker:
     def __init__(self, server: Server, levels: int) -> None:
         self._server = server
         self._levels = levels
-        self._sha = server.call(("SCRIPT", "LOAD", DUMP))[0]
+        self._kinds = "".join(kind for kind, _ in _GROUP) + "z" * levels
+        self.load()
         self.highest: dict[tuple[str, int, str, str], int] = {}
 
-    def look(self, number: int, place: Place) -> tuple[Held, dict[str, Held]]:
-        """Everything that says where a message is: of the partition, and of each group."""
+    def request(self, number: int, place: Place) -> Words:
+        """What to ask the server for `read`."""
         keys = partition_keys(NAMESPACE, place.topic, number)
-        groups = [keys.group(name, self._levels) for name in place.groups]
-        wanted = [(kind, getattr(keys, name)) for kind, name in _PARTITION]
-        for group in groups:
-            wanted += [(kind, getattr(group, name)) for kind, name in _GROUP]
-            wanted += [("z", level) for level in group.levels]
-        kinds = "".join(kind for kind, _ in wanted)
-        request = ("EVALSHA", self._sha, len(wanted), *(key for _, key in wanted), kinds)
-        (replies,) = self._server.call(request)
-        if isinstance(replies, Exception):
-            self._sha = self._server.call(("SCRIPT", "LOAD", DUMP))[0]
-            (replies,) = self._server.call(request)
-        held = [_READ[kind](reply) for (kind, _), reply in zip(wanted, replies, strict=True)]
-        ours = dict(zip((name for _, name in _PARTITION), held, strict=False))
-        return ours, dict(self._per_group(groups, held[len(_PARTITION) :]))
+        wanted = [getattr(keys, name) for _, name in _PARTITION]
+        kinds = "".join(kind for kind, _ in _PARTITION)
+        for name in place.groups:
+            group = keys.group(name, self._levels)
+            wanted += [getattr(group, name) for _, name in _GROUP]
+            wanted += group.levels
+            kinds += self._kinds
+        return ("EVALSHA", self._sha, len(wanted), *wanted, kinds)
 
-    def _per_group(self, groups: list[GroupKeys], held: list[Any]) -> Any:
-        width = len(_GROUP) + self._levels
-        for at, keys in enumerate(groups):
-            mine = held[at * width : (at + 1) * width]
-            found = dict(zip((name for _, name in _GROUP), mine, strict=False))
-            found["levels"] = mine[len(_GROUP) :]
-            yield keys.group, found
+    def read(self, names: Sequence[str], reply: Any) -> tuple[Held, dict[str, Held]]:
+        """Everything that says where a message is: of the partition, and of each group."""
+        at = len(_PARTITION)
+        ours = {name: _READ[kind](r) for (kind, name), r in zip(_PARTITION, reply, strict=False)}
+        groups: dict[str, Held] = {}
+        for name in names:
+            mine = reply[at : at + len(_GROUP)]
+            found: Held = {n: _READ[k](r) for (k, n), r in zip(_GROUP, mine, strict=True)}
+            at += len(_GROUP)
+            found["levels"] = [_scores(level) for level in reply[at : at + self._levels]]
+            at += self._levels
+            groups[name] = found
+        return ours, groups
+
+    def look(self, number: int, place: Place) -> tuple[Held, dict[str, Held]]:
+        """Ask now."""
+        (reply,) = self._server.call(self.request(number, place))
+        if isinstance(reply, Exception):  # the server was started again
+            self.load()
+            (reply,) = self._server.call(self.request(number, place))
+        return self.read(list(place.groups), reply)
+
+    def load(self) -> None:
+        """Make the script known."""
+        self._sha = self._server.call(("SCRIPT", "LOAD", DUMP))[0]
 
     def check(self, number: int, place: Place) -> None:
+        """Look now, and raise Broken where the two differ."""
+        self.compare(number, place, *self.look(number, place))
+
+    def compare(self, number: int, place: Place, held: Held, groups: dict[str, Held]) -> None:
         """Raise Broken where the two differ."""
-        held, groups = self.look(number, place)
         _compare_partition(place, held)
         for name, found in groups.items():
             ledger = place.ledger(name)

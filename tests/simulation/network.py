@@ -5,7 +5,7 @@ can be killed there.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
@@ -21,7 +21,7 @@ from rqretry.url import RedisUrl
 from rqretry.wire import Requests, ServerClock
 from tests.simulation.chance import Chance
 from tests.simulation.loop import Process, VirtualLoop
-from tests.simulation.server import Server, verb_of
+from tests.simulation.server import Server, Words, verb_of
 
 LATENCIES_MS = (0, 0, 0, 1, 1, 2, 5, 20)
 _MOST_CUT = 24
@@ -90,7 +90,8 @@ class Network:
     Attributes:
         faults: What goes wrong; may be changed at any time.
         events: One line for each event, if `traced`; else their checksum only.
-        executed: Told of each request that the server executed, and its reply.
+        looks: Says what to ask the server right behind a request, to see what it did.
+        executed: Told of each request that the server executed, its reply, and what was seen.
         kill: Called to kill a process.
     """
 
@@ -105,6 +106,7 @@ class Network:
         self.requests = 0
         self.down_until = 0.0
         self.executed: Callable[..., None]
+        self.looks: Callable[[str, Words], Sequence[Words]]
         self.kill: Callable[[Process], None]
         self._lines = 0
         self._blocked: list[_Blocked] = []
@@ -210,14 +212,15 @@ class Network:
         stops = words[0] == "EVALSHA" and self.faults.cut_script > 0
         if stops and self._falls(flight, f"stopped {name}", self.faults.cut_script):
             call = self.chance.whole(f"{name}/at", 1, _MOST_CUT)
-            reply = self.server.cut(self.loop.now, words, call)
+            reply, seen = self.server.cut(self.loop.now, words, call), []
         else:
-            reply = self.server.at(self.loop.now, words)[0]
+            look = self.looks(verb, words)
+            reply, *seen = self.server.at(self.loop.now, words, *look)
         self.requests += 1
         text = f"{words}{reply}".encode()
         self.note(f"{flight.name} {verb} {crc32(text):08x}")
         cut = isinstance(reply, ResponseError) and "cut" in str(reply)
-        self.executed(verb, words, reply, cut=cut)
+        self.executed(verb, words, reply, seen, cut=cut)
         self._wake(words)
         return reply
 

@@ -56,7 +56,6 @@ class Plan:
     dies_late: float
     restart: str
     """"", "reload", "scripts" or "crash"."""
-    check_every: int
 
 
 def draw(chance: Chance) -> Plan:
@@ -103,7 +102,6 @@ def draw(chance: Chance) -> Plan:
         fails=rate("fails", 0.7, 0.6),
         dies_late=rate("never acknowledged", 0.5, 0.5),
         restart=_restart(chance.share("plan/restart")),
-        check_every=1,
     )  # fmt: skip
 
 

@@ -14,13 +14,12 @@ from tests.model.model import INFLIGHT, Lease
 from tests.simulation.calls import NAMESPACE, Broken, Call, require
 from tests.simulation.chance import Chance
 from tests.simulation.journal import Journal
-from tests.simulation.ledger import Place
 from tests.simulation.looking import Looker
 from tests.simulation.loop import PROCESS, Process, VirtualLoop, virtual
 from tests.simulation.network import NO_FAULTS, Network
 from tests.simulation.observing import Observer
 from tests.simulation.plans import LEVELS, draw
-from tests.simulation.server import Server
+from tests.simulation.server import Server, Words
 from tests.support.soundness import findings_of
 
 HEAL_S = 600.0
@@ -69,7 +68,8 @@ class World:
         self.loop = VirtualLoop()
         self.network = Network(server, self.loop, self.chance)
         self.network.traced = traced
-        self.network.executed, self.network.kill = self._executed, self.kill
+        self.network.looks, self.network.executed = self._looks, self._executed
+        self.network.kill = self.kill
         self.journal = Journal()
         self.healed = False
         self.url = RedisUrl.parse(server.embedded.url)
@@ -80,8 +80,7 @@ class World:
         self.unpublished = 0
         """Publishers that are not done."""
         self._starts: dict[str, Start] = {}
-        self._dirty: dict[tuple[str, int], Place] = {}
-        self._changes = 0
+        self._watched: tuple[str, ...] = ()
         self._observers: dict[tuple[str, int], Observer] = {}
         self._looker: Looker
 
@@ -127,7 +126,21 @@ class World:
 
     # -- what was executed ---------------------------------------------------------------------
 
-    def _executed(self, verb: str, words: tuple[Any, ...], reply: Any, *, cut: bool) -> None:
+    def _looks(self, verb: str, words: tuple[Any, ...]) -> list[Words]:
+        """Each call that may have changed a partition is looked behind, in the same round trip."""
+        if words[0] != "EVALSHA":
+            return []
+        call = Call.of(verb, words)
+        self._watched = ()
+        if call.where is None or call.where in self._observers or not self.journal.knows(call):
+            return []
+        place = self.journal.place(*call.where)
+        self._watched = tuple(place.groups)
+        return [self._looker.request(call.where[1], place)]
+
+    def _executed(
+        self, verb: str, words: tuple[Any, ...], reply: Any, seen: list[Any], *, cut: bool
+    ) -> None:
         if words[0] != "EVALSHA" or str(reply).startswith("NOSCRIPT"):
             return
         if isinstance(reply, Exception) and not cut:
@@ -141,25 +154,19 @@ class World:
         if cut or not self.journal.read(call, reply, self.server.now_ms):
             return
         assert call.where is not None
-        self._dirty[call.where] = self.journal.place(*call.where)
-        self._changes += 1
-        if self._changes % self.plan.check_every == 0:
-            self.check()
+        place, number = self.journal.place(*call.where), call.where[1]
+        if not seen or isinstance(seen[0], Exception) or len(place.groups) > len(self._watched):
+            self._looker.check(number, place)
+        else:
+            self._looker.compare(number, place, *self._looker.read(self._watched, seen[0]))
 
     def _observe(self, call: Call, reply: Any, *, cut: bool) -> None:
         assert call.where is not None
         place = self.journal.place(*call.where)
         if call.where not in self._observers:
-            self.check()
             self._observers[call.where] = Observer(self._looker, call.where[1], place)
         self.journal.follow(place, call)
         self._observers[call.where].read(call.verb, call.args, reply, cut=cut)
-
-    def check(self) -> None:
-        """Compare what has changed with the model."""
-        for (_, number), place in self._dirty.items():
-            self._looker.check(number, place)
-        self._dirty.clear()
 
     def begun(self, group: str, message: Message[Any]) -> None:
         """A handler begins: the lease it trusts must be the live one."""
@@ -218,7 +225,6 @@ class World:
         self.healed, self.network.faults = True, NO_FAULTS
         heal = self.loop.spawn(Process("healer"), prepare(self, Process("healer")))
         drained = self.loop.run(lambda: heal.done() and self._drained(), HEAL_S)
-        self.check()
         if not drained:
             left = {str(where): self._unfinished(where) for where in self.journal.places}
             raise Broken(f"not drained after {HEAL_S:g} s: {left}, {self.unpublished} publishers")

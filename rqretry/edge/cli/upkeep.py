@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rqretry.admin.burying import tell_buried
 from rqretry.catalog import Catalog
 from rqretry.command import MAX_BATCH, Command, Operation, batches
-from rqretry.commands.producing import deliver
+from rqretry.commands.producing import deliver, due_members
 from rqretry.commands.upkeep import Expired, Promoted, expire, promote, sweep
 from rqretry.errors import TopicNotFound
 from rqretry.keys import GroupKeys
@@ -113,7 +113,8 @@ class Upkeep:
         for _ in range(_ROUTE_CHANGES):
             steps = []
             for place in places:
-                step = yield from self._deliver_step(*place)
+                step, next_ms = yield from self._deliver_step(*place)
+                done = done.plus(Round(next_ms=next_ms))
                 steps += [(place, step)] if step else []
             answers = (yield [step for _, step in steps]) if steps else []
             stale = []
@@ -127,13 +128,22 @@ class Upkeep:
                 break
         return done
 
-    def _deliver_step(self, topic: str, number: int) -> Operation[Command[Any] | None]:
+    def _deliver_step(
+        self, topic: str, number: int
+    ) -> Operation[tuple[Command[Any] | None, int | None]]:
+        """The call to make, or milliseconds until there is one to make; None: neither."""
         try:
             yield from self._catalog.topic(topic)
         except TopicNotFound:  # it was deleted meanwhile
-            return None
+            return None, None
         keys, route = self._catalog.partition(topic, number), self._catalog.route(topic, number)
-        return deliver(keys, route, worker=self._worker, limit=MAX_BATCH)
+        members: list[str] = []
+        if route.filtered:  # each message goes to the groups that take its tag
+            members, next_ms = yield due_members(keys, limit=MAX_BATCH)
+            if not members:
+                return None, next_ms
+        step = deliver(keys, route, worker=self._worker, limit=MAX_BATCH, members=members)
+        return step, None
 
     def _note(self, place: tuple[str, int], newer: Route) -> Operation[None]:
         with suppress(TopicNotFound):
