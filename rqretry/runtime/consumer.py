@@ -136,13 +136,20 @@ class Consumer:
                 since = time.monotonic()
                 continue
             delivery = self._buffer.popleft()
-            if not delivery.lost:
+            if not (delivery.lost or self._came_too_late(delivery)):
                 waiting = self._start(delivery, task)
                 if waiting is not None:
                     await self._finish(delivery, waiting)
             if time.monotonic() - since > _LONGEST_RUN_S:
                 await asyncio.sleep(0)
                 since = time.monotonic()
+
+    def _came_too_late(self, delivery: Delivery) -> bool:
+        """A process that stood still finds leases in its buffer that ended meanwhile (R23)."""
+        over = time.monotonic() >= delivery.sent_at + self.spec.visibility_ms / 1000
+        if over:
+            self.lose(delivery)
+        return over
 
     async def process(self, delivery: Delivery) -> None:
         """Run one attempt and settle it."""
@@ -223,7 +230,7 @@ class Consumer:
         if delivery.source.leases.get(delivery.id) is delivery:  # it may be ours again, anew
             del delivery.source.leases[delivery.id]
         log.warning(
-            "lease lost: message %s of %s, group %s, attempt %d; its handler is cancelled",
+            "lease lost: message %s of %s, group %s, attempt %d; its handler is called off",
             delivery.id, delivery.source.topic, self.spec.group, delivery.attempt,
             extra=about(delivery.id, delivery.source.topic, self.spec.group, delivery.attempt),
         )  # fmt: skip

@@ -183,7 +183,7 @@ class VirtualLoop(AbstractEventLoop):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with suppress(BaseException):
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
             elif not task.cancelled():
                 task.exception()  # noted
         self._tasks.clear()

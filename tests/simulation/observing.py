@@ -56,6 +56,8 @@ class Observer:
         self._before = after
         named = {arg for arg in args if isinstance(arg, str)}
         ended = named if verb in _ENDING else set()
+        if verb == "rollback":  # it names the transaction
+            ended = set(before.common)
         for group, ids in before.held.items():
             lost = ids - after.held.get(group, frozenset()) - ended
             require(not lost, f"{group} has lost {sorted(lost)} in {verb}")

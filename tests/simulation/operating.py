@@ -27,7 +27,7 @@ async def operate(world: World, process: Process) -> None:
     while not world.healed:
         name = world.chance.numbered("operator/step")
         await asyncio.sleep(2 * world.chance.share(f"{name}/gap"))
-        if world.healed or not world.chance.happens(name, 1.0):
+        if not world.chance.happens(name, 1.0):
             continue
         with suppress(RqretryError):
             await _operate(world, client, name)

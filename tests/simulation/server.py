@@ -79,7 +79,7 @@ class Server:
     def call(self, *requests: Words) -> list[Any]:
         """Send requests, and read as many replies; errors are values."""
         self._socket.sendall(b"".join(pack(requests)))
-        replies = []
+        replies: list[Any] = []
         while len(replies) < len(requests):
             reply = self._reader.gets()
             if reply is False:

@@ -65,7 +65,7 @@ class World:
         self.server = server
         self.chance = Chance(seed, kept)
         self.plan = draw(self.chance)
-        self.loop = VirtualLoop()
+        self.loop = VirtualLoop()  # type: ignore[abstract]  # nobody asks for sockets
         self.network = Network(server, self.loop, self.chance)
         self.network.traced = traced
         self.network.looks, self.network.executed = self._looks, self._executed
@@ -173,7 +173,7 @@ class World:
         handle = ReceiptHandle.parse(message.receipt_handle)
         one = self.lease_of(group, handle)
         said = ""
-        if not message.remaining:
+        if message.remaining() <= 0:
             said = "after the end of its lease"
         elif one and (one.place != INFLIGHT or one.lease_no != handle.lease_no):
             said = f"under lease {handle.lease_no}, and it is {one}"
@@ -262,8 +262,8 @@ class World:
             try:
                 asked = operation.send(step)
             except StopIteration as end:
-                wrong = [finding for finding in end.value if self._matters(finding)]
-                require(not wrong, f"the auditor found {wrong}")
+                found = [finding for finding in end.value if self._matters(finding)]
+                require(not found, f"the auditor found {found}")
                 return
             step = None
             if isinstance(asked, Command):
