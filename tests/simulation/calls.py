@@ -38,6 +38,16 @@ class Call(NamedTuple):
         return Call(verb, words[3 : 3 + count], words[3 + count :], where)
 
 
+_COUNTED = {"lease": 5, "expire": 2, "promote": 1, "deliver": 2}
+"""Where the answer says what was moved."""
+
+
+def idle(verb: str, reply: Any) -> bool:
+    """Whether a call says that it has changed nothing."""
+    at = _COUNTED.get(verb)
+    return at is not None and (len(reply) <= at or not reply[at])
+
+
 class Reading:
     """What the whole namespace is like, by everything that was executed.
 

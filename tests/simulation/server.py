@@ -4,6 +4,7 @@ import socket
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
+from zlib import crc32
 
 import hiredis
 from redis.exceptions import NoScriptError, ResponseError
@@ -26,6 +27,7 @@ class Server:
         embedded: The server itself.
         library: The scripts, on the virtual clock.
         verbs: By SHA, the script that it is.
+        sent_sum: A checksum over the bytes of the last call.
     """
 
     def __init__(self, library: ScriptLibrary, *, appendonly: bool = False) -> None:
@@ -34,6 +36,7 @@ class Server:
         self.durable = appendonly
         self.verbs: dict[str, str] = {}
         self.now_ms = 0
+        self.sent_sum = 0
         self.use(library)
 
     def use(self, library: ScriptLibrary) -> None:
@@ -78,7 +81,9 @@ class Server:
 
     def call(self, *requests: Words) -> list[Any]:
         """Send requests, and read as many replies; errors are values."""
-        self._socket.sendall(b"".join(pack(requests)))
+        sent = b"".join(pack(requests))
+        self.sent_sum = crc32(sent)
+        self._socket.sendall(sent)
         replies: list[Any] = []
         while len(replies) < len(requests):
             reply = self._reader.gets()
