@@ -102,6 +102,20 @@ def test_upkeep_that_goes_on_learns_of_new_and_deleted_topics_and_groups(
         assert other.store.perform(upkeep.round()) == (0, 0, 0, None, False)
 
 
+def test_the_reaper_delivers_by_tag(shell: Shell, client: Client) -> None:
+    client.admin.create_topic("claims")
+    client.simple_consumer("all", "claims", create_group=True).receive(wait=0)
+    client.simple_consumer("red", "claims", create_group=True, tags="red").receive(wait=0)
+    tags = ["red", "blue", None]
+    client.publish_many("claims", [OutgoingMessage(body=t, tag=t, delay=0.01) for t in tags])
+    time.sleep(0.05)  # due, and nobody is there to move it
+    assert shell.json("reaper", "--once")["delivered"] == 3
+    assert {group.group: group.ready for group in client.admin.stats().groups} == {
+        "all": 3,
+        "red": 1,
+    }
+
+
 def test_the_reaper_moves_more_than_a_batch(shell: Shell, client: Client) -> None:
     client.admin.create_topic("claims")
     client.simple_consumer("g", "claims", create_group=True)
