@@ -6,20 +6,24 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config line heads message_groups attempts failures bodies big pending ids id_expiry
-         events counters
+         events counters keyed message_keys
   ARGV   group actor, then members of the line
   REPLY  OK | GONE of each message
-  COST   O(messages * log line); 15 commands
+  COST   O(messages * log line); 16 commands, 3 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include message_keys
 -- @include forget
 -- @include lines
 
 local meta, config, line, heads, message_groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, failures, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
-local keys = { bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11], id_expiry = KEYS[12] }
+local keys = {
+  bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11], id_expiry = KEYS[12], keyed = KEYS[15],
+  message_keys = KEYS[16],
+}
 local group, actor = ARGV[1], ARGV[2]
 local members, names = { unpack(ARGV, 3) }, {}
 

@@ -9,20 +9,21 @@ local call = redis.call
   group, and enters the lines of ordered groups. Broadcast groups get all of them in a stream.
 
   FLAGS  allow-oom
-  KEYS   meta route bodies pending scheduled backlog events counters big ids id_expiry message_groups,
-         then ready and wake of each group, then line and heads of each ordered one, then broadcast,
-         where the topic has a broadcast group
+  KEYS   meta route bodies pending scheduled backlog events counters big ids id_expiry message_groups
+         keyed message_keys, then ready and wake of each group, then line and heads of each ordered
+         one, then broadcast, where the topic has a broadcast group
   ARGV   route_version worker limit groups, then name and byte (and 'o' for an ordered
          one) of each group, then member and bytes of its groups of each message looked at
          (none: all that is due goes to every group)
   REPLY  OK, now_ms, messages delivered, next_scheduled_ms (from now; '' for none)
          or STALE_ROUTE, version, table
-  COST   O(limit * groups); 12 commands and 1 a message and 4 a group, 7 more for what nobody wants,
-         5 for broadcast
+  COST   O(limit * groups); 12 commands and 1 a message and 4 a group, 8 more for what nobody wants (11
+         with message keys), 5 for broadcast
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include message_keys
 -- @include forget
 -- @include lines
 -- @include cast
@@ -30,9 +31,12 @@ local call = redis.call
 local meta, route, bodies, pending, scheduled = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local backlog, events, counters = KEYS[6], KEYS[7], KEYS[8]
 local route_version, worker, limit, groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local keys = { bodies = bodies, pending = pending, big = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11] }
+local keys = {
+  bodies = bodies, pending = pending, big = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11], keyed = KEYS[13],
+  message_keys = KEYS[14],
+}
 local message_groups = KEYS[12]
-local FIRST_KEY, FIRST_GROUP = 13, 5
+local FIRST_KEY, FIRST_GROUP = 15, 5
 local FIRST_MEMBER = FIRST_GROUP + 2 * groups
 local looked = #ARGV >= FIRST_MEMBER
 

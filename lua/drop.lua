@@ -8,20 +8,24 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config list attempts failures dead inflight bodies big pending ids id_expiry events
-         counters ready wake line heads message_groups
+         counters ready wake line heads message_groups keyed message_keys
   ARGV   group actor limit, then id and answer ('1' goes, '0' stays) of each message looked at
   REPLY  messages gone, window
-  COST   O(limit); 17 commands
+  COST   O(limit); 18 commands, 3 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include message_keys
 -- @include forget
 -- @include lines
 
 local meta, config, list, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, inflight, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
-local keys = { bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11], id_expiry = KEYS[12] }
+local keys = {
+  bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11], id_expiry = KEYS[12], keyed = KEYS[20],
+  message_keys = KEYS[21],
+}
 local group, actor, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local FIRST, STRIDE = 4, 2
 

@@ -6,23 +6,24 @@ local call = redis.call
   of each message tells a repeat from another message.
 
   FLAGS  none
-  KEYS   meta route bodies big ids id_expiry halves half_of closed events counters
+  KEYS   meta route bodies big ids id_expiry halves half_of closed events counters keyed message_keys
   ARGV   route_version transaction worker blob, then number, id, body, digest ('' for an id the client
-         made), tag and message_group of each message
+         made), tag, message_group and message keys, with blanks between, of each message
   REPLY  OK, now_ms, a letter per message: A accepted, D duplicate (published before, and not a part of
          the transaction), C another body has this id, H a half of another transaction has it
          or STALE_ROUTE, version, table or FULL, stored, limit or CLOSED
-  COST   O(messages * log halves); 17 commands
+  COST   O(messages * log halves); 17 commands, 2 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include chosen
+-- @include message_keys
 
 local meta, route, bodies, big, ids_key, id_expiry = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local halves, half_of, closed, events, counters = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local route_version, transaction, worker, blob = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FIRST, STRIDE = 5, 6
+local FIRST, STRIDE = 5, 7
 local BIG = 8192
 
 local clock = read_clock(meta)
@@ -46,7 +47,7 @@ local known_ids = { ids = ids_key, id_expiry = id_expiry, bodies = bodies }
 local digests = #chosen > 0 and look_up_chosen(known_ids, now, chosen) or {}
 local there = call('HMGET', half_of, unpack(ids))
 
-local stored, sizes, begun, remembered, reborn, lexed, noted = {}, {}, {}, {}, {}, {}, {}
+local stored, sizes, begun, remembered, reborn, lexed, noted, carried = {}, {}, {}, {}, {}, {}, {}, {}
 local accepted, verdicts, taken = {}, {}, {}
 for i, id in ipairs(ids) do
   local at = FIRST + STRIDE * (i - 1)
@@ -71,6 +72,9 @@ for i, id in ipairs(ids) do
     stored[#stored + 1], stored[#stored + 2] = id, body
     lexed[#lexed + 1], lexed[#lexed + 2] = 0, members[i]
     noted[#noted + 1], noted[#noted + 2] = id, members[i]
+    if ARGV[at + 6] ~= '' then
+      carried[#carried + 1], carried[#carried + 2] = id, ARGV[at + 6]
+    end
     if #body > BIG then
       sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
     end
@@ -91,6 +95,9 @@ end
 if #accepted > 0 then
   if #begun > 0 then
     call('HSET', ids_key, unpack(begun))
+  end
+  if #carried > 0 then
+    note_keys(KEYS[12], KEYS[13], carried)
   end
   call('HSET', bodies, unpack(stored))
   if #sizes > 0 then

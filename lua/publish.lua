@@ -15,25 +15,28 @@ local call = redis.call
 
   FLAGS  none
   KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters
-         message_groups half_of, then ready and wake of each group, then line and heads of each ordered
-         one, then broadcast, where the topic has a broadcast group
-  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (2, or 4 to 6 a
+         message_groups half_of keyed message_keys, then ready and wake of each group, then line and heads
+         of each ordered one, then broadcast, where the topic has a broadcast group
+  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (2, or 4 to 7 a
          message), then name and byte (and 'o' for an ordered one) of each group, then id, body,
          digest ('' for an id the client made), delay_ms ('' for none, '@' and a date), as the fifth
          word the bytes of its groups (the tag of one that is delayed), and as the sixth its message
-         group ('' for none) of each message; with 2 words all ids are made by the client, nothing is
+         group ('' for none), and as the seventh its message keys, with blanks between, of each message;
+         with 2 words all ids are made by the client, nothing is
          delayed and no group is a broadcast group, with 4 all go to every group and none has a tag,
-         with 5 none has a message group
+         with 5 none has a message group, with 6 none has message keys
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id, H a half of an undecided transaction has it)
          or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT
   COST   O(messages * groups); 13 commands and 3 a group, 1 more where a group takes only some, 3 more
-         for message groups and 3 for an ordered group, 3 for broadcast
+         for message groups and 3 for an ordered group, 3 for broadcast, 2 for message keys (and 1 for
+         each 3000 of them)
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include message_keys
 -- @include forget
 -- @include chosen
 -- @include lines
@@ -44,7 +47,8 @@ local ids_key, id_expiry, scheduled, backlog = KEYS[7], KEYS[8], KEYS[9], KEYS[1
 local events, counters = KEYS[11], KEYS[12]
 local route_version, seq, checksum, lane_ttl_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local worker, blob, groups, messages = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local half_of, WORDS, FIRST_KEY, FIRST_GROUP = KEYS[14], tonumber(ARGV[9]), 15, 10
+local half_of, keyed, message_keys = KEYS[14], KEYS[15], KEYS[16]
+local WORDS, FIRST_KEY, FIRST_GROUP = tonumber(ARGV[9]), 17, 10
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
 local BIG = 8192
 
@@ -92,6 +96,7 @@ local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}
 local accepted, verdicts, all_new, bytes_of_groups, unwanted = {}, {}, true, '', {}
 local targets = WORDS > 4 and groups > 0 and {} or nil -- by id, where messages differ in them
 local named, name_of, place_of = {}, {}, {} -- messages with a message group
+local carried = {} -- id and message keys of those that have some
 for group = 1, groups do
   bytes_of_groups = bytes_of_groups .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
 end
@@ -99,12 +104,15 @@ end
 local stream, shown, body_of = broadcast_key(), {}, {}
 local nobody = groups == 0 and stream -- no group has messages of its own
 
-local function accept(id, body, delay_ms, targets_or_tag, message_group)
+local function accept(id, body, delay_ms, targets_or_tag, message_group, names)
   local unowned = nobody or targets and targets_or_tag == ''
   local wanted = delay_ms ~= '' or not unowned
   accepted[#accepted + 1] = id
   if wanted then
     stored[#stored + 1], stored[#stored + 2] = id, body
+    if names and names ~= '' then
+      carried[#carried + 1], carried[#carried + 2] = id, names
+    end
   else
     unwanted[#unwanted + 1] = id
   end
@@ -151,7 +159,8 @@ local function accept_each()
       verdicts[i], all_new = same and 'D' or 'C', false
     else
       verdicts[i] = 'A'
-      accept(id, ARGV[at + 1], ARGV[at + 3], WORDS > 4 and ARGV[at + 4], WORDS > 5 and ARGV[at + 5])
+      accept(id, ARGV[at + 1], ARGV[at + 3], WORDS > 4 and ARGV[at + 4], WORDS > 5 and ARGV[at + 5],
+        WORDS > 6 and ARGV[at + 6])
       if digest ~= '' then
         digests[id] = digest
         begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
@@ -235,6 +244,9 @@ local function remember()
 end
 
 local function store()
+  if #carried > 0 then
+    note_keys(keyed, message_keys, carried)
+  end
   call('HSET', bodies, unpack(stored))
   if #sizes > 0 then
     call('HSET', big, unpack(sizes))

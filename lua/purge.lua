@@ -6,20 +6,24 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config attempts failures place graves bodies big pending ids id_expiry inflight events
-         counters ready wake line heads message_groups dead
+         counters ready wake line heads message_groups dead keyed message_keys
   ARGV   group actor, then ids
   REPLY  OK | GONE of each message
-  COST   O(messages * log place); 14 commands
+  COST   O(messages * log place); 15 commands, 3 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include message_keys
 -- @include forget
 -- @include lines
 
 local meta, config, attempts, failures, place = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local graves, inflight, events, counters = KEYS[6], KEYS[12], KEYS[13], KEYS[14]
-local keys = { bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11] }
+local keys = {
+  bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11], keyed = KEYS[21],
+  message_keys = KEYS[22],
+}
 local group, actor = ARGV[1], ARGV[2]
 local ids = { unpack(ARGV, 3) }
 

@@ -5,18 +5,23 @@ local call = redis.call
   whether or not anybody has delivered it yet.
 
   FLAGS  allow-oom
-  KEYS   meta scheduled bodies big pending ids id_expiry events counters
+  KEYS   meta scheduled bodies big pending ids id_expiry events counters keyed
+         message_keys
   ARGV   worker id member (the id, or the id, a blank and the message's tag)
   REPLY  OK | LATE (it is due, or was never scheduled) | GONE
-  COST   O(log scheduled); 13 commands
+  COST   O(log scheduled); 14 commands, 3 more where it has message keys
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include message_keys
 -- @include forget
 
 local meta, scheduled, events, counters = KEYS[1], KEYS[2], KEYS[8], KEYS[9]
-local keys = { bodies = KEYS[3], big = KEYS[4], pending = KEYS[5], ids = KEYS[6], id_expiry = KEYS[7] }
+local keys = {
+  bodies = KEYS[3], big = KEYS[4], pending = KEYS[5], ids = KEYS[6], id_expiry = KEYS[7], keyed = KEYS[10],
+  message_keys = KEYS[11],
+}
 local worker, id, member = ARGV[1], ARGV[2], ARGV[3]
 
 local clock = read_clock(meta)

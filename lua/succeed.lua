@@ -9,17 +9,18 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters
-         wake ready line heads message_groups, then of a view graves
+         wake ready line heads message_groups keyed message_keys, then of a view graves
   ARGV   group worker strict ('1' | '0'), then id and lease_no of each message
   REPLY  OK | STALE | GONE of each message
-  COST   O(messages * log inflight); 15 commands, 3 more for a message that is not OK, 2 with
-         max_inflight
+  COST   O(messages * log inflight); 16 commands, 3 more for a message that is not OK, 2 with
+         max_inflight, 3 where some have message keys
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include entry
 -- @include fence
+-- @include message_keys
 -- @include forget
 -- @include room
 -- @include lines
@@ -29,6 +30,7 @@ local events, counters, wake = KEYS[12], KEYS[13], KEYS[14]
 local keys = {
   inflight = inflight, attempts = attempts, dead = KEYS[6], bodies = KEYS[7], big = KEYS[8],
   pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11],
+  keyed = KEYS[19], message_keys = KEYS[20],
 }
 local group, worker, strict = ARGV[1], ARGV[2], ARGV[3] == '1'
 
@@ -58,7 +60,7 @@ end
 if #done > 0 then
   local last = {}
   if settings[4] == '1' then
-    call('HDEL', KEYS[19], unpack(done))
+    call('HDEL', KEYS[21], unpack(done))
   else
     last = forget(keys, byte, clock.now, done)
   end

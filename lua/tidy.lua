@@ -3,7 +3,8 @@ local call = redis.call
 
   Like mend.lua, for what no group owns: each is looked at again.
 
-    bodies     who owes a message, its size and its message group, where its body is not stored
+    bodies     who owes a message, its size, its message group and keys, where its body is not stored
+    keys       (members of the index) what leads to a message that has the key stays, or comes back
     memory     when an id is to be forgotten that is not remembered
     scheduled  (members) what is to be delivered, and has no body
     backlog    what waits for a group, and has no body
@@ -11,14 +12,17 @@ local call = redis.call
     halves     (pairs of id and member) what a transaction lists, and is no half of it
 
   FLAGS  allow-oom
-  KEYS   meta bodies pending big message_groups ids id_expiry scheduled backlog halves half_of
+  KEYS   meta bodies pending big message_groups ids id_expiry scheduled backlog halves half_of keyed
+         message_keys
   ARGV   what, then ids, members or pairs
   REPLY  those that were tidied
-  COST   O(messages * log of the set; of the backlog, its length); 5 commands for each
+  COST   O(messages * log of the set; of the backlog, its length); 9 commands for each
 ]]
+-- @include message_keys
+
 local bodies, pending, big, message_groups = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local ids, id_expiry, scheduled, backlog = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local halves, half_of = KEYS[10], KEYS[11]
+local halves, half_of, keyed, message_keys = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local what = ARGV[1]
 local STRIDE = (what == 'half' or what == 'halves') and 2 or 1
 
@@ -32,7 +36,18 @@ function tidy.bodies(id)
   if is_stored(id) then
     return 0
   end
-  return call('HDEL', pending, id) + call('HDEL', big, id) + call('HDEL', message_groups, id)
+  local carries = call('HEXISTS', keyed, id)
+  forget_keys(keyed, message_keys, { id })
+  return carries + call('HDEL', pending, id) + call('HDEL', big, id) + call('HDEL', message_groups, id)
+end
+
+function tidy.keys(member)
+  local key, id = string.match(member, '^(%Z+)%z(.+)$')
+  local carried = id and call('HGET', keyed, id)
+  if carried and is_stored(id) and string.find(' ' .. carried .. ' ', ' ' .. key .. ' ', 1, true) then
+    return call('ZADD', message_keys, 0, member)
+  end
+  return call('ZREM', message_keys, member)
 end
 
 function tidy.memory(id)

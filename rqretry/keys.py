@@ -66,6 +66,8 @@ class PartitionKeys:
     half_of: str = field(init=False)
     closed: str = field(init=False)
     message_groups: str = field(init=False)
+    keyed: str = field(init=False)
+    message_keys: str = field(init=False)
     broadcast: str = field(init=False)
     events: str = field(init=False)
     counters: str = field(init=False)
@@ -76,8 +78,8 @@ class PartitionKeys:
         object.__setattr__(self, "base", base)
         names = (
             "meta", "route", "bodies", "big", "pending", "ids", "id_expiry", "scheduled",
-            "backlog", "message_groups", "halves", "half_of", "closed", "broadcast", "events",
-            "counters",
+            "backlog", "message_groups", "keyed", "message_keys", "halves", "half_of", "closed",
+            "broadcast", "events", "counters",
         )  # fmt: skip
         _spell(self, base, names)
 
@@ -85,8 +87,8 @@ class PartitionKeys:
         """Every key that is not a group's; a lane forgets itself."""
         return (
             self.meta, self.route, self.bodies, self.big, self.pending, self.ids, self.id_expiry,
-            self.scheduled, self.backlog, self.message_groups, self.halves, self.half_of,
-            self.closed, self.broadcast, self.events, self.counters,
+            self.scheduled, self.backlog, self.message_groups, self.keyed, self.message_keys,
+            self.halves, self.half_of, self.closed, self.broadcast, self.events, self.counters,
         )  # fmt: skip
 
     def lane(self, producer: str) -> str:

@@ -56,6 +56,7 @@ local function forget(keys, byte, now, ids)
   if call('HLEN', keys.big) > 0 then
     call('HDEL', keys.big, unpack(last))
   end
+  forget_keys(keys.keyed, keys.message_keys, last)
   call('HDEL', keys.bodies, unpack(last))
   return last
 end

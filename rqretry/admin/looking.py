@@ -95,7 +95,10 @@ class LookingVerbs(AdminBase):
         return telling.ends(events)
 
     def find(self, key: str) -> Operation[list[str]]:
-        """The ids of messages that were published with a message key, as far as history is kept.
+        """The ids of messages that were published with a message key.
+
+        All that are stored, and of the others (committed, purged) those that the newest part of the
+        history tells of: at most 50 000 entries for each partition.
 
         Raises:
             InvalidArgument: It is no message key.

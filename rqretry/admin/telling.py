@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from rqretry.admin.views import Event, GroupState, MessageView
 from rqretry.catalog import Catalog
 from rqretry.command import Operation
-from rqretry.commands.administering import history
+from rqretry.commands.administering import history, ids_with_key, recent_history
 from rqretry.failures import AttemptError, read_line
 from rqretry.ids import born_ms
 from rqretry.noted import decode_noted
@@ -43,20 +43,38 @@ def read_timeline(
 
 
 def ids_of_key(catalog: Catalog, topic: str, partition: int, key: str) -> Operation[list[str]]:
-    """The messages that were published with a message key, as far as the history is kept."""
+    """The messages with a message key: all that are stored, and those that the history tells of.
+
+    The index has what is stored (decisions 29), by id. Of the rest a bounded part of the history
+    tells, the newest entries, in the order of publishing.
+    """
     keys = catalog.partition(topic, partition)
-    found: list[str] = []
-    start = "-"
+    stored: list[str] = []
     while True:
-        page = yield history(keys, start=start, count=_PAGE)
-        for _, fields in page:
-            if fields["e"] == b"publish" and fields["b"]:
-                ids = fields["i"].decode().split(" ")
-                notes = decode_noted(fields["b"], ids)
-                found += [i for i, note in zip(ids, notes, strict=True) if key in note.keys]
+        after = stored[-1] if stored else ""
+        page: list[str] = yield ids_with_key(keys, key, after=after, count=_PAGE)
+        stored += page
         if len(page) < _PAGE:
-            return found
-        start = f"({page[-1][0]}"
+            break
+    told: dict[str, None] = {}
+    end = "+"
+    for _ in range(_PAGES):
+        entries = yield recent_history(keys, end=end, count=_PAGE)
+        for _, fields in entries:
+            told |= dict.fromkeys(reversed(_with_key(fields, key)))
+        if len(entries) < _PAGE:
+            break
+        end = f"({entries[-1][0]}"
+    return [*(id_ for id_ in stored if id_ not in told), *reversed(told)]
+
+
+def _with_key(fields: dict[str, bytes], key: str) -> list[str]:
+    """The messages of a history entry that were published, or prepared, with a message key."""
+    if fields["e"] not in (b"publish", b"prepare") or not fields["b"]:
+        return []
+    ids = fields["i"].decode().split(" ")
+    notes = decode_noted(fields["b"], ids)
+    return [id_ for id_, note in zip(ids, notes, strict=True) if key in note.keys]
 
 
 def with_record(events: Sequence[Event], states: Iterable[GroupState]) -> list[Event]:

@@ -65,6 +65,9 @@ def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot
         seen.groups.append((yield from _look_at_group(group)))
     named = yield from read_hash(keys.message_groups)
     seen.message_groups = {id_: place[ORDER_DIGITS:] for id_, place in named.items()}
+    indexed = yield from read_scores(keys.message_keys)
+    seen.message_keys = {(key, id_) for key, _, id_ in (m.partition("\0") for m in indexed)}
+    seen.keyed = yield from read_hash(keys.keyed)
     seen.pending = yield from read_hash(keys.pending)
     seen.big = set((yield from read_hash(keys.big)))
     seen.half_of = yield from read_hash(keys.half_of)
@@ -181,9 +184,24 @@ def _partition(seen: Snapshot) -> Iterator[Finding]:
     for id_ in set(seen.message_groups) - seen.bodies:
         text = "the message group of a message is kept whose body is not stored"
         yield Finding(WARNING, "leftover entry", seen.keys.message_groups, id_, text)
+    yield from _message_keys(seen)
     for id_ in set(seen.id_expiry) - seen.ids:
         text = "an id is to be forgotten that is not remembered"
         yield Finding(WARNING, "leftover entry", seen.keys.id_expiry, id_, text)
+
+
+def _message_keys(seen: Snapshot) -> Iterator[Finding]:
+    keys = seen.keys
+    for id_ in set(seen.keyed) - seen.bodies:
+        text = "the keys of a message are kept whose body is not stored"
+        yield Finding(WARNING, "leftover entry", keys.keyed, id_, text)
+    noted = seen.noted_keys()
+    for key, id_ in seen.message_keys - noted:
+        text = f"message key {key} leads to a message that does not have it"
+        yield Finding(WARNING, "leftover entry", keys.message_keys, id_, text)
+    for key, id_ in noted - seen.message_keys:
+        text = f"the message is not found by its message key {key}"
+        yield Finding(WARNING, "not indexed", keys.message_keys, id_, text)
 
 
 def _halves(seen: Snapshot) -> Iterator[Finding]:

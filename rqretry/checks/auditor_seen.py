@@ -82,10 +82,18 @@ class Snapshot:
     """How each of them is named there: with its tag, if it has one."""
     backlog: list[str] = field(default_factory=list)
     message_groups: dict[str, str] = field(default_factory=dict)
+    keyed: dict[str, str] = field(default_factory=dict)
+    """The message keys of each message that has some, with blanks between."""
+    message_keys: set[tuple[str, str]] = field(default_factory=set)
+    """The index: message key and id."""
     halves: dict[str, float] = field(default_factory=dict)
     half_of: dict[str, str] = field(default_factory=dict)
     unknown_transactions: set[str] = field(default_factory=set)
     groups: list[GroupSnapshot] = field(default_factory=list)
+
+    def noted_keys(self) -> set[tuple[str, str]]:
+        """What the index should hold: message key and id."""
+        return {(key, id_) for id_, names in self.keyed.items() for key in names.split(" ")}
 
 
 def in_line(member: str) -> tuple[str, str]:

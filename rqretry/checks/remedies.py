@@ -1,6 +1,6 @@
 """What is done about each finding of the auditor, or what a person can do about it. No I/O."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rqretry.checks.auditor_seen import Finding, GroupSnapshot, Snapshot, in_line
@@ -8,6 +8,7 @@ from rqretry.errors import show
 
 STEPS = {
     "tidy bodies": "what is noted of it is forgotten: there is no body to deliver",
+    "tidy keys": "the index leads to it by the keys that it has, and by no others",
     "tidy memory": "the note is removed",
     "tidy scheduled": "it is not to be delivered any more: there is no body",
     "tidy backlog": "it leaves the backlog: there is no body to deliver",
@@ -34,6 +35,9 @@ _PARTITION = {
     ("missing body", "pending"): "tidy bodies",
     ("leftover entry", "big"): "tidy bodies",
     ("leftover entry", "message_groups"): "tidy bodies",
+    ("leftover entry", "keyed"): "tidy bodies",
+    ("leftover entry", "message_keys"): "tidy keys",
+    ("not indexed", "message_keys"): "tidy keys",
     ("leftover entry", "id_expiry"): "tidy memory",
     ("missing body", "scheduled"): "tidy scheduled",
     ("missing body", "backlog"): "tidy backlog",
@@ -104,19 +108,12 @@ def advice_of(finding: Finding) -> str:
 def tasks_of(seen: Snapshot, finding: Finding, step: str) -> Iterator[Task]:
     """What a step has to do about a finding."""
     group, _ = _place(seen, finding.key)
-    name = group.keys.group if group else ""
-    if step == "realign go_on" and group:
-        for message_group in _message_groups(group, finding.id):
-            yield Task(step, name, message_group, finding.id)
-    elif step == "realign pass" and group:
-        for member in group.line:
-            if in_line(member)[1] == finding.id:
-                yield Task(step, name, member, finding.id)
-    elif step == "mend put_back" and group is None:
+    if step == "mend put_back" and group is None:
         for owner in _owners(seen, finding.id):
             yield Task(step, owner.keys.group, finding.id, finding.id)
-    else:
-        yield Task(step, name, _subject(seen, finding, step), finding.id)
+        return
+    for subject in _subjects(seen, group, finding, step):
+        yield Task(step, group.keys.group if group else "", subject, finding.id)
 
 
 def _place(seen: Snapshot, key: str) -> tuple[GroupSnapshot | None, str]:
@@ -128,10 +125,19 @@ def _place(seen: Snapshot, key: str) -> tuple[GroupSnapshot | None, str]:
     return None, key.removeprefix(seen.keys.base)
 
 
-def _subject(seen: Snapshot, finding: Finding, step: str) -> str:
+def _subjects(
+    seen: Snapshot, group: GroupSnapshot | None, finding: Finding, step: str
+) -> Iterable[str]:
+    if step == "realign go_on" and group:
+        return _message_groups(group, finding.id)
+    if step == "realign pass" and group:
+        return [member for member in group.line if in_line(member)[1] == finding.id]
+    if step == "tidy keys":
+        pairs = seen.message_keys | seen.noted_keys()
+        return [f"{key}\0{id_}" for key, id_ in sorted(pairs) if id_ == finding.id]
     if step == "tidy scheduled":
-        return seen.scheduled_members.get(finding.id, finding.id)
-    return finding.id
+        return [seen.scheduled_members.get(finding.id, finding.id)]
+    return [finding.id]
 
 
 def _owners(seen: Snapshot, id_: str) -> Iterator[GroupSnapshot]:

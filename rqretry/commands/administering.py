@@ -246,6 +246,23 @@ def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str
     )
 
 
+def ids_with_key(keys: PartitionKeys, key: str, *, after: str, count: int) -> Command[list[str]]:
+    """Ids of stored messages with a message key, by id, behind the id `after`; "" for the first."""
+    first = f"({key}\0{after}" if after else f"[{key}\0"
+    words = ("ZRANGEBYLEX", keys.message_keys, first, f"({key}\x01", "LIMIT", 0, count)
+    return Command(
+        "read", (), (), lambda reply: [text(m).rpartition("\0")[2] for m in reply], words=words
+    )
+
+
+def recent_history(
+    keys: PartitionKeys, *, end: str, count: int
+) -> Command[list[tuple[str, dict[str, bytes]]]]:
+    """Entries of a partition's history back from a stream id, newest first."""
+    words = ("XREVRANGE", keys.events, end, "-", "COUNT", count)
+    return Command("read", (), (), _history, words=words)
+
+
 def history(
     keys: PartitionKeys, *, start: str, end: str = "+", count: int = 1000
 ) -> Command[list[tuple[str, dict[str, bytes]]]]:

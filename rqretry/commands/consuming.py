@@ -138,7 +138,7 @@ def succeed(
     touched = (
         p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead, p.bodies,
         p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.wake, keys.ready,
-        keys.line, keys.heads, p.message_groups,
+        keys.line, keys.heads, p.message_groups, p.keyed, p.message_keys,
     )  # fmt: skip
     return Command(
         verb="succeed",

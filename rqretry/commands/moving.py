@@ -88,7 +88,8 @@ def purge(
     touched = (
         p.meta, keys.config, keys.attempts, keys.failures, place or keys.dead, keys.graves,
         p.bodies, p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
-        keys.ready, keys.wake, keys.line, keys.heads, p.message_groups, keys.dead,
+        keys.ready, keys.wake, keys.line, keys.heads, p.message_groups, keys.dead, p.keyed,
+        p.message_keys,
     )  # fmt: skip
     return Command(
         verb="purge",
@@ -112,7 +113,7 @@ def drop(
     touched = (
         p.meta, keys.config, place, keys.attempts, keys.failures, keys.dead, keys.inflight,
         p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.ready,
-        keys.wake, keys.line, keys.heads, p.message_groups,
+        keys.wake, keys.line, keys.heads, p.message_groups, p.keyed, p.message_keys,
     )  # fmt: skip
     flat = [word for id_, goes in answers for word in (id_, int(goes))]
     return Command(
@@ -190,6 +191,7 @@ def clear(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Command[lis
     touched = (
         p.meta, keys.config, keys.line, keys.heads, p.message_groups, keys.attempts,
         keys.failures, p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
+        p.keyed, p.message_keys,
     )  # fmt: skip
     return Command("clear", touched, (keys.group, actor, *members), list)
 
@@ -224,7 +226,7 @@ def recall(keys: PartitionKeys, id_: str, *, worker: str, tag: str = "") -> Comm
     """Scheduled and not due to gone: OK, LATE or GONE."""
     touched = (
         keys.meta, keys.scheduled, keys.bodies, keys.big, keys.pending, keys.ids,
-        keys.id_expiry, keys.events, keys.counters,
+        keys.id_expiry, keys.events, keys.counters, keys.keyed, keys.message_keys,
     )  # fmt: skip
     args = (worker, id_, scheduled_member(id_, tag))
     return Command("recall", touched, args, text, ids=(id_,))

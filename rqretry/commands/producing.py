@@ -13,7 +13,7 @@ from rqretry.routes import Route
 
 _PLAIN, _SENT = 2, 4
 """Fields of a Prepared that the script takes: of plain messages alone, and of the rest."""
-_WITH_TARGETS, _WITH_MESSAGE_GROUP = 5, 6
+_WITH_TARGETS, _WITH_MESSAGE_GROUP, _WITH_KEYS = 5, 6, 7
 
 
 class Prepared(NamedTuple):
@@ -40,6 +40,11 @@ class Prepared(NamedTuple):
     def message_group(self) -> str:
         """What it is in order with; '' for nothing."""
         return (self.noted.message_group if self.noted else None) or ""
+
+    @property
+    def keys(self) -> str:
+        """Its message keys, with blanks between; '' for none."""
+        return " ".join(self.noted.keys) if self.noted else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +100,12 @@ def publish(
             args.append(route.targets(message.tag) if message.delay_ms == "" else message.tag)
         if words >= _WITH_MESSAGE_GROUP:
             args.append(message.message_group)
+        if words >= _WITH_KEYS:
+            args.append(message.keys)
     touched = (
         keys.meta, keys.route, keys.lane(producer), keys.bodies, keys.big, keys.pending,
         keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,
-        keys.message_groups, keys.half_of,
+        keys.message_groups, keys.half_of, keys.keyed, keys.message_keys,
         *(key for group in groups for key in (group.ready, group.wake)),
         *_lines(groups, route), *_stream(keys, route),
     )  # fmt: skip
@@ -118,6 +125,8 @@ def publish(
 def _words(route: Route, messages: Sequence[Prepared]) -> int:
     """How many words a message takes: most need the least."""
     notes = [message.noted for message in messages if message.noted is not None]
+    if any(note.keys for note in notes):
+        return _WITH_KEYS
     if any(note.message_group for note in notes):
         return _WITH_MESSAGE_GROUP
     special = route.filtered or route.broadcast or notes
@@ -174,7 +183,7 @@ def deliver(
     touched = (
         keys.meta, keys.route, keys.bodies, keys.pending, keys.scheduled, keys.backlog,
         keys.events, keys.counters, keys.big, keys.ids, keys.id_expiry,
-        keys.message_groups,
+        keys.message_groups, keys.keyed, keys.message_keys,
         *(key for group in groups for key in (group.ready, group.wake)),
         *_lines(groups, route), *_stream(keys, route),
     )  # fmt: skip

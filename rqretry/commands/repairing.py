@@ -92,7 +92,8 @@ def tidy(keys: PartitionKeys, what: str, subjects: Sequence[str]) -> Command[Men
     """What a partition keeps of messages that are not there goes; `what`: see lua/tidy.lua."""
     touched = (
         keys.meta, keys.bodies, keys.pending, keys.big, keys.message_groups, keys.ids,
-        keys.id_expiry, keys.scheduled, keys.backlog, keys.halves, keys.half_of,
+        keys.id_expiry, keys.scheduled, keys.backlog, keys.halves, keys.half_of, keys.keyed,
+        keys.message_keys,
     )  # fmt: skip
     words = [_bytes(subject) for subject in subjects]
     return Command(

@@ -111,10 +111,10 @@ def prepare(
     args: list[Word] = [route.version, transaction, worker, blob]
     for half in halves:
         m = half.message
-        args += (half.number, m.id, m.data, m.digest, half.tag, half.message_group)
+        args += (half.number, m.id, m.data, m.digest, half.tag, half.message_group, m.keys)
     touched = (
         keys.meta, keys.route, keys.bodies, keys.big, keys.ids, keys.id_expiry, keys.halves,
-        keys.half_of, keys.closed, keys.events, keys.counters,
+        keys.half_of, keys.closed, keys.events, keys.counters, keys.keyed, keys.message_keys,
     )  # fmt: skip
     ids = tuple(half.message.id for half in halves)
     return Command("prepare", touched, tuple(args), _prepared, ids=ids)
@@ -137,7 +137,7 @@ def rollback(
     """Half to gone; answers how many, and whether any are left."""
     touched = (
         keys.meta, keys.halves, keys.half_of, keys.closed, keys.bodies, keys.big, keys.ids,
-        keys.events, keys.counters,
+        keys.events, keys.counters, keys.keyed, keys.message_keys,
     )  # fmt: skip
     return Command("rollback", touched, (transaction, worker, limit), _two)
 

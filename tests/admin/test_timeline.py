@@ -61,6 +61,35 @@ def test_messages_are_found_by_the_key_they_were_published_with(bench: Bench) ->
     assert bench.admin.find("order-9") == []
 
 
+def test_what_is_stored_is_found_by_its_key_whatever_the_history_has_lost(bench: Bench) -> None:
+    bench.group()
+    (dead,) = bench.publish(OutgoingMessage(body=0, keys="order-7"))
+    bench.fail(bench.lease(), level=-1)
+    (late,) = bench.publish(OutgoingMessage(body=1, keys="order-7", delay=60))
+    tx = bench.client.begin_transaction("t")
+    half = tx.publish(OutgoingMessage(body=2, keys="order-7"))
+    (other,) = bench.publish(OutgoingMessage(body=3, keys="order-7"), topic="u")
+    bench.redis.delete("rqretry:test:{t:0}:events", "rqretry:test:{u:0}:events")
+    assert sorted(bench.admin.find("order-7")) == sorted([dead, late, half, other])
+    bench.admin.purge("g", all=True)
+    tx.rollback()
+    bench.client.recall(late)
+    assert bench.admin.find("order-7") == [other]
+    bench.admin.delete_topic("u")
+    assert bench.admin.find("order-7") == []
+    assert bench.keys_of(":keyed") == bench.keys_of(":message_keys") == []
+
+
+def test_keys_go_with_the_group_that_was_the_last_to_owe_their_messages(bench: Bench) -> None:
+    bench.group("g")
+    bench.group("h")
+    (id_,) = bench.publish(OutgoingMessage(body=0, keys="order-7"))
+    bench.admin.delete_group("g")
+    assert bench.admin.find("order-7") == [id_]
+    bench.admin.unsubscribe("h", "t")
+    assert bench.keys_of(":keyed") == bench.keys_of(":message_keys") == []
+
+
 def test_a_message_that_is_gone_is_remembered_by_its_history(bench: Bench) -> None:
     bench.group()
     (id_,) = bench.publish(1)

@@ -69,6 +69,9 @@ def seen_in(space: Keyspace, keys: PartitionKeys) -> Snapshot:
     seen.backlog = space.listed(keys.backlog)
     named = space.hash(keys.message_groups)
     seen.message_groups = {id_: place[ORDER_DIGITS:] for id_, place in named.items()}
+    seen.keyed = dict(space.hash(keys.keyed))
+    indexed = (member.partition("\0") for member in space.scores(keys.message_keys))
+    seen.message_keys = {(key, id_) for key, _, id_ in indexed}
     seen.halves = dict(space.scores(keys.halves))
     seen.half_of = dict(space.hash(keys.half_of))
     transactions = space.hash(NamespaceKeys(keys.namespace).transactions)

@@ -42,7 +42,7 @@ class Case:
 def published(world: World, *names: str, **settings: Any) -> None:
     for name in names or ("g",):
         world.subscribe(name, **settings)
-    world.publish(prepared("a", "x" * 9000, digest="d"), "b", "c")
+    world.publish(prepared("a", "x" * 9000, digest="d", keys=("k", "l")), "b", "c")
 
 
 def leased(world: World, *names: str, **settings: Any) -> None:
@@ -109,7 +109,9 @@ def scheduled_and_filtered(world: World) -> None:
     """Message a is for h alone, and nobody wants b."""
     world.subscribe("g", tags="c")
     world.subscribe("h", tags="a || other")
-    messages = [prepared(id_, "x" * 9000, delay_ms=1, tag=id_, digest="d") for id_ in "ab"]
+    messages = [
+        prepared(id_, "x" * 9000, delay_ms=1, tag=id_, digest="d", keys=("k",)) for id_ in "ab"
+    ]
     world.publish(*messages, prepared("c", tag="c"))
     world.advance(1)
 
@@ -122,7 +124,7 @@ def ordered(world: World, *names: str, **settings: Any) -> None:
 
 
 def in_order(ids: str, name: str) -> list[Prepared]:
-    return [prepared(id_, group=name) for id_ in ids]
+    return [prepared(id_, group=name, keys=("k", id_)) for id_ in ids]
 
 
 def ordered_leased(world: World, *names: str, **settings: Any) -> None:
@@ -172,7 +174,7 @@ def clear(world: World) -> object:
 def scheduled_later(world: World, *names: str) -> None:
     for name in names:
         world.subscribe(name)
-    world.publish(prepared("a", "x" * 9000, digest="d", delay_ms=HOUR))
+    world.publish(prepared("a", "x" * 9000, digest="d", delay_ms=HOUR, keys=("k", "l")))
 
 
 def left(world: World) -> None:
@@ -249,6 +251,8 @@ def settled_in_part(world: World) -> None:
     world.succeed(*first("a"), group="h")
     world.damage().hdel(world.keys.bodies, "a")
     world.client.hdel(world.keys.big, "a")
+    world.client.hdel(world.keys.keyed, "a")
+    world.client.delete(world.keys.message_keys)
     world.client.hset(world.keys.pending, "b", "b")
 
 
@@ -283,6 +287,14 @@ CASES = [
         "publish what nobody wants",
         lambda w: w.subscribe(tags="a"),
         lambda w: w.publish(prepared("x", tag="x", digest="d"), seq=77, checksum="s"),
+    ),
+    Case(
+        "publish with keys",
+        published,
+        lambda w: w.publish(
+            prepared("x", keys=("k", "l")), prepared("y", keys=("k",)), seq=77, checksum="s"
+        ),
+        publishes="xy",
     ),
     Case("publish delayed", published, lambda w: do_publish(w, "x", delay_ms=5), publishes="x"),
     Case("publish to the backlog", lambda w: None, lambda w: do_publish(w, "x"), publishes="x"),

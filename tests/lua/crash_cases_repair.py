@@ -84,6 +84,8 @@ def leftovers(world: World) -> None:
     published(world)
     for key in (world.keys.pending, world.keys.big, world.keys.message_groups):
         world.client.hset(key, "z", "1")
+    world.client.hset(world.keys.keyed, "z", "k l")
+    world.client.zadd(world.keys.message_keys, {"k\0z": 0, "l\0z": 0, "k\0y": 0})
     world.client.rpush(world.keys.backlog, "z")
 
 
@@ -103,6 +105,7 @@ def put_back_in_order(world: World) -> object:
 def tidy_all(world: World) -> None:
     tidy(world, "bodies", "z")
     tidy(world, "backlog", "z")
+    tidy(world, "keys", "k\0y")
 
 
 def let_go(world: World) -> object:
@@ -129,6 +132,6 @@ REPAIRS = [
         ("go on", headless, go_on, "", ""),
         ("turn", out_of_turn, lambda w: realign(w, "turn", "b"), "", ""),
         ("pass", over_in_line, let_go, "", ""),
-        ("tidy", leftovers, tidy_all, "z", ""),
+        ("tidy", leftovers, tidy_all, "yz", ""),
     )
 ]

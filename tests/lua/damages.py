@@ -32,7 +32,10 @@ DAMAGES: list[tuple[str, Damage, list[tuple[str, str, str, str]]]] = [
     (
         "a scheduled message without a body",
         lambda c, w: c.hdel(w.keys.bodies, "scheduled"),
-        [(ERROR, "missing body", "scheduled", "scheduled")],
+        [
+            (ERROR, "missing body", "scheduled", "scheduled"),
+            (WARNING, "leftover entry", "keyed", "scheduled"),
+        ],
     ),
     (
         "a backlog entry without a body",
@@ -123,6 +126,27 @@ DAMAGES: list[tuple[str, Damage, list[tuple[str, str, str, str]]]] = [
         [(WARNING, "leftover entry", "id_expiry", "stray")],
     ),
     (
+        "keys of a message that is not stored",
+        lambda c, w: (
+            c.hset(w.keys.keyed, "stray", "k"),
+            c.zadd(w.keys.message_keys, {"k\0stray": 0}),
+        ),
+        [(WARNING, "leftover entry", "keyed", "stray")],
+    ),
+    (
+        "a key that leads to a message that does not have it",
+        lambda c, w: c.zadd(w.keys.message_keys, {"l\0ready": 0, "kk\0scheduled": 0}),
+        [
+            (WARNING, "leftover entry", "message_keys", "ready"),
+            (WARNING, "leftover entry", "message_keys", "scheduled"),
+        ],
+    ),
+    (
+        "a message that is not found by its key",
+        lambda c, w: c.zrem(w.keys.message_keys, "k\0scheduled"),
+        [(WARNING, "not indexed", "message_keys", "scheduled")],
+    ),
+    (
         "an index that is too early, which is harmless",
         lambda c, w: c.zadd(w.group().due, {"3": START_MS}),
         [],
@@ -136,5 +160,5 @@ def busy(world: World) -> World:
     world.subscribe("h")
     world.leased("waiting", "dead", "inflight")
     world.fail(failure("waiting"), failure("dead", level=-1))
-    world.publish("ready", prepared("scheduled", delay_ms=SECOND, digest="d"))
+    world.publish("ready", prepared("scheduled", delay_ms=SECOND, digest="d", keys=("k", "m")))
     return world

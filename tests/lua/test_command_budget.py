@@ -24,6 +24,10 @@ def publish_chosen_ids(world: World, ids: Ids) -> None:
     world.publish(*(prepared(id_, digest="d") for id_ in ids))
 
 
+def publish_with_keys(world: World, ids: Ids) -> None:
+    world.publish(*(prepared(id_, keys=("k", f"key of {id_}".replace(" ", "-"))) for id_ in ids))
+
+
 def publish_delayed(world: World, ids: Ids) -> None:
     world.publish(*(prepared(id_, delay_ms=SECOND) for id_ in ids))
 
@@ -92,11 +96,15 @@ Step = Callable[[World, Ids], None]
     [
         (publish,),
         (publish_chosen_ids,),
+        (publish_with_keys,),
         (publish_delayed,),
         (publish, lease),
         (publish, lease, renew),
         (publish, lease, succeed),
         (publish_chosen_ids, lease, succeed),
+        (publish_with_keys, lease, succeed),
+        (publish_with_keys, lease, fail_for_good, purge),
+        (publish_with_keys, drop),
         (publish, lease, fail),
         (publish, lease, fail_for_good),
         (publish, lease, fail_for_good, purge),

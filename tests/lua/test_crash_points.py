@@ -156,6 +156,8 @@ def check_leftovers(state: State, case: Case, *, repeated: bool) -> None:
         dead |= set(case.publishes) | set(case.leaves)
     for key in ("bodies", "pending", "big", "g:attempts", "g:failures", "h:attempts", "h:failures"):
         assert set(state.get(key, ())) <= dead, key
+    assert set(state.get("keyed", ())) <= dead
+    assert {member.partition("\0")[2] for member in state.get("message_keys", ())} <= dead
     assert set(state.get("message_groups", ())) <= dead
     for group in "gh":
         assert {in_line(member)[1] for member in state.get(f"{group}:line", ())} <= dead

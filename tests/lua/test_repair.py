@@ -372,6 +372,7 @@ def test_tidy_changes_nothing_that_is_right(world: World) -> None:
         assert tidy(world, "memory", *state["ids"]) == []
         assert tidy(world, "scheduled", *state["scheduled"]) == []
         assert tidy(world, "backlog", "ready") == []
+        assert tidy(world, "keys", "k\0scheduled", "m\0scheduled") == []
         assert tidy(world, "half", "ready", "t 1 ready  ") == []
         assert tidy(world, "halves", "ready", "t 1 ready  ") == []
     assert changed == {}

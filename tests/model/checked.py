@@ -96,6 +96,9 @@ class Checked(RuleBasedStateMachine):
             assert apart != bool(model.owing(id_)), "a message in no place, or in two"
         named = {i: place[ORDER_DIGITS:] for i, place in held[keys.message_groups].items()}
         assert named == model.names
+        assert held[keys.keyed] == model.keyed
+        indexed = {f"{key}\0{i}" for i, names in model.keyed.items() for key in names.split(" ")}
+        assert held[keys.message_keys].keys() == indexed
         assert int(held[keys.counters].get("publish", 0)) == model.published
         shown = (
             [(entry.at, entry.first, entry.ids) for entry in model.cast.entries]
@@ -138,9 +141,10 @@ class Checked(RuleBasedStateMachine):
         keys = self.keys[part]
         groups = [self.group(part, name) for name in self.names]
         hashes = [keys.bodies, keys.pending, keys.counters, keys.message_groups, keys.half_of]
+        hashes += [keys.keyed]
         hashes += [key for group in groups for key in (group.attempts, group.heads)]
         lists = [key for group in groups for key in (group.ready, group.retry)]
-        scored = [keys.scheduled, keys.halves]
+        scored = [keys.scheduled, keys.halves, keys.message_keys]
         scored += [key for g in groups for key in (g.inflight, g.dead, g.line, *g.levels)]
         pipeline = self.client.pipeline(transaction=False)
         for key in hashes:

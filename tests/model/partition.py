@@ -73,6 +73,8 @@ class Partition:
     """Of what is scheduled."""
     names: dict[str, str] = field(default_factory=dict)
     """The message group of each stored message that has one, but for halves."""
+    keyed: dict[str, str] = field(default_factory=dict)
+    """The message keys of each stored message that has some."""
     halves: dict[str, Half] = field(default_factory=dict)
     closed: dict[str, int] = field(default_factory=dict)
     """Transactions that are decided, and until when that is remembered."""
@@ -91,7 +93,16 @@ class Partition:
     # -- publishing ----------------------------------------------------------------------------
 
     def publish(
-        self, id_: str, content: str, now: int, *, given: bool, delay_ms: int, tag: str, name: str
+        self,
+        id_: str,
+        content: str,
+        now: int,
+        *,
+        given: bool,
+        delay_ms: int,
+        tag: str,
+        name: str,
+        keys: tuple[str, ...] = (),
     ) -> str:
         """A for accepted, D for a duplicate, C for another content under the id, H for a half."""
         if given and id_ in self.halves:
@@ -102,6 +113,8 @@ class Partition:
         if given:
             self.given[id_] = (content, None)
         self.stored[id_] = content
+        if keys:
+            self.keyed[id_] = " ".join(keys)
         self.published += 1
         if delay_ms:
             self.scheduled[id_], self.tags[id_] = now + delay_ms, tag
@@ -148,7 +161,16 @@ class Partition:
 
     # -- transactions --------------------------------------------------------------------------
 
-    def prepare(self, id_: str, content: str, now: int, half: Half, *, given: bool) -> str:
+    def prepare(
+        self,
+        id_: str,
+        content: str,
+        now: int,
+        half: Half,
+        *,
+        given: bool,
+        keys: tuple[str, ...] = (),
+    ) -> str:
         """A for accepted (or this very half), and as publish."""
         there = self.halves.get(id_)
         if there == half:
@@ -161,6 +183,8 @@ class Partition:
         if given:
             self.given[id_] = (content, None)
         self.stored[id_], self.halves[id_] = content, half
+        if keys:
+            self.keyed[id_] = " ".join(keys)
         return "A"
 
     def halves_of(self, transaction: str) -> list[str]:
@@ -186,6 +210,7 @@ class Partition:
         for id_ in ids:
             del self.halves[id_], self.stored[id_]
             self.given.pop(id_, None)
+            self.keyed.pop(id_, None)
         self.close(transaction, now)
         return len(ids)
 
@@ -207,6 +232,7 @@ class Partition:
         """No group owes the message."""
         del self.stored[id_]
         self.names.pop(id_, None)
+        self.keyed.pop(id_, None)
         if id_ in self.given:
             self.given[id_] = (self.given[id_][0], now + ID_KEPT_MS)
 

@@ -12,6 +12,7 @@ PRODUCER_TTL_MS = 10**9
 parts = st.integers(0, 2)
 tags = st.sampled_from(["", "x", "y", "z"])
 message_groups = st.sampled_from(["", "g", "gg", "h"])
+message_keys = st.sampled_from([(), (), ("k",), ("k", "kk")])
 waits = st.sampled_from([0, 1, 1_000, 3_000, 61_000])
 
 
@@ -27,6 +28,7 @@ class Publishing(Checked):
         repeat=st.booleans(),
         tag=tags,
         name=message_groups,
+        keys=message_keys,
     )
     def produce(
         self,
@@ -38,9 +40,10 @@ class Publishing(Checked):
         repeat: bool,
         tag: str,
         name: str,
+        keys: tuple[str, ...],
     ) -> None:
         name = "" if delay else name
-        self.publish(part, count, delay, given=given, body=body, tag=tag, name=name)
+        self.publish(part, count, delay, given=given, body=body, tag=tag, name=name, keys=keys)
         if repeat:
             self.publish_again()
 
@@ -54,6 +57,7 @@ class Publishing(Checked):
         body: bool,
         tag: str,
         name: str = "",
+        keys: tuple[str, ...] = (),
     ) -> None:
         part %= len(self.keys)
         content = f"body {body}"
@@ -61,7 +65,7 @@ class Publishing(Checked):
             [f"given-{n}" for n in range(count)] if given else [self.fresh() for _ in range(count)]
         )
         digest = content if given else ""
-        note = Noted(tag, (), name or None)
+        note = Noted(tag, keys, name or None)
         messages = [Prepared(i, content.encode(), digest, delay or "", note) for i in ids]
         first_due = min(self.model[part].scheduled.values(), default=None)
         self.calls += 1
@@ -78,7 +82,9 @@ class Publishing(Checked):
         model = self.model[part]
         reborn = {i for i in ids if given and not self.remembered(part, i)}
         wanted = [
-            model.publish(i, content, self.now, given=given, delay_ms=delay, tag=tag, name=name)
+            model.publish(
+                i, content, self.now, given=given, delay_ms=delay, tag=tag, name=name, keys=keys
+            )
             for i in ids
         ]
         assert answer.status == "OK"

@@ -6,6 +6,7 @@ from hypothesis.stateful import precondition, rule
 from rqretry.commands import transacting
 from rqretry.commands.producing import Prepared
 from rqretry.commands.transacting import COMMITTED, ROLLED_BACK, Decided, Terms
+from rqretry.noted import Noted
 from tests.model.checked import CATALOG, PRODUCERS
 from tests.model.operating import Operating
 from tests.model.partition import Half
@@ -74,16 +75,16 @@ class Transacting(Operating):
         """Twice: whoever repeats it is answered as before."""
         model = self.model[part]
         given = ids[0].startswith("given")
-        digest = content if given else ""
+        digest, keys = content if given else "", ("half", "k") if name else ()
         batch, wanted = [], []
         for id_ in ids:
             self.made += 1
-            message = Prepared(id_, content.encode(), digest, "")
+            message = Prepared(id_, content.encode(), digest, "", Noted(None, keys))
             batch.append(transacting.Half(self.made, message, tag, name))
             if given and not self.remembered(part, id_):
                 self.forget_receipts(part, {id_})
             half = Half(tx, self.made, tag, name)
-            wanted.append(model.prepare(id_, content, self.now, half, given=given))
+            wanted.append(model.prepare(id_, content, self.now, half, given=given, keys=keys))
         command = transacting.prepare(self.keys[part], self.route, tx, batch, worker="p")
         for _ in range(2):
             answer = self.run(command)

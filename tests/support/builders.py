@@ -37,6 +37,7 @@ def prepared(
     delay_ms: int | str = "",
     tag: str = "",
     group: str = "",
+    keys: tuple[str, ...] = (),
 ) -> Prepared:
     """A message on its way to the server."""
     data = f"body of {id_}" if body is None else body
@@ -45,7 +46,7 @@ def prepared(
         data.encode() if isinstance(data, str) else data,
         digest,
         delay_ms,
-        Noted(tag or None, (), group or None) if tag or group else None,
+        Noted(tag or None, keys, group or None) if tag or group or keys else None,
     )
 
 

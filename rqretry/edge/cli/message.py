@@ -12,12 +12,13 @@ from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.errors import MessageNotFound, show
 
 _SHOWN_BODY = 2000
+_MOST_OF_KEY = 100
 _PLACEHOLDER = "{trace_id}"
 
 
 @click.command(epilog="Examples: rqretry message BqUpq2cmSuwDWlyn; rqretry message --key order-7")
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--key", metavar="K", help="The messages published with this message key.")
+@click.option("--key", metavar="K", help="The messages with this message key, 100 at most.")
 @click.option(
     "--trace-url",
     metavar="URL",
@@ -60,9 +61,12 @@ def _of_key(client: Client, key: str) -> list[str]:
     ids: list[str] = client.admin.find(key)
     if not ids:
         raise MessageNotFound(
-            f"no message with key {show(key)} is in the history{elsewhere(client)}"
+            f"no message with key {show(key)} is stored, and the history tells of none"
+            f"{elsewhere(client)}"
         )
-    return ids
+    if len(ids) > _MOST_OF_KEY:
+        note(f"{len(ids)} messages have key {show(key)}; these are the last {_MOST_OF_KEY}")
+    return ids[-_MOST_OF_KEY:]
 
 
 def _story(client: Client, id_: str) -> MessageView:
