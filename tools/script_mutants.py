@@ -2,7 +2,7 @@
 
 Each mutant runs in a forked process against the tests that use its script, on a real server, the
 quickest first. What was found is kept in .script-mutants.jsonl, so that the tool goes on where it
-stopped; a changed script or a changed test is tried again only with --again.
+stopped; after a change of a test, --again tries those that survived.
 
     python tools/script_mutants.py                 all that are not known yet, then the page
     python tools/script_mutants.py lease expire    those of some files
@@ -59,7 +59,7 @@ MUTANT_SECONDS = 1800.0
 """After so long a mutant is given up, and is neither caught nor alive."""
 MEMORY_BYTES = 4 << 30
 FEW = 40
-_TESTS_FAILED = 1
+_TESTS_FAILED, _NO_TESTS = 1, 5
 
 Touched = dict[str, dict[str, float]]
 """Script to the tests that use it, with their seconds."""
@@ -72,19 +72,19 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many at once; default 2")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests, default 60")
     parser.add_argument("--again", action="store_true", help="those that survived, once more")
-    parser.add_argument("--map", action="store_true", help="look anew which tests use which script")
+    parser.add_argument("--look", nargs="+", default=[], help="new tests: which scripts they use")
     parser.add_argument("--page", action="store_true", help="only write docs/mutants.md")
     options = parser.parse_args()
     os.chdir(ROOT)
     mutants = mutants_of(ROOT / "lua")
     if not options.page:
         wanted = [m for m in mutants if _is_chosen(m.path, options.files)]
-        known = {} if options.again else read_results()
+        results = read_results()
         if options.again:
-            alive = {name for name, how in read_results().items() if how != CAUGHT}
-            wanted = [m for m in wanted if m.name in alive]
-        todo = [m for m in wanted if m.name not in known]
-        touched = touched_tests(anew=options.map)
+            todo = [m for m in wanted if results.get(m.name, CAUGHT) != CAUGHT]
+        else:
+            todo = [m for m in wanted if results.get(m.name) not in {CAUGHT, SURVIVED}]
+        touched = touched_tests(options.look)
         run_all(todo, lambda path: tests_for(path, touched, options.budget), max(1, options.jobs))
     return write_page(mutants)
 
@@ -107,6 +107,7 @@ class Recorder:
     def __init__(self) -> None:
         self.touched: Touched = {}
         self._now: set[str] = set()
+        self._failed: set[str] = set()
 
     def use(self, name: str) -> None:
         """A script is sent."""
@@ -117,6 +118,11 @@ class Recorder:
         _ = config
         items[:] = [item for item in items if not _elsewhere(item.nodeid)]
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Leave out what fails without any mutant."""
+        if report.failed:
+            self._failed.add(report.nodeid)
+
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Iterable[None]:
         """Note what a test used."""
@@ -124,7 +130,7 @@ class Recorder:
         begun = time.monotonic()
         yield
         seconds = time.monotonic() - begun
-        for name in self._now:
+        for name in self._now if item.nodeid not in self._failed else ():
             self.touched.setdefault(name, {})[item.nodeid] = seconds
 
 
@@ -132,21 +138,21 @@ def _elsewhere(node: str) -> bool:
     return any(name in node for name in LEFT_OUT)
 
 
-def touched_tests(*, anew: bool) -> Touched:
-    """Which tests use which script, looked up once; without mutants they must pass."""
-    if anew or not TOUCHED.exists():
+def touched_tests(new: Sequence[str]) -> Touched:
+    """Which tests use which script, looked up once, and for new ones."""
+    if new or not TOUCHED.exists():
         print("looking which tests use which script", flush=True)
         pid = os.fork()  # nothing of a test may stay in this process: mutants are its children
         if pid == 0:
-            os._exit(look_up())
-        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
-            sys.exit("the tests fail without any mutant")
+            os._exit(look_up(new))
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) not in {0, _TESTS_FAILED}:
+            sys.exit("the tests do not run")
     touched: Touched = json.loads(TOUCHED.read_text(encoding="utf-8"))
     return touched
 
 
-def look_up() -> int:
-    """Run every test once and keep what it used; the exit status of pytest."""
+def look_up(new: Sequence[str]) -> int:
+    """Run tests, by default all, once and keep what they used; the exit status of pytest."""
     recorder, words = Recorder(), wire.Wire.words
 
     def noted(self: wire.Wire, command: Any) -> Any:
@@ -154,16 +160,19 @@ def look_up() -> int:
         return words(self, command)
 
     wire.Wire.words = noted  # type: ignore[method-assign]
-    status = int(pytest.main([*OPTIONS, "-x", *SUITES], plugins=[recorder]))
-    if status == 0:
-        TOUCHED.write_text(json.dumps(recorder.touched), encoding="utf-8")
+    status = int(pytest.main([*OPTIONS, *(new or SUITES)], plugins=[recorder]))
+    if status in {0, _TESTS_FAILED}:
+        known: Touched = json.loads(TOUCHED.read_text(encoding="utf-8")) if new else {}
+        for script, tests in recorder.touched.items():
+            known.setdefault(script, {}).update(tests)
+        TOUCHED.write_text(json.dumps(known), encoding="utf-8")
     return status
 
 
 def tests_for(path: str, touched: Touched, budget: float) -> list[str]:
     """Tests that use a script, or one of the scripts that include it, within a budget of seconds.
 
-    First those of the script itself, then the stories of the checker and the quickest others.
+    First those of the script itself, then the quickest others.
     """
     stem = Path(path).stem
     users = [stem]
@@ -174,8 +183,8 @@ def tests_for(path: str, touched: Touched, budget: float) -> list[str]:
         found.update(touched.get(user, {}))
     if stem == CLOCK:
         found = {node: s for node, s in found.items() if "/integration/" in node}
-    first = (f"/test_{stem}.py", "test_stories.py")
-    chosen = sorted(found, key=lambda node: (*(own not in node for own in first), found[node]))
+    own = f"/test_{stem}.py"
+    chosen = sorted(found, key=lambda node: (own not in node, found[node]))
     spent = list(accumulate(found[node] for node in chosen))
     return [node for node, seconds in zip(chosen, spent, strict=True) if seconds <= budget]
 
@@ -231,7 +240,7 @@ def in_child(mutant: Mutant, tests: Sequence[str]) -> int:
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)
     if not tests:
-        return 0
+        return _NO_TESTS
     with tempfile.TemporaryDirectory(prefix="rqretry-mutant-") as folder:
         changed = Path(folder) / "lua"
         copy_scripts(changed)

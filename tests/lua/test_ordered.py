@@ -293,6 +293,21 @@ def test_blocked_messages_are_read_in_pages_and_cleared_without_who_is_out(world
     assert changed == {}
 
 
+def test_a_blocked_message_that_had_failed_is_cleared_with_its_numbers_and_failures(
+    world: World,
+) -> None:
+    world.subscribe(ordered=True)
+    world.publish(*sent("ab", "x"))
+    world.lease()
+    world.fail(failure("a", level=-1))
+    world.redrive("a")  # to the end of its message group, behind b
+    page = world.run(moving.blocked(world.group()))
+    assert page.ids == ["a"]
+    with world.changes() as changed:
+        assert world.run(moving.clear(world.group(), page.members, actor="o")) == [b"OK"]
+    assert (changed["g:attempts"], changed["g:failures"]) == ({"a": None}, {"a": None})
+
+
 def test_a_group_leaves_nothing_of_its_lines(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(*sent("abc"))

@@ -201,12 +201,14 @@ def test_defer_checks_again_later_and_parks_after_the_last_check(space: World) -
     for number in (1, 2):
         claim(space, "shop")
         assert defer(space, number, "not\tyet\nknown") == "OK"
+        assert record(space).reason == "not yet known"
         assert indexes(space)["checks"] == {"a": space.now + 30 * SECOND}
         advance(space, 30 * SECOND)
     claim(space, "shop")
     assert defer(space, 3) == "PARKED"
     found = record(space)
     assert (found.state, found.checks, found.reason) == (PARKED, 3, "not yet")
+    assert indexes(space) == {"open": {"a": START_MS}, "parked": {"a": space.now}}
     advance(space, 1000 * MINUTE)
     assert claim(space, "shop") == Claimed(None, [], [])
 
@@ -242,6 +244,22 @@ def test_anybody_claims_a_decision_that_was_cut_off(space: World) -> None:
     advance(space, LEASE_MS)
     (found,) = claim(space).records
     assert (found.state, found.places) == (COMMITTED, (HERE,))
+
+
+def test_claim_forgets_a_decision_that_was_cut_before_it_was_written(space: World) -> None:
+    enlist(space)
+    space.client.zadd(KEYS.unfinished_transactions, {"a": 0, "never": 0})
+    assert claim(space) == Claimed(None, [], [])
+    assert "unfinished" not in indexes(space)
+
+
+def test_a_decision_is_later_than_any_before_it_although_the_clock_goes_back(space: World) -> None:
+    for id_ in "ab":
+        enlist(space, id_)
+    advance(space, MINUTE)
+    decide(space, COMMITTED)
+    set_time(space, START_MS)
+    assert decide(space, COMMITTED, "b").decided_ms == START_MS + MINUTE
 
 
 def test_claim_takes_a_bounded_number(space: World) -> None:
