@@ -262,6 +262,15 @@ def test_a_decision_is_later_than_any_before_it_although_the_clock_goes_back(spa
     assert decide(space, COMMITTED, "b").decided_ms == START_MS + MINUTE
 
 
+def test_a_decision_is_not_before_its_transaction_although_the_clock_goes_back(
+    space: World,
+) -> None:
+    advance(space, MINUTE)
+    enlist(space)
+    set_time(space, START_MS)
+    assert decide(space, COMMITTED).decided_ms == START_MS + MINUTE
+
+
 def test_claim_takes_a_bounded_number(space: World) -> None:
     for id_ in "abc":
         enlist(space, id_)
