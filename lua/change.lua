@@ -27,7 +27,7 @@ local FIRST, STRIDE = 3, 3
 local settings = call('HMGET', config, 'byte', 'max_inflight')
 local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
-local ids, verdicts, entries, deadlines = fence(keys, byte, FIRST, STRIDE)
+local ids, verdicts, entries, deadlines = fence(keys, byte, FIRST, STRIDE, true)
 local done, notes, written, moved, back, back_retry, earliest = {}, {}, {}, {}, {}, {}, nil
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' and tonumber(deadlines[i]) <= clock.now then

@@ -45,27 +45,39 @@ local order = {
 }
 local ids, verdicts, entries = fence(keys, policy.byte, FIRST, STRIDE)
 local plan, done, notes, written, lines, buried = new_plan(), {}, {}, {}, {}, {}
+
+-- Most messages of a call have the same numbers: each entry is read, and what comes of it spelled, once.
+local read, choice = {}, {}
+local function numbers_of(entry)
+  local known = read[entry]
+  if not known then
+    local lease_no, attempt, expiries, postpones = read_entry(entry)
+    known = { attempt = attempt, text = tostring(attempt), before = attempt .. ',' }
+    known.dies = spell_entry(lease_no + 1, attempt, expiries, postpones)
+    known.waits = spell_entry(lease_no + 1, attempt + 1, expiries, postpones)
+    read[entry] = known
+  end
+  return known
+end
+
+local n, attempt_of = 0, {}
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' then
-    local at = FIRST + (i - 1) * STRIDE
-    local lease_no, attempt, expiries, postpones = read_entry(entries[i])
-    local choice = { level = tonumber(ARGV[at + 2]), delay_ms = tonumber(ARGV[at + 3]) }
-    choice.random = tonumber(ARGV[at + 4])
-    local note = attempt .. ',' .. wait_or_bury(plan, policy, clock.now, id, attempt, ARGV[at + 5], choice)
-    local dead = string.sub(note, -1) == 'D'
-    local n = #done + 1
+    local at, its = FIRST + (i - 1) * STRIDE, numbers_of(entries[i] or false)
+    choice.level, choice.delay_ms, choice.random = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), ARGV[at + 4]
+    local verdict = wait_or_bury(plan, policy, clock.now, id, its.attempt, ARGV[at + 5], choice)
+    local dead, note = verdict == 'D', its.before .. verdict
+    n = n + 1
     buried[#buried + 1] = dead and id or nil
-    done[n], notes[n], verdicts[i], lines[n] = id, note, note, ARGV[at + 6]
-    written[2 * n - 1] = id
-    written[2 * n] = spell_entry(lease_no + 1, dead and attempt or attempt + 1, expiries, postpones)
+    done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, ARGV[at + 6], its.text
+    written[2 * n - 1], written[2 * n] = id, dead and its.dies or its.waits
   end
 end
 
 local function write_failure_records()
-  local records, changed = call('HMGET', failures, unpack(done)), {}
+  local records, changed, at_ms = call('HMGET', failures, unpack(done)), {}, tostring(clock.now)
   for i, id in ipairs(done) do
-    local attempt = string.match(notes[i], '^%d+')
-    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, clock.now, lines[i])
+    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt_of[i], at_ms, lines[i])
   end
   call('HSET', failures, unpack(changed))
   if traces > 0 and call('HLEN', tracebacks) < TRACEBACKS_KEPT then

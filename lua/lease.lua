@@ -40,7 +40,7 @@ local big, pending, scheduled, events, counters = KEYS[11], KEYS[12], KEYS[13], 
 local group, worker, want, byte_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local failures, graves, origins = KEYS[16], KEYS[20], KEYS[21]
 local visibility_ms, prefer, tokens = tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1'
-local SMALL = 8192 -- a body that is not listed in `big` is at most this long
+local SMALL = 2048 -- what a body counts that is not listed in `big`, because it is at most 8 KiB
 local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
 
 local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view', 'ordered')
@@ -88,6 +88,9 @@ end
 
 local strays = {}
 
+-- The first that ends of what others hold; where there is none, nothing is in flight.
+local earliest = call('ZRANGE', inflight, 0, 0, 'WITHSCORES')[2]
+
 local function looked_up(count, command, key)
   return call(count, key) > 0 and call(command, key, unpack(ids)) or {}
 end
@@ -115,7 +118,8 @@ end
 local function choose()
   local waits = order.used and order.ordered == '1' and out_of_turn() or {}
   local taken, seen, bytes = {}, {}, 0
-  local leased, buried = call('ZMSCORE', inflight, unpack(ids)), looked_up('ZCARD', 'ZMSCORE', dead)
+  local leased = earliest and call('ZMSCORE', inflight, unpack(ids)) or {}
+  local buried = looked_up('ZCARD', 'ZMSCORE', dead)
   local owed = looked_up('HLEN', 'HMGET', view and graves or pending)
   local sizes = looked_up('HLEN', 'HMGET', big)
   local function is_owed(i)
@@ -124,11 +128,13 @@ local function choose()
     end
     return not buried[i] and not (owed[i] and not string.find(owed[i], byte, 1, true))
   end
-  for i, id in ipairs(ids) do
-    if not is_owed(i) then
+  local all_owed = #buried + #owed == 0 and not view
+  for i = 1, #ids do
+    local id = ids[i]
+    if not (all_owed or is_owed(i)) then
       strays[#strays + 1] = id
     elseif not (leased[i] or seen[id] or waits[id]) then
-      bytes = bytes + (tonumber(sizes[i] or SMALL) or SMALL)
+      bytes = bytes + (sizes[i] and tonumber(sizes[i]) or SMALL)
       if bytes > byte_limit and #taken > 0 then
         return taken, i - 1
       end
@@ -140,16 +146,17 @@ end
 
 local found, texts, orphans, members, entries, all_first = {}, {}, {}, {}, {}, true
 local deadline = clock.now + visibility_ms
-local earliest = call('ZRANGE', inflight, 0, 0, 'WITHSCORES')[2]
 
 local function read_messages(taken)
   local stored = call('HMGET', bodies, unpack(taken))
   local numbers = call('HLEN', attempts) > 0 and call('HMGET', attempts, unpack(taken)) or {}
-  for i, id in ipairs(taken) do
-    if stored[i] then
-      local n = #found + 1
-      found[n], texts[n], entries[n] = id, stored[i], numbers[i] or '-'
-      members[2 * n - 1], members[2 * n] = deadline, id
+  local n, until_ms = 0, tostring(deadline) -- spelled once: a number would be spelled for each message
+  for i = 1, #taken do
+    local id, text = taken[i], stored[i]
+    if text then
+      n = n + 1
+      found[n], texts[n], entries[n] = id, text, numbers[i] or '-'
+      members[2 * n - 1], members[2 * n] = until_ms, id
       all_first = all_first and not numbers[i]
     else
       orphans[#orphans + 1] = id

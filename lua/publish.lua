@@ -137,14 +137,15 @@ local function accept(id, body, delay_ms, targets_or_tag, message_group, names)
 end
 
 local function accept_all()
-  for i = 1, messages do
-    local at = FIRST_MESSAGE + 2 * (i - 1)
-    local id, body = ARGV[at], ARGV[at + 1]
-    accepted[i], stored[2 * i - 1], stored[2 * i] = id, id, body
-    if #body > BIG then
-      sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
+  local n = 0
+  for at = FIRST_MESSAGE, #ARGV, 2 do
+    n = n + 1
+    accepted[n] = ARGV[at]
+    if #ARGV[at + 1] > BIG then
+      sizes[#sizes + 1], sizes[#sizes + 2] = ARGV[at], #ARGV[at + 1]
     end
   end
+  stored = { unpack(ARGV, FIRST_MESSAGE) }
   pushed = accepted
 end
 

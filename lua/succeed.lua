@@ -10,10 +10,11 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters
          wake ready line heads message_groups keyed message_keys, then of a view graves
-  ARGV   group worker strict ('1' | '0'), then id and lease_no of each message
-  REPLY  OK | STALE | GONE of each message
-  COST   O(messages * log inflight); 16 commands, 3 more for a message that is not OK, 2 with
-         max_inflight, 3 where some have message keys
+  ARGV   group worker strict ('1' | '0') words (1 or 2 a message), then id and lease_no of each
+         message; with 1 word each lease is the first of its message, and only ids follow
+  REPLY  OK | STALE | GONE of each message; nothing where all are OK
+  COST   O(messages * log inflight); 17 commands, 1 more where a message failed before, 3 for a
+         message that is not OK, 2 with max_inflight, 3 where some have message keys
 ]]
 -- @include clock
 -- @include logical
@@ -42,7 +43,7 @@ local order = {
   heads = KEYS[17], message_groups = KEYS[18], bodies = keys.bodies, pending = keys.pending, dead = keys.dead,
   inflight = inflight,
 }
-local ids, verdicts, entries, deadlines = fence(keys, byte, 4, 2)
+local ids, verdicts, entries, deadlines = fence(keys, byte, 5, tonumber(ARGV[4]), strict)
 local done, failed_before, attempt_of, stale = {}, {}, {}, 0
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' and strict and tonumber(deadlines[i]) <= clock.now then
@@ -50,8 +51,12 @@ for i, id in ipairs(ids) do
   end
   if verdicts[i] == 'OK' then
     done[#done + 1] = id
-    failed_before[#failed_before + 1] = entries[i] and id or nil
-    local _, attempt = read_entry(entries[i])
+    local attempt = 1
+    if entries[i] then
+      failed_before[#failed_before + 1] = id
+      local _, again = read_entry(entries[i])
+      attempt = again
+    end
     attempt_of[#done] = attempt
   else
     stale = stale + 1
@@ -75,7 +80,8 @@ if #done > 0 then
   local notes = #failed_before > 0 and table.concat(attempt_of, ' ') or '' -- '': all at their first
   append_history(clock, meta, events, 'succeed', group, worker, done, notes, '')
 end
-if stale > 0 then
-  call('HINCRBY', counters, 'stale:' .. group, stale)
+if stale == 0 then
+  return {}
 end
+call('HINCRBY', counters, 'stale:' .. group, stale)
 return verdicts

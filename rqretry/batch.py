@@ -134,7 +134,7 @@ class Batch:
     def failed(self, share: Share, error: TryAgain) -> None:
         """The round trip of a share broke; what it carried may have happened if it was sent."""
         for place in share.places:
-            self._put_off(place, error)
+            self.put_off(place, error)
 
     def refused(self, share: Share, error: RqretryError) -> None:
         """A server cannot be used at all: repeating does not help."""
@@ -153,12 +153,12 @@ class Batch:
                 node = topology.redirected(share.node, reply)
                 if node is not None:
                     self._asks[place] = node
-                self._put_off(place, share.node.wire.moved())
+                self.put_off(place, share.node.wire.moved())
                 continue
             try:
                 result = share.node.wire.result(command, reply, confirmed)
             except TryAgain as error:
-                self._put_off(place, error)
+                self.put_off(place, error)
                 wrong = error
                 continue
             except Exception as error:  # noqa: BLE001 - raised by `check`, when all are known
@@ -188,6 +188,12 @@ class Batch:
             return AmbiguousResult(self.commands[places[0]].verb, ids, str(last.error))
         return last.error
 
+    def put_off(self, place: int, error: TryAgain) -> None:
+        """A command is worth repeating; what it carried may have happened if it was sent."""
+        self._again[place] = error
+        if error.sent:
+            self._sent.add(place)
+
     def outcomes(self) -> list[Any]:
         """Each command's result, or its own error as a value: definite or ambiguous."""
         found = list(self.results)
@@ -203,8 +209,3 @@ class Batch:
                 else again.error
             )
         return found
-
-    def _put_off(self, place: int, error: TryAgain) -> None:
-        self._again[place] = error
-        if error.sent:
-            self._sent.add(place)

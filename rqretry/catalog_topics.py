@@ -95,6 +95,10 @@ class TopicCatalog:
             return (yield from self.create_topic(name, self.declared.get(name)))
         return (yield from self.refreshed(name))
 
+    def known_topic(self, name: str) -> TopicRecord | None:
+        """A topic's record, if nothing has to be asked to publish to it."""
+        return None if self._levels is None else self._topics.get(name)
+
     def any_topic(self, name: str) -> Operation[TopicRecord | None]:
         """A topic's record, also of one that is being deleted."""
         stored = yield admin.read_record(self.keys.topics, name)

@@ -15,7 +15,7 @@ P = ParamSpec("P")
 
 MAX_BATCH = 500
 """Messages per script call (decisions 9)."""
-MAX_BATCH_BYTES = 4 * 1024 * 1024
+MAX_BATCH_BYTES = 1024 * 1024
 """Bytes of bodies per lease (decisions 9); one message always goes."""
 
 Word = str | bytes | int | float

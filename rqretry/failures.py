@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii as _quoted
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -20,6 +21,10 @@ MAX_MESSAGE_BYTES = 256
 REDRIVEN = "redriven"
 """The cause of a line that is no failure: the message was sent back from the dead letters."""
 _DEEPEST = 64
+_DEEPEST_KEY = 1 + 2 * _DEEPEST
+_FINGERPRINTS_KEPT = 4096
+_MOST_BYTES = 4
+"""Of one character in UTF-8."""
 _CARRIED = "_rqretry_fingerprint"
 _TRACEBACK_CHARACTERS = 16_000
 
@@ -57,9 +62,16 @@ class AttemptError:
 
 def fingerprint_of(error: BaseException) -> str:
     """16 hex characters from the exception type and the functions and lines it came through."""
-    kind: Any = type(error)
     carried = getattr(error, _CARRIED, None)
-    return carried if type(carried) is str else _hash(kind, tuple(_positions(error.__traceback__)))
+    if type(carried) is str:
+        return carried
+    key: list[Any] = [type(error)]
+    trace = error.__traceback__
+    while trace is not None and len(key) < _DEEPEST_KEY:
+        key += (id(trace.tb_frame.f_code), trace.tb_lasti)
+        trace = trace.tb_next
+    seen = _fingerprints.get(tuple(key))
+    return seen[0] if seen else _new_fingerprint(error, tuple(key))
 
 
 def carry_fingerprint(error: BaseException, fingerprint: str) -> None:
@@ -138,12 +150,23 @@ def read_line(line: str) -> AttemptError | None:
 def _line(
     cause: str, kind: str, message: str, fingerprint: str, worker: str, seconds: float, trace: str
 ) -> str:
-    fields = {"c": cause, "t": kind, "m": _cut(message), "f": fingerprint, "w": worker, "s": trace}
-    fields = {name: value for name, value in fields.items() if value}
-    return json.dumps({**fields, "d": round(seconds, 3)}, separators=(",", ":"))
+    # A JSON encoder for each line would cost ten times as much.
+    said = f',"m":{_quoted(_cut(message))}' if message else ""
+    traced = f',"s":{_quoted(trace)}' if trace else ""
+    return f'{_head(cause, kind, fingerprint, worker)}{said}{traced},"d":{round(seconds, 3)}}}'
+
+
+@lru_cache(maxsize=4096)
+def _head(cause: str, kind: str, fingerprint: str, worker: str) -> str:
+    """The beginning of a line, the same for all failures of one kind."""
+    fields = {"c": cause, "t": kind, "f": fingerprint, "w": worker}
+    said = {name: value for name, value in fields.items() if value}
+    return json.dumps(said, separators=(",", ":"))[:-1]
 
 
 def _cut(message: str) -> str:
+    if len(message) <= MAX_MESSAGE_BYTES // _MOST_BYTES:
+        return message
     data = message.encode(errors="replace")
     return (
         message
@@ -167,9 +190,18 @@ def _positions(trace: TracebackType | None) -> list[tuple[CodeType, int]]:
     return positions
 
 
-@lru_cache(maxsize=4096)
-def _hash(kind: Any, positions: tuple[tuple[CodeType, int], ...]) -> str:
+_fingerprints: dict[tuple[Any, ...], tuple[str, list[tuple[CodeType, int]]]] = {}
+"""By type and places in code, each named by its id: to hash code costs more than to walk a
+traceback. An entry holds its code, so that no other code gets the same id."""
+
+
+def _new_fingerprint(error: BaseException, key: tuple[Any, ...]) -> str:
+    kind, positions = type(error), _positions(error.__traceback__)
     # File names differ between machines and line numbers between releases; functions rarely do.
     names = [f"{code.co_qualname}:{line - code.co_firstlineno}" for code, line in positions]
     text = "\n".join([kind.__module__, kind.__qualname__, *names])
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    found = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    if len(_fingerprints) >= _FINGERPRINTS_KEPT:
+        _fingerprints.clear()
+    _fingerprints[key] = found, positions
+    return found

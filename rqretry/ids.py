@@ -10,6 +10,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Self
 
 _ORDERED = b"-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
@@ -53,13 +54,17 @@ def new_ids(texts: Iterable[str]) -> list[MessageId]:
 
 def make_ids(count: int, now_ms: int) -> list[str]:
     """Ids for `count` messages published at `now_ms` (0: this machine's clock has to do)."""
-    milliseconds = now_ms or time.time_ns() // 1_000_000
-    packed = ((milliseconds & _TIME_MASK) << _RANDOM_BITS).to_bytes(_BYTES, "big")
-    prefix = base64.b64encode(packed).translate(_TO_ORDERED).decode()[:_TIME_LENGTH]
+    prefix = _prefix(now_ms or time.time_ns() // 1_000_000)
     noise = base64.b64encode(os.urandom(-(-count * _RANDOM_BITS // 24) * 3))
     text = noise.translate(_TO_ORDERED).decode()
     size = LENGTH - _TIME_LENGTH
     return [prefix + text[at : at + size] for at in range(0, size * count, size)]
+
+
+@lru_cache(maxsize=16)
+def _prefix(milliseconds: int) -> str:
+    packed = ((milliseconds & _TIME_MASK) << _RANDOM_BITS).to_bytes(_BYTES, "big")
+    return base64.b64encode(packed).translate(_TO_ORDERED).decode()[:_TIME_LENGTH]
 
 
 def born_ms(id_: str) -> int | None:

@@ -98,6 +98,19 @@ class Pool:
             raise
         return line
 
+    def open_line(self) -> Line | None:
+        """A connection that is open, where there is one server and nothing to find out first."""
+        self._notice()
+        topology = self.topology
+        if topology.spread or topology.stale:
+            return None
+        for node in topology.nodes.values():
+            while node.idle:
+                line = node.idle.pop()
+                if line.connection.is_connected:
+                    return line
+        return None
+
     async def release(self, line: Line) -> None:
         """Give a connection back."""
         if len(line.node.idle) < MAX_IDLE and self.topology.nodes.get(line.node.url) is line.node:
@@ -133,12 +146,16 @@ class Pool:
 
     def note(self, node: Node[Line], trouble: str | None) -> None:
         """Why calls to a server fail; None: they do not."""
+        if trouble == node.trouble:
+            return
         before, node.trouble = self.trouble, trouble
         if self.trouble != before:
             self.on_change()
 
     def lose(self, trouble: str | None) -> None:
         """Why no server can be used at all; None: one can."""
+        if trouble == self._lost:
+            return
         before, self._lost = self.trouble, trouble
         if self.trouble != before:
             self.on_change()

@@ -91,6 +91,17 @@ class SyncPool:
             raise
         return line
 
+    def open_line(self) -> SyncLine | None:
+        """A connection that is open, where there is one server and nothing to find out first."""
+        self._notice()
+        topology = self.topology
+        if topology.spread or topology.stale:
+            return None
+        with self._lock:
+            for node in topology.nodes.values():
+                return node.idle.pop() if node.idle else None
+        return None
+
     def release(self, line: SyncLine) -> None:
         """Give a connection back."""
         with self._lock:
@@ -109,7 +120,7 @@ class SyncPool:
     def receive(self, line: SyncLine, count: int, seconds: float | None = None) -> list[Any]:
         """Read replies; errors of the server are values here."""
         try:
-            return [_reply(line.connection, seconds or self.reply_seconds) for _ in range(count)]
+            return [_reply(line.connection, seconds) for _ in range(count)]
         except (RedisError, OSError, TimeoutError) as error:
             raise line.node.wire.broken(error, sent=True) from error
 
@@ -175,8 +186,10 @@ class SyncPool:
             line.close()
 
 
-def _reply(connection: AbstractConnection, seconds: float) -> Any:
+def _reply(connection: AbstractConnection, seconds: float | None) -> Any:
     try:
+        if seconds is None:  # the socket has reply_seconds; to set it again costs system calls
+            return connection.read_response(disconnect_on_error=False)
         return connection.read_response(timeout=seconds, disconnect_on_error=False)
     except SERVER_ERRORS as error:
         return error

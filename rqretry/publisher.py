@@ -115,7 +115,9 @@ class Publisher:
             return answer
 
     async def _publish(self, topic: str, item: Any) -> MessageId:
-        ((partition, message),) = await self._prepare(topic, [item])
+        await self._store.connect()
+        found = self._publishing.prepared(check_topic(topic), item)
+        partition, message = found or (await self._prepare(topic, [item]))[0]
         (answer,) = await self._lane(topic, (partition, message.durability)).send([message])
         if isinstance(answer, Exception):
             raise answer

@@ -39,7 +39,9 @@ class SyncPublisher:
             return answer
 
     def _publish(self, topic: str, item: Any) -> MessageId:
-        ((partition, message),) = self._prepare(topic, [item])
+        self._store.connect()
+        found = self._publishing.prepared(check_topic(topic), item)
+        partition, message = found or self._prepare(topic, [item])[0]
         (answer,) = self._store.perform(
             self._publishing.send(self._lane(topic, (partition, message.durability)), [message])
         )

@@ -7,10 +7,10 @@ that very call, so the answer is exact; everybody else gets a fresh lane at once
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from rqretry.catalog import Catalog
-from rqretry.codec import checksum
+from rqretry.codec import checksum, encode
 from rqretry.command import MAX_BATCH, Operation
 from rqretry.commands.producing import Prepared, Published, publish
 from rqretry.durability import MEMORY
@@ -23,7 +23,7 @@ from rqretry.errors import (
     ScriptError,
     show,
 )
-from rqretry.ids import MessageId, make_ids, make_producer, new_ids
+from rqretry.ids import MessageId, make_ids, make_producer, new_ids, partition_of
 from rqretry.limits import (
     MAX_CALL_BYTES,
 )
@@ -35,12 +35,14 @@ from rqretry.preparing import (
     on_level,
     partition_for,
 )
+from rqretry.typed import PLAIN
 from rqretry.wire import ServerClock
 
 LANE_TTL_MS = 3_600_000
 """How long a partition remembers a silent lane's last call."""
 _UNRESOLVED_KEPT = 1000
 _ROUTE_CHANGES = 50
+_NOT_SENT = Published("STALE_ROUTE", 0, "")
 
 
 @dataclass(slots=True)
@@ -59,8 +61,7 @@ class Lane:
         self.producer, self.seq = make_producer(), 0
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What one lane sends at once, and sends again as it is until it is answered."""
 
     topic: str
@@ -103,6 +104,19 @@ class Publishing:
                 return [(0, message) for message in messages]
             return [(partition_for(message, record.partitions), message) for message in messages]
 
+    def prepared(self, topic: str, body: Any) -> tuple[int, Prepared] | None:
+        """What `prepare` answers for one bare body, where the topic is known; None elsewhere.
+
+        Raises:
+            MessageTooLarge, CodecError: It cannot be published.
+        """
+        record = self.catalog.known_topic(topic)
+        if record is None or type(body) not in PLAIN:
+            return None
+        (id_,) = make_ids(1, self.clock.now_ms())
+        message = Prepared(id_, encode(body), "", "")
+        return partition_of(id_, record.partitions), message
+
     def send(
         self, lane: Lane, messages: Sequence[Prepared]
     ) -> Operation[list[MessageId | Exception]]:
@@ -119,7 +133,7 @@ class Publishing:
         total = checksum([*[m.id for m in messages], *[m.data for m in messages]])
         call = Call(
             lane.topic, lane.partition, lane.producer, lane.seq, tuple(messages), total,
-            durability=lane.durability,
+            LANE_TTL_MS, lane.durability,
         )  # fmt: skip
         try:
             answer = yield from self._sent(call)
@@ -141,7 +155,7 @@ class Publishing:
         """
         topic, number = call.topic, call.partition
         blob = _blob(call.messages)
-        answer = Published("STALE_ROUTE", 0, "")
+        answer = _NOT_SENT
         for _ in range(_ROUTE_CHANGES):
             answer = yield publish(
                 self.catalog.partition(topic, number),
@@ -271,7 +285,7 @@ def collected(
 def _blob(messages: Sequence[Prepared]) -> bytes:
     """What the history notes of a call beside the ids; of plain messages nothing."""
     notes = [message.noted for message in messages]
-    if not any(notes):
+    if notes.count(None) == len(notes):
         return b""
     chosen = any(message.digest for message in messages)  # such an id may be refused or known
     return encode_noted([message.id for message in messages], notes, partial=chosen)

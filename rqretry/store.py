@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import tenacity
+from redis.exceptions import NoScriptError
 
 from rqretry.batch import Batch, Share
 from rqretry.command import Block, Command, Operation, Pause, Word
@@ -133,6 +134,10 @@ class Store:
 
         Those of one partition run in their order. An error of one is raised after all have run.
         """
+        if len(commands) == 1 and not commands[0].confirm:
+            line = self.pool.open_line()
+            if line is not None:
+                return [await self._run_at_once(commands[0], line)]
         batch = Batch(commands)
         try:
             await self._attempt(batch)
@@ -257,6 +262,49 @@ class Store:
     ) -> list[Any]:
         """Send requests and read as many replies; errors of the server are values. TryAgain."""
         return await self.pool.exchange(line, requests, seconds)
+
+    async def _run_at_once(self, command: Command[T], line: Line) -> T:
+        """A batch of one command for the one server, with fewer steps; most calls are that."""
+        node = line.node
+        try:
+            reply = await self._reply(command, line)
+        except TryAgain as again:
+            await self.pool.distrust(node, again)
+            return await self._run_again(command, again)
+        try:
+            result = node.wire.result(command, reply)
+        except TryAgain as again:
+            self.pool.note(node, str(again.error))
+            if again.elsewhere:
+                await self.pool.distrust(node, again)
+            return await self._run_again(command, again)
+        except RqretryError:
+            self.pool.note(node, None)  # it answers
+            raise
+        self.pool.note(node, None)
+        self.proved_at = time.monotonic()
+        self.pool.lose(None)
+        return result
+
+    async def _run_again(self, command: Command[T], again: TryAgain) -> T:
+        batch = Batch((command,))
+        batch.put_off(0, again)
+        await self._repeat(batch, self.repeat_seconds)
+        result: T = batch.results[0]
+        return result
+
+    async def _reply(self, command: Command[Any], line: Line) -> Any:
+        wire = line.node.wire
+        try:
+            (reply,) = await self.pool.exchange(line, [wire.words(command)])
+            if isinstance(reply, NoScriptError):
+                words = [wire.load(command), wire.words(command)]
+                reply = (await self.pool.exchange(line, words))[1]
+        except BaseException:
+            await line.close()
+            raise
+        await self.pool.release(line)
+        return reply
 
     async def _repeat(self, batch: Batch, seconds: float) -> None:
         try:

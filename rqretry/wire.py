@@ -157,13 +157,17 @@ class Wire:
         self.hint = ""
         """What may be wrong where it cannot be connected to in time."""
         self._loaded: set[str] = set()
+        self._shas: dict[str, tuple[Dialect, str]] = {}
 
     def words(self, command: Command[Any]) -> tuple[Word, ...]:
         """The words of one request."""
         if command.words:
             return command.words
-        sha = self.scripts.get(command.verb).sha(self.dialect)
-        return ("EVALSHA", sha, len(command.keys), *command.keys, *command.args)
+        known = self._shas.get(command.verb)
+        if known is None or known[0] is not self.dialect:
+            known = self.dialect, self.scripts.get(command.verb).sha(self.dialect)
+            self._shas[command.verb] = known
+        return ("EVALSHA", known[1], len(command.keys), *command.keys, *command.args)
 
     def load(self, command: Command[Any]) -> tuple[Word, ...]:
         """The request that makes the command's script known."""

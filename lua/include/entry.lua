@@ -1,10 +1,10 @@
 -- A message's numbers in one group, "lease_no:attempt:expiries:postpones": of the current lease,
 -- else of the next one. No entry means 1:1:0:0, so a message that never failed stores nothing.
 local function read_entry(text)
-  local lease_no, attempt, expiries, postpones
-  if text then
-    lease_no, attempt, expiries, postpones = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
+  if not text then
+    return 1, 1, 0, 0
   end
+  local lease_no, attempt, expiries, postpones = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
   return tonumber(lease_no or 1), tonumber(attempt or 1), tonumber(expiries or 0), tonumber(postpones or 0)
 end
 

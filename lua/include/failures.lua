@@ -1,7 +1,11 @@
 -- A message's failure record: a line per attempt, "attempt time_ms json". The first 3 and the last
 -- 16 are kept, so that a message that fails for ever keeps how it began and how it ends.
 local function add_failure(record, attempt, now, json)
-  record = (record or '') .. attempt .. ' ' .. now .. ' ' .. json .. '\n'
+  local line = attempt .. ' ' .. now .. ' ' .. json .. '\n'
+  if not record then
+    return line
+  end
+  record = record .. line
   local _, lines = string.gsub(record, '\n', '\n')
   if lines <= 19 then
     return record

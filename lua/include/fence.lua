@@ -1,5 +1,8 @@
 -- Fencing: which of these (id, lease_no) still own their lease? OK: yes. STALE: that lease ended,
--- the message lives. GONE: committed, dead or deleted. `stride` is the distance between ids in ARGV.
+-- the message lives. GONE: committed, dead or deleted. `stride` is the distance between ids in ARGV;
+-- with 1 there are ids alone, each of a message's first lease.
+local FEW = 4 -- times as many as are asked about
+
 local function lives(bodies, pending, dead, byte, id)
   if call('HEXISTS', bodies, id) == 0 or call('ZSCORE', dead, id) then
     return false
@@ -8,20 +11,41 @@ local function lives(bodies, pending, dead, byte, id)
   return not owed or string.find(owed, byte, 1, true) ~= nil
 end
 
-local function fence(keys, byte, first, stride)
-  local ids, verdicts = {}, {}
-  for at = first, #ARGV, stride do
-    ids[#ids + 1] = ARGV[at]
+-- A table that has the ids which are in flight. To spell a score costs the server more than all
+-- else here, so it names everything in flight, without scores, where that is not much more.
+local function in_flight(inflight, ids, deadlines)
+  local here = {}
+  if not deadlines and call('ZCARD', inflight) <= FEW * #ids then
+    for _, id in ipairs(call('ZRANGE', inflight, 0, -1)) do
+      here[id] = true
+    end
+    return here
   end
-  if #ids == 0 then
+  deadlines = deadlines or call('ZMSCORE', inflight, unpack(ids))
+  for i, id in ipairs(ids) do
+    here[id] = deadlines[i] or nil
+  end
+  return here
+end
+
+-- Answers ids, verdicts, entries (none where no message has one), and the deadlines if asked for.
+local function fence(keys, byte, first, stride, with_deadlines)
+  local ids, verdicts, n = {}, {}, 0
+  for at = first, #ARGV, stride do
+    n = n + 1
+    ids[n] = ARGV[at]
+  end
+  if n == 0 then
     return ids, verdicts, {}, {}
   end
-  local deadlines = call('ZMSCORE', keys.inflight, unpack(ids))
-  local entries, seen = call('HMGET', keys.attempts, unpack(ids)), {}
-  for i, id in ipairs(ids) do
-    local lease_no = tonumber(ARGV[first + (i - 1) * stride + 1])
-    if deadlines[i] and lease_no == read_entry(entries[i]) and not seen[id] then
-      verdicts[i], seen[id] = 'OK', true
+  local deadlines = with_deadlines and call('ZMSCORE', keys.inflight, unpack(ids)) or nil
+  local here = in_flight(keys.inflight, ids, deadlines)
+  local entries = call('HLEN', keys.attempts) > 0 and call('HMGET', keys.attempts, unpack(ids)) or {}
+  for i = 1, n do
+    local id, entry = ids[i], entries[i]
+    local lease_no = stride == 1 and 1 or tonumber(ARGV[first + (i - 1) * stride + 1])
+    if here[id] and lease_no == (entry and read_entry(entry) or 1) then
+      verdicts[i], here[id] = 'OK', nil -- once
     elseif lives(keys.bodies, keys.pending, keys.dead, byte, id) then
       verdicts[i] = 'STALE'
     else

@@ -13,7 +13,8 @@ local function newest_failures(failures, ids, entries, origins)
     local records = #asked > 0 and call('HMGET', key, unpack(asked)) or {}
     for n, i in ipairs(place) do
       local record = records[n] or '\n'
-      lines[i], some = string.match(record, '^.*\n(.+)\n$') or string.sub(record, 1, -2), true
+      local only = string.find(record, '\n', 1, true) == #record -- one line, as most are
+      lines[i], some = not only and string.match(record, '^.*\n(.+)\n$') or string.sub(record, 1, -2), true
     end
   end
   local function is_first(entry)

@@ -29,10 +29,8 @@ end
 -- The level with the largest time not above the delay; below the first, level 1.
 local function level_for(levels, delay_ms)
   local level = 1
-  for i = 2, #levels do
-    if levels[i] <= delay_ms then
-      level = i
-    end
+  while levels[level + 1] and levels[level + 1] <= delay_ms do
+    level = level + 1
   end
   return level
 end

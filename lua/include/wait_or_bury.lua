@@ -15,9 +15,12 @@ local function wait(plan, policy, now, id, delay_ms)
   local due = now + delay_ms
   local members = plan.waiting[level] or {}
   plan.waiting[level] = members
-  members[#members + 1], members[#members + 2] = due, id
-  plan.earliest[level] = math.min(plan.earliest[level] or due, due)
-  return level, due
+  local due_text = tostring(due) -- spelled once for the set, the history and the reply
+  members[#members + 1], members[#members + 2] = due_text, id
+  if due < (plan.earliest[level] or math.huge) then
+    plan.earliest[level] = due
+  end
+  return level, due_text
 end
 
 -- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
@@ -34,7 +37,9 @@ local function wait_or_bury(plan, policy, now, id, attempt, cause, choice)
     delay_ms = policy.levels[math.min(choice.level, #policy.levels)]
   elseif not delay_ms then
     delay_ms = policy.delays[math.min(attempt, #policy.delays)]
-    delay_ms = math.floor(delay_ms * (1 + policy.jitter * (2 * choice.random - 1)))
+    if policy.jitter > 0 then
+      delay_ms = math.floor(delay_ms * (1 + policy.jitter * (2 * choice.random - 1)))
+    end
   end
   local level, due = wait(plan, policy, now, id, delay_ms)
   return 'W,' .. level .. ',' .. due

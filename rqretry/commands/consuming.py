@@ -1,4 +1,4 @@
-"""lease, renew, succeed, fail, release, change: the life of a lease."""
+"""lease, look, renew, succeed, fail, release, change: the life of a lease."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -112,6 +112,31 @@ def lease(
     )
 
 
+class Seen(NamedTuple):
+    """What a look at a place told that has nothing to lease; times as in Leased."""
+
+    now_ms: int
+    next_due_ms: int | None
+    next_deadline_ms: int | None
+    next_scheduled_ms: int | None
+
+
+def look(places: Sequence[GroupKeys]) -> Command[list[Seen | None]]:
+    """Is there anything to lease in these places, which need not be of one partition; reads only.
+
+    None where there may be, also because the partition does not know the group. Not on a cluster.
+    """
+    touched = [
+        key
+        for keys in places
+        for p in (keys.partition,)
+        for key in (
+            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.due, p.scheduled,
+        )
+    ]  # fmt: skip
+    return Command("look", tuple(touched), (), lambda reply: [_seen(place) for place in reply])
+
+
 def renew(
     keys: GroupKeys, receipts: Sequence[Receipt], *, visibility_ms: int
 ) -> Command[list[bytes]]:
@@ -140,12 +165,15 @@ def succeed(
         p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.wake, keys.ready,
         keys.line, keys.heads, p.message_groups, p.keyed, p.message_keys,
     )  # fmt: skip
+    ids = _ids(receipts)
+    firsts = {receipt[1] for receipt in receipts} == {1}
+    words: Iterable[str | int] = (1, *ids) if firsts else (2, *_flat(receipts))
     return Command(
         verb="succeed",
         keys=touched + ((keys.graves,) if keys.source else ()),
-        args=(keys.group, worker, int(strict), *_flat(receipts)),
-        decode=list,
-        ids=_ids(receipts),
+        args=(keys.group, worker, int(strict), *words),
+        decode=lambda reply: reply or [OK] * len(ids),
+        ids=ids,
     )
 
 
@@ -237,12 +265,21 @@ def _leased(reply: list[Any]) -> Leased:
     status, due, deadline, scheduled, left, ids, data, entries, errors, now, rate = reply
     numbers = [FIRST_ATTEMPT] * len(ids)
     if entries:
-        numbers = [_numbers(entry) for entry in entries.split(b" ")]
+        each = entries.split(b" ")
+        known = {entry: _numbers(entry) for entry in set(each)}  # most are alike
+        numbers = [known[entry] for entry in each]
     decoded = [id_.decode() for id_ in ids]
     return Leased(
         text(status), number(due), number(deadline), number(scheduled), left, decoded, data,
-        numbers, now, [text(line) for line in errors], text(rate),
+        numbers, now, [line.decode() for line in errors], text(rate),
     )  # fmt: skip
+
+
+def _seen(place: list[Any]) -> Seen | None:
+    if not place:
+        return None
+    now, due, deadline, scheduled = place
+    return Seen(now, number(due), number(deadline), number(scheduled))
 
 
 def _numbers(entry: bytes) -> tuple[int, int]:
@@ -253,7 +290,9 @@ def _numbers(entry: bytes) -> tuple[int, int]:
 
 
 def _failed(reply: list[bytes]) -> list[Failed]:
-    return [_outcome(verdict) for verdict in reply[:-1]]
+    verdicts = reply[:-1]
+    known = {verdict: _outcome(verdict) for verdict in set(verdicts)}  # most are alike
+    return [known[verdict] for verdict in verdicts]
 
 
 def _outcome(verdict: bytes) -> Failed:

@@ -1,11 +1,11 @@
 """publish, scheduled and deliver: how messages become ready."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from rqretry.command import Command, number, text
+from rqretry.command import Command, Word, number, text
 from rqretry.durability import confirmation, doubt
 from rqretry.keys import GroupKeys, PartitionKeys
 from rqretry.noted import Noted
@@ -14,6 +14,8 @@ from rqretry.routes import Route
 _PLAIN, _SENT = 2, 4
 """Fields of a Prepared that the script takes: of plain messages alone, and of the rest."""
 _WITH_TARGETS, _WITH_MESSAGE_GROUP, _WITH_KEYS = 5, 6, 7
+_BARE = ("", "", None)
+"""Digest, delay and notes of a message that has none of them."""
 
 
 class Prepared(NamedTuple):
@@ -47,8 +49,7 @@ class Prepared(NamedTuple):
         return " ".join(self.noted.keys) if self.noted else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """What a publish call answered.
 
     Attributes:
@@ -86,14 +87,12 @@ def publish(
     durability: str = "",
 ) -> Command[Published]:
     """Nothing to ready (or scheduled): store the messages for every group of the route."""
-    groups = [keys.group(group.name, 0) for group in route.groups]
     words = _words(route, messages)
+    touched, groups = _targets(keys, route)
     args: list[Any] = [
-        route.version, seq, checksum, lane_ttl_ms, producer, blob, len(groups), len(messages),
-        words,
+        route.version, seq, checksum, lane_ttl_ms, producer, blob, len(route.groups),
+        len(messages), words, *groups,
     ]  # fmt: skip
-    for group in route.groups:
-        args += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
     for message in messages:
         args += message[: min(words, _SENT)]
         if words >= _WITH_TARGETS:
@@ -102,16 +101,9 @@ def publish(
             args.append(message.message_group)
         if words >= _WITH_KEYS:
             args.append(message.keys)
-    touched = (
-        keys.meta, keys.route, keys.lane(producer), keys.bodies, keys.big, keys.pending,
-        keys.ids, keys.id_expiry, keys.scheduled, keys.backlog, keys.events, keys.counters,
-        keys.message_groups, keys.half_of, keys.keyed, keys.message_keys,
-        *(key for group in groups for key in (group.ready, group.wake)),
-        *_lines(groups, route), *_stream(keys, route),
-    )  # fmt: skip
     command = Command(
         verb="publish",
-        keys=touched,
+        keys=(keys.meta, keys.route, keys.lane(producer), *touched),
         args=tuple(args),
         decode=_published,
         ids=tuple([message.id for message in messages]),
@@ -122,16 +114,32 @@ def publish(
     return replace(command, confirm=confirmation(durability), confirmed=confirmed)
 
 
+@lru_cache(maxsize=1024)
+def _targets(keys: PartitionKeys, route: Route) -> tuple[tuple[str, ...], tuple[Word, ...]]:
+    """The keys behind the lane's, and the words about the groups: the same for every call."""
+    groups = [keys.group(group.name, 0) for group in route.groups]
+    touched = (
+        keys.bodies, keys.big, keys.pending, keys.ids, keys.id_expiry, keys.scheduled,
+        keys.backlog, keys.events, keys.counters, keys.message_groups, keys.half_of, keys.keyed,
+        keys.message_keys,
+        *(key for group in groups for key in (group.ready, group.wake)),
+        *_lines(groups, route), *_stream(keys, route),
+    )  # fmt: skip
+    words: list[Word] = []
+    for group in route.groups:
+        words += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
+    return touched, tuple(words)
+
+
 def _words(route: Route, messages: Sequence[Prepared]) -> int:
     """How many words a message takes: most need the least."""
+    if not (route.filtered or route.broadcast) and all(m[2:5] == _BARE for m in messages):
+        return _PLAIN
     notes = [message.noted for message in messages if message.noted is not None]
     if any(note.keys for note in notes):
         return _WITH_KEYS
     if any(note.message_group for note in notes):
         return _WITH_MESSAGE_GROUP
-    special = route.filtered or route.broadcast or notes
-    if not special and all(m[2] == m[3] == "" for m in messages):
-        return _PLAIN
     delayed = notes and any(message.tag and message.delay_ms != "" for message in messages)
     return _WITH_TARGETS if route.filtered or delayed else _SENT
 
@@ -207,7 +215,7 @@ def _published(reply: list[Any]) -> Published:
 
 
 def _confirmed(durability: str, answer: Published, reply: Any) -> Published:
-    return replace(answer, doubt=doubt(durability, reply))
+    return answer._replace(doubt=doubt(durability, reply))
 
 
 def _delivered(reply: list[Any]) -> tuple[str, int, int | None, Route | None]:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from rqretry.command import Command, Word
-from rqretry.commands.consuming import Leased, lease
+from rqretry.commands.consuming import Leased, Seen, lease, look
 from rqretry.commands.upkeep import feed
 from rqretry.errors import RqretryError
 from rqretry.pool import Line
@@ -143,15 +143,9 @@ class Fetcher:
         if leased.status == "NO_GROUP":
             await self._rejoin()
             return
-        now = time.monotonic()
-        source.looked_at = now
         source.empty = leased.exhausted
         source.rated = bool(leased.rate)
-        source.due_at = _at(now, leased.next_due_ms)
-        source.deadline_at = _at(now, leased.next_deadline_ms)
-        source.scheduled_at = _at(now, leased.next_scheduled_ms)
-        source.seen = source.seen or (leased.now_ms, sent_at)
-        self.changed()
+        self._note(source, leased, sent_at)
         if leased.ids:
             rows = zip(leased.ids, leased.data, leased.numbers, leased.lines, strict=True)
             deliveries = [
@@ -161,6 +155,15 @@ class Fetcher:
             for delivery in deliveries:
                 source.leases[delivery.id] = delivery
             consumer.accept(deliveries)
+
+    def _note(self, source: Source, seen: Leased | Seen, sent_at: float) -> None:
+        """What is due there, and when, as a lease or a look tells."""
+        now = source.looked_at = time.monotonic()
+        source.due_at = _at(now, seen.next_due_ms)
+        source.deadline_at = _at(now, seen.next_deadline_ms)
+        source.scheduled_at = _at(now, seen.next_scheduled_ms)
+        source.seen = source.seen or (seen.now_ms, sent_at)
+        self.changed()
 
     def _failed(self, source: Source, error: Exception) -> None:
         """A partition cannot be reached; on a cluster, others can."""
@@ -210,11 +213,29 @@ class Fetcher:
         finally:
             if alarm is not None:
                 alarm.cancel()
+        now = time.monotonic()
+        late = [s for s in watched if now - s.looked_at >= self._patience(s)]
+        if woken is not None and not woken:  # nobody said that there is something: that is usual
+            late = await self._look(late)
         for source in watched:
-            looked_long_ago = time.monotonic() - source.looked_at >= self._patience(source)
-            if woken is None or source.keys.wake in woken or looked_long_ago:
+            if woken is None or source.keys.wake in woken or source in late:
                 source.empty = False
                 self._purse.ask_again(source)
+
+    async def _look(self, sources: list[Source]) -> list[Source]:
+        """Look at all of them with one command; which need a lease to tell what they hold."""
+        plain = [source for source in sources if source.simple]
+        if self._store.spread or len(plain) < 2:  # noqa: PLR2004 - a lease is one command, too
+            return sources
+        sent_at = time.monotonic()
+        looks = await self._store.run(look([source.keys for source in plain]))
+        idle: set[Source] = set()
+        for source, seen in zip(plain, looks, strict=True):
+            if seen is not None:
+                self._note(source, seen, sent_at)
+                self._store.clock.note(seen.now_ms, sent_at)
+                idle.add(source)
+        return [source for source in sources if source not in idle]
 
     async def _sleep(self, seconds: float) -> None:
         self._room.clear()

@@ -191,11 +191,12 @@ class Settler:
 
         def answered(results: list[Failed]) -> None:
             source.told.update(tracebacks)
+            heard = log.isEnabledFor(logging.DEBUG) or self._announcer.wants("failure")
             for (delivery, failure), result in zip(batch, results, strict=True):
                 self._over(source, delivery, late=result.verdict == "STALE")
                 if delivery.watch is not None:
                     _tell(delivery.watch, failure, result)
-                if result.verdict == "OK":
+                if result.dead or (heard and result.verdict == "OK"):
                     self._announce(source, failure, result)
 
         def again() -> None:

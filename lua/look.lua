@@ -1,0 +1,35 @@
+local call = redis.call
+--[[ look.lua: read only; is there anything to lease in these places, and when is something due
+
+  An idle process looks at all its places at once, which costs less than a lease of nothing from each.
+  Its places are of several partitions, so on a cluster it looks by leasing. A place that may hold
+  something is not looked at further: the lease of it says the rest.
+
+  FLAGS  no-writes
+  KEYS   of each place meta config ready retry inflight due scheduled
+  ARGV   -
+  REPLY  of each place now_ms, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none),
+         or nothing where a lease may find something
+  COST   O(places); 8 commands a place
+]]
+-- @include clock
+-- @include logical
+
+local KEYS_OF_A_PLACE = 7
+
+local function remaining(key, now)
+  local score = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  return score and math.max(0, math.ceil(score - now)) or ''
+end
+
+local answers = {}
+for at = 1, #KEYS, KEYS_OF_A_PLACE do
+  local meta, config, ready, retry = KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3]
+  local answer = {}
+  if call('HEXISTS', config, 'version') == 1 and call('LLEN', ready) + call('LLEN', retry) == 0 then
+    local now = read_clock(meta).now
+    answer = { now, remaining(KEYS[at + 5], now), remaining(KEYS[at + 4], now), remaining(KEYS[at + 6], now) }
+  end
+  answers[#answers + 1] = answer
+end
+return answers
