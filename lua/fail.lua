@@ -98,7 +98,7 @@ if #done > 0 then
     call('HINCRBY', counters, (policy.view and 'dropped:' or 'dead:') .. group, #plan.dead / 2)
   end
   if earlier then
-    call('ZADD', wake, 0, '1')
+    call('ZADD', wake, '0', '1')
   end
   append_history(clock, meta, events, 'fail', group, worker, done, table.concat(notes, ' '), table.concat(lines, '\n'))
 end

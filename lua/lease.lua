@@ -25,7 +25,7 @@ local call = redis.call
          or LIMITED and the same: the group has all it may have in flight
          or PAUSED, LIMITED, RATED (no tokens) and the same with nothing left and no message
          or NO_GROUP
-  COST   O(want + log inflight); 24 commands, 1 with max_inflight, 1 where a message failed before,
+  COST   O(want + log inflight); 23 commands, 1 with max_inflight, 1 where a message failed before,
          2 in an ordered group
 ]]
 -- @include clock
@@ -52,9 +52,16 @@ local byte, most, rate = settings[3], tonumber(settings[4] or ''), settings[5] o
 local view = settings[6] == '1'
 local held = most and call('ZCARD', inflight) or 0
 
-local function remaining(key)
-  local score = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+local function first_score(key)
+  return call('ZRANGE', key, '0', '0', 'WITHSCORES')[2]
+end
+
+local function ahead(score)
   return score and math.max(0, math.ceil(score - clock.now)) or ''
+end
+
+local function remaining(key)
+  return ahead(first_score(key))
 end
 
 local function refusal()
@@ -78,10 +85,10 @@ end
 local first = prefer == 'retry' and retry or ready
 local second = prefer == 'retry' and ready or retry
 
-local ids = call('LRANGE', first, 0, want - 1)
+local ids = call('LRANGE', first, '0', want - 1)
 local from_first = #ids
 if from_first < want then
-  for i, id in ipairs(call('LRANGE', second, 0, want - from_first - 1)) do
+  for i, id in ipairs(call('LRANGE', second, '0', want - from_first - 1)) do
     ids[from_first + i] = id
   end
 end
@@ -89,7 +96,7 @@ end
 local strays = {}
 
 -- The first that ends of what others hold; where there is none, nothing is in flight.
-local earliest = call('ZRANGE', inflight, 0, 0, 'WITHSCORES')[2]
+local earliest = tonumber(first_score(inflight) or nil)
 
 local function looked_up(count, command, key)
   return call(count, key) > 0 and call(command, key, unpack(ids)) or {}
@@ -180,10 +187,10 @@ if #orphans > 0 then
   finish_orphans(order, orphans)
 end
 if scanned > 0 then
-  call('LTRIM', first, math.min(scanned, from_first), -1)
+  call('LTRIM', first, math.min(scanned, from_first), '-1')
 end
 if scanned > from_first then
-  call('LTRIM', second, scanned - from_first, -1)
+  call('LTRIM', second, scanned - from_first, '-1')
 end
 if view and #strays > 0 then
   call('HDEL', failures, unpack(strays))
@@ -202,12 +209,13 @@ end
 local full = most and held + #found >= most
 -- Others learn of a short lease at once; of a longer one when they look the next time.
 local function has_news()
-  return #found > 0 and visibility_ms < LOOKED_AT_MS and (not earliest or deadline < tonumber(earliest))
+  return #found > 0 and visibility_ms < LOOKED_AT_MS and (not earliest or deadline < earliest)
 end
 if not full and (left > 0 or has_news()) then
-  call('ZADD', wake, 0, '1')
+  call('ZADD', wake, '0', '1')
 end
+local next_deadline = #found > 0 and math.min(earliest or deadline, deadline) or earliest
 return {
-  full and 'LIMITED' or 'OK', remaining(due), remaining(inflight), remaining(scheduled), left, found,
+  full and 'LIMITED' or 'OK', remaining(due), ahead(next_deadline), remaining(scheduled), left, found,
   texts, entry_text, errors, clock.now, rate,
 }

@@ -18,7 +18,7 @@ local call = redis.call
 local KEYS_OF_A_PLACE = 7
 
 local function remaining(key, now)
-  local score = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  local score = call('ZRANGE', key, '0', '0', 'WITHSCORES')[2]
   return score and math.max(0, math.ceil(score - now)) or ''
 end
 

@@ -65,7 +65,7 @@ local function promote_level(level, most)
       ids[#ids + 1] = id
     end
   end
-  return call('ZRANGE', level, 0, 0, 'WITHSCORES')[2]
+  return call('ZRANGE', level, '0', '0', 'WITHSCORES')[2]
 end
 
 for _, number in ipairs(only == '' and call('ZRANGEBYSCORE', due, '-inf', upto) or { only }) do
@@ -82,9 +82,9 @@ end
 if #ids > 0 then
   call('HINCRBY', counters, 'promote:' .. group, #ids)
   if filled then
-    call('ZADD', wake, 0, '1')
+    call('ZADD', wake, '0', '1')
   end
   append_history(clock, meta, events, 'promote', group, worker, ids, '', '')
 end
-local next_due = call('ZRANGE', due, 0, 0, 'WITHSCORES')[2]
+local next_due = call('ZRANGE', due, '0', '0', 'WITHSCORES')[2]
 return { clock.now, #ids, next_due and math.max(0, math.ceil(next_due - clock.now)) or '' }

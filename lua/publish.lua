@@ -255,9 +255,9 @@ local function store()
 end
 
 local function schedule()
-  local first = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
+  local first = call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2]
   call('ZADD', scheduled, unpack(waiting))
-  if call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] ~= first then
+  if call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] ~= first then
     for group = 1, groups do
       call('ZADD', KEYS[FIRST_KEY + 2 * group - 1], 0, '1')
     end

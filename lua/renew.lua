@@ -8,7 +8,7 @@ local call = redis.call
   KEYS   meta config inflight attempts dead bodies pending
   ARGV   visibility_ms, then id and lease_no of each message
   REPLY  OK | STALE | GONE of each message
-  COST   O(messages * log inflight); 8 commands, 3 more for a message that is not OK
+  COST   O(messages * log inflight); 9 commands, 3 more for a message that is not OK
 ]]
 -- @include clock
 -- @include logical

@@ -36,6 +36,8 @@ class TopicCatalog:
         self._levels: LevelTable | None = None
         self._topics: dict[str, TopicRecord] = {}
         self._routes: dict[tuple[str, int], Route] = {}
+        self._made: dict[str, tuple[TopicRecord, Route]] = {}
+        """Routes as records say them; every publish asks."""
         self._views: dict[str, str] = {}
         """Groups that consume dead letters, and whose."""
         self.declared: Mapping[str, int] = {}
@@ -239,7 +241,12 @@ class TopicCatalog:
         """What is known of a partition's route."""
         known = self._routes.get((topic, partition))
         record = self._topics.get(topic)
-        return known or (record.route if record else _UNKNOWN)
+        if known is not None or record is None:
+            return known or _UNKNOWN
+        made = self._made.get(topic)
+        if made is None or made[0] is not record:
+            made = self._made[topic] = record, record.route
+        return made[1]
 
     def note_route(
         self, topic: str, partition: int, route: Route, *, create: bool = False

@@ -16,7 +16,7 @@ end
 local function in_flight(inflight, ids, deadlines)
   local here = {}
   if not deadlines and call('ZCARD', inflight) <= FEW * #ids then
-    for _, id in ipairs(call('ZRANGE', inflight, 0, -1)) do
+    for _, id in ipairs(call('ZRANGE', inflight, '0', '-1')) do
       here[id] = true
     end
     return here

@@ -33,7 +33,7 @@ local function append_history(clock, meta, events, verb, group, worker, ids, not
     drop_oldest(clock, meta, events)
   end
   -- Numbers are spelled here: the server takes twice as long to spell one that it is given.
-  local now, seq = tostring(clock.now), tostring(clock.seq)
+  local now, seq = tostring(clock.now), clock.seq == 0 and '0' or tostring(clock.seq)
   local offset = clock.offset == 0 and '0' or tostring(clock.offset)
   call('HSET', meta, 'mark', now, 'offset', offset, 'seq', seq, 'bytes', tostring(clock.bytes))
   call('XADD', events, now .. '-' .. seq, 'e', verb, 'g', group, 'w', worker, 'i', batch, 'd', notes, 'b', blob)

@@ -115,7 +115,7 @@ local function push_new(o, ready, wake, ids, place_of)
   if #out > 0 then
     local length = call('RPUSH', ready, unpack(out))
     if length == #out then
-      call('ZADD', wake, 0, '1')
+      call('ZADD', wake, '0', '1')
     end
   end
   if #heads > 0 then
@@ -181,7 +181,7 @@ local function leave_lines(o, ids, places)
     end
   end
   if #out > 0 and call('RPUSH', o.ready, unpack(out)) == #out then
-    call('ZADD', o.wake, 0, '1')
+    call('ZADD', o.wake, '0', '1')
   end
   if #gone > 0 then
     call('ZREM', o.line, unpack(gone))

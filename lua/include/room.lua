@@ -2,6 +2,6 @@
 local function wake_for_room(most, inflight, wake, ended)
   local held = most and call('ZCARD', inflight)
   if held and held < most and held + ended >= most then
-    call('ZADD', wake, 0, '1')
+    call('ZADD', wake, '0', '1')
   end
 end

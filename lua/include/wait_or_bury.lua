@@ -47,7 +47,7 @@ end
 
 -- Answers whether something is now due earlier than anything before.
 local function write_plan(plan, keys, levels, view)
-  local first = call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', keys.due, '0', '0', 'WITHSCORES')
   local earlier = false
   for level = 1, #levels do
     if plan.waiting[level] then

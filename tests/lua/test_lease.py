@@ -126,7 +126,7 @@ def test_lease_takes_one_message_however_big_it_is(world: World) -> None:
     assert world.lease().ids == ["b"]
 
 
-def test_lease_counts_a_small_body_at_most_as_8_kib(world: World) -> None:
+def test_a_lease_takes_a_whole_batch_of_small_bodies(world: World) -> None:
     world.subscribe()
     world.publish(*(f"m{n}" for n in range(500)))
     assert len(world.lease(500).ids) == 500

@@ -195,15 +195,15 @@ def test_a_server_that_answers_nonsense_is_a_bug_and_said_so() -> None:
     [
         ([], []),
         ([1], [1]),
-        ([1] * 500, [500]),
-        ([1] * 501, [500, 1]),
+        ([1] * 470, [470]),
+        ([1] * 471, [470, 1]),
         ([400_000] * 5, [2, 2, 1]),
         ([4_000_000, 1, 1], [1, 2]),
         ([1, 4_000_000], [1, 1]),
         ([1024 * 1024], [1]),
     ],
 )
-def test_calls_hold_at_most_500_messages_or_1_mib(sizes: list[int], expected: list[int]) -> None:
+def test_calls_hold_at_most_470_messages_or_1_mib(sizes: list[int], expected: list[int]) -> None:
     messages = [message(f"m{n}", b"x" * size) for n, size in enumerate(sizes)]
 
     cut = list(chunks(messages))
@@ -282,11 +282,11 @@ def test_a_body_of_one_byte_too_many_is_refused() -> None:
     Server().prepare(b"x" * (4 * 1024 * 1024 - 100))
 
 
-def test_a_call_carries_500_messages_or_a_mebibyte_of_bodies_at_most() -> None:
+def test_a_call_carries_470_messages_or_a_mebibyte_of_bodies_at_most() -> None:
     large = [Prepared(f"large{n}", b"x" * 300_000, "", "") for n in range(10)]
     small = [Prepared(f"small{n}", b"x", "", "") for n in range(1100)]
     huge = [Prepared("huge", b"x" * 3_000_000, "", "")]
 
     assert [len(chunk) for chunk in chunks(large)] == [3, 3, 3, 1]
-    assert [len(chunk) for chunk in chunks(small)] == [500, 500, 100]
+    assert [len(chunk) for chunk in chunks(small)] == [470, 470, 160]
     assert [len(chunk) for chunk in chunks([*large[:1], *huge, *large[:1]])] == [1, 1, 1]

@@ -1,0 +1,58 @@
+"""look: is there anything to lease in some places; reads only."""
+
+from rqretry.commands.consuming import Seen, look
+from tests.support.builders import SECOND, failure, prepared
+from tests.support.world import START_MS, VISIBILITY_MS, World
+
+IDLE = Seen(START_MS, None, None, None)
+
+
+def seen(world: World, *groups: str) -> list[Seen | None]:
+    with world.changes() as changed:
+        answer = world.run(look([world.group(name) for name in groups]))
+    assert changed == {}
+    return answer
+
+
+def test_a_place_without_messages_has_nothing_to_lease_and_nothing_due(world: World) -> None:
+    world.subscribe()
+    assert seen(world, "g") == [IDLE]
+
+
+def test_a_place_with_ready_messages_is_for_a_lease(world: World) -> None:
+    world.subscribe("g")
+    world.publish("a")
+    world.subscribe("h")
+    assert seen(world, "g", "h", "g") == [None, IDLE, None]
+
+
+def test_a_place_with_due_retries_is_for_a_lease(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.fail(failure("a", delay_ms=SECOND))
+    world.advance(SECOND)
+    world.promote()
+    assert seen(world, "g") == [None]
+
+
+def test_a_group_that_the_partition_does_not_know_is_for_a_lease(world: World) -> None:
+    world.subscribe("g")
+    assert seen(world, "other", "g") == [None, IDLE]
+
+
+def test_it_tells_the_next_due_time_the_next_deadline_and_what_is_scheduled(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.fail(failure("a", delay_ms=SECOND))
+    world.publish(prepared("c", delay_ms=3 * SECOND))
+    world.advance(100)
+    assert seen(world, "g") == [
+        Seen(START_MS + 100, SECOND - 100, VISIBILITY_MS - 100, 3 * SECOND - 100)
+    ]
+
+
+def test_what_is_over_is_due_now(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.advance(VISIBILITY_MS + SECOND)
+    assert seen(world, "g") == [Seen(START_MS + VISIBILITY_MS + SECOND, None, 0, None)]
