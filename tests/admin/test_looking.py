@@ -180,7 +180,6 @@ def test_the_audit_record_says_who_what_and_when(bench: Bench) -> None:
 
 
 def test_every_cause_has_a_sentence_of_its_own(bench: Bench) -> None:
-    """What needs a worker, a transaction or message groups is in tests/integration."""
     bench.group()
     bench.appear("w1")
     told: dict[str, str] = {}
@@ -211,6 +210,7 @@ def test_every_cause_has_a_sentence_of_its_own(bench: Bench) -> None:
     explain("filtered", filtered, "h")
     (wanted,) = bench.publish(OutgoingMessage(body=1, tag="late"))
     explain("no live consumer", wanted, "h")
+    told |= other_causes(bench)
     words = {
         "a date": "published with a delay, due in",
         "dead": "dead after 1 deliveries, cause failure: no use",
@@ -222,5 +222,31 @@ def test_every_cause_has_a_sentence_of_its_own(bench: Bench) -> None:
         "paused": "the group is paused",
         "filtered": "not for this group, which takes late: its tag is early",
         "no live consumer": "the group has no live worker",
+        "message group": "in its message group, 1 messages are ahead of it",
+        "transaction": "is unresolved: check 1 of 15 in",
+        "committed": "committed at ",
+        "nobody ticks": "no worker, receive or reaper has moved it yet",
     }
+    assert told.keys() == words.keys()
     assert {name for name in words if words[name] not in told[name]} == set(), told
+    assert len(set(told.values())) == len(told)
+
+
+def other_causes(bench: Bench) -> dict[str, str]:
+    """Causes that need groups of their own."""
+    told: dict[str, str] = {}
+    bench.group("line", "ordered", ordered=True)
+    head, behind = (bench.client.publish("ordered", number, message_group="x") for number in (1, 2))
+    told["message group"] = bench.admin.explain(behind)["line"]
+    assert told["message group"].startswith(f"behind {head} ")
+    tx = bench.client.begin_transaction("ordered")
+    told["transaction"] = bench.admin.explain(tx.publish(1))["-"]
+    tx.rollback()
+    bench.succeed(bench.lease(group="line", topic="ordered"), group="line", topic="ordered")
+    told["committed"] = bench.admin.explain(head)["line"]
+    bench.group("alone", "late")
+    (late,) = bench.publish(1, topic="late")
+    bench.fail(bench.lease(group="alone", topic="late"), group="alone", topic="late", delay_ms=1)
+    until(lambda: "no worker, receive" in bench.admin.explain(late)["alone"])
+    told["nobody ticks"] = bench.admin.explain(late)["alone"]
+    return told

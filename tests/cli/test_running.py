@@ -19,9 +19,10 @@ from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.commands.consuming import Failure, Receipt, fail, lease
 from rqretry.commands.upkeep import register
 from rqretry.edge.cli.metrics import render
+from rqretry.edge.cli.output import print_page
 from rqretry.edge.cli.status import rates
 from rqretry.edge.cli.upkeep import Upkeep
-from rqretry.edge.cli.watching import print_details
+from rqretry.edge.cli.watching import details
 from rqretry.embedded import EmbeddedRedis
 from tests.cli.conftest import Program
 from tests.cli.shell import Shell, bury
@@ -295,8 +296,9 @@ def test_status_watch_goes_on_until_it_is_stopped(program: Program, client: Clie
     lines = iter(watch.stdout.readline, "")
     assert next(line for line in lines if "succeed 0.0/s" in line)
     watch.send_signal(signal.SIGINT)
-    _, err = watch.communicate(timeout=30)
+    told, err = watch.communicate(timeout=30)
     assert watch.returncode == 0, err
+    assert "\x1b" not in told, "it is no terminal: one page below the other"
 
 
 def test_what_is_watched_shows_the_ladder_the_workers_and_what_died(
@@ -312,7 +314,7 @@ def test_what_is_watched_shows_the_ladder_the_workers_and_what_died(
     about = json.dumps({"groups": ["g"], "topics": ["t"], "pid": 7})
     live = register(client.catalog.keys, worker="w1", about=about, ttl_ms=60_000)
     client.store.run(live)
-    print_details(client, client.admin.stats())
+    print_page(details(client, client.admin.stats()))
     ladder, workers, dead = capsys.readouterr().out.strip().split("\n\n")
     assert ladder.splitlines()[1].split()[:4] == ["t", "g", "4", "1"]
     assert ", in " in ladder

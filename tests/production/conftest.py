@@ -25,7 +25,7 @@ from tests.support.soundness import assert_sound
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NAMESPACE = "test"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def free_port() -> int:

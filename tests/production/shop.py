@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from rqretry import App, DeadLetter, Message, RetryPolicy
+from rqretry import App, DeadLetter, Message, Postpone, RetryPolicy
 
 app = App()
 held: list[bytes] = []
@@ -50,3 +50,19 @@ async def hurry(message: Message[Any]) -> None:
     """Nothing, as often as possible; every fifth message fails once."""
     if message.attempt == 1 and message.body % 5 == 0:
         raise ValueError("once")
+
+
+@app.consumer("mixed", group="mixed", policy=RetryPolicy.fixed("10ms", max_retries=2))
+async def everything(message: Message[Any]) -> None:
+    """Succeed, fail once, fail to death, refuse, or postpone, as the body says."""
+    match message.body % 5:
+        case 1 if message.attempt == 1:
+            raise ValueError("once")
+        case 2:
+            raise KeyError("always")
+        case 3:
+            raise DeadLetter("no")
+        case 4 if message.fencing_token == 1:
+            raise Postpone("10ms")
+        case _:
+            await app.publish("done", message.id)

@@ -5,9 +5,12 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections import defaultdict
 
 from rqretry import Client
 from rqretry.commands.administering import history
+from rqretry.edge.cli.metrics import render
+from tests.otel.collector import Collector
 from tests.production.conftest import NAMESPACE, ROOT, Site, free_port, until
 
 MESSAGES = 200
@@ -16,13 +19,17 @@ MESSAGES = 200
 def scrape(port: int) -> dict[str, float]:
     """Each sample by its name and labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
+        return read_samples(answer.read().decode())
+
+
+def read_samples(text: str) -> dict[str, float]:
+    lines = text.splitlines()
     rows = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
     return {name: float(value) for name, value in rows}
 
 
-def attempts(outcome: str) -> str:
-    return f'rqretry_worker_attempts_total{{topic="many",group="many",outcome="{outcome}"}}'
+def attempts(outcome: str, group: str = "many") -> str:
+    return f'rqretry_worker_attempts_total{{topic="{group}",group="{group}",outcome="{outcome}"}}'
 
 
 def test_what_the_workers_counted_is_what_the_history_says(site: Site) -> None:
@@ -36,9 +43,9 @@ def test_what_the_workers_counted_is_what_the_history_says(site: Site) -> None:
     until(lambda: counters().get("succeed") == MESSAGES, say=service.told)
     known = counters()
     until(lambda: scrape(port).get(attempts("success"), 0) == known["succeed"])
-    seen, verbs = scrape(port), _history(site.client)
+    seen, notes = scrape(port), _notes(site.client, "many")
     assert seen[attempts("failure")] == known["fail"] == MESSAGES // 5
-    assert (verbs.count("succeed"), verbs.count("fail")) == (MESSAGES, MESSAGES // 5)
+    assert (len(notes["succeed"]), len(notes["fail"])) == (MESSAGES, MESSAGES // 5)
     timed = 'rqretry_worker_attempt_seconds_count{topic="many",group="many"}'
     assert seen[timed] == known["succeed"] + known["fail"]
     assert seen['rqretry_worker_processes{state="working"}'] == 2
@@ -48,6 +55,63 @@ def test_what_the_workers_counted_is_what_the_history_says(site: Site) -> None:
     service.says("starting another")
     until(lambda: scrape(port)['rqretry_worker_processes{state="working"}'] == 2)
     assert scrape(port)[attempts("success")] == MESSAGES
+
+
+def test_failures_retries_and_deaths_are_counted_as_the_history_has_them(site: Site) -> None:
+    port = free_port()
+    service = site.ready("--processes", "2", "--metrics-port", str(port))
+    site.client.publish_many("mixed", range(100))
+
+    def over() -> bool:
+        group = site.stats("mixed")
+        return group.counters.get("succeed", 0) + group.dead == 100
+
+    until(over, say=service.told)
+    wanted = {"success": 60, "failure": 60, "dead_letter": 40, "postponed": 20}
+    until(
+        lambda: all(
+            scrape(port).get(attempts(outcome, "mixed")) == count
+            for outcome, count in wanted.items()
+        ),
+        say=lambda: scrape(port),
+    )
+    seen = scrape(port)
+    notes = _notes(site.client, "mixed")
+    assert {
+        "success": len(notes["succeed"]),
+        "failure": sum(",W," in note for note in notes["fail"]),
+        "dead_letter": sum(note.endswith(",D") for note in notes["fail"]),
+        "postponed": len(notes["release"]),
+    } == wanted
+    timed = 'rqretry_worker_attempt_seconds_count{topic="mixed",group="mixed"}'
+    assert seen[timed] == len(notes["lease"]) == sum(wanted.values())
+    sent = 'rqretry_worker_published_total{topic="done",result="ok"}'
+    assert seen[sent] == len(_notes(site.client, "done")["publish"]) == 60
+    labels = f'namespace="{NAMESPACE}",topic="mixed",group="mixed"'
+    exported = read_samples(render(site.client.admin.stats()))
+    for verb in ("succeed", "fail", "lease", "release"):
+        assert exported[f'rqretry_verbs_total{{{labels},verb="{verb}"}}'] == len(notes[verb])
+    assert exported[f'rqretry_verbs_total{{{labels},verb="dead"}}'] == wanted["dead_letter"]
+    assert exported[f'rqretry_messages{{{labels},state="dead"}}'] == wanted["dead_letter"]
+
+
+def test_spans_are_counted_by_what_became_of_them(site: Site) -> None:
+    port = free_port()
+    with Collector() as collector:
+        service = site.ready("--metrics-port", str(port), "--otlp", collector.http)
+        site.client.publish_many("many", range(MESSAGES))
+        until(lambda: site.stats("many").counters.get("succeed") == MESSAGES, say=service.told)
+        ended = MESSAGES + MESSAGES // 5
+        for pid in service.pids():  # what it still holds it exports at its end, and tells of
+            os.kill(pid, signal.SIGTERM)
+        until(lambda: scrape(port).get(spans("exported")) == ended, say=service.told)
+        seen = scrape(port)
+        assert (seen[spans("dropped")], seen[spans("refused")]) == (0, 0)
+        collector.wait(ended)
+
+
+def spans(result: str) -> str:
+    return f'rqretry_worker_spans_total{{result="{result}"}}'
 
 
 def test_scaled_to_zero_the_exporter_still_reports_the_true_lag(site: Site) -> None:
@@ -76,17 +140,17 @@ def _answers(port: int) -> bool:
     return True
 
 
-def _history(client: Client) -> list[str]:
-    """The verb of each line of the history."""
-    client.store.perform(client.catalog.topic("many"))
-    verbs: list[str] = []
+def _notes(client: Client, topic: str) -> dict[str, list[str]]:
+    """What the history notes of each message, by verb."""
+    client.store.perform(client.catalog.topic(topic))
+    notes: dict[str, list[str]] = defaultdict(list)
     start = "-"
     while True:
-        page = client.store.run(
-            history(client.catalog.partition("many", 0), start=start, count=500)
-        )
+        page = client.store.run(history(client.catalog.partition(topic, 0), start=start, count=500))
         for _, fields in page:
-            verbs += [fields["e"].decode()] * len(fields["i"].split(b" "))
+            ids = fields["i"].split(b" ")
+            said = fields["d"].decode().split(" ")
+            notes[fields["e"].decode()] += said if len(said) == len(ids) else [""] * len(ids)
         if len(page) < 500:
-            return verbs
+            return notes
         start = f"({page[-1][0]}"

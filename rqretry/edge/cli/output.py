@@ -16,6 +16,9 @@ SCHEMA = 1
 """Of every JSON object that the command line prints."""
 _PIPED_WIDTH = 10_000
 
+Part = str | Table
+"""Of a page: a line, or a table."""
+
 
 def print_json(fields: Mapping[str, Any]) -> None:
     """One object on one line, with its schema first."""
@@ -32,14 +35,27 @@ def clean(value: object, limit: int | None = None) -> str:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table; numbers to the right. Column names that begin with # are of numbers."""
-    console = terminal()
+    terminal().print(table_of(columns, rows))
+
+
+def print_page(page: Iterable[Part]) -> None:
+    """Lines and tables, one below the other."""
+    for part in page:
+        if isinstance(part, str):
+            click.echo(part)
+        else:
+            terminal().print(part)
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """The same table, not printed yet."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
         justify: Any = "right" if name.startswith("#") else "left"
         table.add_column(name.lstrip("#"), justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
-    console.print(table)
+    return table
 
 
 def print_fields(pairs: Iterable[tuple[str, object]]) -> None:

@@ -1,6 +1,7 @@
 """rqretry status: how many messages are where, for each topic and group."""
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 import click
@@ -11,10 +12,12 @@ from rqretry.durations import spell
 from rqretry.edge.cli.confirming import counted
 from rqretry.edge.cli.finding import read_stats
 from rqretry.edge.cli.options import json_option, server_options
-from rqretry.edge.cli.output import clean, note, print_json, print_table
+from rqretry.edge.cli.output import Part, clean, note, print_json, print_page, table_of
+from rqretry.edge.cli.redrawing import Screen
 from rqretry.edge.cli.session import connected, elsewhere
 from rqretry.edge.cli.sizes import in_bytes, memory_line
-from rqretry.edge.cli.watching import print_details
+from rqretry.edge.cli.watching import details
+from rqretry.errors import AmbiguousResult, StoreUnavailable
 from rqretry.rates import describe_limits
 from rqretry.runtime.stopping import Stoppable, StoppedEarly
 
@@ -51,22 +54,25 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
             fields["transactions"] = {"unfinished": unfinished, "parked": parked}
         print_json(fields)
     else:
-        _print(stats)
+        print_page(_page(stats))
 
 
 def _watch(client: Client, topic: str | None) -> None:
-    """Until it is stopped, which is how it ends well."""
-    with suppress(StoppedEarly), Stoppable():
+    """Until it is stopped, which is how it ends well; a server that is away is waited for."""
+    with suppress(StoppedEarly), Stoppable(), Screen() as screen:
         before, at = read_stats(client, topic), time.monotonic()
-        _print(before)
+        page = [*_page(before)]
+        screen.show(page)
         while True:
             time.sleep(WATCH_EVERY_S)
-            after, now = read_stats(client, topic), time.monotonic()
-            click.clear()
-            _print(after)
-            for sentence in rates(before, after, now - at):
-                click.echo(sentence)
-            print_details(client, after)
+            try:
+                after, now = read_stats(client, topic), time.monotonic()
+                rest = [*rates(before, after, now - at), *details(client, after)]
+            except (StoreUnavailable, AmbiguousResult) as error:
+                screen.show([*page, "", clean(f"{error}; trying again")])
+                continue
+            page = [*_page(after), *rest]
+            screen.show(page)
             before, at = after, now
 
 
@@ -85,13 +91,10 @@ def rates(before: Stats, after: Stats, seconds: float) -> list[str]:
     return said
 
 
-def _print(stats: Stats) -> None:
-    print_stats(stats)
-    for sentence in _transactions(stats):
-        click.echo(sentence)
-    memory = memory_line(stats)
-    if memory:
-        click.echo(memory)
+def _page(stats: Stats) -> Iterator[Part]:
+    yield from _numbers(stats)
+    yield from _transactions(stats)
+    yield from filter(None, [memory_line(stats)])
 
 
 def _transactions(stats: Stats) -> list[str]:
@@ -106,18 +109,20 @@ def _transactions(stats: Stats) -> list[str]:
 
 def print_stats(stats: Stats) -> None:
     """A table of all groups, and what has no group."""
+    print_page(_numbers(stats))
+
+
+def _numbers(stats: Stats) -> Iterator[Part]:
     rows = [_row(topic, group) for topic in stats.topics for group in topic.groups]
     if rows:
-        print_table(
+        yield table_of(
             [
                 "topic", "group", "#ready", "#retry", "#inflight", "#waiting", "#dead", "oldest",
                 "#workers", "levels",
             ],
             rows,
         )  # fmt: skip
-    for topic in stats.topics:
-        for sentence in _beside(topic):
-            click.echo(clean(sentence))
+    yield from (clean(sentence) for topic in stats.topics for sentence in _beside(topic))
 
 
 def _row(topic: TopicStats, group: GroupStats) -> tuple[object, ...]:

@@ -1,33 +1,31 @@
 """What `status --watch` shows: the ladder with its next due times, workers, and what has died."""
 
-from collections.abc import Sequence
-
-import click
+from collections.abc import Iterator, Sequence
 
 from rqretry.admin.answers import WorkerInfo
 from rqretry.admin.views import Cluster, Stats, clusters
 from rqretry.client import Client
 from rqretry.durations import spell
-from rqretry.edge.cli.output import date, print_table
+from rqretry.edge.cli.output import Part, clean, date, table_of
 
 _MOST_LETTERS = 5000
 """Of a group with more dead letters, the kinds are not counted at each look."""
 _MOST_KINDS = 5
 
 
-def print_details(client: Client, stats: Stats) -> None:
+def details(client: Client, stats: Stats) -> Iterator[Part]:
     """Below the numbers of the groups; nothing where there is nothing to tell."""
-    _print_ladder(client, stats)
-    _print_workers(client.admin.workers())
+    yield from _ladder(client, stats)
+    yield from _workers(client.admin.workers())
     for group in dict.fromkeys(g.group for g in stats.groups if g.dead):
         dead = sum(g.dead for g in stats.groups if g.group == group)
         if dead > _MOST_LETTERS:
-            click.echo(f"group {group} has {dead} dead letters: rqretry dlq list {group}")
+            yield clean(f"group {group} has {dead} dead letters: rqretry dlq list {group}")
         else:
-            _print_kinds(group, clusters(client.admin.dead_letters(group, bodies=False)))
+            yield from _kinds(group, clusters(client.admin.dead_letters(group, bodies=False)))
 
 
-def _print_ladder(client: Client, stats: Stats) -> None:
+def _ladder(client: Client, stats: Stats) -> Iterator[Part]:
     now_ms = client.store.clock.now_ms()
     rows = [
         (topic.topic, group.group, rung.level, rung.count, _due(rung.next_due_ms, now_ms))
@@ -36,8 +34,8 @@ def _print_ladder(client: Client, stats: Stats) -> None:
         for rung in group.waiting
     ]
     if rows:
-        click.echo()
-        print_table(["topic", "group", "#level", "#waiting", "next due"], rows)
+        yield ""
+        yield table_of(["topic", "group", "#level", "#waiting", "next due"], rows)
 
 
 def _due(due_ms: int, now_ms: int) -> str:
@@ -45,14 +43,14 @@ def _due(due_ms: int, now_ms: int) -> str:
     return f"{when}, in {spell(round((due_ms - now_ms) / 1000))}" if due_ms > now_ms > 0 else when
 
 
-def _print_workers(workers: Sequence[WorkerInfo]) -> None:
+def _workers(workers: Sequence[WorkerInfo]) -> Iterator[Part]:
     if workers:
-        click.echo()
+        yield ""
         rows = [(w.name, " ".join(w.groups), w.pid or "", date(w.since_ms) or "") for w in workers]
-        print_table(["worker", "groups", "#pid", "since"], rows)
+        yield table_of(["worker", "groups", "#pid", "since"], rows)
 
 
-def _print_kinds(group: str, kinds: Sequence[Cluster]) -> None:
-    click.echo()
+def _kinds(group: str, kinds: Sequence[Cluster]) -> Iterator[Part]:
+    yield ""
     rows = [(group, k.fingerprint, k.count, date(k.last_ms), k.error) for k in kinds[:_MOST_KINDS]]
-    print_table(["dead letters of", "fingerprint", "#count", "last", "error"], rows)
+    yield table_of(["dead letters of", "fingerprint", "#count", "last", "error"], rows)
