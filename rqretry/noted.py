@@ -60,25 +60,51 @@ def encode_noted(ids: Sequence[str], notes: Sequence[Noted | None], *, partial: 
     return blob
 
 
-def decode_noted(blob: bytes, ids: Sequence[str]) -> list[Noted]:
+class NotedColumns(NamedTuple):
+    """The same of the messages of an entry, in step with them; None where nothing is noted."""
+
+    tag: list[str | None] | None = None
+    keys: list[list[str] | None] | None = None
+    message_group: list[str | None] | None = None
+    trace_id: list[str | None] | None = None
+
+
+def decode_columns(blob: bytes, ids: Sequence[str]) -> NotedColumns:
     """What is noted of the messages of a history entry; a blob that cannot be read says nothing."""
-    nothing = [NOTHING] * len(ids)
     try:
         version, sent, *columns = msgpack.unpackb(blob)
         if version != VERSION or len(columns) != _LISTS - 1:
-            return nothing
-        notes = _rows(columns, len(ids if sent is None else sent))
+            return NotedColumns()
+        tags, keys, groups, traces = (_in_step(column, sent, ids) for column in columns)
+        keys = keys and [[*names] or None if names else None for names in keys]
+        traces = traces and [trace.hex() if trace else None for trace in traces]
     except (ValueError, TypeError, AttributeError, msgpack.UnpackException):
-        return nothing
-    if sent is None:
-        return notes if len(notes) == len(ids) else nothing
-    by_id = dict(zip(sent, notes, strict=False))
-    return [by_id.get(id_, NOTHING) for id_ in ids]
+        return NotedColumns()
+    return NotedColumns(tags, keys, groups, traces)
 
 
-def _rows(columns: Sequence[Any], count: int) -> list[Noted]:
-    tags, keys, groups, traces = (column or [None] * count for column in columns)
+def decode_noted(blob: bytes, ids: Sequence[str]) -> list[Noted]:
+    """The same, message by message."""
+    said, nothing = decode_columns(blob, ids), [None] * len(ids)
+    columns = (
+        said.tag or nothing,
+        said.keys or nothing,
+        said.message_group or nothing,
+        said.trace_id or nothing,
+    )
     return [
-        Noted(tag, tuple(names or ()), group, trace.hex() if trace else None)
-        for tag, names, group, trace in zip(tags, keys, groups, traces, strict=True)
+        Noted(tag, tuple(names or ()), group, trace)
+        for tag, names, group, trace in zip(*columns, strict=True)
     ]
+
+
+def _in_step(column: list[Any] | None, sent: list[str] | None, ids: Sequence[str]) -> Any:
+    """A column of the messages that were sent, as one of those that were accepted."""
+    if column is None:
+        return None
+    if len(column) != len(ids if sent is None else sent):
+        raise ValueError(column)
+    if sent is None:
+        return column
+    by_id = dict(zip(sent, column, strict=True))
+    return [by_id.get(id_) for id_ in ids]

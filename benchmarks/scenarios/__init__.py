@@ -16,6 +16,7 @@ from benchmarks.scenarios import (
     ordered,
     publishing,
     punctuality,
+    spark_reading,
     tracing,
 )
 
@@ -41,6 +42,7 @@ SCENARIOS: dict[str, Scenario] = {
     "ordered": ordered.ordered,
     "tracing": tracing.tracing,
     "cpu_bound": cpu_bound.cpu_bound,
+    "spark_read": spark_reading.spark_read,
     "backlog_1m": backlog.backlog_1m,
     "backlog_10m": backlog.backlog_10m,
 }

@@ -6,6 +6,9 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from types import FrameType
 
 import click
@@ -16,11 +19,11 @@ from rqretry.config import URL_VARIABLE
 from rqretry.demo.flights import INSTALL, Flight, installed_archive, load, sample_size
 from rqretry.demo.live import View
 from rqretry.demo.report import print_report, problems
-from rqretry.demo.run import Place, run_demo
+from rqretry.demo.run import Pipeline, Place, run_demo
 from rqretry.edge.cli.options import json_option
 from rqretry.edge.cli.output import terminal
 from rqretry.edge.cli.session import Target, target_of
-from rqretry.errors import show
+from rqretry.errors import ConfigError, show
 
 DEFAULT_ROWS = 20_000
 EMBEDDED = "embedded"
@@ -72,6 +75,13 @@ class Rows(click.ParamType[int | None]):
     metavar="NAME",
     help="An empty namespace, deleted at the end; default demo- and a random number.",
 )
+@click.option(
+    "--spark",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Ingest with Spark, archive and report; FOLDER gets the archive and the page.",
+)
 @json_option
 @click.pass_context
 def demo(
@@ -81,6 +91,7 @@ def demo(
     processes: int,
     url: str | None,
     namespace: str | None,
+    folder: Path | None,
     as_json: bool,
 ) -> None:
     """Settle the delay claims of real flights, and prove that nothing was lost.
@@ -93,8 +104,10 @@ def demo(
     place = _place(context, url, namespace)
     given = context.get_parameter_source("rows") is not ParameterSource.DEFAULT
     flights = load(rows) if given else load_default(progress)
+    view = View(progress, len(flights))
     with _terminable():
-        result = run_demo(flights, place, processes=processes, view=View(progress, len(flights)))
+        pipeline = None if folder is None else _pipeline(folder)
+        result = run_demo(flights, place, processes=processes, view=view, pipeline=pipeline)
     if as_json:
         click.echo(json.dumps(result.as_json))
     else:
@@ -104,6 +117,8 @@ def demo(
     if not result.as_promised:
         context.exit(1)
     progress.print("nothing was lost", style="bold green")
+    if result.archived is not None:
+        progress.print(f"report: {result.archived.told.page}", soft_wrap=True)
 
 
 def _place(context: click.Context, url: str | None, namespace: str | None) -> Place:
@@ -115,6 +130,15 @@ def _place(context: click.Context, url: str | None, namespace: str | None) -> Pl
     target = Target(None if url == EMBEDDED else url, own)
     target.settings()
     return Place(target.url, own)
+
+
+def _pipeline(folder: Path) -> Pipeline:
+    """The data pipeline, into a folder. Raises ConfigError."""
+    if find_spec("pyspark") is None:
+        raise ConfigError("--spark needs Spark: run pip install 'rqretry[spark]'")
+    from rqretry.demo.jobs import make_room, spark_jobs  # noqa: PLC0415 - of the extra
+
+    return partial(spark_jobs, make_room(folder))
 
 
 def load_default(progress: Console) -> list[Flight]:

@@ -8,7 +8,9 @@ blocks are sized by how fast they do: a slow machine gets smaller blocks, not la
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Protocol
 
 from rqretry.admin.views import GroupStats
 from rqretry.client import Client
@@ -50,30 +52,62 @@ Watch = Callable[[], Progress]
 """Looks, shows what it saw, and raises when the workers have ended; takes a few milliseconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The sizes of blocks, in flights, and how long one shall take, in seconds."""
+
+    seconds: float = BLOCK_SECONDS
+    first: int = FIRST_BLOCK
+    smallest: int = SMALLEST_BLOCK
+    largest: int = LARGEST_BLOCK
+
+
+class Ingest(Protocol):
+    """Publishes flights in another way than through the client; it tells how many it published."""
+
+    @property
+    def pace(self) -> Pace:
+        """Blocks that are worth its while."""
+
+    def arrivals(self, flights: Sequence[Flight]) -> Future[int]:
+        """Publish their arrivals, to be delivered a little later; each has one."""
+
+    def claims(self, flights: Sequence[Flight]) -> Future[int]:
+        """Publish their claims, with their ids."""
+
+
 class Feed:
     """Publishes flights with back-pressure.
+
+    Args:
+        client: What publishes, where there is no `ingest`.
+        watch: Called again and again while it waits.
+        ingest: What publishes in the place of the client.
 
     Attributes:
         claims, arrivals: How many were published.
     """
 
-    def __init__(self, client: Client, watch: Watch) -> None:
+    def __init__(self, client: Client, watch: Watch, ingest: Ingest | None = None) -> None:
         self._client = client
         self._watch = watch
+        self._ingest = ingest
+        self._pace = Pace() if ingest is None else ingest.pace
         self.claims = 0
         self.arrivals = 0
 
     def publish_all(self, flights: Sequence[Flight]) -> None:
         """Publish the claim of every flight, and the arrival of every one that arrived."""
-        size, done = FIRST_BLOCK, 0
+        pace, done = self._pace, 0
+        size = pace.first
         while done < len(flights):
             block = flights[done : done + size]
             done += len(block)
             started = time.monotonic()
             self._publish_block(block)
-            pace = BLOCK_SECONDS / max(0.001, time.monotonic() - started)
-            size = round(size * min(2.0, max(0.5, pace)))
-            size = min(LARGEST_BLOCK, max(SMALLEST_BLOCK, size))
+            faster = pace.seconds / max(0.001, time.monotonic() - started)
+            size = round(size * min(2.0, max(0.5, faster)))
+            size = min(pace.largest, max(pace.smallest, size))
 
     def publish_claims(self, flights: Iterable[Flight]) -> None:
         """Publish claims: the schedule and the departure."""
@@ -87,10 +121,22 @@ class Feed:
         self.arrivals += sum(not id_.duplicate for id_ in ids)
 
     def _publish_block(self, block: Sequence[Flight]) -> None:
-        self.publish_claims(block)
-        self._until(lambda now: now.claims.ready <= (1 - DELIVERED_FIRST) * len(block))
-        self.publish_arrivals(flight.arrival for flight in block if flight.arrival)
+        if self._ingest is None:
+            self.publish_claims(block)
+            self._until(lambda now: now.claims.ready <= (1 - DELIVERED_FIRST) * len(block))
+            self.publish_arrivals(flight.arrival for flight in block if flight.arrival)
+        else:
+            # The arrivals first, with a delay: a job that takes long must not make them late.
+            arrived = [flight for flight in block if flight.arrival]
+            self.arrivals += self._answer(self._ingest.arrivals(arrived)) if arrived else 0
+            self.claims += self._answer(self._ingest.claims(block))
         self._until(lambda now: _nearly_done(now, LEFT_OVER * len(block)))
+
+    def _answer(self, under_way: Future[int]) -> int:
+        while not under_way.done():
+            self._watch()
+            time.sleep(0.01)
+        return under_way.result()
 
     def _until(self, reached: Callable[[Progress], bool]) -> None:
         while not reached(self._watch()):

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rqretry.admin.views import DeadLetter
@@ -67,12 +68,28 @@ class Figures:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the report of the archive says of the claims.
+
+    Attributes:
+        page: The HTML page.
+        dead: Error -> dead letters.
+        succeeded: Attempt -> deliveries that succeeded.
+    """
+
+    page: Path
+    dead: Mapping[str, int]
+    succeeded: Mapping[int, int]
+
+
 @dataclass(slots=True)
 class Proof:
     """The verdict.
 
     Attributes:
         groups: Figures by group name, before the redrive.
+        succeeded: Attempt at which a claim was committed -> how many.
         retried_and_committed: Claims that failed at first and were committed.
         dead_reasons: Why claims are dead -> how many.
         explained_duplicates: Effects that happened twice because the lease of the first ran out.
@@ -81,6 +98,7 @@ class Proof:
     """
 
     groups: dict[str, Figures]
+    succeeded: Mapping[int, int]
     retried_and_committed: int
     dead_reasons: dict[str, int]
     explained_duplicates: int = 0
@@ -116,6 +134,7 @@ def prove(flights: Sequence[Flight], seen: Evidence) -> Proof:
                 claims + Counter(letter.attempt for letter in dead.values()),
             ),
         },
+        succeeded=claims,
         retried_and_committed=retried,
         dead_reasons=dict(Counter(map(_reason, dead.values()))),
     )
@@ -148,6 +167,17 @@ def _check_conservation(
     proof.explained_duplicates = _explained(
         lost, CLAIMS_GROUP, seen.settled, seen.last.claims.counters
     ) + _explained(lost, BOOK_GROUP, seen.booked, seen.last.book.counters)
+
+
+def compare(proof: Proof, told: Told) -> list[str]:
+    """Where the report of the archive differs from the verdict, one sentence each."""
+    wrong: list[str] = []
+    if told.dead != proof.dead_reasons:
+        wrong.append(f"the report has the dead letters {told.dead}, and not {proof.dead_reasons}")
+    if told.succeeded != proof.succeeded and not proof.explained_duplicates:
+        expected = dict(sorted(proof.succeeded.items()))
+        wrong.append(f"the report has successes by attempt {told.succeeded}, and not {expected}")
+    return wrong
 
 
 def _explained(

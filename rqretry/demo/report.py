@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rqretry.demo.feed import CLAIMS_GROUP
-from rqretry.demo.run import Result
+from rqretry.demo.result import Result
 
 
 def print_report(console: Console, result: Result) -> None:
@@ -34,6 +34,12 @@ def _findings(result: Result) -> list[str]:
         f"{redriven} arrival was filed by hand and they were redriven",
         f"{result.seconds:.1f} s, {result.messages_per_second:,.0f} messages per second",
     ]
+    if result.archived is not None:
+        letters = " and ".join(f"{n:,} {reason}" for reason, n in result.archived.told.dead.items())
+        found.append(
+            f"Spark archived {result.archived.events:,} events of the history; its report has the"
+            f" dead letters in {len(result.archived.told.dead)} clusters: {letters or 'none'}"
+        )
     if proof.explained_duplicates:
         twice = f"{proof.explained_duplicates} effects happened twice"
         found.append(f"{twice}: the lease of the first delivery had ended before it was settled")
@@ -42,7 +48,7 @@ def _findings(result: Result) -> list[str]:
 
 def problems(result: Result) -> list[str]:
     """What is not as promised, one sentence each; empty if all is."""
-    found = [*result.proof.lost, *result.proof.wrong]
+    found = [*result.proof.lost, *result.proof.wrong, *result.differences]
     missing = result.redriven - result.redriven_committed
     if missing:
         found.append(f"{missing} of the {result.redriven} redriven claims did not commit")

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypeVar
 
 from rqretry.admin.views import DeadLetter
 from rqretry.client import Client
@@ -12,68 +13,54 @@ from rqretry.command import Command
 from rqretry.demo.book import BookKeys, forget_everything, read_ledger
 from rqretry.demo.claims import LEVELS
 from rqretry.demo.crew import Crew
-from rqretry.demo.feed import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Feed, Progress
+from rqretry.demo.feed import (
+    ARRIVALS,
+    BOOK_GROUP,
+    CLAIMS_GROUP,
+    FLIGHTS,
+    Feed,
+    Ingest,
+    Progress,
+)
 from rqretry.demo.flights import Flight
 from rqretry.demo.live import View
-from rqretry.demo.proof import Evidence, Proof, prove
+from rqretry.demo.proof import Evidence, Told, prove
+from rqretry.demo.result import Archived, Result
 from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import ConfigError, RqretryError, show
 from rqretry.keys import NamespaceKeys
 from rqretry.reaching import reach
 from rqretry.store_sync import SyncStore
 
+T = TypeVar("T")
+
 REDRIVEN = 10
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 _STALLED_SECONDS = 60.0
 """Nothing has moved for this long: far beyond the longest wait of the ladder."""
 _LOOK_EVERY_S = 0.05
+_HISTORY_BYTES = 256 * 1024 * 1024
+"""What a partition keeps for the archive: a slow machine may archive more slowly than it works."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a run of the demo came to.
+class Jobs(Ingest, Protocol):
+    """The data pipeline on Spark (jobs.py), which the demo does not need."""
 
-    Attributes:
-        rows: Flights.
-        proof: What became of them.
-        seconds: From the first publish until every message was committed or dead.
-        redriven: Dead claims sent back after their arrival was filed by hand.
-        redriven_committed: How many of them are in the ledger.
-    """
+    def begin(self) -> Future[None]:
+        """Start Spark, and archive what happens from now on."""
 
-    rows: int
-    proof: Proof
-    seconds: float
-    redriven: int
-    redriven_committed: int
+    def check(self) -> None:
+        """Raises what ended the archiving, if something did."""
 
-    @property
-    def messages_per_second(self) -> float:
-        """Messages of both topics, committed or dead, by `seconds`."""
-        done = sum(group.committed + group.dead for group in self.proof.groups.values())
-        return done / self.seconds
+    def finish(self) -> Future[int]:
+        """Archive the rest; answers how many events the archive has."""
 
-    @property
-    def as_promised(self) -> bool:
-        """Nothing lost, every flight ended as the file says, all redriven claims committed."""
-        return (
-            self.proof.conserved
-            and not self.proof.wrong
-            and self.redriven_committed == self.redriven
-        )
+    def report(self) -> Future[Told]:
+        """Report on the archive."""
 
-    @property
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "rows": self.rows,
-            "groups": {name: group.as_json for name, group in self.proof.groups.items()},
-            "dead_reasons": self.proof.dead_reasons,
-            "redriven_committed": self.redriven_committed,
-            "conserved": self.proof.conserved,
-            "seconds": round(self.seconds, 3),
-            "messages_per_second": round(self.messages_per_second, 1),
-        }
+
+Pipeline = Callable[[str, str], AbstractContextManager[Jobs]]
+"""Starts the jobs of one run, for a URL and a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +76,14 @@ class Place:
     namespace: str
 
 
-def run_demo(flights: Sequence[Flight], place: Place, *, processes: int, view: View) -> Result:
+def run_demo(
+    flights: Sequence[Flight],
+    place: Place,
+    *,
+    processes: int,
+    view: View,
+    pipeline: Pipeline | None = None,
+) -> Result:
     """Run the demo, and delete its namespace at the end.
 
     Args:
@@ -97,6 +91,7 @@ def run_demo(flights: Sequence[Flight], place: Place, *, processes: int, view: V
         place: Server and namespace.
         processes: Worker processes.
         view: Where it is shown.
+        pipeline: Starts Spark beside it; None for without.
 
     Raises:
         ConfigError: There is no server to embed, or the namespace holds something.
@@ -105,9 +100,10 @@ def run_demo(flights: Sequence[Flight], place: Place, *, processes: int, view: V
     with (
         _served(place) as url,
         Client(url, namespace=place.namespace, delay_levels=LEVELS) as client,
+        pipeline(url, place.namespace) if pipeline else nullcontext() as jobs,
         Crew(processes, url, place.namespace) as crew,
     ):
-        return _Run(client, crew, flights, view).play(processes)
+        return _Run(client, crew, flights, view, jobs).play(processes)
 
 
 @contextmanager
@@ -136,17 +132,29 @@ def _served(place: Place) -> Iterator[str]:
 class _Run:
     """One run; the workers are starting."""
 
-    def __init__(self, client: Client, crew: Crew, flights: Sequence[Flight], view: View) -> None:
+    def __init__(
+        self,
+        client: Client,
+        crew: Crew,
+        flights: Sequence[Flight],
+        view: View,
+        jobs: Jobs | None,
+    ) -> None:
         self._client = client
         self._crew = crew
         self._flights = flights
         self._view = view
+        self._jobs = jobs
         self._keys = BookKeys(client.settings.namespace)
-        self._feed = Feed(client, self._look)
+        self._feed = Feed(client, self._look, jobs)
         self._moved = (0, 0, time.monotonic())
 
     def play(self, processes: int) -> Result:
         self._wait_for_workers(processes)
+        if self._jobs is not None:
+            self._keep_history()
+            self._view.say("starting Spark, which ingests, archives and reports")
+            self._answer(self._jobs.begin())
         started = time.monotonic()
         with self._view:
             self._feed.publish_all(self._flights)
@@ -154,9 +162,31 @@ class _Run:
         seconds = time.monotonic() - started
         evidence = self._collect(last)
         proof = prove(self._flights, evidence)
+        archived = self._archived()
         chosen = _choose(evidence.dead_claims)
         committed = self._redrive(chosen)
-        return Result(len(self._flights), proof, seconds, len(chosen), committed)
+        return Result(len(self._flights), proof, seconds, len(chosen), committed, archived)
+
+    def _archived(self) -> Archived | None:
+        """The archive of all that happened so far, and its report."""
+        if self._jobs is None:
+            return None
+        self._view.say("archiving the rest of the history, and reporting on it")
+        events = self._answer(self._jobs.finish())
+        return Archived(events, self._answer(self._jobs.report()))
+
+    def _keep_history(self) -> None:
+        """Before anything happens: nothing is trimmed before it is archived."""
+        for topic in (FLIGHTS, ARRIVALS):
+            keys = self._client.catalog.partition(topic, 0)
+            words = ("HSET", keys.meta, "limit", _HISTORY_BYTES)
+            self._client.store.run(Command("keep history", (), (), int, words=words))
+
+    def _answer(self, under_way: Future[T]) -> T:
+        while not under_way.done():
+            self._crew.check()
+            time.sleep(_LOOK_EVERY_S)
+        return under_way.result()
 
     def _wait_for_workers(self, processes: int) -> None:
         until = time.monotonic() + _START_SECONDS
@@ -174,6 +204,8 @@ class _Run:
 
     def _look(self) -> Progress:
         self._crew.check()
+        if self._jobs is not None:
+            self._jobs.check()
         claims, book = (
             next(self._client.admin.stats(topic, group).groups)
             for topic, group in ((FLIGHTS, CLAIMS_GROUP), (ARRIVALS, BOOK_GROUP))

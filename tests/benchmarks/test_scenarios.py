@@ -15,7 +15,10 @@ FEW = {"punctuality": 50, "idle": 5, "cpu_bound": 2, "limits": 12}
 """Messages, where 200 are not the right number."""
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+SLOW = {"spark_read": [pytest.mark.campaign, pytest.mark.spark]}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=SLOW.get(n, [])) for n in SCENARIOS])
 def test_a_scenario_runs_and_checks_every_message(name: str) -> None:
     figures = SCENARIOS[name](FEW.get(name, 200))
 

@@ -106,14 +106,6 @@ def test_without_json_the_report_is_a_table_and_the_embedded_server_is_gone() ->
     assert run.stderr == ""
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Children take SIGINT, also where the test run itself was started with it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_a_demo_that_is_interrupted_leaves_no_data_and_no_processes(lab: Lab) -> None:
     demo = subprocess.Popen(

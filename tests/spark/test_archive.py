@@ -12,8 +12,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from rqretry import Client, StoreUnavailable, TopicNotFound
+from rqretry.edge.spark.archive import wait_patiently
 from rqretry.edge.spark.files import Folder
 from rqretry.edge.spark.merging import finish_merges, merge_small
 from rqretry.edge.spark.shelves import books_in
@@ -144,6 +146,38 @@ def test_a_server_or_topic_that_is_not_there_is_one_sentence(
         run(pipeline, tmp_path, url="redis://127.0.0.1:1")
     with pytest.raises(TopicNotFound, match="there is no topic 'none'"):
         run(pipeline, tmp_path, "none")
+
+
+class Query:
+    """One that ends at once, or fails."""
+
+    def __init__(self, *ends: str) -> None:
+        self.ends = list(ends)
+
+    def awaitTermination(self, _seconds: float) -> bool:  # noqa: N802 - Spark's name
+        end = self.ends.pop(0)
+        if end:
+            raise StreamingQueryException(end)
+        return True
+
+    def stop(self) -> None:
+        """It has ended."""
+
+
+def test_a_machine_too_busy_to_start_python_in_time_is_given_more_of_it() -> None:
+    slow = "[STREAM_FAILED] terminated with exception: Python worker failed to connect back."
+    query: Any = Query(slow, slow, "")
+    wait_patiently(lambda: query, None)
+    assert query.ends == []
+
+    query = Query("something else", "")
+    with pytest.raises(StreamingQueryException, match="something else"):
+        wait_patiently(lambda: query, None)
+
+    query = Query(*[slow] * 9)
+    with pytest.raises(StreamingQueryException, match="connect back"):
+        wait_patiently(lambda: query, None)
+    assert len(query.ends) == 3
 
 
 @pytest.mark.chaos

@@ -10,7 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from rqretry import App, ConfigError, ConsumeResult, RetryPolicy
+from rqretry import ConfigError, OutgoingMessage
+from rqretry.demo import claims
+from rqretry.demo.book import BookKeys, read_ledger
+from rqretry.demo.feed import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Progress
+from rqretry.demo.flights import load, sample_size
+from rqretry.demo.jobs import told_by
+from rqretry.demo.proof import Evidence, compare, prove
 from rqretry.edge.cli.pipeline import pipeline as command
 from rqretry.spark import ReportSummary, archive, report
 from rqretry.testing import Lab
@@ -118,40 +124,57 @@ def test_the_page_is_one_file_and_no_error_message_becomes_markup(
         assert pq.read_table(tmp_path / "out" / f"{name}.parquet").num_rows > 0 or name == "times"
 
 
-def test_the_two_errors_of_the_demo_are_two_clusters_with_exact_counts(
-    pipeline: Pipeline, lab_redis: Lab, tmp_path: Path
+def test_the_report_of_the_demo_has_its_dead_letters_and_its_successes_by_attempt(
+    pipeline: Pipeline, lab_redis: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = App()
-
-    @app.consumer("flights", group="claims", max_retries=2, policy=RetryPolicy.fixed("10s"))
-    def settle(body: dict[str, Any]) -> ConsumeResult:
-        if body["n"] < 5:
-            return ConsumeResult.failure("cancelled")
-        return ConsumeResult.failure("no arrival delay") if body["n"] < 8 else ConsumeResult.SUCCESS
-
-    lab_redis.app(app)
-    lab_redis.publish_many("flights", [{"n": n} for n in range(20)])
-    lab_redis.advance("1m")
-    where: dict[str, Any] = {"url": lab_redis.url}
-    where["namespace"] = lab_redis.client.settings.namespace
+    """The demo's app on the lab's clock; arrivals come so late that claims need 2 to 9 attempts."""
+    monkeypatch.setattr(claims, "_books", [])
+    lab, flights = lab_redis, [f for f in load(sample_size) if f.expected != "committed"]
+    flights += load(24)
+    lab.app(claims.app)
+    lab.publish_many(FLIGHTS, [OutgoingMessage(body=f.claim, id=f.id) for f in flights])
+    lab.run_until_idle()
+    for block in range(0, len(flights), 5):
+        lab.advance("150ms")
+        arrivals = [f.arrival for f in flights[block : block + 5] if f.arrival]
+        lab.publish_many(ARRIVALS, arrivals)
+    lab.advance("20s")
+    proof = prove(flights, evidence(lab))
+    assert (proof.lost, proof.wrong) == ([], [])
+    assert len(proof.succeeded) > 3
+    where: dict[str, Any] = {"url": lab.url, "namespace": lab.namespace}
     archive(pipeline.spark, str(tmp_path / "history"), **where)
 
-    kept = report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"), "flights")
-    live = report(pipeline.spark, str(tmp_path / "live"), **where)
+    kept = report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"), FLIGHTS)
+    live = report(pipeline.spark, str(tmp_path / "live"), **where, topics=FLIGHTS)
 
-    assert {(r["example"], r["died"], r["dead"]) for r in kept.dead} == {
-        ("cancelled", 5, 5),
-        ("no arrival delay", 3, 3),
-    }
+    told = told_by(kept, tmp_path / "out" / "report.html")
+    assert compare(proof, told) == []
+    assert told.dead == {"cancelled": 12, "no arrival delay": 14}
     assert len({row["fingerprint"] for row in kept.dead}) == 2
     (group,) = kept.groups
-    assert (group["messages"], group["deliveries"], group["committed"]) == (20, 12 + 3 * 8, 12)
-    assert [(r["attempt"], r["deliveries"], r["succeeded"]) for r in kept.attempts] == [
-        (1, 20, 12),
-        (2, 8, 0),
-        (3, 8, 0),
-    ]
+    deliveries = sum(n * count for n, count in proof.groups[CLAIMS_GROUP].attempts.items())
+    assert (group["messages"], group["deliveries"]) == (len(flights), deliveries)
+    assert (group["committed"], group["dead"]) == (len(flights) - 26, 26)
     assert (live.groups, live.attempts, live.dead) == (kept.groups, kept.attempts, kept.dead)
+
+
+def evidence(lab: Lab) -> Evidence:
+    """What the demo would have read from Redis at this moment."""
+    client, keys = lab.client, BookKeys(lab.namespace)
+    groups = [
+        next(client.admin.stats(topic, group).groups)
+        for topic, group in ((FLIGHTS, CLAIMS_GROUP), (ARRIVALS, BOOK_GROUP))
+    ]
+    booked = client.store.perform(read_ledger(keys.booked))
+    return Evidence(
+        settled=client.store.perform(read_ledger(keys.settled)),
+        booked=booked,
+        dead_claims=client.admin.dead_letters(CLAIMS_GROUP, bodies=False),
+        dead_arrivals=client.admin.dead_letters(BOOK_GROUP, bodies=False),
+        published=(26 + len(booked), len(booked)),
+        last=Progress(*groups),
+    )
 
 
 def test_a_folder_that_is_no_archive_is_one_sentence(pipeline: Pipeline, tmp_path: Path) -> None:

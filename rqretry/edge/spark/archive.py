@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -29,6 +30,8 @@ CHECKPOINT = f"{HIDDEN}checkpoint"
 _COUNTS = "events long, files long"
 _LOOK_S = 1
 _MERGE_EVERY_S = 3600
+_STARTS = 6
+_TOO_SLOW = "Python worker failed to connect back"
 
 Progress = Callable[[int], None]
 """Told how many more events are in the archive."""
@@ -107,8 +110,8 @@ def archive(  # noqa: PLR0913 - options by name
     finish_merges(folder)
     with plain_on_driver():
         pace = every if follow else None
-        query = _start(spark, options, folder, summary, pace, progress, compact=compact)
-        _wait(query, stop)
+        begin = partial(_start, spark, options, folder, summary, pace, progress, compact=compact)
+        wait_patiently(begin, stop)
     if compact:
         summary.merged += merge_small(folder)
     with Histories(checked) as histories:
@@ -156,6 +159,21 @@ def _start(
     if every is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{round(every * 1000)} milliseconds").start()
+
+
+def wait_patiently(begin: Callable[[], StreamingQuery], stop: Callable[[], bool] | None) -> None:
+    """Run a query to its end; begin again where a busy machine was too slow for Spark.
+
+    Spark 4 gives each Python process ten seconds to start, which cannot be set.
+    """
+    for left in reversed(range(_STARTS)):
+        try:
+            _wait(begin(), stop)
+        except PySparkException as error:
+            if _TOO_SLOW not in str(error) or not left:
+                raise
+        else:
+            return
 
 
 def _wait(query: StreamingQuery, stop: Callable[[], bool] | None) -> None:

@@ -1,8 +1,7 @@
 """Entries of the history as columns: one row for each message of an entry.
 
-An entry is one call of one script with its whole batch (lua/include/history.lua), so what the call
-has in common is repeated by Arrow, and Python touches a message only where the entry says something
-of that message alone (details.py).
+An entry is one call of one script with its whole batch (lua/include/history.lua). Arrow cuts it
+into rows, and repeats what the call has in common; Python touches no row (but see details.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,15 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rqretry.commands.archiving import Entry
-from rqretry.edge.spark.details import Call, Details
+from rqretry.edge.spark.details import Calls, needed
 from rqretry.edge.spark.positions import Position
 
 # Where the values are in an entry: names and values come in turn.
 VERB, GROUP, WORKER, IDS, NOTES, BLOB = 1, 3, 5, 7, 9, 11
-_DETAILED = frozenset(
-    {"attempt", "outcome", "error_type", "error_message", "fingerprint", "level", "due_time"}
-    | {"trace_id", "tag", "keys", "message_group"}
-)
 
 
 class Page:
@@ -32,6 +27,9 @@ class Page:
         entries: The entries, of which the first and the last may be cut.
         start: The first row wanted, where it lies in the first entry.
         end: The first row not wanted, where it lies in the last entry.
+
+    Attributes:
+        rows: How many rows are wanted.
     """
 
     def __init__(
@@ -40,84 +38,69 @@ class Page:
         self._topic, self._partition = topic, partition
         self._names = [name for name, _ in entries]
         self._fields = [fields for _, fields in entries]
-        self._ids = [fields[IDS].split(b" ") for fields in self._fields]
-        first, last = [0] * len(entries), [len(batch) for batch in self._ids]
+        batches = pc.split_pattern(pa.array(self._of_calls(IDS), pa.string()), " ")
+        self._ids = batches.values
+        offsets = batches.offsets.to_numpy().astype(np.int64)
+        self._starts, self._counts = offsets[:-1], np.diff(offsets)
+        self._entry = np.repeat(np.arange(len(entries)), self._counts)
+        self._first, last = 0, len(self._ids)
         if entries and self._names[0].decode() == start.entry:
-            first[0] = min(start.place, last[0])
+            self._first = min(start.place, int(self._counts[0]))
         if entries and self._names[-1].decode() == end.entry:
-            last[-1] = max(first[-1], min(end.place, last[-1]))
-        self._first, self._last = first, last
-        counts = [b - a for a, b in zip(first, last, strict=True)]
-        self._repeat = pa.array(np.repeat(np.arange(len(counts)), counts))
-        self.rows = len(self._repeat)
+            last = min(int(self._starts[-1]) + end.place, last)
+        self.rows = max(0, last - self._first)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """The rows with these columns, which are columns of the history."""
-        details = Details()
-        if not _DETAILED.isdisjoint(schema.names):
-            for call in self._calls():
-                details.add(call)
-        columns = [self._column(field, details) for field in schema]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        details: dict[str, pa.Array] = {}
+        calls: Calls | None = None
+        for make in needed(schema.names):
+            calls = calls or self._calls()
+            details |= make(calls)
+        columns = [self._column(column, details) for column in schema]
+        whole = pa.RecordBatch.from_arrays(columns, schema=schema)
+        return whole.slice(self._first, self.rows)
 
-    def _calls(self) -> list[Call]:
-        rows = zip(self._names, self._fields, self._ids, self._first, self._last, strict=True)
-        return [
-            Call(
-                fields[VERB].decode(),
-                int(name.partition(b"-")[0]),
-                ids,
-                fields[NOTES],
-                fields[BLOB],
-                first,
-                last,
-            )
-            for name, fields, ids, first, last in rows
-            if last > first
-        ]
+    def _calls(self) -> Calls:
+        return Calls(
+            self._of_calls(VERB),
+            self._of_calls(NOTES),
+            self._of_calls(BLOB),
+            np.array([int(name.partition(b"-")[0]) for name in self._names], np.int64),
+            self._ids,
+            self._counts,
+            self._starts,
+        )
 
-    def _column(self, field: pa.Field, details: Details) -> pa.Array:
-        if field.name in _DETAILED:
-            values = details.column(field.name)
-            if values is None:
-                return pa.nulls(self.rows, field.type)
-            if field.name == "due_time":
-                return pa.array(values, pa.timestamp("ms", "UTC")).cast(field.type)
-            return pa.array(values, field.type)
+    def _column(self, column: pa.Field, details: dict[str, pa.Array]) -> pa.Array:
         makers: dict[str, Callable[[], pa.Array]] = {
-            "topic": lambda: pa.repeat(self._topic, self.rows),
-            "partition": lambda: pa.repeat(pa.scalar(self._partition, field.type), self.rows),
+            "topic": lambda: pa.repeat(self._topic, len(self._ids)),
+            "partition": lambda: pa.repeat(self._partition, len(self._ids)),
             "offset": self._offsets,
-            "event": lambda: self._of_entry(VERB),
+            "event": lambda: self._repeated(self._of_calls(VERB), pa.string()),
             "event_time": self._times,
-            "message_id": self._message_ids,
-            "group": lambda: self._of_entry(GROUP),
-            "worker": lambda: self._of_entry(WORKER),
+            "message_id": lambda: self._ids,
+            "group": lambda: self._texts(GROUP),
+            "worker": lambda: self._texts(WORKER),
         }
-        made: pa.Array = makers[field.name]().cast(field.type)
-        return made
+        made = makers[column.name]() if column.name in makers else details[column.name]
+        return made.cast(column.type)
+
+    def _of_calls(self, place: int) -> list[bytes]:
+        return [fields[place] for fields in self._fields]
 
     def _repeated(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-        return pa.array(values, kind).take(self._repeat)
+        return pa.array(values, kind).take(pa.array(self._entry))
 
-    def _of_entry(self, place: int) -> pa.Array:
-        return self._repeated([fields[place] or None for fields in self._fields], pa.string())
+    def _texts(self, place: int) -> pa.Array:
+        return self._repeated([text or None for text in self._of_calls(place)], pa.string())
 
     def _times(self) -> pa.Array:
         ms = [int(name.partition(b"-")[0]) for name in self._names]
         return self._repeated(ms, pa.timestamp("ms", "UTC"))
 
-    def _message_ids(self) -> pa.Array:
-        ids: list[bytes] = []
-        for batch, first, last in zip(self._ids, self._first, self._last, strict=True):
-            ids += batch[first:last]
-        return pa.array(ids, pa.string())
-
     def _offsets(self) -> pa.Array:
-        places: list[int] = []
-        for first, last in zip(self._first, self._last, strict=True):
-            places += range(first, last)
-        numbers = pa.array(places, pa.int64()).cast(pa.string())
+        places = np.arange(len(self._ids)) - np.repeat(self._starts, self._counts)
+        numbers = pa.array(np.arange(places.max(initial=-1) + 1)).cast(pa.string())
         entries = self._repeated(self._names, pa.string())
-        joined: pa.Array = pc.binary_join_element_wise(entries, numbers, ":")
-        return joined
+        return pc.binary_join_element_wise(entries, numbers.take(pa.array(places)), ":")

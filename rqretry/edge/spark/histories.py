@@ -32,6 +32,10 @@ class Bounds:
     end: Position
     kept: Kept
 
+    def share(self, start: Position, end: Position) -> float:
+        """About how many bytes lie between two positions, if events came evenly."""
+        return self.kept.bytes * (end.ms - start.ms) / max(1, self.end.ms - self.begin.ms)
+
 
 @dataclass(slots=True)
 class Histories:

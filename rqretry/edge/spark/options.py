@@ -34,6 +34,7 @@ NAMES = (
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 _BOOLEANS = {"true": True, "false": False}
 MAX_BATCH_SIZE = 500
+FETCH_SIZE = 20_000
 MAX_FETCH_SIZE = 100_000
 _MOST = 10**9
 
@@ -52,7 +53,7 @@ class Options:
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
-    fetch_size: int = 5000
+    fetch_size: int = FETCH_SIZE
     batch_size: int = MAX_BATCH_SIZE
     id_column: str | None = None
     job_id: str | None = None
@@ -99,7 +100,7 @@ def read_options(given: Mapping[str, str]) -> Options:
         min_partitions=_count(texts, "minPartitions", None, _MOST),
         fail_on_data_loss=_flag(texts, "failOnDataLoss", default=True),
         include_headers=_flag(texts, "includeHeaders", default=False),
-        fetch_size=_count(texts, "fetchSize", 5000, MAX_FETCH_SIZE) or 5000,
+        fetch_size=_count(texts, "fetchSize", FETCH_SIZE, MAX_FETCH_SIZE) or FETCH_SIZE,
         batch_size=_count(texts, "batchSize", MAX_BATCH_SIZE, MAX_BATCH_SIZE) or MAX_BATCH_SIZE,
         id_column=texts.get("idColumn"),
         job_id=texts.get("jobId"),

@@ -4,29 +4,47 @@ It is built as a tree of elements, which escapes every text by itself: error mes
 anywhere.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 _STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
-table { border-collapse: collapse; display: block; overflow-x: auto; }
-th, td { border-bottom: 1px solid #8885; padding: .25rem .7rem; text-align: left; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
-svg { max-width: 100%; height: auto; } svg text { fill: currentColor; font-size: 12px; }
+:root { color-scheme: light dark; --line: #8885; --track: #8882; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
+  overflow-wrap: break-word; }
+h2 { margin-top: 2.5rem; } h3 { margin: 1.5rem 0 .5rem; font-size: 1rem; }
+.words, .note { opacity: .8; }
+.bars { display: grid; gap: .3rem .8rem; align-items: center; margin: 1rem 0; max-width: 60rem;
+  grid-template-columns: fit-content(22rem) minmax(8rem, 1fr) fit-content(18rem); }
+.bars > * { overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+.bars svg { width: 100%; height: 1.1rem; display: block; background: var(--track); }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: 1rem 0 0; }
+.legend svg { height: .7rem; width: .7rem; }
 .good { fill: #3a8f6a; } .bad { fill: #c8663c; } .plain { fill: #5b7fb5; }
-.legend span { margin-right: 1rem; } p { opacity: .85; }
+.wide { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; }
+th, td { border-bottom: 1px solid var(--line); padding: .25rem .7rem .25rem 0; text-align: left;
+  vertical-align: top; }
+td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.text { min-width: 6rem; max-width: 26rem; overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  .bars { grid-template-columns: 1fr fit-content(10rem); }
+  .bars .label { grid-column: 1 / -1; margin-top: .3rem; }
+}
 """
 _MOST_ROWS = 200
 _MOST_BARS = 24
-_BAR, _GAP, _LEFT, _WIDTH = 18, 6, 300, 460
-_LABEL = 44
+_HUNDRED = 100.0
+_LABEL = 120
+_WHOLE_FROM = 1000
+"""Larger numbers need no fractions."""
 
 Row = Mapping[str, Any]
 Bar = tuple[str, Sequence[tuple[str, float]], str]
 """A label, the parts of the bar (class and value), and what is written behind it."""
+Plot = tuple[str, Sequence[Bar]]
+"""Bars on one scale, and what they are of; "" where there is one plot only."""
 
 _SECTIONS = {
     "groups": (
@@ -48,6 +66,12 @@ _SECTIONS = {
 }
 
 
+_LEGENDS = {
+    "groups": {"good": "time of handlers that succeeded", "bad": "wasted"},
+    "attempts": {"good": "succeeded", "bad": "did not succeed"},
+}
+
+
 def page(tables: Mapping[str, Sequence[Row]], source: str) -> str:
     """The whole page.
 
@@ -58,116 +82,136 @@ def page(tables: Mapping[str, Sequence[Row]], source: str) -> str:
     html = Element("html", lang="en")
     head, body = SubElement(html, "head"), SubElement(html, "body")
     SubElement(head, "meta", charset="utf-8")
-    SubElement(head, "meta", name="viewport", content="width=device-width")
+    SubElement(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
     _text(head, "title", "rqretry report")
     _text(head, "style", _STYLE)
     _text(body, "h1", "Deliveries")
-    _text(body, "p", f"From {source}.")
+    _text(body, "p", f"From {source}.", "note")
     plots = {"groups": _slow, "attempts": _attempts, "times": _times, "dead": _dead}
     for name, (title, words) in _SECTIONS.items():
         rows = tables[name]
         _text(body, "h2", title)
-        _text(body, "p", words if rows else "Nothing.")
+        _text(body, "p", words if rows else "Nothing.", "note")
         if rows:
-            _draw(body, title, plots[name](rows))
+            _explain(body, _LEGENDS.get(name, {}))
+            for of, bars in plots[name](rows):
+                _draw(body, of, bars)
             _table(body, rows)
     return "<!doctype html>\n" + tostring(html, encoding="unicode", method="html")
 
 
-def _slow(rows: Sequence[Row]) -> Iterable[Bar]:
+def _slow(rows: Sequence[Row]) -> Iterator[Plot]:
+    bars: list[Bar] = []
     for row in rows:
-        useful = row["handler_seconds"] - row["wasted_seconds"]
-        parts = [("good", useful), ("bad", row["wasted_seconds"])]
-        yield (
-            _name(row),
-            parts,
-            f"{row['wasted_seconds']:,.1f} of {sum(p for _, p in parts):,.1f} s",
+        whole, wasted = row["handler_seconds"], row["wasted_seconds"]
+        words = f"{wasted:,.1f} of {whole:,.1f} s wasted"
+        bars.append((_name(row), [("good", whole - wasted), ("bad", wasted)], words))
+    yield "", bars
+
+
+def _attempts(rows: Sequence[Row]) -> Iterator[Plot]:
+    """A plot for each group: one with few messages must not vanish beside one with many."""
+    for name, of_group in groupby(rows, _name):
+        bars: list[Bar] = []
+        for row in of_group:
+            good, all_ = row["succeeded"], row["deliveries"]
+            words = f"{good:,} of {all_:,} ({good / all_:.1%})"
+            bars.append(
+                (f"attempt {row['attempt']}", [("good", good), ("bad", all_ - good)], words)
+            )
+        yield name, bars
+
+
+def _times(rows: Sequence[Row]) -> Iterator[Plot]:
+    for row in rows:
+        bars: list[Bar] = [
+            (part, [("plain", row[part])], f"{row[part]:,.3f} s")
+            for part in ("p50", "p90", "p95", "p99", "longest")
+        ]
+        yield f"{_name(row)}: {row['measure']}", bars
+
+
+def _dead(rows: Sequence[Row]) -> Iterator[Plot]:
+    bars: list[Bar] = []
+    for row in rows:
+        said = ": ".join(text for text in (row["error_type"], row["example"]) if text)
+        bars.append(
+            (f"{row['group']}: {said or 'no error'}", [("bad", row["died"])], f"{row['died']:,}")
         )
-
-
-def _attempts(rows: Sequence[Row]) -> Iterable[Bar]:
-    for row in rows:
-        parts = [("good", row["succeeded"]), ("bad", row["deliveries"] - row["succeeded"])]
-        label = f"{_name(row)} attempt {row['attempt']}"
-        yield label, parts, f"{row['succeeded']:,} of {row['deliveries']:,}"
-
-
-def _times(rows: Sequence[Row]) -> Iterable[Bar]:
-    for row in rows:
-        if row["measure"] == "to success":
-            for part in ("p50", "p90", "p99"):
-                label = f"{_name(row)} {part} to success"
-                yield label, [("plain", row[part])], f"{row[part]:,.3f} s"
-
-
-def _dead(rows: Sequence[Row]) -> Iterable[Bar]:
-    for row in rows:
-        label = f"{row['group']}: {row['error_type'] or row['example'] or 'no error'}"
-        yield label, [("bad", row["died"])], f"{row['died']:,}"
+    yield "", bars
 
 
 def _name(row: Row) -> str:
     return f"{row['topic']} / {row['group']}"
 
 
-def _draw(parent: Element, title: str, bars: Iterable[Bar]) -> None:
-    """Bars that lie, one below the other."""
-    shown = list(bars)[:_MOST_BARS]
+def _explain(parent: Element, legend: Mapping[str, str]) -> None:
+    if not legend:
+        return
+    line = SubElement(parent, "div", {"class": "legend"})
+    for kind, words in legend.items():
+        item = SubElement(line, "span")
+        box = SubElement(item, "svg", {"aria-hidden": "true"})
+        SubElement(box, "rect", {"class": kind, "width": "100%", "height": "100%"})
+        box.tail = f" {words}"
+
+
+def _draw(parent: Element, of: str, bars: Sequence[Bar]) -> None:
+    """Bars that lie, one below the other; widths are parts of the room that there is."""
+    if of:
+        _text(parent, "h3", of)
+    shown = bars[:_MOST_BARS]
     longest = max((sum(value for _, value in parts) for _, parts, _ in shown), default=0)
-    height, width = len(shown) * (_BAR + _GAP) + _GAP, _LEFT + _WIDTH + 180
-    svg = SubElement(parent, "svg", viewBox=f"0 0 {width} {height}", width=str(width), role="img")
-    svg.set("aria-label", title)
-    for place, (label, parts, words) in enumerate(shown):
-        top, left = _GAP + place * (_BAR + _GAP), float(_LEFT)
-        cut = label if len(label) <= _LABEL else f"{label[: _LABEL - 1]}\u2026"
-        name = _svg_text(svg, _LEFT - 8, top, cut)
-        name.set("text-anchor", "end")
+    plot = SubElement(parent, "div", {"class": "bars"})
+    for label, parts, words in shown:
+        _text(plot, "span", label if len(label) <= _LABEL else f"{label[:_LABEL]}\u2026", "label")
+        svg = SubElement(plot, "svg", role="img")
+        svg.set("aria-label", words)
+        left = 0.0
         for kind, value in parts:
-            length = _WIDTH * value / longest if longest else 0.0
-            box = {"x": f"{left:.1f}", "y": str(top), "width": f"{length:.1f}"}
-            SubElement(svg, "rect", {**box, "height": str(_BAR), "class": kind})
+            length = _HUNDRED * value / longest if longest else 0.0
+            box = {"x": f"{left:.2f}%", "width": f"{length:.2f}%", "height": "100%"}
+            SubElement(svg, "rect", {**box, "class": kind})
             left += length
-        _svg_text(svg, left + 6, top, words)
-
-
-def _svg_text(svg: Element, left: float, top: float, words: str) -> Element:
-    element = _text(svg, "text", words)
-    element.set("x", f"{left:.1f}")
-    element.set("y", str(top + _BAR - 5))
-    return element
+        _text(plot, "span", words, "words")
+    if len(bars) > len(shown):
+        _text(parent, "p", f"{len(shown)} of {len(bars)} are drawn; the table has more.", "note")
 
 
 def _table(parent: Element, rows: Sequence[Row]) -> None:
-    table = SubElement(parent, "table")
+    table = SubElement(SubElement(parent, "div", {"class": "wide"}), "table")
     top = SubElement(SubElement(table, "thead"), "tr")
-    for name in rows[0]:
-        _text(top, "th", name.replace("_", " "))
+    for name, value in rows[0].items():
+        _text(top, "th", name.replace("_", " "), _kind(value))
     inside = SubElement(table, "tbody")
     for row in rows[:_MOST_ROWS]:
         line = SubElement(inside, "tr")
         for value in row.values():
-            cell = _text(line, "td", _cell(value))
-            if isinstance(value, int | float):
-                cell.set("class", "number")
+            _text(line, "td", _cell(value), _kind(value))
     if len(rows) > _MOST_ROWS:
-        _text(parent, "p", f"{_MOST_ROWS} of {len(rows)} rows; the Parquet file has them all.")
+        words = f"{_MOST_ROWS} of {len(rows)} rows; the Parquet file has them all."
+        _text(parent, "p", words, "note")
+
+
+def _kind(value: Any) -> str:
+    return "number" if isinstance(value, int | float | datetime) else "text"
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:,.3f}"
+        return f"{value:,.3f}" if abs(value) < _WHOLE_FROM else f"{value:,.0f}"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, datetime):
-        return value.isoformat(sep=" ", timespec="seconds")
+        return value.strftime("%Y-%m-%d %H:%M:%S %Z").rstrip()
     return str(value)
 
 
-def _text(parent: Element, tag: str, words: str) -> Element:
-    element = SubElement(parent, tag)
+def _text(parent: Element, tag: str, words: str, kind: str = "") -> Element:
+    element = SubElement(parent, tag, {"class": kind} if kind else {})
     element.text = words
     return element

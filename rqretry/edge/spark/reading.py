@@ -53,7 +53,8 @@ class BatchReader(DataSourceReader):
                 del ends[place]
             elif starts[place] < ends[place] and self.options.fail_on_data_loss:
                 check_kept(place, starts[place], bounds[place].kept)
-        return plan(ends, starts, self.options.min_partitions)
+        sizes = {place: bounds[place].share(starts[place], end) for place, end in ends.items()}
+        return plan(ends, starts, self.options.min_partitions, sizes)
 
 
 class PushingReader(BatchReader):

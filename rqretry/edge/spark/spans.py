@@ -1,6 +1,7 @@
 """Ranges of the history as Spark reads them: planned on the driver, read in tasks."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,13 +12,15 @@ from pyspark.sql.datasource import InputPartition
 from rqretry.command import Command
 from rqretry.commands import archiving
 from rqretry.commands.archiving import Entry
-from rqretry.edge.spark.events import Page
+from rqretry.edge.spark.events import IDS, Page
 from rqretry.edge.spark.filters import Pruning
 from rqretry.edge.spark.histories import Histories, Place, check_kept, span
 from rqretry.edge.spark.options import Options
 from rqretry.edge.spark.positions import Position
 
 _FIRST_FETCH = 64
+_TASK_BYTES = 4 * 1024 * 1024
+"""About how much of the history one task of a batch reads: half a second of work."""
 
 
 @dataclass
@@ -34,18 +37,28 @@ class Span(InputPartition):
 
 
 def plan(
-    ends: Mapping[Place, Position], starts: Mapping[Place, Position], at_least: int | None
+    ends: Mapping[Place, Position],
+    starts: Mapping[Place, Position],
+    at_least: int | None,
+    sizes: Mapping[Place, float] | None = None,
 ) -> list[Span]:
-    """One span for each partition that has something to read; more where more are wanted."""
-    spans = [
-        Span(topic, number, starts[topic, number], end)
-        for (topic, number), end in ends.items()
-        if starts[topic, number] < end
-    ]
-    if not spans or at_least is None or at_least <= len(spans):
-        return spans
-    pieces = -(-at_least // len(spans))
-    return [piece for whole in spans for piece in _pieces(whole, pieces)]
+    """One span for each partition that has something to read; more where more are wanted.
+
+    Args:
+        ends: Where the read of each partition ends.
+        starts: Where it begins.
+        at_least: How many spans are wanted, if there is so much to read.
+        sizes: About how many bytes of each partition are to be read: it is cut into spans that are
+            not too large. None: its rows are wanted in their order, in one span.
+    """
+    places = [place for place, end in ends.items() if starts[place] < end]
+    wanted = -(-(at_least or 1) // max(1, len(places)))
+    spans: list[Span] = []
+    for place in places:
+        whole = Span(*place, starts[place], ends[place])
+        pieces = max(wanted, round((sizes or {}).get(place, 0) / _TASK_BYTES))
+        spans += _pieces(whole, pieces) if pieces > 1 else [whole]
+    return spans
 
 
 def _pieces(whole: Span, count: int) -> Iterator[Span]:
@@ -67,18 +80,28 @@ def read_span(
         DataLoss: A part of it was dropped, and failOnDataLoss is set.
     """
     place = part.topic, part.partition
-    with Histories(options) as histories:
+    # The next page is on its way while Arrow and Spark work on this one.
+    with Histories(options) as histories, ThreadPoolExecutor(1) as fetcher:
         position, count = part.start, _FIRST_FETCH
+        coming = fetcher.submit(_page, histories, place, position, part.end, count, options)
         while position < part.end:
-            page = _page(histories, place, position, part.end, count, options)
-            rows = Page(*place, pruning.entries(page) if pruning else page, position, part.end)
+            page = coming.result()
+            more = len(page) == count
+            if more:
+                position = Position.after(page[-1][0].decode())
+                count = _entries_for(options.fetch_size, page)
+                coming = fetcher.submit(_page, histories, place, position, part.end, count, options)
+            rows = Page(*place, pruning.entries(page) if pruning else page, part.start, part.end)
             if rows.rows:
                 yield rows.batch(schema)
-            if len(page) < count:
+            if not more:
                 return
-            position = Position.after(page[-1][0].decode())
-            per_entry = max(1, rows.rows) / len(page)
-            count = max(1, min(options.fetch_size, round(options.fetch_size / per_entry)))
+
+
+def _entries_for(rows: int, page: Sequence[Entry]) -> int:
+    """How many entries have about so many rows, if they are like these."""
+    here = sum(fields[IDS].count(b" ") + 1 for _, fields in page)
+    return max(1, min(rows, round(rows * len(page) / here)))
 
 
 def _page(

@@ -1,0 +1,211 @@
+"""The data pipeline beside the demo: ingest from Parquet, archive meanwhile, report at the end.
+
+All calls into Spark are made in threads of this module. The main thread only looks at their
+answers, so the live view goes on, and Ctrl-C ends the demo as it does without Spark.
+"""
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from rqretry.demo.feed import ARRIVALS, CLAIMS_GROUP, FLIGHTS, Pace
+from rqretry.demo.flights import ARRIVAL_COLUMNS, CLAIM_COLUMNS, TEXT_COLUMNS, Flight
+from rqretry.demo.proof import Told
+from rqretry.edge.spark.archive import archive
+from rqretry.edge.spark.ingest import ingest
+from rqretry.edge.spark.reporting import PAGE, ReportSummary, report
+from rqretry.edge.spark.sessions import session
+from rqretry.errors import ConfigError, show
+
+_MASTER = "local[4]"
+"""More tasks at once than the archive has: an ingest never waits until it has written a batch."""
+_SETTINGS = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "8"}
+_INTERVAL_S = 2
+_MOST_EVENTS = 200_000
+_MARKER = ".rqretry-demo"
+_FILES, _ARCHIVE, _REPORT = "flights", "archive", "report"
+_ID, _DELAY = "flight_id", "known_after_seconds"
+_KNOWN_AFTER_S = 3
+"""Of an arrival: its claim comes meanwhile, and fails at first."""
+
+
+class SparkJobs:
+    """The jobs of one run, in the order in which they are asked for; each answers with a future.
+
+    Args:
+        folder: Empty; flights, archive and report go there.
+        url, namespace: Where the demo runs.
+    """
+
+    pace = Pace(seconds=3.0, first=1_000, smallest=500, largest=20_000)
+
+    def __init__(self, folder: Path, url: str, namespace: str) -> None:
+        self._folder = folder
+        self._where: dict[str, Any] = {"url": url, "namespace": namespace}
+        self._all_done, self._closed = threading.Event(), threading.Event()
+        self._threads = ThreadPoolExecutor(2, "rqretry-demo-spark")
+        self._spark: Future[SparkSession] = Future()
+        self._following: Future[int] | None = None
+        self._files = 0
+
+    def begin(self) -> Future[None]:
+        """Start Spark, and archive what happens from now on."""
+
+        def follow() -> None:
+            spark = _start()
+            self._spark.set_result(spark)
+            self._following = self._threads.submit(self._archive, spark, follow=True)
+
+        return self._threads.submit(follow)
+
+    def check(self) -> None:
+        """Raises what ended the archiving, if something did."""
+        if self._following is not None and self._following.done():
+            self._following.result()
+
+    def arrivals(self, flights: Sequence[Flight]) -> Future[int]:
+        """Publish arrivals from a Parquet file, whose rows say when they will be known."""
+        rows = ({**arrival, _DELAY: _KNOWN_AFTER_S} for arrival in map(_arrival, flights))
+        columns = (*ARRIVAL_COLUMNS, _DELAY)
+        return self._threads.submit(self._ingest, rows, ARRIVALS, columns, _DELAY)
+
+    def claims(self, flights: Sequence[Flight]) -> Future[int]:
+        """Publish claims from a Parquet file."""
+        rows = ({_ID: flight.id, **flight.claim} for flight in flights)
+        return self._threads.submit(self._ingest, rows, FLIGHTS, CLAIM_COLUMNS)
+
+    def finish(self) -> Future[int]:
+        """Archive the rest; answers how many events the archive has."""
+
+        def rest() -> int:
+            assert self._following is not None
+            self._all_done.set()
+            return self._following.result() + self._archive(self._spark.result(), follow=False)
+
+        return self._threads.submit(rest)
+
+    def report(self) -> Future[Told]:
+        """Report on the archive."""
+
+        def ask() -> Told:
+            place = self._folder / _REPORT
+            found = report(self._spark.result(), str(place), str(self._folder / _ARCHIVE))
+            return told_by(found, place / PAGE)
+
+        return self._threads.submit(ask)
+
+    def close(self) -> None:
+        """Stop what runs, and Spark."""
+        self._all_done.set()
+        self._closed.set()
+        if self._spark.done():
+            self._quietly(lambda spark: spark.sparkContext.cancelAllJobs())
+        self._threads.shutdown(cancel_futures=True)
+        self._quietly(lambda spark: spark.stop())
+
+    def _quietly(self, act: Callable[[SparkSession], None]) -> None:
+        with suppress(Exception):  # what was wrong is raised by what was asked for
+            act(self._spark.result(timeout=0))
+
+    def _archive(self, spark: SparkSession, *, follow: bool) -> int:
+        summary = archive(
+            spark,
+            str(self._folder / _ARCHIVE),
+            **self._where,
+            follow=follow,
+            interval=_INTERVAL_S,
+            max_events=_MOST_EVENTS,
+            stop=(self._all_done if follow else self._closed).is_set,
+        )
+        return summary.events
+
+    def _ingest(
+        self,
+        rows: Iterable[Mapping[str, object]],
+        topic: str,
+        columns: Sequence[str],
+        delay: str | None = None,
+    ) -> int:
+        """Write a file as an airline would drop it, and publish its rows; each once, by its id."""
+        self._files += 1
+        place = self._folder / _FILES / f"{topic}-{self._files:04}.parquet"
+        place.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(list(rows), _schema(columns)), place)
+        done = ingest(self._spark.result(), str(place), topic, id=_ID, delay=delay, **self._where)
+        return done.published + done.known
+
+
+@contextmanager
+def spark_jobs(folder: Path, url: str, namespace: str) -> Iterator[SparkJobs]:
+    """The jobs of one run; Spark starts, and is gone at the end."""
+    jobs = SparkJobs(folder, url, namespace)
+    try:
+        yield jobs
+    finally:
+        jobs.close()
+
+
+def make_room(folder: Path) -> Path:
+    """Empty a folder that an earlier demo wrote, or make one; answers its absolute path.
+
+    Raises:
+        ConfigError: It holds something else.
+    """
+    marker = folder / _MARKER
+    try:
+        if folder.exists() and not marker.exists() and any(folder.iterdir()):
+            raise ConfigError(
+                f"the folder {show(str(folder))} holds something that no demo wrote: name an empty"
+                " one"
+            )
+        for name in (_FILES, _ARCHIVE, _REPORT):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+    except OSError as error:
+        raise ConfigError(
+            f"the folder {show(str(folder))} cannot be written ({error.strerror}): name another"
+        ) from error
+    return folder.absolute()
+
+
+def told_by(found: ReportSummary, page: Path) -> Told:
+    """What a report says of the claims."""
+    return Told(
+        page,
+        {str(row["example"]): row["dead"] for row in found.dead if row["group"] == CLAIMS_GROUP},
+        {
+            row["attempt"]: row["succeeded"]
+            for row in found.attempts
+            if row["group"] == CLAIMS_GROUP and row["succeeded"]
+        },
+    )
+
+
+def _arrival(flight: Flight) -> Mapping[str, object]:
+    assert flight.arrival is not None
+    return flight.arrival
+
+
+def _schema(columns: Sequence[str]) -> pa.Schema:
+    kinds = {name: pa.string() if name in TEXT_COLUMNS else pa.int32() for name in columns}
+    return pa.schema({_ID: pa.string(), **kinds})
+
+
+def _start() -> SparkSession:
+    """A session whose first Python worker has started, so that the first ingest is a quick one."""
+    spark = session("rqretry demo", _MASTER, _SETTINGS)
+    spark.range(1).mapInArrow(_same, "id long").collect()
+    return spark
+
+
+def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
