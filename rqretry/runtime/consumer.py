@@ -136,7 +136,9 @@ class Consumer:
                 since = time.monotonic()
                 continue
             delivery = self._buffer.popleft()
-            if not (delivery.lost or self._came_too_late(delivery)):
+            if delivery.lost or self._came_too_late(delivery):
+                self.on_room()  # fetching may be waiting for the place that it had in the buffer
+            else:
                 waiting = self._start(delivery, task)
                 if waiting is not None:
                     await self._finish(delivery, waiting)

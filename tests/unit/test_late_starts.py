@@ -32,26 +32,51 @@ class Told:
         self.ids.append(delivery.id)
 
 
+class Bench:
+    """A consumer of one slot, and what its handler saw."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.begun = asyncio.Event()
+        app = App("redis://localhost")
+
+        @app.consumer("t", group="g", visibility=30, concurrency=1)
+        async def handle(message: Message[int]) -> None:
+            self.seen.append(message.id)
+            self.begun.set()
+
+        keys = partition_keys("n", "t", 0).group("g", 18)
+        self.told, self.source = Told(), Source("t", 0, keys, 30.0)
+        self.consumer = Consumer(app.consumers[0], self.told, Hooks(), "w")
+        self.consumer.sources.append(self.source)
+
+
 async def test_a_message_whose_lease_ended_in_the_buffer_is_not_begun() -> None:
-    app, begun, seen = App("redis://localhost"), asyncio.Event(), []
-
-    @app.consumer("t", group="g", visibility=30, concurrency=1)
-    async def handle(message: Message[int]) -> None:
-        seen.append(message.id)
-        begun.set()
-
-    told, keys = Told(), partition_keys("n", "t", 0).group("g", 18)
-    consumer, source = Consumer(app.consumers[0], told, Hooks(), "w"), Source("t", 0, keys, 30.0)
-    consumer.sources.append(source)
-    now = time.monotonic()
+    bench = Bench()
+    consumer, source, now = bench.consumer, bench.source, time.monotonic()
     late = Delivery(source, "late", encode(1), (1, 1), now - 30)
     good = Delivery(source, "good", encode(2), (1, 1), now)
     source.leases = {"late": late, "good": good}
     consumer.start()
     consumer.accept([late, good])
-    await begun.wait()
+    await bench.begun.wait()
     consumer.close()
-    assert seen == ["good"]
-    assert told.ids == ["good"]
+    assert bench.seen == ["good"]
+    assert bench.told.ids == ["good"]
     assert late.lost
     assert "late" not in source.leases
+
+
+async def test_messages_that_are_passed_over_make_room_for_others() -> None:
+    bench, room = Bench(), asyncio.Event()
+    consumer, source = bench.consumer, bench.source
+    lost = [Delivery(source, id_, encode(1), (1, 1), time.monotonic()) for id_ in "ab"]
+    for delivery in lost:
+        delivery.lost = True  # as the heartbeat says, when the server does not know the lease
+    consumer.on_room = room.set
+    consumer.start()
+    consumer.accept(lost)
+    await room.wait()
+    assert consumer.room() == 1
+    consumer.close()
+    assert bench.seen == []
