@@ -66,6 +66,8 @@ class Publishes(Reading):
             require(id_ not in place.ever, f"{id_} is published twice")
         if isinstance(delay_ms, str) and delay_ms.startswith("@"):
             delay_ms = max(1, int(delay_ms[1:]) - self.now)
+        if digest and id_ in place.stored and id_ not in place.given:
+            return "D"  # published before under an id that the client made
         verdict = place.publish(
             id_,
             digest,
