@@ -207,13 +207,21 @@ def run_all(todo: Sequence[Mutant], tests: Callable[[str], list[str]], jobs: int
             if result:
                 del running[pid]
                 done += 1
-                tell(mutant, result, time.monotonic() - begun, f"{done}/{len(todo)}")
+                told = noticed_in(pid)
+                by = told.read_text(encoding="utf-8") if told.exists() else ""
+                told.unlink(missing_ok=True)
+                tell(mutant, result, time.monotonic() - begun, f"{done}/{len(todo)}", by)
         time.sleep(0.02)
 
 
-def tell(mutant: Mutant, result: str, seconds: float, progress: str) -> None:
+def noticed_in(pid: int) -> Path:
+    """The file in which a process tells by which test its mutant was caught."""
+    return RESULTS.with_suffix(f".{pid}")
+
+
+def tell(mutant: Mutant, result: str, seconds: float, progress: str, by: str) -> None:
     """Keep and print one result."""
-    line = {"name": mutant.name, "result": result, "seconds": round(seconds, 2)}
+    line = {"name": mutant.name, "result": result, "seconds": round(seconds, 2), "by": by}
     with RESULTS.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
     print(f"{progress:>9} {result:8} {seconds:6.1f} s  {mutant.name}", flush=True)
@@ -249,7 +257,13 @@ def in_child(mutant: Mutant, tests: Sequence[str]) -> int:
         options = [*OPTIONS, "-x", "--timeout", str(TEST_SECONDS)]
         for part in (tests[:FEW], tests[FEW:]):  # the few tell of most mutants in a second
             files = sorted({node.partition("::")[0] for node in part})
-            status = int(pytest.main([*options, *files], plugins=[Chosen(part)])) if part else 0
+            status = (
+                int(
+                    pytest.main([*options, *files], plugins=[Chosen(part, noticed_in(os.getpid()))])
+                )
+                if part
+                else 0
+            )
             if status:
                 return status
         return 0
@@ -266,8 +280,15 @@ def copy_scripts(folder: Path) -> None:
 class Chosen:
     """A plugin: only these tests, in this order."""
 
-    def __init__(self, tests: Sequence[str]) -> None:
+    def __init__(self, tests: Sequence[str], told: Path) -> None:
         self._order = {node: at for at, node in enumerate(tests)}
+        self._told = told
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Tell which test noticed, and how."""
+        if report.failed:
+            how = str(report.longrepr).strip().rpartition("\n")[2]
+            self._told.write_text(f"{report.nodeid}: {how[:100]}", encoding="utf-8")
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Choose and sort."""

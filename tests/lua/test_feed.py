@@ -179,7 +179,9 @@ def test_a_letter_that_dies_again_is_another_one(world: World) -> None:
     world.advance(1)
     receipt = Receipt("a", world.lease().numbers[0][0])
     world.fail(failure("a", receipt.lease_no, level=-1))
-    assert feed(world) == 1
+    with world.changes() as changed:
+        assert feed(world) == 1
+    assert changed["v:failures"] == {"a": None}
     assert lease(world).numbers == [(3, 1)]
 
 

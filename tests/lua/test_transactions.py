@@ -162,6 +162,14 @@ def test_finish_of_the_last_place_forgets_the_transaction_after_ten_minutes(spac
     assert finish(space, HERE) == 0
 
 
+def test_finish_tidies_what_a_decision_that_was_cut_has_left(space: World) -> None:
+    enlist(space)
+    decide(space, COMMITTED)
+    space.client.zadd(KEYS.parked_transactions, {"a": START_MS})
+    assert finish(space, HERE) == 0
+    assert indexes(space) == {"finished": {"a": START_MS + KEPT_MS}}
+
+
 def test_finish_of_what_is_not_decided_changes_nothing(space: World) -> None:
     enlist(space)
     assert finish(space, HERE) == 0
