@@ -14,7 +14,6 @@ tests/lua/survivors.toml.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import resource
@@ -23,35 +22,23 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-import fakeredis  # noqa: F401 - what takes long to import is imported once, before any fork
-import hypothesis  # noqa: F401
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from rqretry import client, scripts, wire  # noqa: E402, F401
+from rqretry import scripts  # noqa: E402
 from tests.support.lua_mutants import Mutant, mutants_of  # noqa: E402
+from tests.support.mutant_tests import OPTIONS, SUITES, tests_for, touched_tests  # noqa: E402
 
 RESULTS = ROOT / ".script-mutants.jsonl"
-TOUCHED = ROOT / ".script-mutants-tests.json"
 REASONS = ROOT / "tests" / "lua" / "survivors.toml"
 PAGE = ROOT / "docs" / "mutants.md"
-SUITES = (
-    "tests/lua", "tests/model", "tests/checker/test_stories.py", "tests/checker/test_journal.py",
-    "tests/integration/test_timing.py",
-)  # fmt: skip
-LEFT_OUT = ("[redis-6.2", "[fakeredis", "[cluster", "known_bug")
-"""The same tests on other servers, which tell the same; and those that break scripts themselves."""
-OPTIONS = ("-q", "-p", "no:cacheprovider", "--assert", "plain")
-CLOCK = "clock"
-"""The include that the other tests replace; the tests of the real clock see to it."""
-
 CAUGHT, SURVIVED, HUNG = "caught", "survived", "hung"
 BAR = 0.95
 TEST_SECONDS = 120
@@ -60,9 +47,6 @@ MUTANT_SECONDS = 1800.0
 MEMORY_BYTES = 4 << 30
 FEW = 40
 _TESTS_FAILED, _NO_TESTS = 1, 5
-
-Touched = dict[str, dict[str, float]]
-"""Script to the tests that use it, with their seconds."""
 
 
 def main() -> int:
@@ -85,6 +69,9 @@ def main() -> int:
         else:
             todo = [m for m in wanted if results.get(m.name) not in {CAUGHT, SURVIVED}]
         touched = touched_tests(options.look)
+        warm_up()
+        if todo and still_fails(todo[0], tests_for(todo[0].path, touched, options.budget)):
+            sys.exit(f"the tests of {todo[0].path} fail without any mutant")
         run_all(todo, lambda path: tests_for(path, touched, options.budget), max(1, options.jobs))
     return write_page(mutants)
 
@@ -101,96 +88,17 @@ def read_results() -> dict[str, str]:
     return {line["name"]: line["result"] for line in lines}
 
 
-class Recorder:
-    """A plugin: which test uses which script."""
-
-    def __init__(self) -> None:
-        self.touched: Touched = {}
-        self._now: set[str] = set()
-        self._failed: set[str] = set()
-
-    def use(self, name: str) -> None:
-        """A script is sent."""
-        self._now.add(name)
-
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[Any]) -> None:
-        """Leave some out."""
-        _ = config
-        items[:] = [item for item in items if not _elsewhere(item.nodeid)]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Leave out what fails without any mutant."""
-        if report.failed:
-            self._failed.add(report.nodeid)
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_protocol(self, item: Any) -> Iterable[None]:
-        """Note what a test used."""
-        self._now = set()
-        begun = time.monotonic()
-        yield
-        seconds = time.monotonic() - begun
-        for name in self._now if item.nodeid not in self._failed else ():
-            self.touched.setdefault(name, {})[item.nodeid] = seconds
+def warm_up() -> None:
+    """Import every test, and run none: what takes long is done once, before any fork."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nothing, redirect_stdout(nothing):
+        pytest.main([*OPTIONS, "--collect-only", *SUITES])
 
 
-def _elsewhere(node: str) -> bool:
-    return any(name in node for name in LEFT_OUT)
-
-
-def touched_tests(new: Sequence[str]) -> Touched:
-    """Which tests use which script, looked up once, and for new ones."""
-    if new or not TOUCHED.exists():
-        print("looking which tests use which script", flush=True)
-        pid = os.fork()  # nothing of a test may stay in this process: mutants are its children
-        if pid == 0:
-            os._exit(look_up(new))
-        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) not in {0, _TESTS_FAILED}:
-            sys.exit("the tests do not run")
-    touched: Touched = json.loads(TOUCHED.read_text(encoding="utf-8"))
-    return touched
-
-
-def look_up(new: Sequence[str]) -> int:
-    """Run tests, by default all, once and keep what they used; the exit status of pytest."""
-    recorder, words = Recorder(), wire.Wire.words
-
-    def noted(self: wire.Wire, command: Any) -> Any:
-        recorder.use(command.verb)
-        return words(self, command)
-
-    wire.Wire.words = noted  # type: ignore[method-assign]
-    status = int(pytest.main([*OPTIONS, *(new or SUITES)], plugins=[recorder]))
-    if status in {0, _TESTS_FAILED}:
-        known: Touched = json.loads(TOUCHED.read_text(encoding="utf-8")) if new else {}
-        for script, tests in recorder.touched.items():
-            known.setdefault(script, {}).update(tests)
-        TOUCHED.write_text(json.dumps(known), encoding="utf-8")
-    return status
-
-
-def tests_for(path: str, touched: Touched, budget: float) -> list[str]:
-    """Tests that use a script, or one of the scripts that include it, within a budget of seconds.
-
-    First those of the script itself, then the quickest others.
-    """
-    stem = Path(path).stem
-    users = [stem]
-    if path.startswith("include/"):
-        users = [n for n in scripts.names() if f"-- @include {stem}\n" in _source(n)]
-    found: dict[str, float] = {}
-    for user in users:
-        found.update(touched.get(user, {}))
-    if stem == CLOCK:
-        found = {node: s for node, s in found.items() if "/integration/" in node}
-    own = f"/test_{stem}.py"
-    chosen = sorted(found, key=lambda node: (own not in node, found[node]))
-    spent = list(accumulate(found[node] for node in chosen))
-    return [node for node, seconds in zip(chosen, spent, strict=True) if seconds <= budget]
-
-
-def _source(name: str) -> str:
-    return (ROOT / "lua" / f"{name}.lua").read_text(encoding="utf-8")
+def still_fails(mutant: Mutant, tests: Sequence[str]) -> bool:
+    """Whether tests fail in a forked process although nothing is changed."""
+    text = (ROOT / "lua" / mutant.path).read_text(encoding="utf-8")
+    _, status = os.waitpid(start(mutant._replace(text=text), tests), 0)
+    return os.waitstatus_to_exitcode(status) != 0
 
 
 def run_all(todo: Sequence[Mutant], tests: Callable[[str], list[str]], jobs: int) -> None:
@@ -301,7 +209,7 @@ def finished(pid: int, seconds: float) -> str:
     done, status = os.waitpid(pid, os.WNOHANG)
     if done == 0 and seconds < MUTANT_SECONDS:
         return ""
-    with contextlib.suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)  # what it left behind, or all of it
     if done == 0:
         os.waitpid(pid, 0)

@@ -293,6 +293,27 @@ def test_blocked_messages_are_read_in_pages_and_cleared_without_who_is_out(world
     assert changed == {}
 
 
+def test_a_follower_that_this_group_has_finished_with_is_passed_over(world: World) -> None:
+    world.subscribe("g", ordered=True)
+    world.subscribe("h")
+    world.publish(*sent("abc"))
+    assert leased(world) == ["a"]
+    byte_of_h = bytes((world.route.groups[1].byte,))
+    world.client.hset(world.keys.pending, "b", byte_of_h)  # a call of g was cut behind this
+    world.succeed(*first("a"))
+    assert leased(world) == ["c"]
+    assert line(world) == ["x3c"]
+
+
+def test_a_follower_that_is_in_flight_already_is_not_sent_out_again(world: World) -> None:
+    world.subscribe(ordered=True)
+    world.publish(*sent("abc"))
+    assert leased(world) == ["a"]
+    world.damage().zadd(world.group().inflight, {"b": START_MS + VISIBILITY_MS})
+    world.succeed(*first("a"))
+    assert world.state()["g:ready"] == ["c"]
+
+
 def test_a_blocked_message_that_had_failed_is_cleared_with_its_numbers_and_failures(
     world: World,
 ) -> None:

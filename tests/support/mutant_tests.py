@@ -1,0 +1,122 @@
+"""Which tests use which script: what a mutant of a script is tried against."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rqretry import scripts, wire
+
+ROOT = Path(__file__).resolve().parents[2]
+TOUCHED = ROOT / ".script-mutants-tests.json"
+SUITES = (
+    "tests/lua", "tests/model", "tests/checker/test_stories.py", "tests/checker/test_journal.py",
+    "tests/integration/test_timing.py",
+)  # fmt: skip
+LEFT_OUT = ("[redis-6.2", "[fakeredis", "[cluster", "known_bug")
+"""The same tests on other servers, which tell the same; and those that break scripts themselves."""
+OPTIONS = ("-q", "-p", "no:cacheprovider", "--assert", "plain")
+CLOCK = "clock"
+"""The include that the other tests replace; the tests of the real clock see to it."""
+
+_TESTS_FAILED = 1
+
+Touched = dict[str, dict[str, float]]
+"""Script to the tests that use it, with their seconds."""
+
+
+class Recorder:
+    """A plugin: which test uses which script."""
+
+    def __init__(self) -> None:
+        self.touched: Touched = {}
+        self._now: set[str] = set()
+        self._failed: set[str] = set()
+
+    def use(self, name: str) -> None:
+        """A script is sent."""
+        self._now.add(name)
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[Any]) -> None:
+        """Leave some out."""
+        _ = config
+        items[:] = [item for item in items if not _elsewhere(item.nodeid)]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Leave out what fails without any mutant."""
+        if report.failed:
+            self._failed.add(report.nodeid)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterable[None]:
+        """Note what a test used."""
+        self._now = set()
+        begun = time.monotonic()
+        yield
+        seconds = time.monotonic() - begun
+        for name in self._now if item.nodeid not in self._failed else ():
+            self.touched.setdefault(name, {})[item.nodeid] = seconds
+
+
+def _elsewhere(node: str) -> bool:
+    return any(name in node for name in LEFT_OUT)
+
+
+def touched_tests(new: Sequence[str]) -> Touched:
+    """Which tests use which script, looked up once, and for new ones."""
+    if new or not TOUCHED.exists():
+        pid = os.fork()  # nothing of a test may stay in this process: mutants are its children
+        if pid == 0:
+            os._exit(look_up(new))
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) not in {0, _TESTS_FAILED}:
+            sys.exit("the tests do not run")
+    touched: Touched = json.loads(TOUCHED.read_text(encoding="utf-8"))
+    return touched
+
+
+def look_up(new: Sequence[str]) -> int:
+    """Run tests, by default all, once and keep what they used; the exit status of pytest."""
+    recorder, words = Recorder(), wire.Wire.words
+
+    def noted(self: wire.Wire, command: Any) -> Any:
+        recorder.use(command.verb)
+        return words(self, command)
+
+    wire.Wire.words = noted  # type: ignore[method-assign]
+    status = int(pytest.main([*OPTIONS, *(new or SUITES)], plugins=[recorder]))
+    if status in {0, _TESTS_FAILED}:
+        known: Touched = json.loads(TOUCHED.read_text(encoding="utf-8")) if new else {}
+        for script, tests in recorder.touched.items():
+            known.setdefault(script, {}).update(tests)
+        TOUCHED.write_text(json.dumps(known), encoding="utf-8")
+    return status
+
+
+def tests_for(path: str, touched: Touched, budget: float) -> list[str]:
+    """Tests that use a script, or one of the scripts that include it, within a budget of seconds.
+
+    First those of the script itself, then the quickest others.
+    """
+    stem = Path(path).stem
+    users = [stem]
+    if path.startswith("include/"):
+        users = [n for n in scripts.names() if f"-- @include {stem}\n" in _source(n)]
+    found: dict[str, float] = {}
+    for user in users:
+        found.update(touched.get(user, {}))
+    if stem == CLOCK:
+        found = {node: s for node, s in found.items() if "/integration/" in node}
+    own = f"/test_{stem}.py"
+    chosen = sorted(found, key=lambda node: (own not in node, found[node]))
+    spent = list(accumulate(found[node] for node in chosen))
+    return [node for node, seconds in zip(chosen, spent, strict=True) if seconds <= budget]
+
+
+def _source(name: str) -> str:
+    return (ROOT / "lua" / f"{name}.lua").read_text(encoding="utf-8")
