@@ -184,7 +184,7 @@ async def test_a_worker_that_cannot_renew_loses_the_message_to_whoever_comes_fir
         while message.attempt == 1 and not message.cancelled:
             time.sleep(0.005)
 
-    monkeypatch.setattr("rqretry.runtime.heartbeat.Heartbeat._renew", lambda *_: None)
+    monkeypatch.setattr("rqretry.runtime.heartbeat.Heartbeat._renew_all", lambda *_: None)
     async with lab.working(app), lab.working(app):
         await app.publish("t", 1)
         await seen.count(2)

@@ -190,3 +190,59 @@ def test_the_command_prints_the_rules_and_sends_nothing() -> None:
     assert "not one of" in sh.fails("acl", "boss", status=2)
     with pytest.raises(InvalidArgument):
         rules("producer", "a*b", ScriptLibrary())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_may_run_what_its_rules_name_and_anything_else_is_refused(
+    url_of: Callable[[str], str], server: EmbeddedRedis, role: str
+) -> None:
+    if server.version.startswith("6"):
+        pytest.skip("ACL DRYRUN came with Redis 7.0")
+    granted = {w[1:] for w in rules(role, NAMESPACE, ScriptLibrary()) if w.startswith("+")}
+    with redis.Redis(unix_socket_path=str(server.socket_path), decode_responses=True) as client:
+        client.response_callbacks.pop("COMMAND", None)
+        may = allowed_by(client, f"rqretry-{role}")
+    assert may - {"auth", "hello", "quit", "reset"} == granted  # which need no rights
+
+
+def allowed_by(client: Any, user: str) -> set[str]:
+    """The commands and subcommands that the server says the user may run."""
+    found = set()
+    names = client.execute_command("COMMAND", "LIST")
+    for row in client.execute_command("COMMAND", "INFO", *names):
+        for name, arity, first_key in [(r[0], r[1], r[3]) for r in (row, *row[9])]:
+            words = name.split("|")
+            words += ["1"] * (max(abs(arity), first_key + 1) - len(words))
+            if first_key > 0:
+                words[first_key] = "rqretry:shop:{shop}:meta"
+            if row[9] and "|" not in name:
+                continue  # a container is as good as its subcommands
+            answer = client.execute_command("ACL", "DRYRUN", user, *words)
+            if "permissions to run" not in str(answer):
+                found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("command", ["zadd", "ltrim", "hset", "xadd", "hincrby", "zrem"])
+def test_a_right_that_is_taken_away_while_a_worker_runs_loses_no_message(
+    url_of: Callable[[str], str], server: EmbeddedRedis, command: str
+) -> None:
+    with client_of(url_of, "worker") as client:
+        ids = set(client.publish_many("t", range(3)))
+        consumer = client.simple_consumer("g", "t", create_group=True)
+        with redis.Redis(unix_socket_path=str(server.socket_path)) as admin:
+            admin.execute_command("ACL", "SETUSER", "rqretry-worker", f"-{command}")
+            answered: set[str] = set()
+            with pytest.raises(RqretryError, match="does not let this user"):
+                (message,) = consumer.receive(1, wait=0, invisible_duration=0.05)
+                answered.add(message.id)
+                consumer.ack(message)
+            admin.execute_command("ACL", "SETUSER", "rqretry-worker", f"+{command}")
+        done: set[str] = set()
+        for _ in range(50):
+            for message in consumer.receive(3, wait=0.1):
+                consumer.ack(message)
+                done.add(message.id)
+            if done == ids:
+                break
+        assert ids - done <= answered, "what was never acknowledged is delivered"
