@@ -7,8 +7,10 @@ from rqretry.edge.spark.archive import ArchiveSummary, archive
 from rqretry.edge.spark.ingest import IngestSummary, ingest
 from rqretry.edge.spark.lags import Lag
 from rqretry.edge.spark.plainly import DataLoss
+from rqretry.edge.spark.redriving import RedriveSummary, redrive
 from rqretry.edge.spark.reporting import ReportSummary, report
 from rqretry.edge.spark.sessions import session
+from rqretry.edge.spark.simulating import SimulationSummary, simulate
 from rqretry.edge.spark.source import RqretryDataSource
 
 __all__ = [
@@ -16,10 +18,14 @@ __all__ = [
     "DataLoss",
     "IngestSummary",
     "Lag",
+    "RedriveSummary",
     "ReportSummary",
     "RqretryDataSource",
+    "SimulationSummary",
     "archive",
     "ingest",
+    "redrive",
     "report",
     "session",
+    "simulate",
 ]

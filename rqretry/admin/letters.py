@@ -12,18 +12,19 @@ from rqretry.admin.exporting import as_json
 from rqretry.admin.interruptions import explained
 from rqretry.admin.views import DeadLetter
 from rqretry.codec import Envelope, decode
-from rqretry.command import Command, Operation, Pause, batches
+from rqretry.command import MAX_BATCH, Command, Operation, Pause, batches
 from rqretry.commands import administering as reading
 from rqretry.commands.moving import redrive
-from rqretry.durations import Duration, seconds
+from rqretry.durations import Duration, milliseconds, seconds
 from rqretry.errors import CodecError
 from rqretry.failures import describe_redrive, read_record
 from rqretry.keys import GroupKeys
-from rqretry.limits import check_count, check_group
+from rqretry.limits import MAX_DELAY_S, check_count, check_group
 from rqretry.rates import Rate, per_second
 
 _UNREADABLE = Envelope(None, None, (), {}, None, None)
-_LOOK_EVERY_S = 0.2
+SHORTEST_PATIENCE_S = 0.2
+"""How often canaries are looked at."""
 _EXPLAINED = 20
 """Dead letters chosen by id whose histories are read."""
 
@@ -91,6 +92,7 @@ class LetterVerbs(AdminBase):
         rate: Rate | None = None,
         canary: int | None = None,
         canary_timeout: Duration = 60,
+        delay: Duration = 0,
         dry_run: bool = False,
         **fields: Any,
     ) -> Operation[RedriveReport]:
@@ -106,6 +108,7 @@ class LetterVerbs(AdminBase):
             canary: Send so many first, and the rest when each of them was committed or has failed
                 with another error. One that fails with its old error again stops the redrive.
             canary_timeout: How long to wait for them; past it the redrive stops too.
+            delay: How long from now the first of them is due; canaries do not wait.
             dry_run: Only count them.
             fields: The filter's fields, where no filter is given.
 
@@ -120,7 +123,8 @@ class LetterVerbs(AdminBase):
         wanted = chosen(filter, fields, default_all=False)
         pace = None if rate is None else per_second(rate)
         first = 0 if canary is None else check_count(canary, name="canary")
-        patience = seconds(canary_timeout, name="canary_timeout", minimum=_LOOK_EVERY_S)
+        patience = seconds(canary_timeout, name="canary_timeout", minimum=SHORTEST_PATIENCE_S)
+        wait_ms = milliseconds(delay, name="delay", maximum=MAX_DELAY_S)
         found = yield from self._find(group, wanted, with_bodies=False)
         if dry_run:
             return RedriveReport(len(found), matched=len(found))
@@ -137,7 +141,7 @@ class LetterVerbs(AdminBase):
                     sent, matched=len(found), canaries=sent, failed=failed, reason=reason
                 )
         rest = found[first:]
-        done = yield from self._send_back(rest, pace)
+        done = yield from self._send_back(rest, pace, wait_ms)
         yield from self._note("redrive", said, {"sent": done})
         canaries = min(first, len(found))
         return RedriveReport(sent + done, matched=len(found), canaries=canaries, failed=failed)
@@ -157,16 +161,23 @@ class LetterVerbs(AdminBase):
             found += [(letter, place.keys) for letter in letters]
         return sorted(found, key=lambda pair: (pair[0].dead_since_ms, pair[0].id))
 
-    def _send_back(self, found: Found, pace: float | None) -> Operation[int]:
-        """Dead to ready; with a pace, the k-th one k / pace seconds from now."""
-        by_place: dict[GroupKeys, list[tuple[DeadLetter, int | str]]] = {}
-        for place, (letter, keys) in enumerate(found):
-            delay_ms = round(place * 1000 / pace) if pace else 0
-            by_place.setdefault(keys, []).append((letter, delay_ms or ""))
+    def _send_back(self, found: Found, pace: float | None, wait_ms: int = 0) -> Operation[int]:
+        """Dead to ready; after a wait, and with a pace the k-th one k / pace seconds after it.
+
+        What is due first is sent first, over all places, so that a call that is cut off has sent
+        the beginning.
+        """
+        rows = list(enumerate(found))
+        size = MAX_BATCH * len({keys for _, keys in found})
         sent = 0
-        for keys, rows in by_place.items():
-            for batch in batches(rows):
-                sent += yield from self._send_batch(keys, batch)
+        for at in range(0, len(rows), size or 1):
+            by_place: dict[GroupKeys, list[tuple[DeadLetter, int | str]]] = {}
+            for place, (letter, keys) in rows[at : at + size]:
+                delay_ms = wait_ms + (round(place * 1000 / pace) if pace else 0)
+                by_place.setdefault(keys, []).append((letter, delay_ms or ""))
+            for keys, part in by_place.items():
+                for batch in batches(part):
+                    sent += yield from self._send_batch(keys, batch)
         return sent
 
     def _send_batch(
@@ -189,7 +200,7 @@ class LetterVerbs(AdminBase):
         """Until each canary was committed or failed; how many failed, and why to stop or ""."""
         failed = 0
         waiting = list(canaries)
-        for _ in range(max(1, round(patience / _LOOK_EVERY_S))):
+        for _ in range(max(1, round(patience / SHORTEST_PATIENCE_S))):
             peeked = yield [reading.peek(keys, letter.id) for letter, keys in waiting]
             still: Found = []
             for (letter, keys), seen in zip(waiting, peeked, strict=True):
@@ -203,7 +214,7 @@ class LetterVerbs(AdminBase):
             if not still:
                 return failed, ""
             waiting = still
-            yield Pause(_LOOK_EVERY_S)
+            yield Pause(SHORTEST_PATIENCE_S)
         reason = f"{len(waiting)} of {len(canaries)} canaries were not done in time"
         return failed, reason
 

@@ -23,7 +23,7 @@ from rqretry.edge.cli.letters import (
 from rqretry.edge.cli.options import json_option, server_options
 from rqretry.edge.cli.output import note, print_json
 from rqretry.edge.cli.progress import progress, working
-from rqretry.edge.cli.redriving import DEFAULT_PATIENCE, redriven
+from rqretry.edge.cli.redriving import pace_options, redriven
 from rqretry.edge.cli.replay import replayed
 from rqretry.edge.cli.session import connected
 from rqretry.edge.cli.tracing import otlp_option
@@ -101,22 +101,7 @@ def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> Non
 )
 @group_argument
 @letter_options
-@click.option(
-    "--rate",
-    metavar="RATE",
-    help="At most so many, such as 20/s or 100/m; the times are set now and kept by the server.",
-)
-@click.option(
-    "--canary",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Send N first; stop if one fails with its old error again.",
-)
-@click.option(
-    "--canary-timeout",
-    metavar="DURATION",
-    help=f"How long to wait for the canaries; default {DEFAULT_PATIENCE}. Past it, stop.",
-)
+@pace_options
 @confirmation_options
 @json_option
 @otlp_option

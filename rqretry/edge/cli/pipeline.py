@@ -11,6 +11,8 @@ _JOBS = {
     "ingest": "rqretry.edge.cli.ingest:ingest",
     "archive": "rqretry.edge.cli.archive:archive",
     "report": "rqretry.edge.cli.report:report",
+    "redrive": "rqretry.edge.cli.redrive:redrive",
+    "simulate": "rqretry.edge.cli.simulate:simulate",
 }
 
 
@@ -29,4 +31,4 @@ class SparkGroup(LazyGroup):
 @click.group(cls=SparkGroup, lazy=_JOBS, epilog="Example: rqretry pipeline archive ./history")
 @server_options
 def pipeline() -> None:
-    """Run jobs on Spark: load a topic from files, keep its history for ever."""
+    """Run jobs on Spark: load a topic, keep its history, find what died and send it back."""

@@ -1,11 +1,13 @@
-"""rqretry dlq redrive: with a rate and canaries, and what became of them."""
+"""Redriving on the command line: with a rate and canaries, and what became of them."""
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from rqretry.admin.answers import RedriveReport
+from rqretry.admin.letters import SHORTEST_PATIENCE_S
 from rqretry.durations import seconds, spell
 from rqretry.edge.cli.boundary import DONE, FAILED
 from rqretry.edge.cli.confirming import ask, counted
@@ -16,15 +18,34 @@ from rqretry.edge.cli.progress import working
 from rqretry.edge.cli.session import connected
 from rqretry.rates import per_second
 
-DEFAULT_PATIENCE = "60s"
-_SHORTEST_S = 0.2
+F = TypeVar("F", bound=Callable[..., Any])
+_DEFAULT_PATIENCE = "60s"
+
+
+def pace_options(command: F) -> F:
+    """--rate, --canary and --canary-timeout."""
+    rate = click.option(
+        "--rate",
+        metavar="RATE",
+        help="At most so many, as 20/s or 100/m; the times are set now and kept by the server.",
+    )
+    canary = click.option(
+        "--canary",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Send N first; stop if one fails with its old error again.",
+    )
+    timeout = click.option(
+        "--canary-timeout",
+        metavar="DURATION",
+        help=f"How long to wait for the canaries; default {_DEFAULT_PATIENCE}. Past it, stop.",
+    )
+    return rate(canary(timeout(command)))
 
 
 def redriven(context: click.Context, given: dict[str, Any]) -> int:
     """Do it and tell it; the exit status."""
-    if given["rate"] is not None:
-        per_second(given["rate"], name="--rate")
-    patience = _patience(given)
+    patience = read_pace(given)
     group, dry_run = given["group"], given["dry_run"]
     asks = not (dry_run or given["yes"]) and sys.stdin.isatty()
     with connected(context) as client:
@@ -34,9 +55,7 @@ def redriven(context: click.Context, given: dict[str, Any]) -> int:
         if not dry_run and report:
             if asks:
                 ask(f"redrive {counted(report, 'dead letter')} of group {group}?")
-            if given["canary"]:
-                first = counted(min(given["canary"], report), "canary message")
-                note(f"waiting at most {spell(patience)} for {first}")
+            tell_patience(given, report, patience)
             with working(client, f"redriving {group}", int(report)) as admin:
                 report = admin.redrive(
                     group,
@@ -52,12 +71,21 @@ def redriven(context: click.Context, given: dict[str, Any]) -> int:
     return FAILED if report.stopped else DONE
 
 
-def _patience(given: dict[str, Any]) -> float:
-    """How long to wait for the canaries, in seconds."""
+def read_pace(given: dict[str, Any]) -> float:
+    """Check the three options; how long to wait for the canaries, in seconds."""
+    if given["rate"] is not None:
+        per_second(given["rate"], name="--rate")
     if given["canary_timeout"] is not None and given["canary"] is None:
         raise click.UsageError("--canary-timeout does nothing without --canary: give both")
-    text = given["canary_timeout"] or DEFAULT_PATIENCE
-    return seconds(text, name="--canary-timeout", minimum=_SHORTEST_S)
+    text = given["canary_timeout"] or _DEFAULT_PATIENCE
+    return seconds(text, name="--canary-timeout", minimum=SHORTEST_PATIENCE_S)
+
+
+def tell_patience(given: dict[str, Any], count: int, patience: float) -> None:
+    """What the command is about to wait for, where there are canaries."""
+    if given["canary"]:
+        first = counted(min(given["canary"], count), "canary message")
+        note(f"waiting at most {spell(patience)} for {first}")
 
 
 def _fields(group: str, report: RedriveReport, *, dry_run: bool) -> dict[str, Any]:
@@ -81,7 +109,10 @@ def _print(group: str, report: RedriveReport, given: dict[str, Any]) -> None:
         left = counted(report.matched - report, "dead letter")
         click.echo(f"stopped: {clean(report.reason)}; {left} not sent")
     elif given["rate"] is not None and not given["dry_run"]:
-        last = (report - report.canaries - 1) / per_second(given["rate"])
-        if last > 0:
-            due = spell(round(last, 0 if last > 1 else 2))
-            click.echo(f"at {given['rate']}: the last one is due in {due}")
+        tell_due(given["rate"], (report - report.canaries - 1) / per_second(given["rate"]))
+
+
+def tell_due(rate: str, last: float) -> None:
+    """When the last one is due, in so many seconds."""
+    if last > 0:
+        click.echo(f"at {rate}: the last one is due in {spell(round(last, 0 if last > 1 else 2))}")

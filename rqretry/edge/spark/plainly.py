@@ -12,6 +12,7 @@ from rqretry import errors
 from rqretry.errors import ConfigError, RqretryError
 
 _OURS = re.compile(r"rqretry\.(?:errors|edge\.spark\.\w+)\.(\w+): (.+)")
+_CODES = re.compile(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$")
 _BUGS = ("ScriptError",)
 
 
@@ -43,6 +44,12 @@ def plain_on_driver() -> Iterator[None]:
         if found is None:
             raise
         raise found from None
+
+
+def gist(error: Exception) -> str:
+    """What an error of Spark says, in its first line and without its code."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return _CODES.sub("", lines[0]).strip()
 
 
 def sentence_in(text: str) -> RqretryError | None:

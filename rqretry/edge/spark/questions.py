@@ -6,7 +6,7 @@ published with a delay counts from when it was delivered, not from when it was p
 
 EVENTS = """
 SELECT topic, partition, `group`, message_id, event, event_time, attempt, outcome, error_type,
-       error_message, fingerprint,
+       error_message, fingerprint, due_time,
        struct(CAST(split(offset, '[-:]')[0] AS BIGINT) AS ms,
               CAST(split(offset, '[-:]')[1] AS BIGINT) AS number,
               CAST(split(offset, '[-:]')[2] AS BIGINT) AS place) AS position
