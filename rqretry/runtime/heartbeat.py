@@ -40,13 +40,15 @@ class Heartbeat:
         self._stopped.set()
 
     def _run(self) -> None:
-        every = min((source.visibility_s for source in list(self._sources)), default=30.0) / 6
-        while not self._stopped.wait(every):
+        while not self._stopped.wait(self._every()):
             try:
                 self._renew_all()
             except RuntimeError:  # the event loop has closed under us: we are stopping
                 return
         self._store.close()
+
+    def _every(self) -> float:
+        return min((source.visibility_s for source in list(self._sources)), default=30.0) / 6
 
     def _renew_all(self) -> None:
         """One round trip to all servers at once: one that is down holds up no other's leases."""
@@ -64,7 +66,9 @@ class Heartbeat:
             for source, batch in due
         ]
         sent_at = time.monotonic()
-        answers = self._store.run_each(commands, self._store.repeat_seconds) if due else []
+        # What is not answered soon is asked again in the next round: all others wait for it.
+        patience = min(self._store.repeat_seconds, self._every())
+        answers = self._store.run_each(commands, patience) if due else []
         for (_, batch), verdicts in zip(due, answers, strict=True):
             if isinstance(verdicts, Exception):
                 log.warning("renewing leases failed, trying again: %s", verdicts)
