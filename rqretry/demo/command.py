@@ -15,13 +15,14 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from rqretry.config import URL_VARIABLE
+from rqretry.config import URL_VARIABLE, Settings
+from rqretry.demo.feed import CLAIMS_GROUP
 from rqretry.demo.flights import INSTALL, Flight, installed_archive, load, sample_size
 from rqretry.demo.live import View
 from rqretry.demo.report import print_report, problems
 from rqretry.demo.run import Pipeline, Place, run_demo
 from rqretry.edge.cli.options import json_option
-from rqretry.edge.cli.output import terminal
+from rqretry.edge.cli.output import note, terminal
 from rqretry.edge.cli.session import Target, target_of
 from rqretry.errors import ConfigError, show
 
@@ -82,6 +83,7 @@ class Rows(click.ParamType[int | None]):
     metavar="FOLDER",
     help="Ingest with Spark, archive and report; FOLDER gets the archive and the page.",
 )
+@click.option("--keep", is_flag=True, help="Do not delete it: its dead letters can be replayed.")
 @json_option
 @click.pass_context
 def demo(
@@ -92,6 +94,7 @@ def demo(
     url: str | None,
     namespace: str | None,
     folder: Path | None,
+    keep: bool,
     as_json: bool,
 ) -> None:
     """Settle the delay claims of real flights, and prove that nothing was lost.
@@ -101,7 +104,7 @@ def demo(
     its times; the claims of flights that never arrived end in the dead-letter queue.
     """
     progress = terminal(err=as_json)
-    place = _place(context, url, namespace)
+    place = _place(context, url, namespace, keep=keep)
     given = context.get_parameter_source("rows") is not ParameterSource.DEFAULT
     flights = load(rows) if given else load_default(progress)
     view = View(progress, len(flights))
@@ -114,6 +117,10 @@ def demo(
         print_report(progress, result)
     for problem in problems(result):
         click.echo(f"not as promised: {problem}", err=True)
+    if keep:
+        safe = Settings.read(place.url, place.namespace).url.safe
+        target = f"--url {safe} --namespace {place.namespace}"
+        note(f"kept: rqretry dlq list {CLAIMS_GROUP} --by message {target}")
     if not result.as_promised:
         context.exit(1)
     progress.print("nothing was lost", style="bold green")
@@ -121,7 +128,7 @@ def demo(
         progress.print(f"report: {result.archived.told.page}", soft_wrap=True)
 
 
-def _place(context: click.Context, url: str | None, namespace: str | None) -> Place:
+def _place(context: click.Context, url: str | None, namespace: str | None, *, keep: bool) -> Place:
     """Where the demo runs. Raises UsageError for what is no URL or no namespace."""
     before = target_of(context)  # what was said before the word demo
     if before.url and context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
@@ -129,7 +136,9 @@ def _place(context: click.Context, url: str | None, namespace: str | None) -> Pl
     own = namespace or before.namespace or f"demo-{secrets.token_hex(4)}"
     target = Target(None if url == EMBEDDED else url, own)
     target.settings()
-    return Place(target.url, own)
+    if keep and target.url is None:
+        raise click.UsageError("--keep needs a server that stays: name one with --redis URL")
+    return Place(target.url, own, keep)
 
 
 def _pipeline(folder: Path) -> Pipeline:

@@ -70,10 +70,12 @@ class Place:
     Attributes:
         url: The server; None for an embedded one.
         namespace: One that holds nothing, and that the demo may delete.
+        keep: Leave it, with its dead letters, to whoever wants to look at it.
     """
 
     url: str | None
     namespace: str
+    keep: bool = False
 
 
 def run_demo(
@@ -84,7 +86,7 @@ def run_demo(
     view: View,
     pipeline: Pipeline | None = None,
 ) -> Result:
-    """Run the demo, and delete its namespace at the end.
+    """Run the demo, and delete its namespace at the end, unless it is to be kept.
 
     Args:
         flights: The input.
@@ -124,7 +126,7 @@ def _served(place: Place) -> Iterator[str]:
         try:
             yield place.url
         finally:
-            for url in client.store.servers():
+            for url in () if place.keep else client.store.servers():
                 with SyncStore(url) as server:
                     server.perform(forget_everything(place.namespace))
 
