@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from rqretry.runtime.worker import Worker
 
 _spawn = multiprocessing.get_context("spawn")
 PATIENCE_S = 900.0
+ABSENT, LOADED = "absent", "loaded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Job:
         groups: One consumer for each.
         options: Of the consumers.
         look_every_s: How often it counts what it has handled; that costs CPU of its own.
-        traced: With OpenTelemetry's SDK.
+        otel: What of OpenTelemetry: ABSENT, LOADED (and off), or the URL of a collector to which
+            every attempt is exported; "" for what a worker without tracing has.
     """
 
     url: str
@@ -46,7 +49,7 @@ class Job:
     groups: tuple[str, ...] = ("bench",)
     options: dict[str, Any] = field(default_factory=dict)
     look_every_s: float = 0.01
-    traced: bool = False
+    otel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,15 @@ class Report:
         tally: What its handlers recorded.
         worker_us: CPU per message, between the first look that saw messages and the last.
         rss_mb: The most memory it took.
-        spans: Of attempts, exported.
+        spans: Of attempts, ended.
+        dropped: Those that found the queue full.
     """
 
     tally: Tally
     worker_us: float
     rss_mb: float
     spans: int = 0
+    dropped: int = 0
 
 
 class Crew:
@@ -177,6 +182,10 @@ def process_cpu_s(pid: int) -> float:
 
 
 def _main(job: Job, count: Any, ready: Any, stop: Any, reports: Connection) -> None:
+    if job.otel == ABSENT:
+        sys.modules["opentelemetry"] = None  # type: ignore[assignment] # cannot be imported
+    elif job.otel:
+        import_module("rqretry.edge.otel.setup")
     calm_collector()
     # What a worker logs is formatted and written, as it would be; but nobody wants to read it.
     logging.basicConfig(stream=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
@@ -188,7 +197,7 @@ def _main(job: Job, count: Any, ready: Any, stop: Any, reports: Connection) -> N
 
 async def _work(job: Job, count: Any, ready: Any, stop: Any) -> Report:
     app, tally = App(job.url), Tally()
-    traced = import_module("benchmarks.spans").trace() if job.traced else None
+    traced = _tracing(job.otel)
     for group in job.groups:
         register(app, job.handler, tally, list(job.topics), group, **job.options)
     worker: Worker = app.worker()
@@ -204,10 +213,15 @@ async def _work(job: Job, count: Any, ready: Any, stop: Any) -> Report:
         await asyncio.sleep(job.look_every_s)
     worker.stop()
     await task
-    if traced is not None:
-        traced[0].shutdown()
-    spans = traced[1].spans if traced else 0
-    return Report(tally, _per_message_us(looks), _most_memory_mb(), spans)
+    counts = None if traced is None else import_module("benchmarks.spans").finish(traced)
+    spans, dropped = (counts.ended, counts.dropped) if counts else (0, 0)
+    return Report(tally, _per_message_us(looks), _most_memory_mb(), spans, dropped)
+
+
+def _tracing(otel: str) -> Any:
+    if otel in ("", ABSENT, LOADED):
+        return None
+    return import_module("benchmarks.spans").trace(otel)
 
 
 def _most_memory_mb() -> float:

@@ -1,28 +1,22 @@
-"""An exporter that counts spans, behind OpenTelemetry's own SDK."""
+"""Tracing of a worker process, as `rqretry worker --otlp` does it: the SDK, and batch export."""
 
-from collections.abc import Sequence
+from rqretry import observing
+from rqretry.edge.otel.counting import Counts
+from rqretry.edge.otel.setup import Tracing
+from rqretry.tracing import TraceSettings
 
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-
-from rqretry.otel import instrument
-
-
-class Counted(SpanExporter):
-    """Exports to nowhere."""
-
-    def __init__(self) -> None:
-        self.spans = 0
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Count the spans of attempts."""
-        self.spans += sum(1 for span in spans if span.name.startswith("process"))
-        return SpanExportResult.SUCCESS
+PATIENCE_S = 60.0
 
 
-def trace() -> tuple[TracerProvider, Counted]:
-    """Trace this process, every span, exported in batches."""
-    counted, provider = Counted(), TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(counted))
-    instrument(provider)
-    return provider, counted
+def trace(endpoint: str) -> Tracing:
+    """Trace this process from now on, every span."""
+    tracing = Tracing(TraceSettings(endpoint, "benchmark"))
+    observing.install(tracing.observer)
+    return tracing
+
+
+def finish(tracing: Tracing) -> Counts:
+    """Export what is left; what became of the spans."""
+    tracing.stop(PATIENCE_S)
+    observing.install(None)
+    return tracing.counts

@@ -41,6 +41,7 @@ SCENARIOS: dict[str, Scenario] = {
     "limits": limits.limits,
     "ordered": ordered.ordered,
     "tracing": tracing.tracing,
+    "tracing_off": tracing.tracing_off,
     "cpu_bound": cpu_bound.cpu_bound,
     "spark_read": spark_reading.spark_read,
     "backlog_1m": backlog.backlog_1m,

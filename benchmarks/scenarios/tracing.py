@@ -1,33 +1,74 @@
-"""Every attempt traced: OpenTelemetry's SDK with batch export, beside the same untraced."""
+"""What tracing costs: every attempt traced over OTLP, and the extra installed and off."""
 
-from benchmarks.crew import Crew, Job, Report, rate_of
+import statistics
+
+from benchmarks.crew import ABSENT, LOADED, Crew, Job, Report, rate_of
 from benchmarks.figures import Figures
+from benchmarks.receiver import Receiver
 from benchmarks.servers import Server
 from benchmarks.workload import bodies, check, publish_all
 
+TRACED, OFF = 40_000, 100_000
+PAIRS = 10
+
 
 def tracing(messages: int | None) -> Figures:
-    """W1 with a span for each attempt; `ratio` is by W1 without."""
-    count = messages or 20_000
-    plain, traced = _drain(count, traced=False), _drain(count, traced=True)
+    """W1 with a span for each attempt, exported to a collector; `ratio` is by W1 without.
+
+    `dropped_spans` were counted by the worker, `lost_spans` neither arrived nor were counted.
+    """
+    count = messages or TRACED
+    plain = _drain(count)
+    with Receiver() as receiver:
+        traced = _drain(count, receiver.url)
+        arrived = receiver.spans
     rate = rate_of([traced])
     return Figures(
         rate=rate,
-        checked=True,
+        checked=traced.spans == count,
         worker_us=traced.worker_us,
         rss_mb=traced.rss_mb,
         more={
             "untraced_per_s": rate_of([plain]),
             "ratio": rate / rate_of([plain]),
-            "dropped_spans": count - traced.spans,
+            "exported_spans": arrived,
+            "dropped_spans": traced.dropped,
+            "lost_spans": count - arrived - traced.dropped,
         },
     )
 
 
-def _drain(count: int, *, traced: bool) -> Report:
+def tracing_off(messages: int | None) -> Figures:
+    """W1 without OpenTelemetry, and with it loaded but off: pairs of runs, in turns.
+
+    `overhead_percent` is the median over the pairs of the difference of the worker's CPU per
+    message, `least_percent` and `most_percent` are the least and the most of them.
+    """
+    count = messages or OFF
+    differences: list[float] = []
+    runs: dict[str, list[Report]] = {ABSENT: [], LOADED: []}
+    for pair in range(PAIRS):
+        for kind in (ABSENT, LOADED) if pair % 2 == 0 else (LOADED, ABSENT):
+            runs[kind].append(_drain(count, kind))
+        absent, loaded = runs[ABSENT][-1].worker_us, runs[LOADED][-1].worker_us
+        differences.append(100 * (loaded - absent) / (absent or 1.0))
+    return Figures(
+        rate=statistics.median(rate_of([report]) for report in runs[LOADED]),
+        checked=True,
+        worker_us=statistics.median(report.worker_us for report in runs[LOADED]),
+        more={
+            "absent_us": statistics.median(report.worker_us for report in runs[ABSENT]),
+            "overhead_percent": statistics.median(differences),
+            "least_percent": min(differences),
+            "most_percent": max(differences),
+        },
+    )
+
+
+def _drain(count: int, otel: str = "") -> Report:
     with Server() as server:
         ids = publish_all(server.url, bodies(count))
-        with Crew(Job(server.url, "noop", traced=traced)) as crew:
+        with Crew(Job(server.url, "noop", otel=otel)) as crew:
             crew.wait_for(count)
             (report,) = crew.finish()
     check(ids, report.tally.ids)

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import results
 from benchmarks.__main__ import main
 from benchmarks.figures import NAMES, Figures, percentile, summary, table
-from benchmarks.scenarios import GROUPS, SCENARIOS
+from benchmarks.scenarios import GROUPS, SCENARIOS, tracing
 from benchmarks.workload import check
 
 FEW = {"punctuality": 50, "idle": 5, "cpu_bound": 2, "limits": 12}
@@ -16,6 +16,12 @@ FEW = {"punctuality": 50, "idle": 5, "cpu_bound": 2, "limits": 12}
 
 
 SLOW = {"spark_read": [pytest.mark.campaign, pytest.mark.spark]}
+
+
+@pytest.fixture(autouse=True)
+def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the runs that are made in pairs, not twenty."""
+    monkeypatch.setattr(tracing, "PAIRS", 1)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=SLOW.get(n, [])) for n in SCENARIOS])
