@@ -169,6 +169,20 @@ def test_a_letter_that_is_gone_goes_away(world: World, end: str) -> None:
     assert [key for key in world.state() if key.startswith("v:")] == ["v:config", "v:wake"]
 
 
+def test_a_letter_that_is_gone_takes_its_numbers_and_failures_along(world: World) -> None:
+    view(world)
+    world.bury("a")
+    feed(world)
+    lease(world)
+    fail(world, failure("a", delay_ms=1))
+    world.advance(1)
+    world.run(upkeep.promote(keys_of(world), worker=WORKER))
+    world.redrive("a")
+    with world.changes() as changed:
+        assert lease(world).ids == []
+    assert (changed["v:attempts"], changed["v:failures"]) == ({"a": None}, {"a": None})
+
+
 def test_a_letter_that_dies_again_is_another_one(world: World) -> None:
     view(world)
     world.bury("a")

@@ -14,7 +14,7 @@ from rqretry.noted import Noted
 from rqretry.routes import Route
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, world_on
-from tests.support.builders import MINUTE, SECOND, failure, prepared
+from tests.support.builders import HOUR, MINUTE, SECOND, failure, prepared
 from tests.support.lua_hooks import CUT_KEY
 from tests.support.world import START_MS, World
 
@@ -123,6 +123,24 @@ def test_prepare_past_the_limit_of_the_topic_stores_nothing(half: World) -> None
         answer = prepare(half, halves("a", "b"))
     assert (answer.status, answer.stored, answer.limit) == ("FULL", 0, 1)
     assert changed == {}
+
+
+def test_prepare_counts_what_the_topic_has_stored_already(half: World) -> None:
+    half.subscribe()
+    half.publish("a")
+    half.client.hset(half.keys.route, "limit", 2)
+    answer = prepare(half, halves("b", "c"))
+    assert (answer.status, answer.stored, answer.limit) == ("FULL", 1, 2)
+
+
+def test_prepare_of_an_id_whose_hour_is_over_is_remembered_anew(half: World) -> None:
+    half.subscribe()
+    half.publish(prepared("a", digest="d"))
+    half.succeed(*half.leased("a", publish=False))
+    half.advance(HOUR)
+    with half.changes() as changed:
+        assert prepare(half, halves(prepared("a", digest="d"))).verdicts == "A"
+    assert changed["id_expiry"] == {"a": None}
 
 
 @pytest.mark.parametrize("decide", [commit, rollback], ids=["committed", "rolled back"])

@@ -348,3 +348,14 @@ def test_lease_with_tokens_of_a_group_without_a_rate_is_any_lease(world: World) 
     world.publish("a")
     leased = world.lease(tokens=True)
     assert (leased.ids, leased.rate) == (["a"], "")
+
+
+def test_lease_says_what_is_left_in_the_retry_lane_too(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.advance(VISIBILITY_MS)
+    world.expire()
+    with world.changes() as changed:
+        leased = world.lease(1)
+    assert (leased.ids, leased.left) == (["a"], 1)
+    assert changed["g:wake"] == {"1": 0}

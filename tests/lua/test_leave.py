@@ -36,6 +36,14 @@ def test_leave_forgets_a_group_that_holds_nothing(world: World) -> None:
     assert world.lease(group="g").status == "NO_GROUP"
 
 
+def test_leave_forgets_heads_that_a_cut_call_has_left(world: World) -> None:
+    world.subscribe(ordered=True)
+    world.client.hset(world.group().heads, "x", "a")
+    gone_from_the_route(world, "g")
+    assert world.leave("g") == 0
+    assert not [key for key in world.state() if key.startswith("g:")]
+
+
 def test_leave_deletes_nothing_while_the_group_holds_a_message(world: World) -> None:
     world.subscribe()
     busy(world, "g")

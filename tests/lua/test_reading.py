@@ -76,6 +76,7 @@ def test_peek_finds_a_message_wherever_it_is(world: World) -> None:
     assert (ready.in_ready, ready.stored, ready.body) == (0, True, b"body of ready")
     assert peek(world, "expired").in_retry == 0
     inflight = peek(world, "inflight")
+    assert inflight.inflight == 1
     assert (inflight.deadline_ms, inflight.in_ready) == (START_MS + VISIBILITY_MS, None)
     waiting = peek(world, "waiting")
     assert (waiting.waiting, waiting.entry) == ([(3, DUE)], "2:2:0:0")
