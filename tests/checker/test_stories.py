@@ -35,7 +35,7 @@ class Bug(NamedTuple):
 
 BUGS = {
     "a worker that lost its lease may still commit": Bug(
-        "include/fence.lua", "and lease_no == read_entry(entries[i]) ", "", "I6"
+        "include/fence.lua", " and lease_no == (entry and read_entry(entry) or 1)", "", "I6"
     ),
     "the message leaves the list before it is in flight, and the script ends there": Bug(
         "lease.lua", "  call('ZADD', inflight, unpack(members))", "", "I1"
@@ -72,7 +72,7 @@ BUGS = {
         "not (leased[i] or seen[id] or waits[id])",
         "not (seen[id] or waits[id])",
         "I5",
-        "  call('LTRIM', first, math.min(scanned, from_first), -1)",
+        "  call('LTRIM', first, math.min(scanned, from_first), '-1')",
     ),
     "a counter is forgotten": Bug(
         "succeed.lua", "  call('HINCRBY', counters, 'succeed:' .. group, #done)", "", "I13"
@@ -129,6 +129,7 @@ def broken(folder: Path, bug: Bug) -> Path:
         text = path.read_text(encoding="utf-8")
         if path == source / bug.path:
             assert text.count(bug.find) == 1, bug.find
+            assert not bug.also or text.count(bug.also) == 1, bug.also
             text = text.replace(bug.find, bug.put).replace(bug.also, "")
         target.write_text(text, encoding="utf-8")
     return folder
