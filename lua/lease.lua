@@ -154,20 +154,36 @@ end
 local found, texts, orphans, members, entries, all_first = {}, {}, {}, {}, {}, true
 local deadline = clock.now + visibility_ms
 
+-- Some have no body any more: those that have one, and their numbers.
+local function without_orphans(taken, stored, numbers)
+  local kept = {}
+  found, texts = {}, {}
+  for i = 1, #taken do
+    if stored[i] then
+      found[#found + 1], texts[#texts + 1], kept[#kept + 1] = taken[i], stored[i], numbers[i] or false
+    else
+      orphans[#orphans + 1] = taken[i]
+    end
+  end
+  return kept
+end
+
 local function read_messages(taken)
   local stored = call('HMGET', bodies, unpack(taken))
   local numbers = call('HLEN', attempts) > 0 and call('HMGET', attempts, unpack(taken)) or {}
-  local n, until_ms = 0, tostring(deadline) -- spelled once: a number would be spelled for each message
+  found, texts = taken, stored
   for i = 1, #taken do
-    local id, text = taken[i], stored[i]
-    if text then
-      n = n + 1
-      found[n], texts[n], entries[n] = id, text, numbers[i] or '-'
-      members[2 * n - 1], members[2 * n] = until_ms, id
-      all_first = all_first and not numbers[i]
-    else
-      orphans[#orphans + 1] = id
+    if not stored[i] then
+      numbers = without_orphans(taken, stored, numbers)
+      break
     end
+  end
+  local until_ms = tostring(deadline) -- spelled once: a number would be spelled for each message
+  for i = 1, #found do
+    members[2 * i - 1], members[2 * i] = until_ms, found[i]
+  end
+  for i = 1, (view or #numbers > 0) and #found or 0 do
+    entries[i], all_first = numbers[i] or '-', all_first and not numbers[i]
   end
 end
 

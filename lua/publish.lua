@@ -136,6 +136,8 @@ local function accept(id, body, delay_ms, targets_or_tag, message_group, names)
   end
 end
 
+local as_sent = false -- all are stored, as the arguments name them
+
 local function accept_all()
   local n = 0
   for at = FIRST_MESSAGE, #ARGV, 2 do
@@ -145,8 +147,7 @@ local function accept_all()
       sizes[#sizes + 1], sizes[#sizes + 2] = ARGV[at], #ARGV[at + 1]
     end
   end
-  stored = { unpack(ARGV, FIRST_MESSAGE) }
-  pushed = accepted
+  pushed, as_sent = accepted, true
 end
 
 local function accept_each()
@@ -179,9 +180,10 @@ else
 end
 local verdict_text = all_new and '' or table.concat(verdicts)
 local most = tonumber(current[3] or 0)
-if most > 0 and #stored > 0 then
+local to_store = as_sent and #accepted or #stored / 2
+if most > 0 and to_store > 0 then
   local here = call('HLEN', bodies)
-  if here + #stored / 2 > most then
+  if here + to_store > most then
     return { 'FULL', here, most }
   end
 end
@@ -248,7 +250,11 @@ local function store()
   if #carried > 0 then
     note_keys(keyed, message_keys, carried)
   end
-  call('HSET', bodies, unpack(stored))
+  if as_sent then
+    call('HSET', bodies, unpack(ARGV, FIRST_MESSAGE))
+  else
+    call('HSET', bodies, unpack(stored))
+  end
   if #sizes > 0 then
     call('HSET', big, unpack(sizes))
   end
@@ -276,7 +282,7 @@ if #accepted > 0 then
   if #begun > 0 then
     call('HSET', ids_key, unpack(begun))
   end
-  if #stored > 0 then
+  if to_store > 0 then
     store()
   end
   if #pushed + #unwanted > 0 then

@@ -43,24 +43,28 @@ local order = {
   heads = KEYS[17], message_groups = KEYS[18], bodies = keys.bodies, pending = keys.pending, dead = keys.dead,
   inflight = inflight,
 }
-local ids, verdicts, entries, deadlines = fence(keys, byte, 5, tonumber(ARGV[4]), strict)
+local ids, verdicts, entries, deadlines, all_ok = fence(keys, byte, 5, tonumber(ARGV[4]), strict)
 local done, failed_before, attempt_of, stale = {}, {}, {}, 0
-for i, id in ipairs(ids) do
-  if verdicts[i] == 'OK' and strict and tonumber(deadlines[i]) <= clock.now then
-    verdicts[i] = 'STALE'
-  end
-  if verdicts[i] == 'OK' then
-    done[#done + 1] = id
-    local attempt = 1
-    if entries[i] then
-      failed_before[#failed_before + 1] = id
-      local _, again = read_entry(entries[i])
-      attempt = again
+
+local function sort_out()
+  for i, id in ipairs(ids) do
+    if verdicts[i] == 'OK' and strict and tonumber(deadlines[i]) <= clock.now then
+      verdicts[i] = 'STALE'
     end
-    attempt_of[#done] = attempt
-  else
-    stale = stale + 1
+    if verdicts[i] == 'OK' then
+      local _, attempt = read_entry(entries[i])
+      done[#done + 1], attempt_of[#done + 1] = id, attempt
+      failed_before[#failed_before + 1] = entries[i] and id or nil
+    else
+      stale = stale + 1
+    end
   end
+end
+
+if all_ok and not strict and #entries == 0 then -- the usual case
+  done = ids
+else
+  sort_out()
 end
 if #done > 0 then
   local last = {}

@@ -28,7 +28,8 @@ local function in_flight(inflight, ids, deadlines)
   return here
 end
 
--- Answers ids, verdicts, entries (none where no message has one), and the deadlines if asked for.
+-- Answers ids, verdicts, entries (none where no message has one), the deadlines if asked for, and whether
+-- all are OK.
 local function fence(keys, byte, first, stride, with_deadlines)
   local ids, verdicts, n = {}, {}, 0
   for at = first, #ARGV, stride do
@@ -36,21 +37,21 @@ local function fence(keys, byte, first, stride, with_deadlines)
     ids[n] = ARGV[at]
   end
   if n == 0 then
-    return ids, verdicts, {}, {}
+    return ids, verdicts, {}, {}, true
   end
   local deadlines = with_deadlines and call('ZMSCORE', keys.inflight, unpack(ids)) or nil
   local here = in_flight(keys.inflight, ids, deadlines)
   local entries = call('HLEN', keys.attempts) > 0 and call('HMGET', keys.attempts, unpack(ids)) or {}
+  local all_ok = true
   for i = 1, n do
     local id, entry = ids[i], entries[i]
     local lease_no = stride == 1 and 1 or tonumber(ARGV[first + (i - 1) * stride + 1])
     if here[id] and lease_no == (entry and read_entry(entry) or 1) then
       verdicts[i], here[id] = 'OK', nil -- once
-    elseif lives(keys.bodies, keys.pending, keys.dead, byte, id) then
-      verdicts[i] = 'STALE'
     else
-      verdicts[i] = 'GONE'
+      verdicts[i] = lives(keys.bodies, keys.pending, keys.dead, byte, id) and 'STALE' or 'GONE'
+      all_ok = false
     end
   end
-  return ids, verdicts, entries, deadlines
+  return ids, verdicts, entries, deadlines, all_ok
 end
