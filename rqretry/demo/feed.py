@@ -86,6 +86,7 @@ class Feed:
 
     Attributes:
         claims, arrivals: How many were published.
+        ingesting: Something is on its way to the server, so nothing may move for a while.
     """
 
     def __init__(self, client: Client, watch: Watch, ingest: Ingest | None = None) -> None:
@@ -95,6 +96,7 @@ class Feed:
         self._pace = Pace() if ingest is None else ingest.pace
         self.claims = 0
         self.arrivals = 0
+        self.ingesting = False
 
     def publish_all(self, flights: Sequence[Flight]) -> None:
         """Publish the claim of every flight, and the arrival of every one that arrived."""
@@ -133,9 +135,11 @@ class Feed:
         self._until(lambda now: _nearly_done(now, LEFT_OVER * len(block)))
 
     def _answer(self, under_way: Future[int]) -> int:
+        self.ingesting = True
         while not under_way.done():
             self._watch()
             time.sleep(0.01)
+        self.ingesting = False
         return under_way.result()
 
     def _until(self, reached: Callable[[Progress], bool]) -> None:

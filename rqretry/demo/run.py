@@ -220,7 +220,7 @@ class _Run:
     def _check_that_it_moves(self, now: Progress) -> None:
         unfinished, deliveries, since = self._moved
         leased = now.claims.counters.get("lease", 0) + now.book.counters.get("lease", 0)
-        if (now.unfinished, leased) != (unfinished, deliveries):
+        if self._feed.ingesting or (now.unfinished, leased) != (unfinished, deliveries):
             self._moved = (now.unfinished, leased, time.monotonic())
         elif now.unfinished and time.monotonic() - since > _STALLED_SECONDS:
             raise RqretryError(

@@ -89,7 +89,7 @@ def test_a_note_that_cannot_be_read_says_nothing_and_moves_no_other_row(notes: s
 def test_errors_are_told_by_their_lines_and_by_expiry() -> None:
     lines = [
         describe_cause("failure", ',"d":no', "w1", 0.25),
-        describe_cause("timeout", "late", "w2", 900.0),
+        describe_cause("timeout", "late", ',"w":"', 900.0, trace=TRACE),
         "damaged",
     ]
     found = rows(

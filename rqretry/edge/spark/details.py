@@ -36,8 +36,9 @@ _NONE = -1
 _EXPIRED = AttemptError(
     0, 0, "expired", fingerprint=fingerprint_of_text("expired", ""), type="expired"
 )
-_LATER_FIELDS = ',"[wsd]":.*$'
-"""Of a failure's line: worker, trace and time, which differ where the error is the same."""
+_CHANGING = r',"(?:[ws]":"(?:[^"\\]|\\.)*"|d":[0-9.eE+-]+)'
+"""Of a failure's line: worker, trace and time, which differ where the error is the same. Inside a
+text every quote has a backslash before it, so only fields match."""
 
 PLACES = ("attempt", "outcome", "level", "due_time")
 ERRORS = ("error_type", "error_message", "fingerprint")
@@ -125,7 +126,7 @@ def errors(calls: Calls) -> dict[str, pa.Array]:
     failed = [number for number in calls.by_verb.get("fail", []) if calls.blobs[number]]
     if failed:
         lines = calls.cut(failed, calls.blobs, "\n")
-        lines = pc.replace_substring_regex(lines, _LATER_FIELDS, "}").dictionary_encode()
+        lines = pc.replace_substring_regex(lines, _CHANGING, "").dictionary_encode()
         which[calls.rows(failed)] = lines.indices.to_numpy() + len(known)
         texts = (line.decode(errors="replace") for line in lines.dictionary.to_pylist())
         known += [read_line(f"0 0 {text}") for text in texts]
