@@ -24,7 +24,11 @@ cut_writes = cache(lua_hooks.cut_writes)
 @pytest.fixture(scope="session", params=BACKENDS)
 def backend(request: pytest.FixtureRequest, server_of: ServerOf) -> Iterator[Backend]:
     """Each way to run the scripts."""
-    name = request.param
+    yield from open_backend(request.param, server_of)
+
+
+def open_backend(name: str, server_of: ServerOf) -> Iterator[Backend]:
+    """One way to run the scripts."""
     if name == "fakeredis":
         yield fake_backend(virtual_time())
     elif name == "cluster":
