@@ -12,11 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from rqretry import App, ConfigError, GroupNotFound, InvalidArgument, StoreUnavailable
+from rqretry.admin.dead_letters import DeadLetterFilter
 from rqretry.edge.cli.pipeline import pipeline as command
-from rqretry.edge.spark.redrive_choice import choose
+from rqretry.edge.spark.redrive_choice import Choice, Letter, choose
 from rqretry.edge.spark.redrive_record import Record
 from rqretry.edge.spark.redriving import Pace, send, still_dead
-from rqretry.spark import redrive
+from rqretry.spark import RedriveSummary, redrive
 from rqretry.testing import Lab
 from tests.spark.pipeline import Pipeline
 
@@ -67,6 +68,25 @@ def lab(lab_redis: Lab) -> Lab:
     lab_redis.run_until_idle()
     lab_redis.advance("1s")  # what dies again dies later: time stands still by itself
     return lab_redis
+
+
+def everything(lab: Lab) -> Choice:
+    """What EVERYTHING chooses, found without Spark."""
+    operations = lab.admin.operations
+    found = lab.client.store.perform(
+        operations._find("g", DeadLetterFilter(all=True), with_bodies=False)
+    )
+    letters = [
+        Letter(one.topic, keys.partition.partition, one.id, one.dead_since_ms)
+        for one, keys in found
+    ]
+    return Choice("g", EVERYTHING, letters)
+
+
+def go_on(lab: Lab, folder: Path, **pace: Any) -> RedriveSummary:
+    """Go on with a redrive of everything; no Spark is needed for it."""
+    no_spark: Any = None
+    return redrive(no_spark, "g", EVERYTHING, **where_is(lab), state=str(folder), **pace)
 
 
 def where_is(lab: Lab) -> dict[str, Any]:
@@ -132,50 +152,43 @@ def test_what_was_chosen_goes_back_and_the_audit_record_says_why(
     assert (again.sent, again.resumed) == (8, False)  # all was sent: this is a choice of its own
 
 
-def test_a_run_that_is_killed_again_and_again_sends_none_twice(
-    pipeline: Pipeline, lab: Lab, tmp_path: Path
-) -> None:
-    client, given = lab.client, where_is(lab)
-    record = Record(str(tmp_path), client, "g", EVERYTHING)
-    choice = choose(pipeline.spark, "g", EVERYTHING, **given)
+def test_a_run_that_is_killed_again_and_again_sends_none_twice(lab: Lab, tmp_path: Path) -> None:
+    record, choice = Record(str(tmp_path), lab.client, "g", EVERYTHING), everything(lab)
     record.write(choice)
     left = []
     for calls in (0, 1, 2):  # there are four places, so four calls would send all
         kill_at_call(lab, tmp_path, EVERYTHING, calls)
-        left.append(len(still_dead(client, choice)))
+        left.append(len(still_dead(lab.client, choice)))
         lab.run_until_idle()  # what was sent dies again, and is not to be sent again
     assert left[0] == 18 > left[1] > left[2] > 0
 
-    found = redrive(pipeline.spark, "g", EVERYTHING, **given, state=str(tmp_path))
+    found = go_on(lab, tmp_path)
     assert (found.resumed, found.chosen, found.sent) == (True, 18, left[2])
     assert found.before == 18 - left[2]
+    (entry,) = lab.admin.audit()  # those that were killed wrote nothing there
+    assert (entry.counts["sent"], entry.arguments["sent_before"]) == (left[2], found.before)
     lab.run_until_idle()
     assert sent_back(lab) == [1] * 18
     assert record.read() is None
 
 
-def test_a_run_that_was_killed_after_all_was_sent_sends_nothing(
-    pipeline: Pipeline, lab: Lab, tmp_path: Path
-) -> None:
+def test_a_run_that_was_killed_after_all_was_sent_sends_nothing(lab: Lab, tmp_path: Path) -> None:
     record = Record(str(tmp_path), lab.client, "g", EVERYTHING)
-    choice = choose(pipeline.spark, "g", EVERYTHING, **where_is(lab))
-    record.write(choice)
+    record.write(everything(lab))
     lab.admin.redrive("g", all=True)
     lab.run_until_idle()
-    found = redrive(pipeline.spark, "g", EVERYTHING, **where_is(lab), state=str(tmp_path))
+    found = go_on(lab, tmp_path)
     assert (found.resumed, found.sent, found.before, found.left) == (True, 0, 18, 0)
     assert sent_back(lab) == [1] * 18
     assert record.read() is None
 
 
-def test_a_run_that_goes_on_keeps_the_rate_of_both_together(
-    pipeline: Pipeline, lab: Lab, tmp_path: Path
-) -> None:
-    record = Record(str(tmp_path), lab.client, "g", EVERYTHING)
-    choice = choose(pipeline.spark, "g", EVERYTHING, **where_is(lab))
+def test_a_run_that_goes_on_keeps_the_rate_of_both_together(lab: Lab, tmp_path: Path) -> None:
+    record, choice = Record(str(tmp_path), lab.client, "g", EVERYTHING), everything(lab)
     record.write(choice)
     first = [letter.id for letter in choice.letters[:6]]
     lab.admin.redrive("g", ids=first, rate="1/m")
+    choice.resumed = True
 
     found = send(lab.client, choice, record, Pace(rate="1/m"))
 
@@ -188,17 +201,18 @@ def test_a_run_that_goes_on_keeps_the_rate_of_both_together(
 
 
 def test_canaries_that_nobody_handles_stop_it_and_the_next_run_goes_on(
-    pipeline: Pipeline, lab: Lab, tmp_path: Path
+    lab: Lab, tmp_path: Path
 ) -> None:
-    given = where_is(lab) | {"state": str(tmp_path)}
-    stopped = redrive(pipeline.spark, "g", TIMEOUTS, **given, canary=3, canary_timeout=0.2)
-    assert (stopped.sent, stopped.canaries, stopped.left) == (3, 3, 5)
+    record = Record(str(tmp_path), lab.client, "g", EVERYTHING)
+    record.write(everything(lab))
+    stopped = go_on(lab, tmp_path, canary=3, canary_timeout=0.2)
+    assert (stopped.sent, stopped.canaries, stopped.left) == (3, 3, 15)
     assert "3 of 3 canaries were not done in time" in stopped.reason
     lab.run_until_idle()
-    found = redrive(pipeline.spark, "g", TIMEOUTS, **given)
-    assert (found.resumed, found.before, found.sent, found.reason) == (True, 3, 5, "")
+    found = go_on(lab, tmp_path)
+    assert (found.resumed, found.before, found.sent, found.reason) == (True, 3, 15, "")
     lab.run_until_idle()
-    assert sorted(sent_back(lab)) == [0] * 10 + [1] * 8
+    assert sent_back(lab) == [1] * 18
 
 
 def test_a_fresh_run_forgets_what_an_earlier_one_chose(
@@ -243,18 +257,19 @@ def test_a_group_or_server_that_is_not_there_and_a_bad_pace_are_one_sentence(
 
 
 def test_a_record_that_is_damaged_and_a_folder_in_use_are_one_sentence(
-    pipeline: Pipeline, lab: Lab, tmp_path: Path
+    lab: Lab, tmp_path: Path
 ) -> None:
-    given = where_is(lab) | {"state": str(tmp_path)}
-    record = Record(str(tmp_path), lab.client, "g", TIMEOUTS)
+    record = Record(str(tmp_path), lab.client, "g", EVERYTHING)
     record.path.write_text("{")
     with pytest.raises(ConfigError, match=r"cannot be read: .*; choose again with --fresh"):
-        redrive(pipeline.spark, "g", TIMEOUTS, **given)
+        go_on(lab, tmp_path)
+    choice = everything(lab)
     with record.alone(), pytest.raises(ConfigError, match=r"another redrive .* is under way"):
-        redrive(pipeline.spark, "g", TIMEOUTS, **given, fresh=True)
+        send(lab.client, choice, record, Pace())
     (tmp_path / "file").touch()
+    elsewhere = Record(str(tmp_path / "file"), lab.client, "g", EVERYTHING)
     with pytest.raises(ConfigError, match="cannot be"):
-        redrive(pipeline.spark, "g", TIMEOUTS, **given | {"state": str(tmp_path / "file")})
+        send(lab.client, choice, elsewhere, Pace())
     assert sent_back(lab) == [0] * 18
 
 

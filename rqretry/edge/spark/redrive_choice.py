@@ -96,19 +96,22 @@ class Deaths(DeadLetterFilter):
     Attributes:
         when: When each message died, by topic and id.
         where: The condition that chose them, for the audit record.
+        sent_before: How many of them earlier runs had sent, for the audit record too: a run that
+            was killed has not written there what it sent.
     """
 
     when: Mapping[tuple[str, str], frozenset[int]]
     where: str
+    sent_before: int = 0
 
     @classmethod
-    def of(cls, choice: Choice) -> "Deaths":
+    def of(cls, choice: Choice, sent_before: int = 0) -> "Deaths":
         """The deaths of a choice."""
         found: dict[tuple[str, str], frozenset[int]] = {}
         for letter in choice.letters:
             key = letter.topic, letter.id
             found[key] = found.get(key, frozenset()) | {letter.dead_since_ms}
-        return cls(when=found, where=choice.where)
+        return cls(when=found, where=choice.where, sent_before=sent_before)
 
     @property
     def says_something(self) -> bool:
@@ -117,7 +120,8 @@ class Deaths(DeadLetterFilter):
 
     def given(self) -> dict[str, Any]:
         """For the audit record."""
-        return {"where": self.where[:_TOLD], "chosen": sum(map(len, self.when.values()))}
+        said = {"where": self.where[:_TOLD], "chosen": sum(map(len, self.when.values()))}
+        return said | ({"sent_before": self.sent_before} if self.sent_before else {})
 
     def matches(self, letter: Matchable) -> bool:
         """Whether this is one of the deaths."""

@@ -182,7 +182,7 @@ def send(
             wait = _behind(client, choice.group, sent, pace.rate)
             report = (admin or client.admin).redrive(
                 choice.group,
-                Deaths.of(choice),
+                Deaths.of(choice, len(sent)),
                 rate=pace.rate,
                 canary=pace.canary,
                 canary_timeout=pace.canary_timeout,
