@@ -38,6 +38,17 @@ class Call(NamedTuple):
         return Call(verb, words[3 : 3 + count], words[3 + count :], where)
 
 
+def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
+    """A succeed with all of its receipts and verdicts; first leases and successes are implied."""
+    if call.verb != "succeed":
+        return call, reply
+    group, worker, strict, words, *rest = call.args
+    if words == 1:
+        rest = [word for id_ in rest for word in (id_, 1)]
+    verdicts = reply if isinstance(reply, Exception) else reply or [b"OK"] * (len(rest) // 2)
+    return call._replace(args=(group, worker, strict, *rest)), verdicts
+
+
 _COUNTED = {"lease": 5, "expire": 2, "promote": 1, "deliver": 2}
 """Where the answer says what was moved."""
 

@@ -9,5 +9,5 @@ from tests.simulation.world import World
 
 def client_of(world: World, process: Process, levels: str | None = None) -> AsyncClient:
     """A client of a process."""
-    store = store_of(world.network, process, world.url, world.server.library)
+    store = store_of(world.network, process, world.url, world.plan.repeats_s)
     return AsyncClient(str(world.url), namespace=NAMESPACE, delay_levels=levels, store=store)

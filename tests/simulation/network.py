@@ -13,7 +13,7 @@ from zlib import crc32
 from redis.exceptions import ResponseError
 
 from rqretry.pool import Pool
-from rqretry.scripts import Dialect, ScriptLibrary
+from rqretry.scripts import Dialect
 from rqretry.store import Store
 from rqretry.testing.clock import START_MS
 from rqretry.topology import Topology
@@ -329,6 +329,14 @@ class SimulatedPool(Pool):
         clock.note(now_ms, self._network.loop.now)
         return self._network.connect(node)
 
+    def open_line(self) -> Any:
+        """A connection that is open, where there is one."""
+        down = self._network.loop.now < self._network.down_until
+        for node in self.topology.nodes.values():
+            if node.idle and not down:
+                return node.idle.pop()
+        return None
+
     async def exchange(
         self, line: Any, requests: Requests, seconds: float | None = None
     ) -> list[Any]:
@@ -342,9 +350,9 @@ class SimulatedPool(Pool):
             raise broken from error
 
 
-def store_of(network: Network, process: Process, url: RedisUrl, library: ScriptLibrary) -> Store:
+def store_of(network: Network, process: Process, url: RedisUrl, repeats_s: float) -> Store:
     """The real store of a process, on connections of the simulation."""
-    store = Store(url, library, repeat_seconds=6.0)
+    store = Store(url, network.server.library, repeat_seconds=repeats_s)
     store.pool = SimulatedPool(network, process, store.topology)
     store._watch._pool = store.pool
     return store

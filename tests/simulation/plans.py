@@ -42,6 +42,8 @@ class Plan:
     messages: int
     chaos_s: float
     faults: Faults
+    repeats_s: float
+    """How long a store repeats what was not answered."""
     delays: bool
     own_ids: bool
     message_groups: int
@@ -90,6 +92,7 @@ def draw(chance: Chance) -> Plan:
         messages=chance.whole("plan/messages", 4, 24),
         chaos_s=chance.one("plan/chaos", (5.0, 10.0, 20.0)),
         faults=Faults() if calm else faults,
+        repeats_s=chance.one("plan/repeats", (6.0, 2.0, 0.3)),
         delays=some("delays", 0.4),
         own_ids=some("own ids", 0.4),
         message_groups=chance.one("plan/message groups", (1, 2, 3)) if some("named", 0.6) else 0,

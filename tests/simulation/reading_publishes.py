@@ -130,7 +130,7 @@ class Publishes(Reading):
         require((status == "STALE_ROUTE") == stale, f"{status} for a route that is stale: {stale}")
         if stale:
             return
-        for at, said in zip(range(4, len(args), 6), reply[2].decode(), strict=True):
+        for at, said in zip(range(4, len(args), 7), reply[2].decode(), strict=True):
             number, id_, _, digest, tag, name = args[at : at + 6]
             half = Half(transaction, int(number), tag, name)
             known = id_ in place.halves

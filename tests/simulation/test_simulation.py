@@ -9,6 +9,7 @@ from tests.simulation.mutants import MUTANTS, Mutant, applied
 from tests.simulation.plans import plan_of
 from tests.simulation.server import Server, virtual_scripts
 from tests.simulation.shrinking import FOLDER, kind_of, minimal, replay, run, shrink, write
+from tests.simulation.world import Outcome
 
 FIRST, PART = 1, 10
 KEPT = sorted(FOLDER.glob("*.json"))
@@ -57,25 +58,40 @@ def test_a_server_that_is_killed_comes_back_with_everything() -> None:
         assert run(server, seed).failure == ""
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_found(simulated: Server, mutant: Mutant, tmp_path: Path) -> None:
-    with applied(mutant, tmp_path) as library:
-        simulated.use(library)
+def found(server: Server, mutant: Mutant, folder: Path, most: int) -> Outcome | None:
+    """The first run that breaks a promise because of a bug."""
+    with applied(mutant, folder) as library:
+        server.use(library)
         try:
-            assert run(simulated, mutant.seed).failure != ""
+            outcomes = (run(server, seed) for seed in quick(range(1, most)))
+            return next((outcome for outcome in outcomes if outcome.failure), None)
         finally:
-            simulated.use(virtual_scripts())
+            server.use(virtual_scripts())
 
 
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.quick], ids=lambda m: m.name)
+def test_a_planted_bug_is_found_soon(simulated: Server, mutant: Mutant, tmp_path: Path) -> None:
+    assert found(simulated, mutant, tmp_path, 15)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+def test_every_planted_bug_is_found(simulated: Server, mutant: Mutant, tmp_path: Path) -> None:
+    assert found(simulated, mutant, tmp_path, 1000)
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(600)
 def test_a_failure_is_made_small_and_replays(simulated: Server, tmp_path: Path) -> None:
-    mutant = MUTANTS[0]
-    with applied(mutant, tmp_path) as library:
+    mutant = next(mutant for mutant in MUTANTS if mutant.quick)
+    outcome = found(simulated, mutant, tmp_path / "first", 15)
+    assert outcome is not None
+    with applied(mutant, tmp_path / "again") as library:
         simulated.use(library)
         try:
-            outcome = run(simulated, mutant.seed)
             kept, last = shrink(simulated, outcome)
-            path = write(kept, last, tmp_path)
-            again = replay(simulated, path)
+            again = replay(simulated, write(kept, last, tmp_path))
         finally:
             simulated.use(virtual_scripts())
     assert len(kept) <= 30

@@ -11,7 +11,7 @@ from rqretry.command import Command
 from rqretry.message import Message, ReceiptHandle
 from rqretry.url import RedisUrl
 from tests.model.model import INFLIGHT, Lease
-from tests.simulation.calls import NAMESPACE, Broken, Call, idle, require
+from tests.simulation.calls import NAMESPACE, Broken, Call, idle, require, spelled_out
 from tests.simulation.chance import Chance
 from tests.simulation.journal import Journal
 from tests.simulation.looking import Looker
@@ -146,7 +146,7 @@ class World:
             return
         if isinstance(reply, Exception) and not cut:
             raise Broken(f"{verb} failed: {reply}")
-        call = Call.of(verb, words)
+        call, reply = spelled_out(Call.of(verb, words), reply)
         if call.where is None:
             self.journal.blurred |= cut
         elif cut or call.where in self._observers:
