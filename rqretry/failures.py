@@ -128,7 +128,9 @@ def latest(errors: Sequence[AttemptError]) -> Sequence[AttemptError]:
 
 
 def read_line(line: str) -> AttemptError | None:
-    """One line of a failure record; None where it is damaged."""
+    """One line of a failure record; None where it is damaged, or there is none."""
+    if not line:  # of a first attempt, and so of most
+        return None
     try:
         attempt, at_ms, text = line.split(" ", 2)
         fields = json.loads(text)

@@ -15,6 +15,7 @@ PAIRS = 10
 def tracing(messages: int | None) -> Figures:
     """W1 with a span for each attempt, exported to a collector; `ratio` is by W1 without.
 
+    `cpu_ratio` is the same of the worker's CPU, which other jobs of the machine disturb less.
     `dropped_spans` were counted by the worker, `lost_spans` neither arrived nor were counted.
     """
     count = messages or TRACED
@@ -30,7 +31,9 @@ def tracing(messages: int | None) -> Figures:
         rss_mb=traced.rss_mb,
         more={
             "untraced_per_s": rate_of([plain]),
+            "untraced_us": plain.worker_us,
             "ratio": rate / rate_of([plain]),
+            "cpu_ratio": plain.worker_us / (traced.worker_us or 1.0),
             "exported_spans": arrived,
             "dropped_spans": traced.dropped,
             "lost_spans": count - arrived - traced.dropped,

@@ -87,6 +87,8 @@ def read(traceparent: str) -> SpanContext | None:
 
 def published_context(headers: Any) -> tuple[Context, SpanContext | None]:
     """The context that a message's headers carry, and its span's."""
+    if not headers:
+        return Context(), None
     context = extract({name.lower(): text for name, text in headers.items()}, Context())
     span = get_current_span(context).get_span_context()
     return context, span if span.is_valid else None
