@@ -55,8 +55,9 @@ def test_change_to_nothing_gives_a_retry_back_to_its_own_lane(world: World) -> N
     world.advance(VISIBILITY_MS)
     world.expire()
     world.lease()
-    assert world.change(Receipt("a", 2), 0) == 3
-    assert world.state()["g:retry"] == ["a"]
+    with world.changes() as changed:
+        assert world.change(Receipt("a", 2), 0) == 3
+    assert (changed["g:retry"], changed["g:wake"]) == (["a"], {"1": 0})
 
 
 def test_change_needs_a_deadline_in_the_future(world: World) -> None:

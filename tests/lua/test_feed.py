@@ -224,3 +224,13 @@ def test_feed_cut_anywhere_and_repeated_loses_no_letter(server_of: ServerOf) -> 
         assert sorted(set(handled)) == ["a", "b"]
         assert sorted(world.state()["g:dead"]) == ["a", "b"]
     pytest.fail("feed makes more calls than it says")
+
+
+def test_letters_that_were_not_looked_at_yet_count_as_ready(world: World) -> None:
+    view(world)
+    world.bury("a", "b")
+    assert world.run(administering.stats(keys_of(world))).ready == 2
+    feed(world)
+    world.advance(1)
+    world.bury("c")
+    assert world.run(administering.stats(keys_of(world))).ready == 3

@@ -324,9 +324,21 @@ def test_a_blocked_message_that_had_failed_is_cleared_with_its_numbers_and_failu
     world.redrive("a")  # to the end of its message group, behind b
     page = world.run(moving.blocked(world.group()))
     assert page.ids == ["a"]
+    assert '"c":"failure"' in page.failures[0]
     with world.changes() as changed:
         assert world.run(moving.clear(world.group(), page.members, actor="o")) == [b"OK"]
     assert (changed["g:attempts"], changed["g:failures"]) == ({"a": None}, {"a": None})
+
+
+def test_a_blocked_message_is_cleared_for_its_group_alone(world: World) -> None:
+    world.subscribe("g", ordered=True)
+    world.subscribe("h")
+    world.publish(*sent("ab"))
+    page = world.run(moving.blocked(world.group()))
+    with world.changes() as changed:
+        assert world.run(moving.clear(world.group(), page.members, actor="o")) == [b"OK"]
+    assert changed["pending"] == {"b": "b"}
+    assert "bodies" not in changed
 
 
 def test_a_group_leaves_nothing_of_its_lines(world: World) -> None:

@@ -258,3 +258,11 @@ def test_publish_again_of_what_a_full_topic_has_is_a_duplicate(world: World) -> 
     world.publish(prepared("a", digest="d"), seq=5)
     assert world.publish(prepared("a", digest="d"), seq=5).status == "DUPLICATE"
     assert world.publish(prepared("a", digest="d"), seq=6).verdicts == "D"
+
+
+def test_publish_repeated_keeps_the_memory_of_its_call_alive(world: World) -> None:
+    world.subscribe()
+    world.publish("a", seq=7)
+    world.client.pexpire(world.keys.lane("p"), 5 * SECOND)
+    assert world.publish("a", seq=7).status == "DUPLICATE"
+    assert world.client.pttl(world.keys.lane("p")) > 5 * SECOND

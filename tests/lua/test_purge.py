@@ -83,3 +83,12 @@ def test_purge_of_what_is_in_flight_makes_its_receipt_useless(world: World) -> N
     assert world.purge("a", place="inflight") == ["OK"]
     assert world.succeed(*receipts) == ["GONE"]
     assert "bodies" not in world.state()
+
+
+def test_purge_of_a_dead_letter_that_a_cut_call_left_in_flight(world: World) -> None:
+    world.subscribe()
+    world.bury("a")
+    world.client.zadd(world.group().inflight, {"a": START_MS})
+    with world.changes() as changed:
+        assert world.purge("a") == ["OK"]
+    assert changed["g:inflight"] == {"a": None}

@@ -130,3 +130,13 @@ def test_redrive_with_a_delay_wakes_where_nothing_was_due_earlier(world: World) 
         with world.changes() as changed:
             world.redrive(id_, delays_ms=[delay_ms])
         assert ("g:wake" in changed) is wakes
+
+
+def test_redrive_of_a_dead_letter_that_a_cut_call_left_in_flight(world: World) -> None:
+    world.subscribe()
+    world.bury("a")
+    world.client.zadd(world.group().inflight, {"a": START_MS})
+    with world.changes() as changed:
+        assert world.redrive("a") == ["OK"]
+    assert changed["g:inflight"] == {"a": None}
+    assert world.lease().ids == ["a"]

@@ -45,6 +45,15 @@ def test_renew_of_a_lease_that_ended_is_stale_and_of_a_message_that_ended_gone(
     assert changed == {}
 
 
+def test_renew_of_what_this_group_has_finished_with_is_gone_though_another_owes_it(
+    world: World,
+) -> None:
+    world.subscribe("g")
+    world.subscribe("h")
+    world.succeed(*world.leased("a"))
+    assert world.renew(*first("a")) == ["GONE"]
+
+
 def test_renew_of_nothing_is_nothing(world: World) -> None:
     world.subscribe()
     assert world.renew() == []

@@ -101,7 +101,7 @@ def look_up(new: Sequence[str]) -> int:
 def tests_for(path: str, touched: Touched, budget: float) -> list[str]:
     """Tests that use a script, or one of the scripts that include it, within a budget of seconds.
 
-    First those of the script itself, then the quickest others.
+    First those of the script itself and its crash points, then the quickest others.
     """
     stem = Path(path).stem
     users = [stem]
@@ -112,10 +112,14 @@ def tests_for(path: str, touched: Touched, budget: float) -> list[str]:
         found.update(touched.get(user, {}))
     if stem == CLOCK:
         found = {node: s for node, s in found.items() if "/integration/" in node}
-    own = f"/test_{stem}.py"
-    chosen = sorted(found, key=lambda node: (own not in node, found[node]))
+    chosen = sorted(found, key=lambda node: (not _is_own(node, stem), found[node]))
     spent = list(accumulate(found[node] for node in chosen))
     return [node for node, seconds in zip(chosen, spent, strict=True) if seconds <= budget]
+
+
+def _is_own(node: str, stem: str) -> bool:
+    crashes = "/test_crash_points.py" in node and stem in node.partition("[")[2]
+    return crashes or f"/test_{stem}.py" in node
 
 
 def _source(name: str) -> str:
