@@ -13,6 +13,8 @@ RULES     ?=
 FILES     ?=
 ONLY      ?=
 RUN       ?=
+SIZE      ?=
+LANES     ?=
 
 BIN   := .venv/bin
 STAMP := .venv/.complete
@@ -52,7 +54,8 @@ campaign: setup ## run the tests that are left out of `make test` because they t
 
 chaos: setup ## faults for ten minutes, then one table (SECONDS=n, SEED=n, ONLY=kind, RUN=kind:seed)
 	@$(BIN)/python -m tests.chaos.campaigns $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
-	$(if $(ONLY),--only $(ONLY)) $(if $(RUN),--run $(RUN))
+	$(if $(ONLY),--only $(ONLY)) $(if $(RUN),--run $(RUN)) $(if $(SIZE),--size $(SIZE)) \
+	$(if $(LANES),--lanes $(LANES))
 
 lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 	$(BIN)/ruff check $(CODE)

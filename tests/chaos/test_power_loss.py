@@ -109,6 +109,25 @@ def test_a_cut_inside_a_script_takes_the_whole_script(binary: ServerBinary) -> N
         assert survivors(machine.embedded) == set(ids[:4])
 
 
+def test_half_a_script_that_was_cut_off_the_file_does_not_come_back() -> None:
+    """Redis leaves it in the file, and executes it when the file is loaded once more."""
+    with powered("no", available_servers()[0]) as machine:
+        with prepared(machine.embedded) as client:
+            ids = [client.publish("t", n) for n in range(3)]
+        machine.embedded.kill()
+        (journal,) = [path for path in machine.journals() if path.stat().st_size]
+        with journal.open("r+b") as file:
+            file.truncate(journal.stat().st_size - 20)
+        if not machine.repair():
+            pytest.skip("there is no redis-check-aof here")
+        machine.embedded.start()
+        with Client(machine.embedded.url, namespace=NAMESPACE) as client:
+            ids[2] = client.publish("t", 2)
+        machine.embedded.kill()
+        machine.embedded.start()
+        assert survivors(machine.embedded) == set(ids)
+
+
 def test_disk_durability_survives_a_power_loss_under_everysec() -> None:
     """WAITAOF: what `durability="disk"` confirmed is synced, whatever appendfsync says."""
     able = [b for b in available_servers() if tuple(map(int, b.version.split(".")[:2])) >= (7, 2)]

@@ -8,17 +8,18 @@ import pytest
 from rqretry import App, Message
 from tests.integration.harness import NAMESPACE, Seen, counted, until
 from tests.integration.harness import Lab as LiveLab
-from tests.integration.proxy import Proxy, proxied
+from tests.support.faults.proxy import FaultProxy, proxied
+from tests.support.faults.rules import Fault, always
 
 
-def cutting(proxy: Proxy, seen: Seen, visibility: float) -> App:
+def cutting(proxy: FaultProxy, seen: Seen, visibility: float) -> App:
     """An app whose first attempt finds, when it is over, that its server cannot be reached."""
     app = App(proxy.url, namespace=NAMESPACE)
 
     @app.consumer("t", group="g", visibility=visibility)
     async def handle(message: Message[Any]) -> None:
         seen.add(message)
-        proxy.swallow = message.attempt == 1
+        proxy.rules = always(Fault.DROP_REQUEST) if message.attempt == 1 else []
 
     return app
 
@@ -39,7 +40,7 @@ async def test_a_result_is_told_again_until_the_lease_is_lost(
                 worker._store.repeat_seconds = 0.05
                 live.client().publish("t", 1)
                 await until(lambda: said in caplog.text)
-                proxy.swallow = False
+                proxy.rules = []
                 await counted(live, "g", succeed=1, lease=lease, fail=0)
             await app.aclose()
     # Nothing is tried again in the process itself: another delivery is another attempt.

@@ -20,7 +20,8 @@ from rqretry.topology import topology_of
 from rqretry.url import RedisUrl
 from rqretry.wire import TryAgain, Wire
 from tests.integration.harness import NAMESPACE, Lab, Seen, counted
-from tests.integration.proxy import proxied
+from tests.support.faults.proxy import proxied
+from tests.support.faults.rules import Fault, Rule, always
 
 MEANING = {
     "OOM": "again", "MISCONF": "again", "READONLY": "again", "NOREPLICAS": "again",
@@ -61,11 +62,11 @@ async def test_an_attempt_sends_its_request_once_and_the_next_one_has_a_new_conn
         await client.publish("t", "warm")
         client.store.repeat_seconds = 0.0
         before = lab.redis.info("stats")["total_connections_received"]
-        proxy.drop_replies = 1000
+        proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(AmbiguousResult):
             await client.publish("t", "lost")
-        sent = 1000 - proxy.drop_replies
-        proxy.drop_replies = 0
+        sent = len(proxy.struck)
+        proxy.rules = []
         await client.publish("t", "after")
         opened = lab.redis.info("stats")["total_connections_received"] - before
     # The first attempt, and the one that the time of patience always allows.
@@ -86,18 +87,12 @@ async def test_a_lease_whose_reply_is_lost_costs_one_deadline_and_nothing_else(l
         async with lab.working(app):
             client.publish("t", "warm")
             await seen.count(1)
-            lease = ScriptLibrary().get("lease")
-            proxy.word = next(
-                word
-                for word in (lease.sha(dialect).encode() for dialect in lease._forms)
-                if lab.redis.script_exists(word.decode())[0]
-            )
-            proxy.drop_replies = 1
+            proxy.rules = [Rule(Fault.DROP_REPLY, "lease")]
             sent = client.publish("t", "lost on its way")
             (_, message) = await seen.count(2)
             await counted(lab, "g", succeed=2, dead=0)
         await app.aclose()
-    assert proxy.drop_replies == 0
+    assert proxy.struck == [("lease", Fault.DROP_REPLY)]
     assert (message.id, message.attempt) == (sent, 2)
 
 

@@ -25,7 +25,8 @@ from rqretry import (
 )
 from rqretry.noted import NOTHING, Noted, decode_noted
 from tests.integration.harness import NAMESPACE, Lab, Seen, counted
-from tests.integration.proxy import proxied
+from tests.support.faults.proxy import proxied
+from tests.support.faults.rules import Fault, Rule, always
 
 COUNTERS = "rqretry:test:{t:0}:counters"
 
@@ -161,11 +162,11 @@ async def test_one_bad_message_of_1200_means_that_nothing_is_written(
 async def test_a_lost_reply_is_repeated_and_the_message_stored_once(lab: Lab) -> None:
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
-        proxy.drop_replies = 1
+        proxy.rules = [Rule(Fault.DROP_REPLY, "publish")]
         sent = await client.publish("t", 1)
 
     assert sent
-    assert proxy.drop_replies == 0
+    assert proxy.struck == [("publish", Fault.DROP_REPLY)]
     assert published(lab) == 2
 
 
@@ -173,11 +174,11 @@ async def test_an_ambiguous_publish_can_be_repeated_by_its_id_exactly(lab: Lab) 
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
         client.store.repeat_seconds = 0.1
-        proxy.drop_replies = 1000
+        proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(AmbiguousResult) as caught:
             await client.publish("t", "once")
         error = caught.value
-        proxy.drop_replies = 0
+        proxy.rules = []
         others = [await client.publish("t", number) for number in range(3)]
         again = await client.publish("t", "once", id=error.id)
 
@@ -193,10 +194,10 @@ async def test_an_ambiguous_id_repeated_with_another_body_is_refused(lab: Lab) -
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
         client.store.repeat_seconds = 0.1
-        proxy.drop_replies = 1000
+        proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(AmbiguousResult) as caught:
             await client.publish("t", "once")
-        proxy.drop_replies = 0
+        proxy.rules = []
         with pytest.raises(InvalidArgument, match="other content"):
             await client.publish("t", "another", id=caught.value.id)
 
@@ -205,10 +206,10 @@ async def test_an_ambiguous_publish_that_never_arrived_is_stored_by_the_repeat(l
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
         client.store.repeat_seconds = 0.1
-        proxy.swallow = True
+        proxy.rules = always(Fault.DROP_REQUEST, "publish")
         with pytest.raises(AmbiguousResult) as caught:
             await client.publish("t", "once")
-        proxy.swallow = False
+        proxy.rules = []
         again = await client.publish("t", "once", id=caught.value.id)
 
     assert not again.duplicate
@@ -219,11 +220,11 @@ async def test_concurrent_publishers_each_get_their_own_ambiguous_ids(lab: Lab) 
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
         client.store.repeat_seconds = 0.1
-        proxy.drop_replies = 1000
+        proxy.rules = always(Fault.DROP_REPLY, "publish")
         results = await asyncio.gather(
             *(client.publish("t", number) for number in range(20)), return_exceptions=True
         )
-        proxy.drop_replies = 0
+        proxy.rules = []
         errors = [result for result in results if isinstance(result, AmbiguousResult)]
         assert len(errors) == len(results) == 20
         assert all(len(error.ids) == 1 for error in errors)
@@ -257,10 +258,10 @@ async def test_publish_error_lists_ambiguous_ids_and_they_can_be_repeated(lab: L
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
         client.store.repeat_seconds = 0.1
-        proxy.drop_replies = 1000
+        proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(PublishError) as caught:
             await client.publish_many("t", range(700))
-        proxy.drop_replies = 0
+        proxy.rules = []
         error = caught.value
         assert (len(error.done), len(error.failed), len(error.ambiguous)) == (0, 0, 700)
         await client.publish_many(
@@ -389,10 +390,10 @@ async def test_an_ambiguous_id_is_stored_once_when_another_client_publishes_it_a
     async with proxied(lab.server) as proxy, AsyncClient(proxy.url, namespace=NAMESPACE) as client:
         await client.publish("t", "warm")
         client.store.repeat_seconds = 0.1
-        proxy.drop_replies = 1000
+        proxy.rules = always(Fault.DROP_REPLY, "publish")
         with pytest.raises(AmbiguousResult) as caught:
             await client.publish("t", "once")
-        proxy.drop_replies = 0
+        proxy.rules = []
 
     async with AsyncClient(lab.server.url, namespace=NAMESPACE) as another:
         again = await another.publish("t", "once", id=caught.value.id)

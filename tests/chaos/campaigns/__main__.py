@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.campaigns.nursery import ROOT
-from tests.chaos.campaigns.plan import Kind, draw
+from tests.chaos.campaigns.plan import Kind, draw, named
 from tests.chaos.campaigns.report import covered_of, parts_of, table, total_of, write_json
 from tests.chaos.campaigns.run import Run, save
 from tests.support.faults.power import NoCompiler
@@ -29,7 +29,7 @@ WANTED = {
 }  # fmt: skip
 """Trials of each kind in ten minutes; a shorter campaign wants its share."""
 WANTED_MESSAGES = 300_000
-LONGEST_RUN_S = 300.0
+LONGEST_RUN_S = 900.0
 FOLDER = ROOT / "build" / "chaos"
 
 
@@ -37,24 +37,23 @@ def main(words: Sequence[str]) -> int:
     """Do what the command line says."""
     options = _options(words)
     if options.run:
-        return _once(options.run, options.size, options.folder)
+        return _once(options.run, options.folder)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1, 10_000)
-    campaign = Campaign(seed, options.seconds, options.lanes, options.folder, options.only)
+    campaign = Campaign(seed, options)
     return campaign.execute(options.json)
 
 
 class Campaign:
     """Runs of all kinds, until each has its trials and the time is over."""
 
-    def __init__(
-        self, seed: int, seconds: float, lanes: int, folder: Path, only: Sequence[Kind]
-    ) -> None:
+    def __init__(self, seed: int, options: argparse.Namespace) -> None:
         self.seed = seed
-        self.seconds = seconds
-        self.folder = folder
-        self._lanes = lanes
-        self._share = min(1.0, seconds / FULL_SECONDS)
-        self._wanted = {kind: WANTED[kind] * self._share for kind in only or WANTED}
+        self.seconds: float = options.seconds
+        self.folder: Path = options.folder
+        self._size: float = options.size
+        self._lanes: int = options.lanes
+        self._share = min(1.0, self.seconds / FULL_SECONDS)
+        self._wanted = {kind: WANTED[kind] * self._share for kind in options.only or WANTED}
         self._begun: Counter[Kind] = Counter()
         self._trials: Counter[Kind] = Counter()
         self._running: dict[subprocess.Popen[bytes], tuple[str, Path, float]] = {}
@@ -90,10 +89,10 @@ class Campaign:
         kind = min(self._wanted, key=lambda k: self._trials[k] / self._wanted[k])
         number = self._begun[kind]
         self._begun[kind] += 1
-        seed = self.seed * 1000 + number
-        name = f"{kind}:{seed}"
-        self._trials[kind] += draw(kind, seed).trials
-        folder = self.folder / f"{kind}-{seed}"
+        plan = draw(kind, self.seed * 1000 + number, self._size)
+        name = plan.name
+        self._trials[kind] += plan.trials
+        folder = self.folder / f"{kind}-{plan.seed}"
         words = ("--run", name, "--folder", str(self.folder))
         process = subprocess.Popen(
             (sys.executable, "-m", "tests.chaos.campaigns", *words),
@@ -153,11 +152,10 @@ class Campaign:
         return 1 if total.failed or self._broken else 0
 
 
-def _once(name: str, size: float, folder: Path) -> int:
+def _once(name: str, folder: Path) -> int:
     """One run; its evidence stays in the folder."""
-    kind, _, seed = name.partition(":")
-    plan = draw(Kind(kind), int(seed), size)
-    place = folder / f"{kind}-{seed}"
+    plan = named(name)
+    place = folder / f"{plan.kind}-{plan.seed}"
     shutil.rmtree(place, ignore_errors=True)
     try:
         result = Run(plan, place).execute()
@@ -178,7 +176,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the campaign; default any, and it is printed")
     parser.add_argument("--lanes", type=int, default=2, help="runs at a time")
     parser.add_argument("--only", type=Kind, nargs="*", default=(), choices=list(Kind))
-    parser.add_argument("--run", help="KIND:SEED, one run of a campaign")
+    parser.add_argument("--run", help="KIND:SEED[@SIZE], one run of a campaign")
     parser.add_argument(
         "--size", type=float, default=1.0, help="of that run; 1 is what campaigns do"
     )

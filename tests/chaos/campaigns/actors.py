@@ -116,10 +116,12 @@ class _Publisher:
             else:
                 self._client.publish_many(TOPIC, messages)
         except PublishError as error:
+            time.sleep(0.05)
             return {*error.ambiguous, *error.failed}
         except NotConfirmed:  # all of them are stored
             return set()
-        except RqretryError:
+        except RqretryError:  # the queue is full, or Redis is away
+            time.sleep(0.05)
             return asked
         return set()
 

@@ -18,6 +18,8 @@ SUCCESS, FAILURE, DEAD = "success", "failure", "dead_letter"
 NS = 1_000_000_000
 SETTLES_WITHIN_S = 1.0
 """Between the end of a handler and its settle in Redis; a kill in this time repeats the message."""
+STANDS_STILL_S = 0.5
+"""How long a process on a busy machine may stand still between two of its own steps."""
 _REFUSED = frozenset({"InvalidArgument", "ScriptError", "CodecError", "ConfigError"})
 """Errors that no fault of these campaigns can explain."""
 
@@ -181,16 +183,27 @@ def _finished(starts: Iterable[Effect]) -> bool:
 
 
 def _same_lease(group: str, id_: str, found: list[Effect], troubles: Troubles) -> Iterator[str]:
-    """Two starts under one lease number; a server that lost its memory may give one anew."""
+    """Two starts under one lease number, or one under a lease that was long over.
+
+    A server that lost its memory may give a number anew. A process may stand still for a moment
+    between its last look at the clock and the handler.
+    """
     for before, after in pairwise(found):
-        again = after.lease_no <= before.lease_no
-        if again and not _overlaps(troubles.server, before.began_ns, after.began_ns):
-            yield f"{group} {id_}: lease {after.lease_no} after {before.lease_no}"
+        if _overlaps(troubles.server, before.began_ns, after.began_ns):
+            continue
+        late_ns = after.began_ns - before.began_ns
+        if after.lease_no == before.lease_no:
+            yield f"{group} {id_}: lease {after.lease_no} twice"
+        elif after.lease_no < before.lease_no and late_ns > STANDS_STILL_S * NS:
+            late = f"{late_ns / NS:.2f} s after lease {before.lease_no}"
+            yield f"{group} {id_}: lease {after.lease_no} began {late}"
 
 
 def _explains(before: Effect, after: Effect, troubles: Troubles) -> bool:
     """Whether one of the cases of reliability.md 2.2 is why a message was started again."""
     if before.outcome == FAILURE:  # D-e
+        return True
+    if after.lease_no < before.lease_no:  # D-a: it was leased first, and began late
         return True
     settled_ns = (before.ended_ns or before.began_ns) + round(SETTLES_WITHIN_S * NS)
     killed_ns = troubles.killed.get(before.proc)

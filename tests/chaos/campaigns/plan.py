@@ -60,7 +60,7 @@ class Plan:
     """One run.
 
     Attributes:
-        kind, seed: What it was drawn from.
+        kind, seed, size: What it was drawn from.
         strikes: The faults, in order.
         workers: Worker processes.
         publishers: Publisher processes.
@@ -73,6 +73,7 @@ class Plan:
 
     kind: Kind
     seed: int
+    size: float
     strikes: tuple[Strike, ...] = field(repr=False)
     workers: int
     publishers: int
@@ -89,8 +90,8 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """What to repeat it by."""
-        return f"{self.kind}:{self.seed}"
+        """What to repeat it by; see `named`."""
+        return f"{self.kind}:{self.seed}" + ("" if self.size == 1 else f"@{self.size:g}")
 
     def count(self, *what: What) -> int:
         """How many strikes there are of these."""
@@ -126,15 +127,23 @@ def draw(kind: Kind, seed: int, size: float = 1.0) -> Plan:
     return Plan(
         kind,
         seed,
+        size,
         tuple(strikes),
         workers=chance.randint(3, 4),
         publishers=2,
         groups=chance.choice((1, 1, 2)),
         partitions=chance.choice((1, 1, 2, 4)),
-        rate=round(_RATES.get(kind, 1000) * max(0.2, min(1.0, size))),
+        rate=round(_RATES.get(kind, 1000) * max(0.2, min(1.0, 2 * size))),
         batch=chance.choice((20, 100, 300)),
         durabilities=("replica:1", "") if kind is Kind.FAILOVER else ("",),
     )
+
+
+def named(name: str) -> Plan:
+    """The plan with a name, such as "redis-kill:17" or "redis-kill:17@0.5"."""
+    kind, _, rest = name.partition(":")
+    seed, _, size = rest.partition("@")
+    return draw(Kind(kind), int(seed), float(size or 1))
 
 
 _RATES = {Kind.FAILOVER: 400, Kind.NETWORK: 800, Kind.POWER: 800}
@@ -143,7 +152,7 @@ _RATES = {Kind.FAILOVER: 400, Kind.NETWORK: 800, Kind.POWER: 800}
 def _worker(chance: random.Random, size: float) -> list[Strike]:
     strikes = []
     for _ in range(max(3, round(60 * size))):
-        strikes.append(_strike(chance, What.KILL_WORKER, 0.05, 0.35))
+        strikes.append(_strike(chance, What.KILL_WORKER, 0.1, 0.6))
         odd = chance.random()
         if odd < 0.05:
             strikes.append(_strike(chance, What.STOP_WORKER, 0.0, 0.1, (0.2, 3.0)))

@@ -24,16 +24,18 @@ from tests.support.fleets import until
 from tests.support.soundness import findings_of
 
 WARM_UP_S = 0.3
-DRAIN_S = 60.0
-STOP_S = 30.0
+DRAIN_S = 120.0
+STOP_S = 60.0
+MAX_MESSAGES = 3000
+"""Of the topic: publishers that are faster than the workers are told QueueFull, and wait."""
 _ALL = Expectations()
 _EXPECTED = dict.fromkeys(Kind, _ALL) | {
     Kind.FAILOVER: Expectations(covered=frozenset({"replica"})),
     Kind.EVERYSEC: Expectations(covered=frozenset()),
 }
 """What a failover takes of the primary's memory, and a power loss of the last second, is shown."""
-_NETWORK_LASTS_NS = 3_000_000_000
-"""How long after a heal clients may still wait for what was lost before it."""
+_LASTS_NS = 3_000_000_000
+"""How long after a fault clients may still wait for what was lost in it."""
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Result:
 
     kind: str
     seed: int
+    name: str
     plan: str
     trials: int
     kills: int
@@ -121,7 +124,7 @@ class Run:
             self._heal()
             if self.plan.proxied:
                 now = time.time_ns()
-                self.troubles.server.append((network, now + _NETWORK_LASTS_NS))
+                self.troubles.server.append((network, now + _LASTS_NS))
             return self._finish(began)
 
     # -- people ------------------------------------------------------------------------------
@@ -129,13 +132,14 @@ class Run:
     def _create(self) -> None:
         with Client(self._stage.admin_url, namespace=NAMESPACE) as client:
             client.admin.create_topic(TOPIC, partitions=self.plan.partitions)
+            client.admin.set_topic(TOPIC, max_messages=MAX_MESSAGES)
 
     def _people(self) -> None:
         for _ in range(self.plan.workers):
             self._start_worker()
         # A group gets what is published after it was created: all of them come first.
         with Client(self._stage.admin_url, namespace=NAMESPACE) as client:
-            until(lambda: len(list(client.admin.stats(TOPIC).groups)) == self.plan.groups)
+            until(lambda: len(list(client.admin.stats(TOPIC).groups)) == self.plan.groups, STOP_S)
         for _ in range(self.plan.publishers):
             self._start_publisher()
 
@@ -167,7 +171,8 @@ class Run:
     def _strike(self, strike: Strike) -> None:
         match strike.what:
             case What.KILL_WORKER:
-                pid = self._workers.pop(strike.which % len(self._workers))
+                # One of the older half: a new one may not have begun to work.
+                pid = self._workers.pop(strike.which % -(-len(self._workers) // 2))
                 self.troubles.killed[str(pid)] = time.time_ns()
                 self._nursery.signal(pid, signal.SIGKILL)
                 self._writer.fault("kill", pid=pid)
@@ -184,7 +189,7 @@ class Run:
                 begin = time.time_ns()
                 self._stage.strike(strike)
                 self._writer.fault(strike.what)
-                self.troubles.server.append((begin, time.time_ns()))
+                self.troubles.server.append((begin, time.time_ns() + _LASTS_NS))
 
     def _stop_for_a_while(self, strike: Strike) -> None:
         pid = self._workers[strike.which % len(self._workers)]
@@ -227,7 +232,7 @@ class Run:
         verdict.findings += extra
         consult(verdict, check(records), journal=records.journal is not None)
         return Result(
-            self.plan.kind, self.plan.seed, repr(self.plan), self.plan.trials,
+            self.plan.kind, self.plan.seed, self.plan.name, repr(self.plan), self.plan.trials,
             self.plan.count(What.KILL_WORKER), _counted(self.plan),
             round(time.monotonic() - began, 1), verdict, counters, self._stage.notes(),
         )  # fmt: skip

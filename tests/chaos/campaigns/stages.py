@@ -28,16 +28,19 @@ class SingleStage:
         self._proxy: FaultProxy | None = None
         self._around = contextlib.ExitStack()
         self._chance = random.Random(plan.seed)
-        self.data: Path | None = folder / "data"
+        data = folder / "data"
+        self.data: Path | None = data
         if plan.kind in (Kind.POWER, Kind.EVERYSEC):
             how = "always" if plan.kind is Kind.POWER else "everysec"
-            self._powered = self._around.enter_context(PoweredRedis(how, *CHECKED_SERVER))
-            self._server = self._powered.embedded
-            # What everysec loses, the journal loses too, and handlers have seen it.
-            self.data = self._powered.data if plan.kind is Kind.POWER else None
+            machine = PoweredRedis(how, *CHECKED_SERVER, data=data)
+            self._powered = self._around.enter_context(machine)
+            self._server = machine.embedded
+            if plan.kind is Kind.EVERYSEC:
+                # What everysec loses, the journal loses too, and handlers have seen it.
+                self.data = None
         else:
-            folder.joinpath("data").mkdir(parents=True)
-            server = EmbeddedRedis(appendonly=True, directory=self.data, extra=CHECKED_SERVER)
+            data.mkdir()
+            server = EmbeddedRedis(appendonly=True, directory=data, extra=CHECKED_SERVER)
             self._server = self._around.enter_context(server)
         if plan.proxied:
             self._proxy = self._around.enter_context(FaultProxy(self._server, tcp=True))
@@ -68,6 +71,7 @@ class SingleStage:
             case What.POWER_LOSS:
                 assert self._powered is not None
                 self._powered.lose_power(self._chance)
+                self._powered.repair()
                 time.sleep(strike.for_s)
                 self._server.start()
             case What.FLUSH_SCRIPTS:

@@ -26,15 +26,24 @@ class PoweredRedis:
 
     Args:
         appendfsync: "always", "everysec" or "no".
+        extra: More arguments of the server.
+        binary: The server; default the one of this machine.
+        data: Where it keeps its files, made anew; default a folder that ends with it.
 
     Raises:
         NoCompiler: The shim cannot be built here.
     """
 
-    def __init__(self, appendfsync: str, *extra: str, binary: Path | None = None) -> None:
+    def __init__(
+        self,
+        appendfsync: str,
+        *extra: str,
+        binary: Path | None = None,
+        data: Path | None = None,
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rqretry-power-")
         folder = Path(self._folder.name)
-        self.data, self._log = folder / "data", folder / "fsyncs"
+        self.data, self._log = data or folder / "data", folder / "fsyncs"
         self.data.mkdir()
         shim = _build(folder)
         wrapper = folder / "redis-server"
@@ -72,9 +81,24 @@ class PoweredRedis:
             gone += size - kept
         return gone
 
+    def repair(self) -> bool:
+        """Cut off the half of a script that the power loss left; whether this machine can.
+
+        Redis (7.0 and others) does it when it loads the file, but in memory only: in the file the
+        half stays, and is executed with the next script when the file is loaded again.
+        """
+        tool = shutil.which("redis-check-aof")
+        if tool is None:
+            return False
+        (path,) = self.journals()
+        fixed = subprocess.run(
+            (tool, "--fix", str(path)), input=b"y\n", capture_output=True, check=False
+        )
+        return fixed.returncode == 0
+
     def journals(self) -> list[Path]:
         """The files that are appended to."""
-        found = [*self.data.glob("**/*.incr.aof"), *self.data.glob("*.aof")]
+        found = [*self.data.glob("*/*.incr.aof"), *self.data.glob("*.aof")]
         return [path for path in found if path.is_file()]
 
     def synced(self, path: Path) -> int:

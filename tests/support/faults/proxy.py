@@ -11,8 +11,8 @@ import struct
 import tempfile
 import threading
 from collections import Counter, deque
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -199,6 +199,13 @@ class FaultProxy:
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
+
+
+@asynccontextmanager
+async def proxied(server: EmbeddedRedis) -> AsyncIterator[FaultProxy]:
+    """A proxy on a unix socket, without rules yet, as one of several things in an `async with`."""
+    with FaultProxy(server) as proxy:
+        yield proxy
 
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -69,6 +69,11 @@ class Rule:
         return past == 0 or (self.every > 0 and past > 0 and past % self.every == 0)
 
 
+def always(fault: Fault, *verbs: str) -> list[Rule]:
+    """Rules that strike every request of these verbs, of all scripts where none is named."""
+    return [Rule(fault, verb, every=1) for verb in verbs or ScriptLibrary().names()]
+
+
 @cache
 def verbs() -> dict[bytes, str]:
     """The script that a digest names, in either dialect."""
