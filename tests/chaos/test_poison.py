@@ -54,25 +54,6 @@ def test_a_message_that_kills_its_worker_is_dead_with_its_last_words(zoo: Zoo) -
     assert (shown["failures"], shown["interruptions"]) == (0, 2)
 
 
-@pytest.mark.campaign
-@pytest.mark.parametrize(
-    ("how", "ended"), [("exit", "exit status 9"), ("kill", "SIGKILL"), ("segfault", "SIGSEGV")]
-)
-def test_whichever_way_it_dies_the_others_of_its_process_come_again(
-    zoo: Zoo, how: str, ended: str
-) -> None:
-    zoo.start(app=POISON, processes=2)
-    poison = zoo.client.publish("t", how)
-    fine = set(zoo.client.publish_many("t", ["fine"] * 50))
-    dead(zoo, "g", 1)
-    zoo.committed(50)
-    words_of(zoo, 2)
-    (letter,) = zoo.client.admin.dead_letters("g", ids=[poison])
-    assert (letter.id, letter.cause, letter.attempt) == (poison, "expired", 2)
-    assert letter.errors[-1].message == f"the worker's process ended with {ended}"
-    assert fine <= {line["id"] for line in zoo.ledger()}
-
-
 @pytest.mark.parametrize(
     ("how", "ended"),
     [
