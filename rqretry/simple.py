@@ -77,7 +77,7 @@ class SimpleOperations:
     def join(self) -> Operation[GroupRecord]:
         """Subscribe; done once, by the first call. Raises GroupNotFound, TopicNotFound."""
         if self._record is None:
-            self._record = yield from self.catalog.join(
+            record = yield from self.catalog.join(
                 self.group,
                 SIMPLE,
                 self.topics,
@@ -87,6 +87,7 @@ class SimpleOperations:
                 **self._settings,
             )
             yield from self._find_sources()
+            self._record = record  # a call that was cut off before this joins again
         return self._record
 
     def _find_sources(self) -> Operation[None]:
