@@ -99,6 +99,8 @@ class Settler:
                 await self._flush(sources)
         finally:
             self._nursing = False
+            if self._dirty:  # it came while its server got well: `run` has passed it over
+                self._wanted.set()
 
     def _take(self, *, sick: bool) -> list[Source]:
         taken = [source for source in self._dirty if (source in self._sick) is sick]

@@ -17,6 +17,7 @@ from rqretry import (
     Message,
 )
 from rqretry.client import SimpleConsumer
+from rqretry.command import Command
 from rqretry.keys import partition_keys
 from rqretry.runtime import reaper
 from tests.integration.harness import NAMESPACE, Lab, Seen, counted, until
@@ -81,6 +82,38 @@ def client_list(client: Client) -> list[dict[str, Any]]:
     path = str(client.settings.url.redis_kwargs()["path"])
     with redis.Redis(unix_socket_path=path) as direct:
         return list(direct.client_list())
+
+
+async def made(client: AsyncClient, step: Any) -> Any:
+    """What one step of an operation answers."""
+    if isinstance(step, Command):
+        return await client.store.run(step)
+    return await client.store.run_all(step)
+
+
+async def test_a_consumer_whose_joining_was_cut_off_anywhere_joins_with_its_next_call(
+    lab: Lab, client: Client
+) -> None:
+    client.simple_consumer("g", "t", create_group=True)
+    stop, cut = 0, True
+    async with AsyncClient(lab.url, namespace=NAMESPACE) as other:
+        while cut:
+            stop += 1
+            consumer = other.simple_consumer("g", "t")
+            joining = consumer.operations.join()
+            step: Any = next(joining)
+            for _ in range(stop):
+                try:
+                    step = joining.send(await made(other, step))
+                except StopIteration:
+                    cut = False
+                    break
+            joining.close()
+            sent = client.publish("t", stop)
+            messages = await consumer.receive(wait=5)
+            assert [message.id for message in messages] == [sent]
+            await consumer.ack(messages)
+    assert stop > 2
 
 
 def test_an_empty_receive_waits_as_long_as_it_was_told(consumer: SimpleConsumer) -> None:

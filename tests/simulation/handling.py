@@ -54,8 +54,7 @@ async def _handle(world: World, group: str, message: Message[Any]) -> ConsumeRes
     if world.healed:
         return ConsumeResult.SUCCESS
     await asyncio.sleep(chance.one(f"{name}/lasts", DURATIONS_S))
-    if chance.happens(f"{name}/kills", plan.kills):
-        world.kill(process)
+    if chance.happens(f"{name}/kills", plan.kills) and world.kill(process):
         await asyncio.get_running_loop().create_future()
     if chance.happens(f"{name}/freezes", plan.freezes):
         world.freeze(process, 8 * chance.share(f"{name}/frozen"))
@@ -109,8 +108,7 @@ class Receiver:
         name = chance.numbered(f"{group}/{message.body['n']}")
         if not world.healed:
             await asyncio.sleep(chance.one(f"{name}/lasts", DURATIONS_S) / 2)
-            if chance.happens(f"{name}/kills", world.plan.kills):
-                world.kill(current())
+            if chance.happens(f"{name}/kills", world.plan.kills) and world.kill(current()):
                 await asyncio.get_running_loop().create_future()
             if chance.happens(f"{name}/not acknowledged", world.plan.dies_late):
                 return

@@ -107,7 +107,7 @@ class Network:
         self.down_until = 0.0
         self.executed: Callable[..., None]
         self.looks: Callable[[str, Words], Sequence[Words]]
-        self.kill: Callable[[Process], None]
+        self.kill: Callable[[Process], object]
         self._lines = 0
         self._blocked: list[_Blocked] = []
 

@@ -82,6 +82,9 @@ class Observer:
             for at, said in zip(range(first, len(args), stride), reply, strict=True):
                 won = said not in (b"STALE", b"GONE")
                 live_no = before.live.get(group, {}).get(args[at]) if group else args[at + 1]
+                # A succeed that was cut before its end has left only that to do.
+                rest = verb == "succeed" and args[at] not in before.held.get(group, ())
+                won = won and not rest
                 require(not won or live_no == args[at + 1], f"{args[at : at + 2]} won in {verb}")
 
     def _group(self, verb: str, args: Sequence[Any]) -> str:

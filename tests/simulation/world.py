@@ -101,14 +101,15 @@ class World:
         process.alive = False
         self.network.left(process)
 
-    def kill(self, process: Process) -> None:
-        """End a process here and now: none of its code runs on."""
+    def kill(self, process: Process) -> bool:
+        """End a process here and now: none of its code runs on. Once all is healed nobody dies."""
         if not process.alive or self.healed:
-            return
+            return False
         process.alive = False
         self.network.left(process)
         self.network.note(f"{process.name} is killed")
         self.loop.spawn(None, self.again(process))
+        return True
 
     async def again(self, process: Process) -> None:
         """Start a process again that is gone."""
