@@ -20,7 +20,7 @@ UNIT = (DOCS / "examples" / "rqretry.service").read_text()
 MANIFEST = (DOCS / "examples" / "kubernetes.yaml").read_text()
 PAGE = (DOCS / "deployment.md").read_text()
 KNOWN = {option for parameter in worker.params for option in parameter.opts}
-OTHERS = {"--pin", "--now"}
+OTHERS = {"--pin", "--now", "--fix"}
 """Options of other programs and commands that the texts name."""
 
 
