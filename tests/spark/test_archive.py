@@ -69,6 +69,7 @@ def test_every_event_is_archived_once_run_after_run(pipeline: Pipeline, tmp_path
     assert {"event", "message_id", "topic", "date"} <= set(table.schema.names)
 
 
+@pytest.mark.campaign
 def test_an_archive_goes_on_behind_its_files_where_the_checkpoint_is_lost(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_an_archive_goes_on_behind_its_files_where_the_checkpoint_is_lost(
     assert archived(tmp_path) == history(pipeline)
 
 
+@pytest.mark.campaign
 def test_a_batch_that_runs_again_writes_the_same_files_also_after_they_were_merged(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_batch_that_runs_again_writes_the_same_files_also_after_they_were_merg
     assert archived(tmp_path) == history(pipeline)
 
 
+@pytest.mark.campaign
 def test_a_merge_that_was_cut_off_is_put_right(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +127,7 @@ def test_a_merge_that_was_cut_off_is_put_right(
     assert not list((tmp_path / "_merging").iterdir())
 
 
+@pytest.mark.campaign
 def test_history_that_was_trimmed_unarchived_is_an_error_unless_told(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

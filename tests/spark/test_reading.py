@@ -122,6 +122,7 @@ def test_failures_are_read_with_error_level_and_due_time(
     assert len(dead) == 2
 
 
+@pytest.mark.campaign
 def test_offsets_cut_the_history_exactly_inside_an_entry(pipeline: Pipeline) -> None:
     pipeline.client.publish_many("t", list(range(10)))
     offsets = [r.offset for r in pipeline.read("t").orderBy("offset").collect()]
@@ -141,6 +142,7 @@ def test_offsets_cut_the_history_exactly_inside_an_entry(pipeline: Pipeline) -> 
     assert between(offsets[5], offsets[5]) == []
 
 
+@pytest.mark.campaign
 def test_every_partition_of_several_topics_is_read_once_however_it_is_cut(
     pipeline: Pipeline,
 ) -> None:

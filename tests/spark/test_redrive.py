@@ -172,6 +172,7 @@ def test_a_run_that_is_killed_again_and_again_sends_none_twice(lab: Lab, tmp_pat
     assert record.read() is None
 
 
+@pytest.mark.campaign
 def test_a_run_that_was_killed_after_all_was_sent_sends_nothing(lab: Lab, tmp_path: Path) -> None:
     record = Record(str(tmp_path), lab.client, "g", EVERYTHING)
     record.write(everything(lab))
@@ -183,6 +184,7 @@ def test_a_run_that_was_killed_after_all_was_sent_sends_nothing(lab: Lab, tmp_pa
     assert record.read() is None
 
 
+@pytest.mark.campaign
 def test_a_run_that_goes_on_keeps_the_rate_of_both_together(lab: Lab, tmp_path: Path) -> None:
     record, choice = Record(str(tmp_path), lab.client, "g", EVERYTHING), everything(lab)
     record.write(choice)
@@ -200,6 +202,7 @@ def test_a_run_that_goes_on_keeps_the_rate_of_both_together(lab: Lab, tmp_path: 
     assert found.due_in == 17 * 60
 
 
+@pytest.mark.campaign
 def test_canaries_that_nobody_handles_stop_it_and_the_next_run_goes_on(
     lab: Lab, tmp_path: Path
 ) -> None:
@@ -215,6 +218,7 @@ def test_canaries_that_nobody_handles_stop_it_and_the_next_run_goes_on(
     assert sent_back(lab) == [1] * 18
 
 
+@pytest.mark.campaign
 def test_a_fresh_run_forgets_what_an_earlier_one_chose(
     pipeline: Pipeline, lab: Lab, tmp_path: Path
 ) -> None:
@@ -244,6 +248,7 @@ def test_a_condition_that_is_none_is_one_sentence(
     assert "SQLSTATE" not in str(caught.value)
 
 
+@pytest.mark.campaign
 def test_a_group_or_server_that_is_not_there_and_a_bad_pace_are_one_sentence(
     pipeline: Pipeline, lab: Lab
 ) -> None:
@@ -273,6 +278,7 @@ def test_a_record_that_is_damaged_and_a_folder_in_use_are_one_sentence(
     assert sent_back(lab) == [0] * 18
 
 
+@pytest.mark.campaign
 def test_the_command_previews_sends_and_says_what_it_did(
     pipeline: Pipeline, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ def test_every_table_counts_a_small_history_exactly(pipeline: Pipeline, tmp_path
     assert (cluster["error_type"], cluster["example"]) == ("ValueError", EVIL)
 
 
+@pytest.mark.campaign
 def test_the_page_is_one_file_and_no_error_message_becomes_markup(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -124,6 +125,7 @@ def test_the_page_is_one_file_and_no_error_message_becomes_markup(
         assert pq.read_table(tmp_path / "out" / f"{name}.parquet").num_rows > 0 or name == "times"
 
 
+@pytest.mark.campaign
 def test_the_report_of_the_demo_has_its_dead_letters_and_its_successes_by_attempt(
     pipeline: Pipeline, lab_redis: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +191,7 @@ def test_the_command_takes_an_archive_or_the_live_history(words: list[str]) -> N
     assert "give either --from FOLDER or --live" in answer.output
 
 
+@pytest.mark.campaign
 def test_the_command_prints_the_tables_as_json(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def test_the_same_jobs_run_on_a_real_master_and_worker_and_keep_the_password_sec
             assert SECRET.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.campaign
 def test_without_java_the_one_of_the_wheel_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

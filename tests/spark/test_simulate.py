@@ -188,6 +188,7 @@ def figures(found: SimulationSummary) -> dict[tuple[str | None, str], tuple[Any,
     }
 
 
+@pytest.mark.campaign
 @spark
 @pytest.mark.timeout(400)
 def test_an_archive_is_replayed_through_each_policy(pipeline: Pipeline, history: str) -> None:
@@ -216,6 +217,7 @@ def test_an_archive_is_replayed_through_each_policy(pipeline: Pipeline, history:
         simulate(pipeline.spark, history, "fixed:1s", group="other")
 
 
+@pytest.mark.campaign
 @spark
 @pytest.mark.timeout(400)
 def test_the_command_prints_what_it_found_and_what_it_supposes(
@@ -243,6 +245,7 @@ def test_the_command_prints_what_it_found_and_what_it_supposes(
     assert (said["left_out"], said["window_seconds"]) == (0, 60)
 
 
+@pytest.mark.campaign
 @spark
 @pytest.mark.timeout(400)
 def test_what_cannot_be_replayed_is_one_sentence(pipeline: Pipeline, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_what_is_new_is_read_once_over_restarts_and_new_partitions(
     assert offsets["@"] == {"namespace": pipeline.namespace}
 
 
+@pytest.mark.campaign
 def test_a_new_query_begins_with_what_comes_next_unless_told(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_batch_is_at_most_as_large_as_told_and_cuts_entries_exactly(
     assert len(set(run.rows)) == 105
 
 
+@pytest.mark.campaign
 def test_a_replayed_batch_has_the_same_rows(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.client.publish_many("t", list(range(30)))
     run = Run(pipeline, tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger=7)
@@ -98,6 +100,7 @@ def test_a_replayed_batch_has_the_same_rows(pipeline: Pipeline, tmp_path: Path) 
     assert [len(batch) for batch in run.batches] == [2, 1]
 
 
+@pytest.mark.campaign
 def test_a_topic_that_is_new_is_read_from_its_beginning(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.client.publish("a", 1)
     run = Run(pipeline, tmp_path, startingOffsets="earliest")
@@ -107,6 +110,7 @@ def test_a_topic_that_is_new_is_read_from_its_beginning(pipeline: Pipeline, tmp_
     assert len(run.rows) == 3
 
 
+@pytest.mark.campaign
 def test_history_that_was_trimmed_before_it_was_read_ends_the_query(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -127,6 +131,7 @@ def test_history_that_was_trimmed_before_it_was_read_ends_the_query(
     assert len(run.rows) == 2
 
 
+@pytest.mark.campaign
 def test_a_server_that_lost_its_data_ends_the_query(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.client.publish_many("t", [1, 2])
     run = Run(pipeline, tmp_path, startingOffsets="earliest")
@@ -136,6 +141,7 @@ def test_a_server_that_lost_its_data_ends_the_query(pipeline: Pipeline, tmp_path
         run()
 
 
+@pytest.mark.campaign
 def test_a_checkpoint_of_other_topics_or_of_another_namespace_is_refused(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

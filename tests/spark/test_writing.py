@@ -61,6 +61,7 @@ def test_a_struct_is_a_json_body_with_every_type_that_json_has_a_form_for(
     ]  # fmt: skip
 
 
+@pytest.mark.campaign
 def test_text_is_json_bytes_are_raw_and_other_columns_are_properties(pipeline: Pipeline) -> None:
     rows = pipeline.spark.createDataFrame(
         [
@@ -105,6 +106,7 @@ def test_a_failed_task_that_runs_again_publishes_each_row_once(
     assert found.select("body").distinct().count() == 6000
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("count", "partitions"), [(600, 4), (590, 2)])
 def test_a_named_job_publishes_once_and_refuses_a_plan_that_changed(
     pipeline: Pipeline, count: int, partitions: int
@@ -121,6 +123,7 @@ def test_a_named_job_publishes_once_and_refuses_a_plan_that_changed(
     assert pipeline.stored("t") == 600
 
 
+@pytest.mark.campaign
 def test_two_jobs_without_a_name_are_two_jobs(pipeline: Pipeline) -> None:
     rows = pipeline.spark.range(10).select(fn.struct("id").alias("body"))
     pipeline.write(rows, "t")
@@ -179,6 +182,7 @@ def test_overwriting_is_refused(pipeline: Pipeline) -> None:
         rows.options(**pipeline.options("t")).mode("overwrite").save()
 
 
+@pytest.mark.campaign
 def test_a_stream_of_files_is_published_once_over_restarts_and_lost_commits(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -208,6 +212,7 @@ def test_a_stream_of_files_is_published_once_over_restarts_and_lost_commits(
     assert found == 600
 
 
+@pytest.mark.campaign
 def test_a_stream_whose_input_changed_under_it_is_refused(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
