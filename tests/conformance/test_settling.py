@@ -26,7 +26,7 @@ def cutting(proxy: FaultProxy, seen: Seen, visibility: float) -> App:
 
 @pytest.mark.parametrize(
     ("visibility", "said", "lease"),
-    [(30, "settling failed, trying again", 1), (0.4, "a result was refused", 2)],
+    [(30, "settling failed, trying again", 1), (1.5, "a result was refused", 2)],
     ids=["while the lease lasts", "until it is lost"],
 )
 async def test_a_result_is_told_again_until_the_lease_is_lost(
