@@ -121,9 +121,12 @@ class Fetcher:
                 self._failed(source, leased)
                 unused.append((source, want))
                 continue
-            self._store.clock_of(source.keys.wake).note(leased.now_ms, sent_at)
+            clock = self._store.clock_of(source.keys.wake)
+            # A call that was repeated for long ran at its end: the server's own clock says when.
+            leased_at = max(sent_at, clock.local(leased.now_ms)) if clock.known else sent_at
+            clock.note(leased.now_ms, sent_at)
             unused.append((source, want - len(leased.ids)))
-            await self._accept(consumer, source, leased, sent_at)
+            await self._accept(consumer, source, leased, leased_at)
         await self._purse.give_back(unused)
 
     def _lease(self, source: Source, want: int) -> Command[Leased]:

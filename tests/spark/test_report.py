@@ -129,7 +129,7 @@ def test_the_page_is_one_file_and_no_error_message_becomes_markup(
 def test_the_report_of_the_demo_has_its_dead_letters_and_its_successes_by_attempt(
     pipeline: Pipeline, lab_redis: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The demo's app on the lab's clock; arrivals come so late that claims need 8 to 10 attempts."""
+    """The demo's app on the lab's clock; arrivals come so late that claims need many attempts."""
     monkeypatch.setattr(claims, "_books", [])
     lab, flights = lab_redis, [f for f in load(sample_size) if f.expected != "committed"]
     flights += load(24)
