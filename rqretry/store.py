@@ -39,6 +39,9 @@ from rqretry.wire import (
 
 T = TypeVar("T")
 
+_PATIENCE_S = 0.2
+"""On a cluster: what one server has not answered by then is put off, and the others go on."""
+
 
 class Store:
     """Connections to one server, to the primary that Sentinels name, or to a cluster.
@@ -98,6 +101,11 @@ class Store:
     def spread(self) -> bool:
         """Whether two partitions may be on two servers."""
         return self.topology.spread
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a call is repeated that calls to other servers wait for."""
+        return _PATIENCE_S if self.spread else self.repeat_seconds
 
     def words(self, command: Command[Any]) -> tuple[Word, ...]:
         """A command as a request for the server that it goes to."""

@@ -137,6 +137,10 @@ class ServerClock:
         now = time.monotonic()
         return now if self._offset_ms is None else min(now, (server_ms - self._offset_ms) / 1000)
 
+    def ran_at(self, server_ms: int, sent_at: float) -> float:
+        """When a call ran that was sent, or sent first, at `sent_at`; never later than it did."""
+        return max(sent_at, self.local(server_ms)) if self.known else sent_at
+
     @property
     def known(self) -> bool:
         """Whether the server was asked yet."""

@@ -1,6 +1,6 @@
 """The operator's verbs about dead letters: list, export, redrive (with a rate and canaries)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rqretry import observing
@@ -131,20 +131,32 @@ class LetterVerbs(AdminBase):
         said = {"group": group, "rate": rate} | wanted.given()
         sent = failed = 0
         if first:
-            sent = yield from self._send_back(found[:first], None)
-            yield from self._note("redrive", said | {"step": "canary"}, {"sent": sent})
-            failed, reason = yield from self._watch(found[:first], patience)
-            if reason:
-                counts = {"failed": failed, "left": len(found) - sent}
-                yield from self._note("redrive", said | {"step": "stopped: " + reason}, counts)
-                return RedriveReport(
-                    sent, matched=len(found), canaries=sent, failed=failed, reason=reason
-                )
+            tried = yield from self._send_canaries(found, first, patience, said)
+            if tried.reason:
+                return tried
+            sent, failed = int(tried), tried.failed
         rest = found[first:]
         done = yield from self._send_back(rest, pace, wait_ms)
         yield from self._note("redrive", said, {"sent": done})
         canaries = min(first, len(found))
         return RedriveReport(sent + done, matched=len(found), canaries=canaries, failed=failed)
+
+    def _send_canaries(
+        self,
+        found: Found,
+        first: int,
+        patience: float,
+        said: Mapping[str, Any],
+    ) -> Operation[RedriveReport]:
+        """Send the first ones and wait for them; a reason in the answer stops the redrive."""
+        canaries = found[:first]
+        sent = yield from self._send_back(canaries, None)
+        yield from self._note("redrive", {**said, "step": "canary"}, {"sent": sent})
+        failed, reason = yield from self._watch(canaries, patience)
+        if reason:
+            counts = {"failed": failed, "left": len(found) - sent}
+            yield from self._note("redrive", {**said, "step": "stopped: " + reason}, counts)
+        return RedriveReport(sent, matched=len(found), canaries=sent, failed=failed, reason=reason)
 
     def letter_places(self, group: str, wanted: DeadLetterFilter) -> Operation[list[Place]]:
         """Where the chosen dead letters are, for those who read them with `read_page`."""

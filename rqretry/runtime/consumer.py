@@ -148,7 +148,7 @@ class Consumer:
 
     def _came_too_late(self, delivery: Delivery) -> bool:
         """A process that stood still finds leases in its buffer that ended meanwhile (R23)."""
-        over = time.monotonic() >= delivery.sent_at + self.spec.visibility_ms / 1000
+        over = time.monotonic() >= delivery.sent_at + delivery.source.visibility_s
         if over:
             self.lose(delivery)
         return over

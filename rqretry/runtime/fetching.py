@@ -29,8 +29,6 @@ log = logging.getLogger("rqretry")
 
 LOOK_EVERY_S = 5.0
 _UNBLOCK_EVERY_S = 0.005
-PERSEVERANCE_S = 0.2
-"""How long a lease from one of several servers is tried before the others go on."""
 _SHORT_S = 1.0
 """A wait for tokens that is longer than this ends early when the group's settings change."""
 
@@ -63,8 +61,7 @@ class Fetcher:
         self._unblocking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[set[str]] | None = None
         # On a cluster one server that fails must not hold up what the others have.
-        self._perseverance = PERSEVERANCE_S if store.spread else store.repeat_seconds
-        self._purse = Purse(store, self._perseverance)
+        self._purse = Purse(store)
         for consumer in consumers:
             consumer.on_room = partial(self._room_in, consumer)
         self.changed: Callable[[], None] = lambda: None
@@ -111,10 +108,10 @@ class Fetcher:
         views = [source.keys for _, source, _ in wants if source.keys.source]
         if views:  # what died since goes to the groups that consume it
             feeds = [feed(keys, worker=self._worker) for keys in views]
-            await self._store.run_each(feeds, self._perseverance)
+            await self._store.run_each(feeds, self._store.patience)
         commands = [self._lease(source, want) for _, source, want in wants]
         sent_at = time.monotonic()
-        answers = await self._store.run_each(commands, self._perseverance)
+        answers = await self._store.run_each(commands, self._store.patience)
         unused = []
         for (consumer, source, want), leased in zip(wants, answers, strict=True):
             if isinstance(leased, Exception):
@@ -122,8 +119,7 @@ class Fetcher:
                 unused.append((source, want))
                 continue
             clock = self._store.clock_of(source.keys.wake)
-            # A call that was repeated for long ran at its end: the server's own clock says when.
-            leased_at = max(sent_at, clock.local(leased.now_ms)) if clock.known else sent_at
+            leased_at = clock.ran_at(leased.now_ms, sent_at)  # maybe the last of many repeats
             clock.note(leased.now_ms, sent_at)
             unused.append((source, want - len(leased.ids)))
             await self._accept(consumer, source, leased, leased_at)
@@ -195,8 +191,8 @@ class Fetcher:
         else:
             leased = command.decode(reply)
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
-        sent_at = max(started, self._store.clock_of(source.keys.wake).local(leased.now_ms))
-        await self._accept(consumer, source, leased, sent_at)
+        leased_at = self._store.clock_of(source.keys.wake).ran_at(leased.now_ms, started)
+        await self._accept(consumer, source, leased, leased_at)
 
     async def _wait(self, sources: list[Source]) -> None:
         """Until a source is woken, is to be looked at, or may have tokens again."""

@@ -26,10 +26,8 @@ Want = tuple[Consumer, Source, int]
 class Purse:
     """Tokens for all consumers of a process."""
 
-    def __init__(self, store: Store, perseverance: float) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._perseverance = perseverance
-        """Seconds for which a call is repeated before the groups of other servers go on."""
         self._next_at: dict[str, float] = {}
         """By bucket: the monotonic time before which it has no tokens for us."""
 
@@ -53,7 +51,7 @@ class Purse:
                 asking.setdefault(want[1].keys.bucket, []).append(want)
         if asking:
             commands = [take(bucket, want=_total(wants)) for bucket, wants in asking.items()]
-            answers: list[Any] = await self._store.run_each(commands, self._perseverance)
+            answers: list[Any] = await self._store.run_each(commands, self._store.patience)
             for (bucket, wants), tokens in zip(asking.items(), answers, strict=True):
                 if not isinstance(tokens, Tokens):
                     self._failed(bucket, tokens)
@@ -78,7 +76,7 @@ class Purse:
             self._next_at.pop(bucket, None)
         if totals:
             commands = [take(b, want=0, returned=count) for b, count in totals.items()]
-            await self._store.run_each(commands, self._perseverance)
+            await self._store.run_each(commands, self._store.patience)
 
 
 def share(likely: Sequence[Want]) -> list[Want]:

@@ -27,8 +27,6 @@ from rqretry.ticking import deliver_due
 log = logging.getLogger("rqretry")
 
 LOOK_EVERY_S = 5.0
-PERSEVERANCE_S = 0.2
-"""On a cluster, how long a call is repeated before its partition is put off: others wait for it."""
 SWEEP_EVERY_S = 60.0
 HOLD_MS = 10_000
 """How long a jump of the server's clock holds up expiry for groups whose visibility is unknown."""
@@ -122,7 +120,7 @@ class Reaper:
         """Run commands; None where the server of this partition is to be left alone for a while."""
         if not self._store.spread:
             return await self._store.run_all(commands)
-        answers = await self._store.run_each(commands, PERSEVERANCE_S)
+        answers = await self._store.run_each(commands, self._store.patience)
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         if not errors:
             self._put_off.pop(source, None)
@@ -179,7 +177,7 @@ class Reaper:
         if not commands:
             return []
         if self._store.spread:
-            return await self._store.run_each(commands, PERSEVERANCE_S)
+            return await self._store.run_each(commands, self._store.patience)
         return await self._store.run_all(commands)
 
     def _simple_groups(self) -> set[GroupKeys]:

@@ -29,9 +29,6 @@ from rqretry.store import Store
 
 log = logging.getLogger("rqretry")
 
-PERSEVERANCE_S = 0.2
-"""On a cluster, how long a call is repeated before it is put off: others wait for it."""
-
 
 class Settlement(NamedTuple):
     """One call to settle a batch, and what to do about its answer."""
@@ -130,7 +127,7 @@ class Settler:
         self._busy += 1
         try:
             results = await self._store.run_each(
-                [made.command for _, made in pairs], self._patience
+                [made.command for _, made in pairs], self._store.patience
             )
             self._sick.difference_update(sources)
             errors = [
@@ -142,10 +139,6 @@ class Settler:
             self.on_settled()
         finally:
             self._busy -= 1
-
-    @property
-    def _patience(self) -> float:
-        return PERSEVERANCE_S if self._store.spread else self._store.repeat_seconds
 
     def _tell(self, source: Source, made: Settlement, result: Any) -> Exception | None:
         """A call was answered, or is to be made again; why it failed."""

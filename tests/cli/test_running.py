@@ -26,6 +26,7 @@ from rqretry.edge.cli.watching import details
 from rqretry.embedded import EmbeddedRedis
 from tests.cli.conftest import Program
 from tests.cli.shell import Shell, bury
+from tests.support.servers import free_port
 
 SHOP = """
 from rqretry import App, Message
@@ -44,11 +45,6 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def scrape(port: int) -> str:

@@ -1,6 +1,5 @@
 """The dashboard in this process, on a private Redis."""
 
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -55,9 +54,3 @@ async def browsing(url: str, *, operator: bool = False, **given: Any) -> AsyncIt
         transport = httpx.ASGITransport(site, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as browser:
             yield browser
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-    return port

@@ -18,7 +18,8 @@ from rqretry.edge.dashboard.sampling import Sampler
 from rqretry.edge.dashboard.site import make_site
 from rqretry.embedded import EmbeddedRedis
 from tests.admin.bench import Bench
-from tests.dashboard.conftest import CANARY, browsing, free_port
+from tests.dashboard.conftest import CANARY, browsing
+from tests.support.servers import free_port
 
 ROOT = Path(__file__).parents[2]
 PLACE: Any = {"group": "billing", "topic": "orders"}

@@ -15,7 +15,8 @@ import redis
 from rqretry import App, AsyncClient, Client, RqretryError
 from rqretry.url import RedisUrl
 from tests.cli.shell import Shell
-from tests.production.conftest import ROOT, Site, durable_server, free_port, site, until
+from tests.production.conftest import ROOT, Site, durable_server, site, until
+from tests.support.servers import free_port
 
 __all__ = ["durable_server", "site"]
 

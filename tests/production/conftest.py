@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,18 +19,13 @@ from rqretry import Client
 from rqretry.admin.views import GroupStats
 from rqretry.commands.upkeep import roster
 from rqretry.embedded import EmbeddedRedis
+from tests.support.servers import free_port
 from tests.support.soundness import assert_sound
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 NAMESPACE = "test"
 PATIENCE_S = 60.0
-
-
-def free_port() -> int:
-    """A TCP port that nobody uses at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def until(condition: Callable[[], bool], seconds: float = PATIENCE_S, say: Any = "") -> float:

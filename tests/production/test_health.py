@@ -15,7 +15,8 @@ from rqretry.runtime.presence import Condition
 from rqretry.supervision import health
 from rqretry.supervision.health import SILENT_S, UNPROVED_S, Board
 from rqretry.supervision.health_port import HealthPort
-from tests.production.conftest import Service, Site, free_port, until
+from tests.production.conftest import Service, Site, until
+from tests.support.servers import free_port
 
 pytestmark = pytest.mark.chaos
 

@@ -11,7 +11,8 @@ from rqretry import Client
 from rqretry.commands.administering import history
 from rqretry.edge.cli.metrics import render
 from tests.otel.collector import Collector
-from tests.production.conftest import NAMESPACE, ROOT, Site, free_port, until
+from tests.production.conftest import NAMESPACE, ROOT, Site, until
+from tests.support.servers import free_port
 
 MESSAGES = 200
 

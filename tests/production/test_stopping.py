@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.production.conftest import Site, free_port, until
+from tests.production.conftest import Site, until
+from tests.support.servers import free_port
 
 pytestmark = pytest.mark.chaos
 

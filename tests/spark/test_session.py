@@ -16,6 +16,7 @@ import redis
 from rqretry import Client
 from rqretry.edge.spark import java
 from rqretry.embedded import EmbeddedRedis
+from tests.support.servers import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -42,11 +43,6 @@ counts = (done.published, again.known, history.count(), kept.events)
 print("RESULT", spark.sparkContext.master, *counts)
 spark.stop()
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextmanager

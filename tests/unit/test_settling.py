@@ -18,7 +18,7 @@ from rqretry.store import Store
 class Line:
     """A store whose round trips the test answers, one after another."""
 
-    spread, repeat_seconds = False, 0.0
+    patience = 0.0
 
     def __init__(self) -> None:
         self.calls: asyncio.Queue[asyncio.Future[list[Any]]] = asyncio.Queue()
