@@ -40,10 +40,24 @@ def sync_connection(
     url: RedisUrl, connect_seconds: float, reply_seconds: float
 ) -> sync.AbstractConnection:
     """The same for code without asyncio; the greeting of redis-py has a time-out too."""
-    kinds = {"unix": sync.UnixDomainSocketConnection, "rediss": sync.SSLConnection}
+    kinds = {"unix": sync.UnixDomainSocketConnection, "rediss": _SyncTls}
     kind: Any = kinds.get(url.scheme, sync.Connection)
     settings = {**_settings(url, connect_seconds), "socket_timeout": reply_seconds}
     return kind(**settings, retry=Retry(NoBackoff(), 0))  # type: ignore[no-any-return]
+
+
+class _SyncTls(sync.SSLConnection):
+    """Its handshake is a part of connecting: a server without TLS never answers one."""
+
+    def _connect(self) -> Any:
+        patience = self.socket_timeout
+        self.socket_timeout = self.socket_connect_timeout
+        try:
+            connected = super()._connect()  # type: ignore[no-untyped-call]
+        finally:
+            self.socket_timeout = patience
+        connected.settimeout(patience)
+        return connected
 
 
 def abandon(connection: aio.AbstractConnection, loop: AbstractEventLoop) -> None:

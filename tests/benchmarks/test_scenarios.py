@@ -15,7 +15,12 @@ FEW = {"punctuality": 50, "idle": 5, "cpu_bound": 2, "limits": 12}
 """Messages, where 200 are not the right number."""
 
 
-SLOW = {"spark_read": [pytest.mark.campaign, pytest.mark.spark]}
+SLOW = {
+    "spark_read": [pytest.mark.campaign, pytest.mark.spark],
+    "cpu_bound": [pytest.mark.campaign],
+    "mass_expiry": [pytest.mark.campaign],
+    "punctuality": [pytest.mark.campaign],
+}
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.chaos
 
 S = 1_000_000_000
 QUICK = {
-    Kind.WORKER: 0.1, Kind.REDIS: 0.15, Kind.NETWORK: 0.4, Kind.POWER: 0.15, Kind.MIXED: 0.2,
+    Kind.WORKER: 0.1, Kind.REDIS: 0.15, Kind.NETWORK: 0.4, Kind.POWER: 0.15,
 }  # fmt: skip
 
 

@@ -158,6 +158,7 @@ def fragile() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.campaign
 async def test_a_replica_is_promoted_under_load_and_the_workers_go_on(
     fragile: Cluster, record_property: Callable[[str, object], None]
 ) -> None:

@@ -7,6 +7,8 @@ import sys
 import urllib.request
 from collections import defaultdict
 
+import pytest
+
 from rqretry import Client
 from rqretry.commands.administering import history
 from rqretry.edge.cli.metrics import render
@@ -58,6 +60,7 @@ def test_what_the_workers_counted_is_what_the_history_says(site: Site) -> None:
     assert scrape(port)[attempts("success")] == MESSAGES
 
 
+@pytest.mark.campaign
 def test_failures_retries_and_deaths_are_counted_as_the_history_has_them(site: Site) -> None:
     port = free_port()
     service = site.ready("--processes", "2", "--metrics-port", str(port))

@@ -42,6 +42,7 @@ def test_a_process_that_finished_its_messages_is_replaced_and_nothing_is_lost(si
     assert service.stop() == 0
 
 
+@pytest.mark.campaign
 def test_a_process_that_grew_too_big_is_replaced(site: Site) -> None:
     service = site.ready("--max-memory", "200M")
     (first,) = service.pids()

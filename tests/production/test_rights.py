@@ -243,6 +243,6 @@ def test_a_right_that_is_taken_away_while_a_worker_runs_loses_no_message(
             for message in consumer.receive(3, wait=0.1):
                 consumer.ack(message)
                 done.add(message.id)
-            if done == ids:
+            if done >= ids - answered:
                 break
         assert ids - done <= answered, "what was never acknowledged is delivered"

@@ -27,6 +27,7 @@ if not Path("{go_on}").exists():
 """
 
 
+@pytest.mark.campaign
 def test_sigterm_under_load_of_four_processes_loses_nothing_and_counts_nothing_unstarted(
     site: Site,
 ) -> None:

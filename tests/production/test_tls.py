@@ -1,6 +1,7 @@
 """TLS with verification, on a real server: what is wrong with a certificate is said and refused."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,10 +110,12 @@ async def test_the_certificate_of_another_host_is_refused(tls: Tls) -> None:
 
 def test_plain_and_tls_do_not_mix_and_nothing_is_downgraded(tls: Tls, good: str) -> None:
     plain = f"rediss://localhost:{tls.plain_port}?ssl_ca_certs={tls.file('ca.crt')}"
+    start = time.monotonic()
     with Client(f"{plain}&socket_connect_timeout=0.3") as client:
         client.store.repeat_seconds = 0.1
         with pytest.raises(StoreUnavailable, match="if it has no TLS, begin the URL with redis://"):
             client.publish("t", "a")
+    assert time.monotonic() - start < 10, "a handshake is waited for as long as a connection"
     port = good.rpartition(":")[2]
     said = Shell(f"redis://localhost:{port}").fails("status", status=1)
     assert "unreachable" in said or "TLS" in said

@@ -24,7 +24,10 @@ def fragile() -> Iterator[SentinelFleet]:
         yield fleet
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["orderly", "killed"])
+ORDERLY = pytest.param(False, marks=pytest.mark.campaign, id="orderly")
+
+
+@pytest.mark.parametrize("killed", [ORDERLY, pytest.param(True, id="killed")])
 async def test_a_failover_under_load(
     fragile: SentinelFleet, record_property: Callable[[str, object], None], *, killed: bool
 ) -> None:

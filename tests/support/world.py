@@ -15,6 +15,7 @@ from rqretry.routes import Route, RouteGroup
 from tests.support.backends import Backend
 from tests.support.builders import LEVELS, SECOND, failure, first, group_fields, prepared
 from tests.support.lua_hooks import CLOCK_KEY
+from tests.support.values import values_of, words
 
 T = TypeVar("T")
 
@@ -169,12 +170,12 @@ class World:
     def renew(self, *receipts: Receipt, visibility_ms: int = VISIBILITY_MS) -> list[str]:
         """Renew; verdicts as text."""
         command = consuming.renew(self.group(), receipts, visibility_ms=visibility_ms)
-        return _words(self.run(command))
+        return words(self.run(command))
 
     def succeed(self, *receipts: Receipt, group: str = "g", strict: bool = False) -> list[str]:
         """Commit; verdicts as text."""
         command = consuming.succeed(self.group(group), receipts, worker=WORKER, strict=strict)
-        return _words(self.run(command))
+        return words(self.run(command))
 
     def fail(
         self, *failures: Failure, group: str = "g", tracebacks: dict[str, str] | None = None
@@ -197,7 +198,7 @@ class World:
             delays_ms=delays_ms,
             max_postpones=max_postpones,
         )
-        return _words(self.run(command))
+        return words(self.run(command))
 
     def change(self, receipt: Receipt, duration_ms: int) -> int | str:
         """Change a deadline; the new lease number, or the verdict as text."""
@@ -240,12 +241,12 @@ class World:
     ) -> list[str]:
         """Send dead letters back; verdicts as text."""
         keys = self.group(group)
-        return _words(self.run(moving.redrive(keys, ids, actor="ops", delays_ms=delays_ms)))
+        return words(self.run(moving.redrive(keys, ids, actor="ops", delays_ms=delays_ms)))
 
     def purge(self, *ids: str, group: str = "g", place: str = "dead") -> list[str]:
         """Delete dead letters, or what is in another sorted set; verdicts as text."""
         key = f"{self.keys.base}group:{group}:{place}"
-        return _words(self.run(moving.purge(self.group(group), ids, actor="ops", place=key)))
+        return words(self.run(moving.purge(self.group(group), ids, actor="ops", place=key)))
 
     def drop(
         self,
@@ -312,11 +313,12 @@ class World:
     def state(self) -> State:
         """Every key of the partition: short name to value; marks of time and bytes left out."""
         base = self.keys.base
-        names = sorted(key.decode() for key in self.client.scan_iter(match="rqretry:test:*"))
+        scanned = self.client.scan_iter(match="rqretry:test:*", count=1000)
+        names = sorted(key.decode() for key in scanned)
         state = {}
-        for name in names:
+        for name, value in zip(names, values_of(self.client, names), strict=True):
             assert name.startswith(base), name
-            state[name.removeprefix(base).removeprefix("group:")] = self._value(name)
+            state[name.removeprefix(base).removeprefix("group:")] = value
         meta = state.pop("meta", {})
         if "hold" in meta:
             state["hold"] = meta["hold"]
@@ -345,22 +347,6 @@ class World:
         entries: list[str] = self.state().get("events", [])
         return entries
 
-    def _value(self, name: str) -> Any:
-        kind = self.client.type(name).decode()
-        if kind == "hash":
-            found = self.client.hgetall(name)
-            return {k.decode(): v.decode(errors="replace") for k, v in found.items()}
-        if kind == "zset":
-            scored = self.client.zrange(name, 0, -1, withscores=True)
-            return {member.decode(): _whole(score) for member, score in scored}
-        if kind == "list":
-            return _words(self.client.lrange(name, 0, -1))
-        if kind == "stream":
-            if name.endswith(":broadcast"):
-                return [_words(list(fields)[1:]) for _, fields in self.client.xrange(name)]
-            return [_entry(fields) for _, fields in self.client.xrange(name)]
-        return self.client.get(name).decode()
-
 
 def _difference(key: str, before: Any, after: Any) -> Any:
     if isinstance(before or after, dict):
@@ -372,15 +358,3 @@ def _difference(key: str, before: Any, after: Any) -> Any:
     if key == "events" and before and after[: len(before)] == before:
         return after[len(before) :]
     return after
-
-
-def _entry(fields: dict[bytes, bytes]) -> str:
-    return " ".join(fields[name].decode() for name in (b"e", b"g", b"w", b"i", b"d")).rstrip()
-
-
-def _whole(score: float) -> float:
-    return int(score) if score == int(score) else score
-
-
-def _words(values: list[bytes]) -> list[str]:
-    return [value.decode() for value in values]
