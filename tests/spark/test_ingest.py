@@ -12,7 +12,7 @@ from rqretry import ConfigError, InvalidArgument, RqretryError, StoreUnavailable
 from rqretry.spark import IngestSummary, ingest
 from tests.spark.pipeline import Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.campaign, pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def run(pipeline: Pipeline, path: Path, topic: str = "t", **more: Any) -> IngestSummary:
@@ -44,7 +44,6 @@ def test_every_row_of_a_parquet_file_is_one_message_however_often_it_is_run(
     assert len(bodies) == 500
 
 
-@pytest.mark.campaign
 def test_files_that_changed_are_another_job_and_under_its_old_name_an_error(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -83,7 +82,6 @@ def test_columns_become_id_key_tag_and_delay_and_what_does_not_fit_is_put_aside(
     assert "is no row of its file" in reasons["f"]
 
 
-@pytest.mark.campaign
 def test_json_lines_are_rows_and_a_broken_line_is_put_aside(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

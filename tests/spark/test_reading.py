@@ -1,18 +1,17 @@
 """Batch reads: the history's columns, offsets and filters; dead letters; stored messages."""
 
 import json
-from datetime import datetime
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
-from rqretry import App, DeadLetter, OutgoingMessage
+from rqretry import App, DeadLetter
 from rqretry.testing import Lab
 from tests.spark.pipeline import Pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.campaign, pytest.mark.spark, pytest.mark.timeout(400)]
 
 COLUMNS = [
     "topic",
@@ -35,7 +34,6 @@ COLUMNS = [
     "keys",
     "message_group",
 ]
-TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 def as_dicts(rows: Any) -> list[dict[str, Any]]:
@@ -46,32 +44,6 @@ def test_the_history_has_the_columns_of_the_contract(pipeline: Pipeline) -> None
     pipeline.client.admin.create_topic("t", 1)
     assert pipeline.read("t").columns == COLUMNS
     assert pipeline.read("t").count() == 0
-
-
-def test_publishes_leases_and_commits_are_read_with_what_they_say(pipeline: Pipeline) -> None:
-    headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
-    ids = pipeline.client.publish_many(
-        "t", [OutgoingMessage(body=1, tag="a", keys=["k1", "k2"], headers=headers), 2]
-    )
-    consumer = pipeline.client.simple_consumer("g", "t", create_group=True)
-    received = consumer.receive(max_messages=2, invisible_duration=60, wait=0)
-    consumer.ack(received)
-
-    rows = as_dicts(pipeline.read("t").orderBy("offset").collect())
-
-    assert [(r["event"], r["message_id"]) for r in rows] == [
-        (verb, id_) for verb in ("publish", "lease", "succeed") for id_ in ids
-    ]
-    assert [r["outcome"] for r in rows[::2]] == ["stored", "inflight", "committed"]
-    assert [r["attempt"] for r in rows[::2]] == [None, 1, 1]
-    assert [r["group"] for r in rows[::2]] == [None, "g", "g"]
-    first, second = rows[0], rows[1]
-    assert (first["tag"], first["keys"], first["trace_id"]) == ("a", ["k1", "k2"], TRACE)
-    assert (second["tag"], second["keys"], second["trace_id"]) == (None, None, None)
-    assert first["offset"].endswith(":0")
-    assert second["offset"] == first["offset"][:-1] + "1"
-    assert rows[2]["tag"] is None
-    assert isinstance(first["event_time"], datetime)
 
 
 def test_failures_are_read_with_error_level_and_due_time(
@@ -122,7 +94,6 @@ def test_failures_are_read_with_error_level_and_due_time(
     assert len(dead) == 2
 
 
-@pytest.mark.campaign
 def test_offsets_cut_the_history_exactly_inside_an_entry(pipeline: Pipeline) -> None:
     pipeline.client.publish_many("t", list(range(10)))
     offsets = [r.offset for r in pipeline.read("t").orderBy("offset").collect()]
@@ -142,7 +113,6 @@ def test_offsets_cut_the_history_exactly_inside_an_entry(pipeline: Pipeline) -> 
     assert between(offsets[5], offsets[5]) == []
 
 
-@pytest.mark.campaign
 def test_every_partition_of_several_topics_is_read_once_however_it_is_cut(
     pipeline: Pipeline,
 ) -> None:
@@ -226,34 +196,3 @@ def test_what_was_trimmed_is_an_error_unless_told_otherwise(pipeline: Pipeline) 
     assert first[0] not in {r.message_id for r in left}
     assert len(left) == 1
     assert pipeline.read("t").count() == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"topc": "t"}, "there is no option 'topc'; did you mean topic"),
-        ({"kind": "letters"}, "option kind 'letters' must be one of history, dead_letters"),
-        ({"fetchSize": "many"}, "option fetchSize 'many' must be a whole number from 1 to"),
-        ({"pushFilters": "1"}, "option pushFilters '1' must be true or false"),
-        ({"url": "redis://:s3cret@127.0.0.1:1"}, "Redis at 127.0.0.1:1 is unreachable"),
-        ({"url": "http://:s3cret@h"}, "the Redis URL must begin with"),
-        ({"topic": "missing"}, "there is no topic 'missing' in namespace"),
-        ({"topic": ""}, "option topic is missing"),
-        ({"startingOffsets": "soon"}, "option startingOffsets 'soon' must be"),
-        ({"startingOffsets": '{"t":{"7":"earliest"}}'}, "names partition 7 of topic 't'"),
-        ({"startingOffsets": '{"t":{"0":"x"}}'}, "offset 'x' must be like"),
-        ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is for streaming reads"),
-        ({"kind": "dead_letters", "group": "none"}, "there is no consumer group 'none'"),
-    ],
-)
-def test_a_wrong_option_is_one_sentence_from_the_driver(
-    pipeline: Pipeline, options: dict[str, str], said: str
-) -> None:
-    pipeline.client.publish("t", 1)
-    with pytest.raises(PySparkException) as caught:
-        pipeline.read(**{"topic": "t", **options}).collect()
-    text = str(caught.value)
-    assert said in text
-    assert "Traceback" not in text
-    assert "\tat " not in text
-    assert "s3cret" not in text

@@ -107,6 +107,7 @@ def kill_at_call(lab: Lab, folder: Path, where: str, calls: int) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.mark.campaign
 def test_a_dry_run_counts_kinds_shows_samples_and_changes_nothing(
     pipeline: Pipeline, lab: Lab, tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_dry_run_counts_kinds_shows_samples_and_changes_nothing(
     assert len(first) == 4
 
 
+@pytest.mark.campaign
 def test_what_was_chosen_goes_back_and_the_audit_record_says_why(
     pipeline: Pipeline, lab: Lab, tmp_path: Path
 ) -> None:
@@ -230,6 +232,7 @@ def test_a_fresh_run_forgets_what_an_earlier_one_chose(
     assert (found.resumed, found.sent) == (False, 8)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("where", "said"),
     [

@@ -65,6 +65,7 @@ def reported(pipeline: Pipeline, tmp_path: Path, table: pa.Table) -> ReportSumma
     return report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"))
 
 
+@pytest.mark.campaign
 def test_every_table_counts_a_small_history_exactly(pipeline: Pipeline, tmp_path: Path) -> None:
     found = reported(
         pipeline,
@@ -179,6 +180,7 @@ def evidence(lab: Lab) -> Evidence:
     )
 
 
+@pytest.mark.campaign
 def test_a_folder_that_is_no_archive_is_one_sentence(pipeline: Pipeline, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no archive in"):
         report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "none"))

@@ -1,35 +1,15 @@
 """Writes: columns to messages, and each row once whatever runs again."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as fn
 
 from tests.spark.pipeline import Pipeline, finished
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
-
-
-def failing_once(marker: Path, after: int) -> Any:
-    """A map over batches that breaks the first attempt of partition 0 after some rows."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context: Any = TaskContext.get()
-        seen = 0
-        for batch in batches:
-            yield batch
-            seen += batch.num_rows
-            if context.partitionId() == 0 and seen >= after and not marker.exists():
-                marker.touch()
-                raise OSError("injected failure of a task")
-
-    return run
+pytestmark = [pytest.mark.campaign, pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def test_a_struct_is_a_json_body_with_every_type_that_json_has_a_form_for(
@@ -61,7 +41,6 @@ def test_a_struct_is_a_json_body_with_every_type_that_json_has_a_form_for(
     ]  # fmt: skip
 
 
-@pytest.mark.campaign
 def test_text_is_json_bytes_are_raw_and_other_columns_are_properties(pipeline: Pipeline) -> None:
     rows = pipeline.spark.createDataFrame(
         [
@@ -88,25 +67,6 @@ def test_text_is_json_bytes_are_raw_and_other_columns_are_properties(pipeline: P
     assert pipeline.client.admin.stats("t").scheduled == 1
 
 
-def test_a_failed_task_that_runs_again_publishes_each_row_once(
-    pipeline: Pipeline, tmp_path: Path
-) -> None:
-    pipeline.client.admin.create_topic("t", 2)
-    rows = pipeline.spark.range(0, 6000, 1, 2).mapInArrow(
-        failing_once(tmp_path / "failed", 1500), "id long"
-    )
-    pipeline.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 500)
-    try:
-        pipeline.write(rows.select(fn.struct("id").alias("body")), "t", batchSize=100)
-    finally:
-        pipeline.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
-    assert (tmp_path / "failed").exists()
-    assert pipeline.stored("t") == 6000
-    found = pipeline.read("t", kind="messages")
-    assert found.select("body").distinct().count() == 6000
-
-
-@pytest.mark.campaign
 @pytest.mark.parametrize(("count", "partitions"), [(600, 4), (590, 2)])
 def test_a_named_job_publishes_once_and_refuses_a_plan_that_changed(
     pipeline: Pipeline, count: int, partitions: int
@@ -123,26 +83,11 @@ def test_a_named_job_publishes_once_and_refuses_a_plan_that_changed(
     assert pipeline.stored("t") == 600
 
 
-@pytest.mark.campaign
 def test_two_jobs_without_a_name_are_two_jobs(pipeline: Pipeline) -> None:
     rows = pipeline.spark.range(10).select(fn.struct("id").alias("body"))
     pipeline.write(rows, "t")
     pipeline.write(rows, "t")
     assert pipeline.stored("t") == 20
-
-
-def test_an_id_is_published_once_and_refused_with_another_body(pipeline: Pipeline) -> None:
-    rows = pipeline.spark.range(100).selectExpr(
-        "concat('flight-', id) as flight", "struct(id as n) as body"
-    )
-    pipeline.write(rows, "t", idColumn="flight")
-    pipeline.write(rows, "t", idColumn="flight")
-    assert pipeline.stored("t") == 100
-
-    other = pipeline.spark.sql("select 'flight-7' as flight, struct(8L as n) as body")
-    with pytest.raises(PySparkException, match="id 'flight-7' is the id of another message"):
-        pipeline.write(other, "t", idColumn="flight")
-    assert pipeline.stored("t") == 100
 
 
 @pytest.mark.parametrize(
@@ -182,7 +127,6 @@ def test_overwriting_is_refused(pipeline: Pipeline) -> None:
         rows.options(**pipeline.options("t")).mode("overwrite").save()
 
 
-@pytest.mark.campaign
 def test_a_stream_of_files_is_published_once_over_restarts_and_lost_commits(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
@@ -212,7 +156,6 @@ def test_a_stream_of_files_is_published_once_over_restarts_and_lost_commits(
     assert found == 600
 
 
-@pytest.mark.campaign
 def test_a_stream_whose_input_changed_under_it_is_refused(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
