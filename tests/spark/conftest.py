@@ -23,8 +23,11 @@ def redis_server() -> Iterator[EmbeddedRedis]:
 def spark() -> Iterator[SparkSession]:
     """The session of this test process: tasks are tried four times, as on a cluster."""
     settings: dict[str, Any] = {
-        # Code that runs once is not worth a good compiler, nor small heaps a parallel collector.
+        # Code that runs once is not worth a good compiler, nor small heaps a parallel collector,
+        # and a plan that runs once is not worth Java code of its own.
         "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
         "spark.sql.streaming.checkpointFileManagerClass": (

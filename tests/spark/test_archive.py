@@ -61,6 +61,8 @@ def test_an_archive_goes_on_behind_its_files_where_the_checkpoint_is_lost(
     shutil.rmtree(tmp_path / "_checkpoint")
     pipeline.client.publish("t", 1)
     assert run(pipeline, tmp_path).events == 1
+    again = run(pipeline, tmp_path)
+    assert (again.events, again.files) == (0, 0)
     assert archived(tmp_path) == history(pipeline)
 
 
@@ -170,7 +172,7 @@ def test_a_machine_too_busy_to_start_python_in_time_is_given_more_of_it() -> Non
 
 @pytest.mark.chaos
 @pytest.mark.campaign
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_an_archive_killed_again_and_again_under_load_has_every_event_once(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ _LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "rqretry.edge.spark.forking",
 }
 _DEFAULTS = {
     "spark.sql.python.filterPushdown.enabled": "true",
