@@ -102,20 +102,14 @@ def test_an_id_is_published_once_and_refused_with_another_body(pipeline: Pipelin
 
 def test_every_event_is_archived_once_run_after_run(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.client.admin.create_topic("a", 2)
-    output, added = tmp_path / "out", []
+    output, done = tmp_path / "out", []
+    where: dict[str, Any] = {"url": pipeline.url, "namespace": pipeline.namespace}
     for topic in ("a", "b"):
         pipeline.client.publish_many(topic, list(range(30)))
-        done = archive(
-            pipeline.spark,
-            str(output),
-            url=pipeline.url,
-            namespace=pipeline.namespace,
-            max_events=25,
-            compact=False,
-        )
-        added.append(done.events)
-    assert added == [30, 30]
-    assert [(lag.topic, lag.partition, lag.events) for lag in done.lags] == [
+        run = archive(pipeline.spark, str(output), **where, max_events=25, compact=False)
+        done.append(run)
+    assert [run.events for run in done] == [30, 30]
+    assert [(lag.topic, lag.partition, lag.events) for lag in done[-1].lags] == [
         ("a", 0, 0), ("a", 1, 0), ("b", 0, 0),
     ]  # fmt: skip
     table = pq.read_table(output)
