@@ -8,9 +8,9 @@ import gc
 import pyspark.worker
 from pyspark import daemon
 
-import rqretry.spark
+from rqretry.edge.spark import archive, ingest, simulating, source
 
-NEEDED = (pyspark.worker, rqretry.spark)
+NEEDED = (pyspark.worker, archive, ingest, simulating, source)
 
 if __name__ == "__main__":
     gc.freeze()  # what is loaded is never garbage; to look at it would copy it for each worker
