@@ -8,6 +8,7 @@ TESTFLAGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 SECONDS   ?=
 SEED      ?=
 SEEDS     ?= 5000
+JOBS      ?=
 SCENARIOS ?= all
 REPEAT    ?= 3
 RULES     ?=
@@ -67,14 +68,14 @@ lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 	$(BIN)/lint-imports
 	$(BIN)/python tools/lint_lua.py
 
-simulation: setup ## run simulated systems, each from one seed (SEEDS=n of them, from SEED=n on)
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(or $(SEED),1)
+simulation: setup ## run simulated systems, each from one seed (SEEDS=n of them, from SEED=n on, JOBS=n)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS))
 
 mutants: setup ## break the rules of docs/conformance.md one by one: each must be noticed (RULES=...)
 	@$(BIN)/python tools/mutants.py $(RULES)
 
-script-mutants: setup ## drop each call of each script, flip each comparison: docs/mutants.md (FILES=...)
-	@$(BIN)/python tools/script_mutants.py $(FILES)
+script-mutants: setup ## drop each call of each script, flip each comparison: docs/mutants.md (FILES=..., JOBS=n)
+	@$(BIN)/python tools/script_mutants.py $(FILES) $(if $(JOBS),--jobs $(JOBS))
 
 bench: setup ## measure every scenario three times (SCENARIOS=... for some, REPEAT=n)
 	@$(BIN)/python -m benchmarks run $(SCENARIOS) --repeat $(REPEAT) --out benchmarks/results/rqretry.json

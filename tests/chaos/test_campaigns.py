@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.campaigns.__main__ import WANTED, main
+from tests.chaos.campaigns.__main__ import main
+from tests.chaos.campaigns.campaign import WANTED, size_of, wanted_in
 from tests.chaos.campaigns.evidence import (
     History,
     Troubles,
@@ -20,8 +21,8 @@ from tests.chaos.campaigns.evidence import (
     told,
 )
 from tests.chaos.campaigns.nursery import ROOT
-from tests.chaos.campaigns.plan import Kind, What, draw, named
-from tests.chaos.campaigns.report import bound, parts_of, table, total_of
+from tests.chaos.campaigns.plan import Kind, draw, named
+from tests.chaos.campaigns.report import Wanted, bound, parts_of, shortage, table, total_of
 from tests.chaos.campaigns.run import Run
 from tests.checker.history import Effect, Operation
 from tests.checker.report import Finding, Report
@@ -68,8 +69,22 @@ def test_a_plan_is_its_seed() -> None:
         assert named(draw(kind, 7, 0.5).name) == draw(kind, 7, 0.5)
     assert draw(Kind.WORKER, 1).trials == 60
     assert draw(Kind.WORKER, 1, 0.5).name == "worker-kill:1@0.5"
-    assert draw(Kind.FAILOVER, 1).count(What.KILL_PRIMARY, What.HAND_OVER) == 5
+    assert draw(Kind.FAILOVER, 1).trials == 5
     assert set(WANTED) == set(Kind)
+
+
+@pytest.mark.parametrize("seconds", [1, 30, 60, 600, 3600])
+@pytest.mark.parametrize("most", [0.3, 1.0])
+def test_runs_of_one_size_make_up_what_a_campaign_wants(seconds: float, most: float) -> None:
+    for kind, wanted in wanted_in(seconds).trials.items():
+        size = size_of(kind, wanted, most)
+        trials = draw(kind, 1, size).trials
+        assert 0 < size <= most
+        runs = -(-wanted // trials)
+        assert runs * trials < wanted + draw(kind, 1, most).trials + runs  # no run too many
+    assert wanted_in(60).messages == 30_000
+    assert wanted_in(3600).trials[Kind.WORKER] == 500
+    assert wanted_in(600, [Kind.REDIS]) == Wanted({Kind.REDIS: 100}, 0)
 
 
 # -- the judge ---------------------------------------------------------------------------------
@@ -190,7 +205,8 @@ def as_run(kind: str, seed: int, **verdict: Any) -> dict[str, Any]:
         "unexplained": [], "phantoms": [], "findings": [], "starts": 0,
     }  # fmt: skip
     return {
-        "kind": kind, "seed": seed, "trials": 10, "kills": 0, "seconds": 1.0, "shown_losses": 0,
+        "kind": kind, "seed": seed, "trials": 10, "kills": 12, "idle_kills": 1, "seconds": 1.0,
+        "strikes": {"kill a worker": 10, "kill Redis": 2}, "shown_losses": 0,
         "findings": list(verdict), "verdict": {**empty, **verdict},
     }  # fmt: skip
 
@@ -209,8 +225,19 @@ def test_the_table_adds_up_and_names_the_seeds() -> None:
     assert (total.trials, total.accepted, total.lost, total.failed) == (30, 300, 1, [5001])
     text = table(parts)
     assert "5000-5001" in text
+    assert "struck: kill Redis 6, kill a worker 30" in text
+    assert (total.kills, total.idle_kills) == (36, 3)
     assert "not covered" in text.splitlines()[0]
     assert "<= 0.3" in text
+
+
+def test_what_a_campaign_has_too_little_of_is_said() -> None:
+    parts = parts_of([as_run("redis-kill", 1), as_run("worker-kill", 1)])
+    wanted = Wanted({Kind.WORKER: 10.4, Kind.REDIS: 11, Kind.NETWORK: 1}, 201)
+    assert shortage(parts, wanted) == [
+        "redis-kill 10 of 11", "network 0 of 1", "accepted messages 200 of 201",
+    ]  # fmt: skip
+    assert shortage(parts, Wanted({Kind.WORKER: 10}, 200)) == []
 
 
 def test_what_was_never_promised_is_counted_apart() -> None:

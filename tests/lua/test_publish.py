@@ -146,6 +146,16 @@ def test_publish_of_a_known_id_stores_nothing_and_says_whether_the_body_differs(
     assert changed == {"lane:p": "2 sum DC"}
 
 
+def test_publish_under_an_id_that_a_client_made_finds_its_message_while_it_lives(
+    world: World,
+) -> None:
+    world.subscribe()
+    world.publish("a")
+    with world.changes() as changed:
+        assert world.publish(prepared("a", "other", digest="x")).verdicts == "D"
+    assert changed == {"lane:p": "2 sum D"}
+
+
 def test_publish_of_one_id_twice_in_a_batch_stores_the_first(world: World) -> None:
     world.subscribe()
     with world.changes() as changed:

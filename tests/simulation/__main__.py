@@ -4,6 +4,8 @@ A seed that fails is printed with the command that replays it, and made small.
 """
 
 import argparse
+import gc
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -24,14 +26,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after another")
-    parser.add_argument("--processes", type=int, default=2, help="how many at once; default 2")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="how many at once; default: each core"
+    )
     parser.add_argument("--replay", type=Path, help="a file of tests/simulation/seeds")
     parser.add_argument("--trace", action="store_true", help="print every event of the seed")
     parser.add_argument("--shrink", action="store_true", help="make a seed that fails small")
     options = parser.parse_args()
     if options.replay or options.seeds == 1:
         return alone(options)
-    return many(options.seed, options.seeds, options.processes)
+    return many(options.seed, options.seeds, options.jobs)
 
 
 def alone(options: argparse.Namespace) -> int:
@@ -51,10 +55,10 @@ def alone(options: argparse.Namespace) -> int:
     return 1 if outcome.failure else 0
 
 
-def many(first: int, count: int, processes: int) -> int:
+def many(first: int, count: int, jobs: int) -> int:
     """All seeds, over some processes."""
     begun, done, failed, requests, messages = time.perf_counter(), 0, 0, 0, 0
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(jobs) as pool:
         parts = [
             pool.submit(several, at, min(AT_ONCE, first + count - at))
             for at in range(first, first + count, AT_ONCE)
@@ -80,9 +84,11 @@ def many(first: int, count: int, processes: int) -> int:
 def several(first: int, count: int) -> list[Outcome]:
     """Some seeds in this process, which keeps its servers."""
     outcomes = []
+    gc.disable()  # a run keeps every task to its end: looking for garbage among them is in vain
     for seed in range(first, first + count):
         server = server_for(plan_of(seed).restart == "crash")
         outcomes.append(run(server, seed))
+        gc.collect()
     return outcomes
 
 

@@ -43,11 +43,18 @@ class Looker:
         self._server = server
         self._levels = levels
         self._kinds = "".join(kind for kind, _ in _GROUP) + "z" * levels
+        self._requests: dict[tuple[Any, ...], Words] = {}
         self.load()
         self.highest: dict[tuple[str, int, str, str], int] = {}
 
     def request(self, number: int, place: Place) -> Words:
         """What to ask the server for `read`."""
+        known = (place.topic, number, *place.groups)
+        if known not in self._requests:
+            self._requests[known] = self._spelled(number, place)
+        return self._requests[known]
+
+    def _spelled(self, number: int, place: Place) -> Words:
         keys = partition_keys(NAMESPACE, place.topic, number)
         wanted = [getattr(keys, name) for _, name in _PARTITION]
         kinds = "".join(kind for kind, _ in _PARTITION)

@@ -73,11 +73,10 @@ class Server:
     def reset(self) -> None:
         """Empty it, and make sure that it has the scripts."""
         self.now_ms = 0
-        texts = [self.library.get(verb).text(Dialect.SHEBANG) for verb in self.library.names()]
-        shas = list(self.verbs)
-        known = self.call(("FLUSHALL", "SYNC"), ("SCRIPT", "EXISTS", *shas))[1]
+        known = self.call(("FLUSHALL", "SYNC"), ("SCRIPT", "EXISTS", *self.verbs))[1]
         if 0 in known:
-            self.call(*[("SCRIPT", "LOAD", text) for text in texts])
+            scripts = map(self.library.get, self.verbs.values())
+            self.call(*[("SCRIPT", "LOAD", script.text(Dialect.SHEBANG)) for script in scripts])
 
     def call(self, *requests: Words) -> list[Any]:
         """Send requests, and read as many replies; errors are values."""

@@ -145,16 +145,28 @@ class Cluster(Fleet):
 
 
 class SentinelFleet(Fleet):
-    """A primary, a replica of it, and three Sentinels that watch them."""
+    """A primary, a replica of it, and three Sentinels that watch them.
+
+    Args:
+        password, sentinel_password: Of the servers and of the Sentinels; "" for none.
+        quick: Milliseconds of silence after which a Sentinel takes a server for gone.
+        between_ms: Their failover-timeout: after a failover they begin no other one for twice that.
+    """
 
     def __init__(
-        self, *, password: str = "", sentinel_password: str = "", quick: int = 500
+        self,
+        *,
+        password: str = "",
+        sentinel_password: str = "",
+        quick: int = 500,
+        between_ms: int = 5000,
     ) -> None:
         super().__init__()
         self.sentinels: list[subprocess.Popen[bytes]] = []
         self.sentinel_ports: list[int] = []
         self._directory = tempfile.TemporaryDirectory(prefix="rqretry-sentinel-")
         self._password, self._sentinel_password = password, sentinel_password
+        self._between_ms = between_ms
         extra = ("--repl-diskless-sync-delay", "0")
         try:
             self.servers = [Server(*extra, appendonly=True) for _ in range(2)]
@@ -243,7 +255,7 @@ class SentinelFleet(Fleet):
             f"port {port}", "bind 127.0.0.1", f"dir {folder}",
             f"sentinel monitor {SERVICE} 127.0.0.1 {self.servers[0].port} 2",
             f"sentinel down-after-milliseconds {SERVICE} {quick}",
-            f"sentinel failover-timeout {SERVICE} 5000",
+            f"sentinel failover-timeout {SERVICE} {self._between_ms}",
         ]  # fmt: skip
         if self._password:
             lines.append(f"sentinel auth-pass {SERVICE} {self._password}")

@@ -21,6 +21,10 @@ NAMESPACE, TOPIC = "chaos", "t"
 VISIBILITY_S = 2.0
 _UNTIL_RESOLVED_S = 20.0
 _FAILS, _DIES, _SLEEPS = 0.01, 0.002, 0.02
+_SINGLE, _FEW = 0.3, 3
+"""So often a publisher publishes at most so many messages, in a call each."""
+_REFUSED_S = 0.15
+"""The pause after a call that did not store everything: Redis is away, or the queue is full."""
 
 
 def work(order: dict[str, Any]) -> None:
@@ -65,7 +69,8 @@ def publish(order: dict[str, Any]) -> None:
         publisher = _Publisher(RecordedClient(client, writer), order)
         while not stopped:
             began = time.monotonic()
-            messages = publisher.messages(chance, chance.randint(1, order["batch"]))
+            most = order["batch"] if chance.random() > _SINGLE else _FEW
+            messages = publisher.messages(chance, chance.randint(1, most))
             publisher.publish(messages)
             pause = len(messages) / order["rate"] - (time.monotonic() - began)
             if pause > 0:
@@ -116,19 +121,19 @@ class _Publisher:
             else:
                 self._client.publish_many(TOPIC, messages)
         except PublishError as error:
-            time.sleep(0.05)
+            time.sleep(_REFUSED_S)
             return {*error.ambiguous, *error.failed}
         except NotConfirmed:  # all of them are stored
             return set()
         except RqretryError:  # the queue is full, or Redis is away
-            time.sleep(0.05)
+            time.sleep(_REFUSED_S)
             return asked
         return set()
 
 
 def _parts(messages: list[OutgoingMessage]) -> Iterator[list[OutgoingMessage]]:
     """Now and then single calls."""
-    if len(messages) <= 3:
+    if len(messages) <= _FEW:
         for message in messages:
             yield [message]
     elif messages:

@@ -10,41 +10,53 @@ so a process id that was given out stays that child's. The end of the input ends
 """
 
 import contextlib
-import ctypes
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import IO, Any, NamedTuple, Self
 
 from tests.chaos.campaigns.actors import ROLES
+from tests.chaos.campaigns.forking import fork
 
-_PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).parents[3]
 
 
-class Nursery:
-    """Starts and signals the children of a nursery process. A context manager."""
+class _Lines(NamedTuple):
+    """The two lines to a nursery process, and how to wait for its end."""
 
-    def __init__(self, log: Path) -> None:
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                (sys.executable, "-m", "tests.chaos.campaigns.nursery"),
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1,
-                cwd=ROOT,
-            )  # fmt: skip
+    orders: IO[str]
+    answers: IO[str]
+    ended: Callable[[], object]
+
+
+class Nursery:
+    """Starts and signals the children of a nursery process. A context manager.
+
+    Args:
+        log: Where standard error of all of them goes.
+        forked: It is a fork of this process, which has no other thread; else an interpreter of its
+            own.
+    """
+
+    def __init__(self, log: Path, *, forked: bool = False) -> None:
+        self._lines = _forked(log) if forked else _spawned(log)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(BrokenPipeError):
-            self._process.communicate()
+            self._lines.orders.close()
+        self._lines.ended()
+        self._lines.answers.close()
 
     def start(self, role: str, **order: Any) -> int:
         """Fork a child; its process id."""
@@ -66,12 +78,40 @@ class Nursery:
         return left
 
     def _tell(self, **order: Any) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        answer = self._process.stdout.readline()
+        self._lines.orders.write(json.dumps(order) + "\n")
+        answer = self._lines.answers.readline()
         assert answer, "the nursery has ended; see its log"
         return json.loads(answer)
+
+
+def _spawned(log: Path) -> _Lines:
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            (sys.executable, "-m", "tests.chaos.campaigns.nursery"),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, bufsize=1,
+            cwd=ROOT,
+        )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return _Lines(process.stdin, process.stdout, process.wait)
+
+
+def _forked(log: Path) -> _Lines:
+    orders, answers = os.pipe(), os.pipe()
+
+    def serve() -> None:
+        os.dup2(orders[0], 0)  # of which its own children keep nothing
+        os.dup2(answers[1], 1)
+        for end in (*orders, *answers):
+            os.close(end)
+        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
+        main()
+
+    pid = fork(serve, log)
+    os.close(orders[0])
+    os.close(answers[1])
+    told = os.fdopen(orders[1], "w", buffering=1)
+    return _Lines(told, os.fdopen(answers[0]), partial(os.waitpid, pid, 0))
 
 
 class _Children:
@@ -81,9 +121,7 @@ class _Children:
         self.pids: set[int] = set()
 
     def start(self, role: str, order: dict[str, Any]) -> int:
-        pid = os.fork()
-        if pid == 0:
-            _be(role, order)
+        pid = fork(partial(ROLES[role], order))
         self.pids.add(pid)
         return pid
 
@@ -107,25 +145,6 @@ class _Children:
             self.signal(pid, signal.SIGKILL)
 
 
-def _be(role: str, order: dict[str, Any]) -> None:
-    """What a child does; does not return."""
-    status = 1
-    try:
-        if sys.platform == "linux":  # nobody outlives the nursery
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 0)
-        os.dup2(null, 1)
-        ROLES[role](order)
-        status = 0
-    except BaseException:  # noqa: BLE001 - a child never runs the nursery's own code
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
-
-
 def _leave(_number: int, _frame: FrameType | None) -> None:
     sys.exit(0)
 
@@ -134,6 +153,7 @@ def main() -> None:
     """Serve orders until the input ends."""
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the driver decides
+    gc.freeze()  # so that no child has to copy what all of them share
     children = _Children()
     try:
         for line in sys.stdin:

@@ -5,6 +5,7 @@ and their gaps, and not the interleaving.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -93,15 +94,10 @@ class Plan:
         """What to repeat it by; see `named`."""
         return f"{self.kind}:{self.seed}" + ("" if self.size == 1 else f"@{self.size:g}")
 
-    def count(self, *what: What) -> int:
-        """How many strikes there are of these."""
-        return sum(strike.what in what for strike in self.strikes)
-
     @property
     def trials(self) -> int:
-        """What this run counts for; see Kind."""
-        counted = _COUNTED.get(self.kind)
-        return self.count(*counted) if counted else 1
+        """What this run is to count for; see Kind."""
+        return trials_of(self.kind, Counter(strike.what for strike in self.strikes))
 
 
 _COUNTED = {
@@ -111,7 +107,21 @@ _COUNTED = {
     Kind.POWER: (What.POWER_LOSS,),
     Kind.EVERYSEC: (What.POWER_LOSS,),
 }
+KILLS = (What.KILL_WORKER, What.KILL_PUBLISHER, What.KILL_REDIS, What.POWER_LOSS, What.KILL_PRIMARY)
+"""Strikes that end a process with SIGKILL."""
+
+
+def trials_of(kind: Kind, strikes: Counter[What]) -> int:
+    """What so many strikes count for in a run of a kind; see Kind."""
+    counted = _COUNTED.get(kind)
+    return sum(strikes[what] for what in counted) if counted else 1
+
+
 Draw = Callable[[random.Random, float], list[Strike]]
+
+
+FULL = {Kind.WORKER: 60, Kind.REDIS: 12, Kind.FAILOVER: 5, Kind.POWER: 6, Kind.EVERYSEC: 3}
+"""Trials of a full-size run; of the other kinds a run is a trial."""
 
 
 def draw(kind: Kind, seed: int, size: float = 1.0) -> Plan:
@@ -133,7 +143,7 @@ def draw(kind: Kind, seed: int, size: float = 1.0) -> Plan:
         publishers=2,
         groups=chance.choice((1, 1, 2)),
         partitions=chance.choice((1, 1, 2, 4)),
-        rate=round(_RATES.get(kind, 1000) * max(0.2, min(1.0, 2 * size))),
+        rate=RATE,
         batch=chance.choice((20, 100, 300)),
         durabilities=("replica:1", "") if kind is Kind.FAILOVER else ("",),
     )
@@ -146,12 +156,13 @@ def named(name: str) -> Plan:
     return draw(Kind(kind), int(seed), float(size or 1))
 
 
-_RATES = {Kind.FAILOVER: 400, Kind.NETWORK: 800, Kind.POWER: 800}
+RATE = 350
+"""Messages a second of one publisher: what three runs at a time on two cores keep up with."""
 
 
 def _worker(chance: random.Random, size: float) -> list[Strike]:
     strikes = []
-    for _ in range(max(3, round(60 * size))):
+    for _ in range(max(3, round(FULL[Kind.WORKER] * size))):
         strikes.append(_strike(chance, What.KILL_WORKER, 0.1, 0.6))
         odd = chance.random()
         if odd < 0.05:
@@ -164,33 +175,33 @@ def _worker(chance: random.Random, size: float) -> list[Strike]:
 def _redis(chance: random.Random, size: float) -> list[Strike]:
     return [
         _strike(chance, What.KILL_REDIS, 0.1, 1.0, (0.0, 0.3))
-        for _ in range(max(2, round(12 * size)))
+        for _ in range(max(2, round(FULL[Kind.REDIS] * size)))
     ]
 
 
 def _power(chance: random.Random, size: float) -> list[Strike]:
     return [
         _strike(chance, What.POWER_LOSS, 0.1, 1.0, (0.0, 0.2))
-        for _ in range(max(1, round(6 * size)))
+        for _ in range(max(1, round(FULL[Kind.POWER] * size)))
     ]
 
 
 def _everysec(chance: random.Random, size: float) -> list[Strike]:
     return [
         _strike(chance, What.POWER_LOSS, 1.2, 2.2, (0.0, 0.2))
-        for _ in range(max(1, round(3 * size)))
+        for _ in range(max(1, round(FULL[Kind.EVERYSEC] * size)))
     ]
 
 
 def _network(chance: random.Random, size: float) -> list[Strike]:
-    first = _strike(chance, What.NEW_RULES, 0.0, 0.1)
-    return [first, _strike(chance, What.NEW_RULES, 2.5 * size, 2.6 * size)]
+    lasting = (1.0 * size, 1.5 * size)
+    return [_strike(chance, What.NEW_RULES, 0.0, 0.1, lasting) for _ in range(2)]
 
 
 def _failover(chance: random.Random, size: float) -> list[Strike]:
     return [
         _strike(chance, chance.choice((What.KILL_PRIMARY, What.HAND_OVER)), 0.5, 1.5)
-        for _ in range(max(1, round(5 * size)))
+        for _ in range(max(1, round(FULL[Kind.FAILOVER] * size)))
     ]
 
 
@@ -204,7 +215,7 @@ def _mixed(chance: random.Random, size: float) -> list[Strike]:
     chosen = chance.sample(_ANY, chance.randint(2, 6))  # swarm: each seed has faults of its own
     return [
         _strike(chance, chance.choice(chosen), 0.05, 1.0, (0.05, 1.0))
-        for _ in range(max(4, round(20 * size)))
+        for _ in range(max(4, round(12 * size)))
     ]
 
 

@@ -1,7 +1,8 @@
 """The report of a campaign: one table for people, the same as JSON for programs."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,25 @@ from typing import Any
 from tests.chaos.campaigns.plan import Kind
 
 HEADINGS = (
-    "part", "trials", "runs", "accepted", "lost", "double leases", "unexplained dup.",
+    "part", "trials", "runs", "kills", "accepted", "lost", "double leases", "unexplained dup.",
     "explained dup.", "loss per trial", "not covered: lost", "seeds",
 )  # fmt: skip
 NOTHING = "-"
 UNCOVERED: dict[str, tuple[str, ...]] = {Kind.FAILOVER: ("memory",), Kind.EVERYSEC: ("memory",)}
 """What a kind of fault may take (reliability.md 2.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a campaign is to have at its end.
+
+    Attributes:
+        trials: By kind.
+        messages: Accepted, at a durability that covers what happened.
+    """
+
+    trials: Mapping[Kind, float]
+    messages: int
 
 
 @dataclass
@@ -31,6 +45,9 @@ class Part:
         explained: Handlers started once more because of a fault or a planned failure.
         uncovered: Accepted with less durability than the fault takes.
         shown: Lost of those: not a defect, and not hidden.
+        kills: Processes killed with -9.
+        idle_kills: Workers among them that had not begun to work.
+        strikes: What was done, by its words.
         seeds: Of the runs.
         failed: Seeds of runs with a finding.
         other: Findings of other kinds.
@@ -47,6 +64,8 @@ class Part:
     uncovered: int = 0
     shown: int = 0
     kills: int = 0
+    idle_kills: int = 0
+    strikes: Counter[str] = field(default_factory=Counter)
     other: int = 0
     seconds: float = 0.0
     seeds: list[int] = field(default_factory=list)
@@ -67,6 +86,8 @@ class Part:
         self.explained += verdict["explained"]
         self.shown += run["shown_losses"]
         self.kills += run["kills"]
+        self.idle_kills += run["idle_kills"]
+        self.strikes.update(run["strikes"])
         self.other += len(verdict["findings"]) + len(verdict["phantoms"])
         self.seconds += run["seconds"]
         self.seeds.append(run["seed"])
@@ -77,7 +98,8 @@ class Part:
         """Of the table."""
         seeds = sorted(self.seeds)
         return [
-            self.name, f"{self.trials:,}", str(self.runs), f"{self.accepted:,}", str(self.lost),
+            self.name, f"{self.trials:,}", str(self.runs), f"{self.kills:,}",
+            f"{self.accepted:,}", str(self.lost),
             str(self.double_leases), str(self.unexplained), f"{self.explained:,}",
             bound(self.lost, self.trials if self.accepted else 0),
             f"{self.shown:,} of {self.uncovered:,}" if self.uncovered else NOTHING,
@@ -115,12 +137,26 @@ def total_of(parts: Sequence[Part]) -> Part:
     for part in parts:
         for name in (
             "trials", "runs", "accepted", "lost", "double_leases", "unexplained", "explained",
-            "uncovered", "shown", "kills", "other", "seconds",
+            "uncovered", "shown", "kills", "idle_kills", "other", "seconds",
         ):  # fmt: skip
             setattr(total, name, getattr(total, name) + getattr(part, name))
+        total.strikes += part.strikes
         total.seeds += part.seeds
         total.failed += part.failed
     return total
+
+
+def shortage(parts: Sequence[Part], wanted: Wanted) -> list[str]:
+    """What a campaign has less of than it wants, in words."""
+    found = []
+    for kind, count in wanted.trials.items():
+        trials = sum(part.trials for part in parts if part.name == kind)
+        if trials < round(count):
+            found.append(f"{kind} {trials} of {round(count)}")
+    accepted = total_of(parts).accepted
+    if accepted < wanted.messages:
+        found.append(f"accepted messages {accepted:,} of {wanted.messages:,}")
+    return found
 
 
 def table(parts: Sequence[Part]) -> str:
@@ -144,7 +180,8 @@ def _in_words(total: Part) -> list[str]:
     per_message = bound(total.lost, total.accepted)
     lines = [
         f"lost {total.lost} of {total.accepted:,} accepted messages ({per_message} at 95 %)",
-        f"worker processes killed: {total.kills:,}",
+        "struck: " + ", ".join(f"{what} {n:,}" for what, n in sorted(total.strikes.items())),
+        f"workers killed before their first message, of these: {total.idle_kills:,}",
         "loss per trial: 3/n for 0 in n trials (95 %)",
         "not covered: accepted with less durability than the fault takes, so never promised",
     ]

@@ -1,21 +1,18 @@
 """One run: start everything, strike, heal, drain, and judge."""
 
 import contextlib
-import json
-import os
 import signal
 import time
-from dataclasses import asdict, dataclass, field
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from rqretry import Client
 from rqretry.errors import RqretryError
 from tests.chaos.campaigns.actors import NAMESPACE, TOPIC
-from tests.chaos.campaigns.evidence import Troubles, Verdict, by_message, consult, judge, told
+from tests.chaos.campaigns.evidence import Troubles, by_message, consult, judge, told
 from tests.chaos.campaigns.nursery import Nursery
-from tests.chaos.campaigns.plan import Kind, Plan, Strike, What
-from tests.chaos.campaigns.report import UNCOVERED
+from tests.chaos.campaigns.plan import KILLS, Kind, Plan, Strike, What, trials_of
+from tests.chaos.campaigns.result import Result
 from tests.chaos.campaigns.stages import Stage, stage_for
 from tests.checker.check import check
 from tests.checker.history import HistoryWriter
@@ -38,65 +35,20 @@ _LASTS_NS = 3_000_000_000
 """How long after a fault clients may still wait for what was lost in it."""
 
 
-@dataclass
-class Result:
-    """A run, as its report and its JSON have it."""
-
-    kind: str
-    seed: int
-    name: str
-    plan: str
-    trials: int
-    kills: int
-    strikes: dict[str, int]
-    seconds: float
-    verdict: Verdict
-    counters: dict[str, int] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def asserted_losses(self) -> list[str]:
-        """What is lost of what may not be."""
-        shown_only = UNCOVERED.get(self.kind, ())
-        return [
-            f"{tier}: {line}"
-            for tier, lines in self.verdict.lost.items()
-            if tier not in shown_only
-            for line in lines
-        ]
-
-    @property
-    def shown_losses(self) -> int:
-        """What is lost of what plain asynchronous durability does not promise."""
-        return sum(map(len, self.verdict.lost.values())) - len(self.asserted_losses)
-
-    @property
-    def findings(self) -> list[str]:
-        """Everything that must not be, in words."""
-        verdict = self.verdict
-        return [
-            *(f"lost: {line}" for line in self.asserted_losses),
-            *(f"double lease: {line}" for line in verdict.double_leases),
-            *(f"unexplained duplicate: {line}" for line in verdict.unexplained),
-            *(f"phantom: {id_}" for id_ in verdict.phantoms),
-            *verdict.findings,
-        ]
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything but the names of what is only counted."""
-        return {
-            **asdict(self),
-            "shown_losses": self.shown_losses,
-            "findings": self.findings,
-        }
-
-
 class Run:
-    """One run of a plan in a folder, which keeps its evidence."""
+    """One run of a plan in a folder, which keeps its evidence.
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    Args:
+        plan: What to do.
+        folder: For all that it writes.
+        forked: This process has no other thread, and may be forked: starting is cheap then.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, *, forked: bool = False) -> None:
         self.plan = plan
         self.folder = folder
+        self._forked = forked
+        self._struck: Counter[What] = Counter()
         self.troubles = Troubles()
         self._stage: Stage
         self._nursery: Nursery
@@ -110,9 +62,10 @@ class Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         with contextlib.ExitStack() as around:
+            nursery = Nursery(self.folder / "log", forked=self._forked)
+            self._nursery = around.enter_context(nursery)  # first: a stage may have threads
             self._stage = stage_for(self.plan, self.folder)
             around.callback(self._stage.close)
-            self._nursery = around.enter_context(Nursery(self.folder / "log"))
             self._create()
             network = time.time_ns()
             self._people()
@@ -174,22 +127,29 @@ class Run:
                 # One of the older half: a new one may not have begun to work.
                 pid = self._workers.pop(strike.which % -(-len(self._workers) // 2))
                 self.troubles.killed[str(pid)] = time.time_ns()
-                self._nursery.signal(pid, signal.SIGKILL)
+                self._kill(pid, strike.what)
                 self._writer.fault("kill", pid=pid)
                 self._start_worker()
             case What.KILL_PUBLISHER:
                 at = strike.which % len(self._publishers)
-                self._nursery.signal(self._publishers.pop(at), signal.SIGKILL)
+                self._kill(self._publishers.pop(at), strike.what)
                 self._start_publisher()
             case What.STOP_WORKER:
                 self._stop_for_a_while(strike)
+                self._struck[strike.what] += 1
             case What.NEW_RULES if not self.plan.proxied:
                 raise AssertionError("network faults need a proxy")
             case _:
                 begin = time.time_ns()
                 self._stage.strike(strike)
                 self._writer.fault(strike.what)
+                self._struck[strike.what] += 1
                 self.troubles.server.append((begin, time.time_ns() + _LASTS_NS))
+
+    def _kill(self, pid: int, what: What) -> None:
+        ran = self._nursery.signal(pid, signal.SIGKILL)
+        assert ran, f"process {pid} had ended by itself; see the log"
+        self._struck[what] += 1
 
     def _stop_for_a_while(self, strike: Strike) -> None:
         pid = self._workers[strike.which % len(self._workers)]
@@ -232,8 +192,10 @@ class Run:
         verdict.findings += extra
         consult(verdict, check(records), journal=records.journal is not None)
         return Result(
-            self.plan.kind, self.plan.seed, self.plan.name, repr(self.plan), self.plan.trials,
-            self.plan.count(What.KILL_WORKER), _counted(self.plan),
+            self.plan.kind, self.plan.seed, self.plan.name, repr(self.plan),
+            trials_of(self.plan.kind, self._struck), sum(self._struck[what] for what in KILLS),
+            {str(what): count for what, count in self._struck.items()},
+            len(self.troubles.killed.keys() - {effect.proc for effect in records.effects}),
             round(time.monotonic() - began, 1), verdict, counters, self._stage.notes(),
         )  # fmt: skip
 
@@ -262,15 +224,3 @@ def _drained(client: Client, groups: set[str]) -> bool:
 
 def _dead(client: Client, group: str) -> set[str]:
     return {letter.id for letter in client.admin.dead_letters(group)}
-
-
-def _counted(plan: Plan) -> dict[str, int]:
-    counts = {str(what): plan.count(what) for what in What}
-    return {what: count for what, count in counts.items() if count}
-
-
-def save(result: Result, folder: Path) -> Path:
-    """Write what a run proved beside its evidence."""
-    path = folder / "result.json"
-    path.write_text(json.dumps(result.as_json(), indent=1, default=str) + os.linesep)
-    return path

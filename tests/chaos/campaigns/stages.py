@@ -19,6 +19,9 @@ from tests.support.fleets import SentinelFleet, until
 REPLY_SECONDS = 1.0
 """What clients behind a proxy wait for a reply, so that a black hole costs seconds."""
 
+BETWEEN_FAILOVERS_MS = 1500
+"""Half of what Sentinels wait between two failovers."""
+
 
 class SingleStage:
     """One server with an append-only file, maybe behind a proxy, maybe with a power switch."""
@@ -82,6 +85,7 @@ class SingleStage:
             case What.NEW_RULES:
                 assert self._proxy is not None
                 self._proxy.rules = random_rules(strike.which)
+                time.sleep(strike.for_s)
             case _:
                 raise AssertionError(f"one server cannot {strike.what}")
 
@@ -111,7 +115,7 @@ class FleetStage:
     data = None
 
     def __init__(self) -> None:
-        self._fleet = SentinelFleet()
+        self._fleet = SentinelFleet(between_ms=BETWEEN_FAILOVERS_MS)
         self._fleet.settled()
 
     @property
