@@ -156,7 +156,7 @@ def named(name: str) -> Plan:
     return draw(Kind(kind), int(seed), float(size or 1))
 
 
-RATE = 350
+RATE = 420
 """Messages a second of one publisher: what three runs at a time on two cores keep up with."""
 
 
