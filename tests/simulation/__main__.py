@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from multiprocessing import Value
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 from tests.simulation.plans import plan_of
@@ -58,7 +60,7 @@ def alone(options: argparse.Namespace) -> int:
 def many(first: int, count: int, jobs: int) -> int:
     """All seeds, over some processes."""
     begun, done, failed, requests, messages = time.perf_counter(), 0, 0, 0, 0
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=settle, initargs=(Value("i"),)) as pool:
         parts = [
             pool.submit(several, at, min(AT_ONCE, first + count - at))
             for at in range(first, first + count, AT_ONCE)
@@ -84,12 +86,27 @@ def many(first: int, count: int, jobs: int) -> int:
 def several(first: int, count: int) -> list[Outcome]:
     """Some seeds in this process, which keeps its servers."""
     outcomes = []
-    gc.disable()  # a run keeps every task to its end: looking for garbage among them is in vain
     for seed in range(first, first + count):
         server = server_for(plan_of(seed).restart == "crash")
         outcomes.append(run(server, seed))
         gc.collect()
     return outcomes
+
+
+def settle(settled: "Synchronized[int]") -> None:
+    """Make a process of many quick.
+
+    It and its servers stay on one core: they work in turns, and to wake up another core takes
+    longer than a request. A run keeps every task to its end: looking for garbage among them is in
+    vain.
+    """
+    gc.disable()
+    gc.freeze()
+    with settled.get_lock():
+        number, settled.value = settled.value, settled.value + 1
+    if sys.platform == "linux":
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
 _servers: dict[bool, Server] = {}

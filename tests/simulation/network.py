@@ -236,10 +236,9 @@ class Network:
 
     async def _block(self, flight: Flight, words: tuple[Any, ...]) -> Any:
         keys, seconds = words[1:-1], float(words[-1])
-        for key in keys:
-            found = self._pop(key)
-            if found:
-                return found
+        found = self._pop(keys)
+        if found:
+            return found
         if not flight.line.open:
             return None
         blocked = _Blocked(flight.line, flight.process, keys, self.loop.create_future())
@@ -253,21 +252,21 @@ class Network:
             if blocked in self._blocked:
                 self._blocked.remove(blocked)
 
-    def _pop(self, key: str) -> list[Any] | None:
-        found = self.server.at(self.loop.now, ("ZPOPMIN", key))[0]
-        return [key.encode(), *found] if found else None
+    def _pop(self, keys: Sequence[str]) -> list[Any] | None:
+        """What BZPOPMIN answers at once: the first of the keys that has something."""
+        (found,) = self.server.at(self.loop.now, ("ZMPOP", len(keys), *keys, "MIN"))
+        return [found[0], *found[1][0]] if found else None
 
     def _wake(self, words: tuple[Any, ...]) -> None:
         if not self._blocked or words[0] != "EVALSHA":
             return
         touched = {key for key in words[3 : 3 + words[2]] if key.endswith(":wake")}
         for blocked in list(self._blocked):
-            for key in blocked.keys:
-                found = self._pop(key) if key in touched else None
-                if found:
-                    self._blocked.remove(blocked)
-                    blocked.woken.set_result(found)
-                    break
+            keys = [key for key in blocked.keys if key in touched]
+            found = self._pop(keys) if keys else None
+            if found:
+                self._blocked.remove(blocked)
+                blocked.woken.set_result(found)
 
     def _unblock(self, client_id: int) -> int:
         for blocked in self._blocked:
