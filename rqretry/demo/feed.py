@@ -54,7 +54,7 @@ Watch = Callable[[], Progress]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The sizes of blocks, in flights, and how long one shall take, in seconds."""
+    """The sizes of blocks, in flights, and how long the workers shall take for one, in seconds."""
 
     seconds: float = BLOCK_SECONDS
     first: int = FIRST_BLOCK
@@ -105,8 +105,7 @@ class Feed:
         while done < len(flights):
             block = flights[done : done + size]
             done += len(block)
-            started = time.monotonic()
-            self._publish_block(block)
+            started = self._publish_block(block)
             faster = pace.seconds / max(0.001, time.monotonic() - started)
             size = round(size * min(2.0, max(0.5, faster)))
             size = min(pace.largest, max(pace.smallest, size))
@@ -122,7 +121,9 @@ class Feed:
         ids = self._client.publish_many(ARRIVALS, bodies)
         self.arrivals += sum(not id_.duplicate for id_ in ids)
 
-    def _publish_block(self, block: Sequence[Flight]) -> None:
+    def _publish_block(self, block: Sequence[Flight]) -> float:
+        """Publish a block, and wait for the workers; answers when the time began that they took."""
+        started = time.monotonic()
         if self._ingest is None:
             self.publish_claims(block)
             self._until(lambda now: now.claims.ready <= (1 - DELIVERED_FIRST) * len(block))
@@ -132,7 +133,9 @@ class Feed:
             arrived = [flight for flight in block if flight.arrival]
             self.arrivals += self._answer(self._ingest.arrivals(arrived)) if arrived else 0
             self.claims += self._answer(self._ingest.claims(block))
+            started = time.monotonic()  # what a job costs says nothing about the workers
         self._until(lambda now: _nearly_done(now, LEFT_OVER * len(block)))
+        return started
 
     def _answer(self, under_way: Future[int]) -> int:
         self.ingesting = True

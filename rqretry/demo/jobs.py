@@ -45,7 +45,7 @@ class SparkJobs:
         url, namespace: Where the demo runs.
     """
 
-    pace = Pace(seconds=3.0, first=1_000, smallest=500, largest=20_000)
+    pace = Pace(seconds=2.0, first=2_000, smallest=1_000, largest=20_000)
 
     def __init__(self, folder: Path, url: str, namespace: str) -> None:
         self._folder = folder
