@@ -23,8 +23,13 @@ local call = redis.call
 -- @include wait_or_bury
 -- @include failures
 -- @include room
--- @include lines
 -- @include spent
+
+-- What ordered groups need is made only where a message ever had a message group.
+local function lines_of_groups()
+-- @include lines
+  return finish_lines
+end
 
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local tracebacks, wake, events, counters = KEYS[8], KEYS[10], KEYS[13], KEYS[14]
@@ -75,7 +80,7 @@ for i, id in ipairs(ids) do
 end
 
 local function write_failure_records()
-  local records, changed, at_ms = call('HMGET', failures, unpack(done)), {}, tostring(clock.now)
+  local records, changed, at_ms = call('HMGET', failures, unpack(done)), {}, string.format('%d', clock.now)
   for i, id in ipairs(done) do
     changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt_of[i], at_ms, lines[i])
   end
@@ -89,7 +94,9 @@ if #done > 0 then
   local earlier = write_plan(plan, keys, levels, policy.view)
   write_failure_records()
   call('HSET', attempts, unpack(written))
-  finish_lines(order, buried, {})
+  if order.used then
+    lines_of_groups()(order, buried, {})
+  end
   drop_spent(policy, plan, keys.graves, attempts, failures)
   call('ZREM', inflight, unpack(done))
   wake_for_room(policy.max_inflight, inflight, wake, #done)
@@ -105,5 +112,5 @@ end
 if #done < #ids then
   call('HINCRBY', counters, 'stale:' .. group, #ids - #done)
 end
-verdicts[#verdicts + 1] = tostring(clock.now)
+verdicts[#verdicts + 1] = string.format('%d', clock.now)
 return verdicts

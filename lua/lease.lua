@@ -25,14 +25,19 @@ local call = redis.call
          or LIMITED and the same: the group has all it may have in flight
          or PAUSED, LIMITED, RATED (no tokens) and the same with nothing left and no message
          or NO_GROUP
-  COST   O(want + log inflight); 23 commands, 1 with max_inflight, 1 where a message failed before,
-         2 in an ordered group
+  COST   O(want + log inflight); 18 commands, 6 where a message waits, failed, is large or owed to several
+         groups, 1 with max_inflight, 2 in an ordered group
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include newest
+
+-- What ordered groups need is made only where a message ever had a message group.
+local function lines()
 -- @include lines
+  return message_group_of, finish_orphans
+end
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, dead, due, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -82,8 +87,10 @@ end
 if most then
   want = math.min(want, most - held)
 end
-local first = prefer == 'retry' and retry or ready
-local second = prefer == 'retry' and ready or retry
+local first, second = ready, retry
+if prefer == 'retry' then
+  first, second = retry, ready
+end
 
 local ids = call('LRANGE', first, '0', want - 1)
 local from_first = #ids
@@ -93,13 +100,19 @@ if from_first < want then
   end
 end
 
-local strays = {}
+local strays, scheduled_in, due_in = {}, '', ''
+
+-- One question for six: in most groups none of them is there.
+local odd = call('EXISTS', dead, view and graves or pending, big, attempts, due, scheduled) > 0
+if odd then
+  due_in, scheduled_in = remaining(due), remaining(scheduled)
+end
 
 -- The first that ends of what others hold; where there is none, nothing is in flight.
 local earliest = tonumber(first_score(inflight) or nil)
 
 local function looked_up(count, command, key)
-  return call(count, key) > 0 and call(command, key, unpack(ids)) or {}
+  return odd and call(count, key) > 0 and call(command, key, unpack(ids)) or {}
 end
 
 local order = {
@@ -109,7 +122,7 @@ local order = {
 }
 
 local function out_of_turn()
-  local waits, asked, names = {}, {}, {}
+  local waits, asked, names, message_group_of = {}, {}, {}, lines()
   for i, place in ipairs(call('HMGET', order.message_groups, unpack(ids))) do
     if place then
       asked[#asked + 1], names[#names + 1] = ids[i], message_group_of(place)
@@ -121,11 +134,28 @@ local function out_of_turn()
   return waits
 end
 
+-- Whether all are to be leased, unless one stands in the lists twice: nothing is in flight, dead, large or
+-- out of turn. So it is in most calls, and then nothing is copied.
+local function are_plain(leased, waits)
+  if odd or view or next(waits) or SMALL * #ids > byte_limit then
+    return false
+  end
+  for i = 1, #leased do
+    if leased[i] then
+      return false
+    end
+  end
+  return true
+end
+
 -- Which of the ids are to be leased, and how many were looked at.
 local function choose()
   local waits = order.used and order.ordered == '1' and out_of_turn() or {}
   local taken, seen, bytes = {}, {}, 0
   local leased = earliest and call('ZMSCORE', inflight, unpack(ids)) or {}
+  if are_plain(leased, waits) then
+    return ids, #ids
+  end
   local buried = looked_up('ZCARD', 'ZMSCORE', dead)
   local owed = looked_up('HLEN', 'HMGET', view and graves or pending)
   local sizes = looked_up('HLEN', 'HMGET', big)
@@ -170,7 +200,7 @@ end
 
 local function read_messages(taken)
   local stored = call('HMGET', bodies, unpack(taken))
-  local numbers = call('HLEN', attempts) > 0 and call('HMGET', attempts, unpack(taken)) or {}
+  local numbers = odd and call('HLEN', attempts) > 0 and call('HMGET', attempts, unpack(taken)) or {}
   found, texts = taken, stored
   for i = 1, #taken do
     if not stored[i] then
@@ -178,13 +208,24 @@ local function read_messages(taken)
       break
     end
   end
-  local until_ms = tostring(deadline) -- spelled once: a number would be spelled for each message
+  local until_ms = string.format('%d', deadline) -- spelled once: a number would be spelled for each message
   for i = 1, #found do
     members[2 * i - 1], members[2 * i] = until_ms, found[i]
   end
   for i = 1, (view or #numbers > 0) and #found or 0 do
     entries[i], all_first = numbers[i] or '-', all_first and not numbers[i]
   end
+end
+
+-- An id that stood in the lists twice is leased once. (Calls that are not plain have none.)
+local function leave_out_repeated()
+  local seen, once, bodies_of = {}, {}, {}
+  for i, id in ipairs(found) do
+    if not seen[id] then
+      once[#once + 1], bodies_of[#bodies_of + 1], seen[id] = id, texts[i], true
+    end
+  end
+  found, texts = once, bodies_of
 end
 
 local taken, scanned = {}, 0
@@ -194,12 +235,29 @@ end
 if #taken > 0 then
   read_messages(taken)
 end
+-- What was in the lists and is not leased: a view has marks of it, and messages without a body have bytes.
+local function forget_leftovers()
+  if view and #strays > 0 then
+    call('HDEL', failures, unpack(strays))
+    call('HDEL', attempts, unpack(strays))
+    call('HDEL', graves, unpack(strays))
+  end
+  if #orphans > 0 then
+    call('HDEL', pending, unpack(orphans))
+    call('HINCRBY', counters, 'orphan:' .. group, #orphans)
+  end
+end
+
 local entry_text = all_first and '' or table.concat(entries, ' ')
 local errors = (view or not all_first) and newest_failures(failures, found, entries, origins) or {}
 if #found > 0 then
-  call('ZADD', inflight, unpack(members))
+  local added = call('ZADD', inflight, unpack(members))
+  if added < #found then
+    leave_out_repeated()
+  end
 end
 if #orphans > 0 then
+  local _, finish_orphans = lines()
   finish_orphans(order, orphans)
 end
 if scanned > 0 then
@@ -208,16 +266,13 @@ end
 if scanned > from_first then
   call('LTRIM', second, scanned - from_first, '-1')
 end
-if view and #strays > 0 then
-  call('HDEL', failures, unpack(strays))
-  call('HDEL', attempts, unpack(strays))
-  call('HDEL', graves, unpack(strays))
+if #strays + #orphans > 0 then
+  forget_leftovers()
 end
-if #orphans > 0 then
-  call('HDEL', pending, unpack(orphans))
-  call('HINCRBY', counters, 'orphan:' .. group, #orphans)
+local left = #ids - scanned
+if #ids == want or #orphans > 0 then -- the lists were not read to their ends, or got followers
+  left = call('LLEN', ready) + call('LLEN', retry)
 end
-local left = call('LLEN', ready) + call('LLEN', retry)
 if #found > 0 then
   call('HINCRBY', counters, 'lease:' .. group, #found)
   append_history(clock, meta, events, 'lease', group, worker, found, entry_text, '')
@@ -232,6 +287,6 @@ if not full and (left > 0 or has_news()) then
 end
 local next_deadline = #found > 0 and math.min(earliest or deadline, deadline) or earliest
 return {
-  full and 'LIMITED' or 'OK', remaining(due), ahead(next_deadline), remaining(scheduled), left, found,
+  full and 'LIMITED' or 'OK', due_in, ahead(next_deadline), scheduled_in, left, found,
   texts, entry_text, errors, clock.now, rate,
 }

@@ -16,7 +16,12 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
+
+-- What ordered groups need is made only where a message ever had a message group.
+local function lines()
 -- @include lines
+  return heads_and_others, push_in_line
+end
 
 local meta, retry, due, wake, events, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local levels = { unpack(KEYS, 11) }
@@ -44,15 +49,17 @@ local function members_of(level, most)
 end
 
 local function push(members)
-  local heads, others = members, {}
+  local heads, others, push_others = members, {}, nil
   if order.ordered == '1' then
-    heads, others = heads_and_others(order, members)
+    local divide, push_in_line = lines()
+    heads, others = divide(order, members)
+    push_others = push_in_line
   end
   if #heads > 0 then
     filled = call('RPUSH', retry, unpack(heads)) == #heads or filled
   end
   if #others > 0 then
-    filled = push_in_line(order, retry, others) or filled
+    filled = push_others(order, retry, others) or filled
   end
 end
 

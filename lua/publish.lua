@@ -14,9 +14,10 @@ local call = redis.call
   they get all of them in a stream, and where a topic has no other group nothing is stored.
 
   FLAGS  none
-  KEYS   meta route lane bodies big pending ids id_expiry scheduled backlog events counters
-         message_groups half_of keyed message_keys, then ready and wake of each group, then line and heads
-         of each ordered one, then broadcast, where the topic has a broadcast group
+  KEYS   meta route lane bodies big pending backlog events counters; with more than 2 words ids id_expiry
+         scheduled message_groups half_of keyed message_keys; then ready and wake of each group; and with
+         more than 2 words line and heads of each ordered one, and broadcast, where the topic has a
+         broadcast group
   ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (2, or 4 to 7 a
          message), then name and byte (and 'o' for an ordered one) of each group, then id, body,
          digest ('' for an id the client made), delay_ms ('' for none, '@' and a date), as the fifth
@@ -29,128 +30,96 @@ local call = redis.call
          C another body has this id, H a half of an undecided transaction has it)
          or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT
-  COST   O(messages * groups); 13 commands and 3 a group, 1 more where a group takes only some, 3 more
-         for message groups and 3 for an ordered group, 3 for broadcast, 2 for message keys (and 1 for
-         each 3000 of them)
+  COST   O(messages * groups); 10 commands and 3 a group for plain messages (2 words); else 13 and 3 a
+         group, 1 more where a group takes only some, 3 more for message groups and 3 for an ordered
+         group, 3 for broadcast, 2 for message keys (and 1 for each 3000 of them)
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+
+-- Messages that are not plain ones: with an id, a delay, a tag, a message group or keys, or for
+-- broadcast groups too. It takes thirty functions, which would be a third of the time of a call with one
+-- plain message, so they are made in here; and it captures nothing, which takes time at each call, too.
+-- Answers what was accepted and the verdicts; nothing where there is no room.
+local function publish_each(time, room, FIRST_GROUP, BIG)
 -- @include message_keys
 -- @include forget
 -- @include chosen
 -- @include lines
 -- @include cast
 
-local meta, route, lane, bodies, big, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local ids_key, id_expiry, scheduled, backlog = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local events, counters = KEYS[11], KEYS[12]
-local route_version, seq, checksum, lane_ttl_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local worker, blob, groups, messages = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local half_of, keyed, message_keys = KEYS[14], KEYS[15], KEYS[16]
-local WORDS, FIRST_KEY, FIRST_GROUP = tonumber(ARGV[9]), 17, 10
-local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
-local BIG = 8192
+  local meta, bodies, big, pending, backlog, counters = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[9]
+  local ids_key, id_expiry, scheduled, message_groups = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+  local half_of, keyed, message_keys, FIRST_KEY = KEYS[14], KEYS[15], KEYS[16], 17
+  local groups, messages, WORDS = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+  local now, FIRST_MESSAGE = time.now, FIRST_GROUP + 2 * groups
 
-local clock = read_clock(meta)
-local now = clock.now
-
--- The lane comes before the route: a repeated call must find its answer even if the route moved on.
-local last = call('GET', lane)
-if last then
-  local last_seq, last_sum, last_verdicts = string.match(last, '^(%d+) (%S+) ?(%a*)$')
-  if tonumber(last_seq) == seq and last_sum == checksum then
-    call('PEXPIRE', lane, lane_ttl_ms) -- a WAIT behind a call that wrote nothing confirms nothing
-    return { 'DUPLICATE', now, last_verdicts }
-  elseif tonumber(last_seq) >= seq then
-    return { 'LANE_CONFLICT' }
-  end
-end
-local current = call('HMGET', route, 'version', 'table', 'limit')
-if (current[1] or '0') ~= route_version then
-  return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
-end
-
--- Ids the caller chose: known already, and with the same body?
-local chosen, digests, halves = {}, {}, {}
-for i = 1, WORDS > 2 and messages or 0 do
-  local at = FIRST_MESSAGE + WORDS * (i - 1)
-  if ARGV[at + 2] ~= '' then
-    chosen[#chosen + 1] = ARGV[at]
-  end
-end
-
-if #chosen > 0 then
-  digests = look_up_chosen({ ids = ids_key, id_expiry = id_expiry, bodies = bodies }, now, chosen)
-  for i, half in ipairs(call('HMGET', half_of, unpack(chosen))) do
-    halves[chosen[i]] = half
-  end
-end
-
--- A delay in milliseconds, or '@' and a date in milliseconds.
-local function due_of(delay_ms)
-  return tonumber(string.match(delay_ms, '^@(%d+)$')) or now + delay_ms
-end
-
-local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
-local accepted, verdicts, all_new, bytes_of_groups, unwanted = {}, {}, true, '', {}
-local targets = WORDS > 4 and groups > 0 and {} or nil -- by id, where messages differ in them
-local named, name_of, place_of = {}, {}, {} -- messages with a message group
-local carried = {} -- id and message keys of those that have some
-for group = 1, groups do
-  bytes_of_groups = bytes_of_groups .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
-end
-
-local stream, shown, body_of = broadcast_key(), {}, {}
-local nobody = groups == 0 and stream -- no group has messages of its own
-
-local function accept(id, body, delay_ms, targets_or_tag, message_group, names)
-  local unowned = nobody or targets and targets_or_tag == ''
-  local wanted = delay_ms ~= '' or not unowned
-  accepted[#accepted + 1] = id
-  if wanted then
-    stored[#stored + 1], stored[#stored + 2] = id, body
-    if names and names ~= '' then
-      carried[#carried + 1], carried[#carried + 2] = id, names
-    end
-  else
-    unwanted[#unwanted + 1] = id
-  end
-  if wanted and #body > BIG then
-    sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
-  end
-  if stream and delay_ms == '' then
-    shown[#shown + 1], body_of[id] = id, body
-  end
-  if delay_ms ~= '' then
-    local tag = targets_or_tag and targets_or_tag ~= '' and ' ' .. targets_or_tag or ''
-    waiting[#waiting + 1], waiting[#waiting + 2] = due_of(delay_ms), id .. tag
-  elseif wanted then
-    pushed[#pushed + 1] = id
-    if targets then
-      targets[id] = targets_or_tag
-    end
-    if message_group and message_group ~= '' then
-      named[#named + 1], name_of[id] = id, message_group
+  -- Ids the caller chose: known already, and with the same body?
+  local chosen, digests, halves = {}, {}, {}
+  for i = 1, messages do
+    local at = FIRST_MESSAGE + WORDS * (i - 1)
+    if ARGV[at + 2] ~= '' then
+      chosen[#chosen + 1] = ARGV[at]
     end
   end
-end
 
-local as_sent = false -- all are stored, as the arguments name them
-
-local function accept_all()
-  local n = 0
-  for at = FIRST_MESSAGE, #ARGV, 2 do
-    n = n + 1
-    accepted[n] = ARGV[at]
-    if #ARGV[at + 1] > BIG then
-      sizes[#sizes + 1], sizes[#sizes + 2] = ARGV[at], #ARGV[at + 1]
+  if #chosen > 0 then
+    digests = look_up_chosen({ ids = ids_key, id_expiry = id_expiry, bodies = bodies }, now, chosen)
+    for i, half in ipairs(call('HMGET', half_of, unpack(chosen))) do
+      halves[chosen[i]] = half
     end
   end
-  pushed, as_sent = accepted, true
-end
 
-local function accept_each()
+  -- A delay in milliseconds, or '@' and a date in milliseconds.
+  local function due_of(delay_ms)
+    return tonumber(string.match(delay_ms, '^@(%d+)$')) or now + delay_ms
+  end
+
+  local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
+  local accepted, verdicts, all_new, bytes_of_groups, unwanted = {}, {}, true, '', {}
+  local targets = WORDS > 4 and groups > 0 and {} or nil -- by id, where messages differ in them
+  local named, name_of, place_of = {}, {}, {} -- messages with a message group
+  local carried = {} -- id and message keys of those that have some
+  for group = 1, groups do
+    bytes_of_groups = bytes_of_groups .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
+  end
+
+  local stream, shown, body_of = broadcast_key(), {}, {}
+  local nobody = groups == 0 and stream -- no group has messages of its own
+
+  local function accept(id, body, delay_ms, targets_or_tag, message_group, names)
+    local unowned = nobody or targets and targets_or_tag == ''
+    local wanted = delay_ms ~= '' or not unowned
+    accepted[#accepted + 1] = id
+    if wanted then
+      stored[#stored + 1], stored[#stored + 2] = id, body
+      if names and names ~= '' then
+        carried[#carried + 1], carried[#carried + 2] = id, names
+      end
+    else
+      unwanted[#unwanted + 1] = id
+    end
+    if wanted and #body > BIG then
+      sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
+    end
+    if stream and delay_ms == '' then
+      shown[#shown + 1], body_of[id] = id, body
+    end
+    if delay_ms ~= '' then
+      local tag = targets_or_tag and targets_or_tag ~= '' and ' ' .. targets_or_tag or ''
+      waiting[#waiting + 1], waiting[#waiting + 2] = due_of(delay_ms), id .. tag
+    elseif wanted then
+      pushed[#pushed + 1] = id
+      if targets then
+        targets[id] = targets_or_tag
+      end
+      if message_group and message_group ~= '' then
+        named[#named + 1], name_of[id] = id, message_group
+      end
+    end
+  end
+
   for i = 1, messages do
     local at = FIRST_MESSAGE + WORDS * (i - 1)
     local id, digest = ARGV[at], ARGV[at + 2]
@@ -171,131 +140,188 @@ local function accept_each()
       end
     end
   end
-end
-
-if WORDS == 2 then
-  accept_all()
-else
-  accept_each()
-end
-local verdict_text = all_new and '' or table.concat(verdicts)
-local most = tonumber(current[3] or 0)
-local to_store = as_sent and #accepted or #stored / 2
-if most > 0 and to_store > 0 then
-  local here = call('HLEN', bodies)
-  if here + to_store > most then
-    return { 'FULL', here, most }
+  if #stored > 0 and #stored / 2 > room then
+    return nil
   end
-end
 
-local function note_who_owes()
-  local owed = {}
-  for _, id in ipairs(pushed) do
-    local bytes = targets and targets[id] or bytes_of_groups
-    if #bytes > 1 then
-      owed[#owed + 1], owed[#owed + 2] = id, bytes
+  local function note_who_owes()
+    local owed = {}
+    for _, id in ipairs(pushed) do
+      local bytes = targets and targets[id] or bytes_of_groups
+      if #bytes > 1 then
+        owed[#owed + 1], owed[#owed + 2] = id, bytes
+      end
+    end
+    if #owed > 0 then
+      call('HSET', pending, unpack(owed))
     end
   end
-  if #owed > 0 then
-    call('HSET', pending, unpack(owed))
-  end
-end
 
-local lines_of = lines_behind(FIRST_KEY + 2 * groups - 1)
+  local lines_of = lines_behind(FIRST_KEY + 2 * groups - 1)
 
-local function targeted(byte)
-  if not targets then
-    return pushed
-  end
-  local taken = {}
-  for _, id in ipairs(pushed) do
-    taken[#taken + 1] = string.find(targets[id], byte, 1, true) and id or nil
-  end
-  return taken
-end
-
-local function push_to_groups()
-  if #named > 0 then
-    place_of = number_messages(meta, KEYS[13], named, name_of)
-  end
-  if groups > 1 then
-    note_who_owes()
-  elseif groups == 0 and #pushed > 0 then
-    call('RPUSH', backlog, unpack(pushed))
-  end
-  for group = 1, groups do
-    local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
-    local name, byte = ARGV[FIRST_GROUP + 2 * group - 2], ARGV[FIRST_GROUP + 2 * group - 1]
-    local taken = targeted(string.sub(byte, 1, 1))
-    push_new(lines_of(#byte > 1), ready, wake, taken, place_of)
-    if #taken > 0 then
-      call('HINCRBY', counters, 'publish:' .. name, #taken)
+  local function targeted(byte)
+    if not targets then
+      return pushed
     end
-    local filtered = #pushed + #unwanted - #taken
-    if filtered > 0 then
-      call('HINCRBY', counters, 'filtered:' .. name, filtered)
+    local taken = {}
+    for _, id in ipairs(pushed) do
+      taken[#taken + 1] = string.find(targets[id], byte, 1, true) and id or nil
+    end
+    return taken
+  end
+
+  local function push_to_groups()
+    if #named > 0 then
+      place_of = number_messages(meta, message_groups, named, name_of)
+    end
+    if groups > 1 then
+      note_who_owes()
+    elseif groups == 0 and #pushed > 0 then
+      call('RPUSH', backlog, unpack(pushed))
+    end
+    for group = 1, groups do
+      local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
+      local name, byte = ARGV[FIRST_GROUP + 2 * group - 2], ARGV[FIRST_GROUP + 2 * group - 1]
+      local taken = targeted(string.sub(byte, 1, 1))
+      push_new(lines_of(#byte > 1), ready, wake, taken, place_of)
+      if #taken > 0 then
+        call('HINCRBY', counters, 'publish:' .. name, #taken)
+      end
+      local filtered = #pushed + #unwanted - #taken
+      if filtered > 0 then
+        call('HINCRBY', counters, 'filtered:' .. name, filtered)
+      end
     end
   end
-end
 
-local function remember()
-  call('HSET', ids_key, unpack(remembered))
-  call('ZREM', id_expiry, unpack(reborn))
-  if #unwanted > 0 then
-    start_id_expiry({ ids = ids_key, id_expiry = id_expiry }, now, unwanted)
+  local function remember()
+    call('HSET', ids_key, unpack(remembered))
+    call('ZREM', id_expiry, unpack(reborn))
+    if #unwanted > 0 then
+      start_id_expiry({ ids = ids_key, id_expiry = id_expiry }, now, unwanted)
+    end
   end
-end
 
-local function store()
-  if #carried > 0 then
-    note_keys(keyed, message_keys, carried)
-  end
-  if as_sent then
-    call('HSET', bodies, unpack(ARGV, FIRST_MESSAGE))
-  else
+  local function store()
+    if #carried > 0 then
+      note_keys(keyed, message_keys, carried)
+    end
     call('HSET', bodies, unpack(stored))
+    if #sizes > 0 then
+      call('HSET', big, unpack(sizes))
+    end
   end
+
+  local function schedule()
+    local first = call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2]
+    call('ZADD', scheduled, unpack(waiting))
+    if call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] ~= first then
+      for group = 1, groups do
+        call('ZADD', KEYS[FIRST_KEY + 2 * group - 1], 0, '1')
+      end
+      return true
+    end
+  end
+
+  local function show_and_schedule()
+    local earlier = #waiting > 0 and schedule()
+    if stream and (#shown > 0 or earlier) then
+      cast(time, meta, stream, shown, body_of)
+    end
+  end
+
+  if #accepted > 0 then
+    if #begun > 0 then
+      call('HSET', ids_key, unpack(begun))
+    end
+    if #stored > 0 then
+      store()
+    end
+    if #pushed + #unwanted > 0 then
+      push_to_groups()
+    end
+    show_and_schedule()
+    if #remembered > 0 then
+      remember()
+    end
+  end
+  return accepted, all_new and '' or table.concat(verdicts)
+end
+
+local meta, route, lane, bodies, big, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local backlog, events, counters = KEYS[7], KEYS[8], KEYS[9]
+local route_version, seq, checksum, lane_ttl_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local worker, blob, groups = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local FIRST_KEY, FIRST_GROUP, BIG = 10, 10, 8192
+
+local clock = read_clock(meta)
+
+-- The lane comes before the route: a repeated call must find its answer even if the route moved on.
+local last = call('GET', lane)
+if last then
+  local last_seq = tonumber(string.match(last, '^%d+'))
+  if last_seq >= seq then
+    local last_sum, last_verdicts = string.match(last, '^%d+ (%S+) ?(%a*)$')
+    if last_seq > seq or last_sum ~= checksum then
+      return { 'LANE_CONFLICT' }
+    end
+    call('PEXPIRE', lane, lane_ttl_ms) -- a WAIT behind a call that wrote nothing confirms nothing
+    return { 'DUPLICATE', clock.now, last_verdicts }
+  end
+end
+local current = call('HMGET', route, 'version', 'limit')
+if (current[1] or '0') ~= route_version then
+  return { 'STALE_ROUTE', current[1] or '0', call('HGET', route, 'table') or '' }
+end
+local most = tonumber(current[2] or 0)
+local room = most > 0 and most - call('HLEN', bodies) or math.huge
+
+local messages, plain, accepted, verdicts = tonumber(ARGV[8]), ARGV[9] == '2', {}, ''
+if not plain then
+  accepted, verdicts = publish_each(clock, room, FIRST_GROUP, BIG)
+end
+if not accepted or plain and messages > room then
+  return { 'FULL', most - room, most }
+end
+if plain then -- as most are: ids made by the client, nothing delayed, all for every group
+  local sizes, first = {}, FIRST_GROUP + 2 * groups
+  for i = 1, messages do
+    local at = first + 2 * (i - 1)
+    accepted[i] = ARGV[at]
+    if #ARGV[at + 1] > BIG then
+      sizes[#sizes + 1], sizes[#sizes + 2] = ARGV[at], #ARGV[at + 1]
+    end
+  end
+  call('HSET', bodies, unpack(ARGV, first))
   if #sizes > 0 then
     call('HSET', big, unpack(sizes))
   end
-end
-
-local function schedule()
-  local first = call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2]
-  call('ZADD', scheduled, unpack(waiting))
-  if call('ZRANGE', scheduled, '0', '0', 'WITHSCORES')[2] ~= first then
+  if groups == 0 then
+    call('RPUSH', backlog, unpack(accepted))
+  elseif groups > 1 then
+    local bytes, owed = '', {}
     for group = 1, groups do
-      call('ZADD', KEYS[FIRST_KEY + 2 * group - 1], 0, '1')
+      bytes = bytes .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
     end
-    return true
+    for i = 1, messages do
+      owed[2 * i - 1], owed[2 * i] = accepted[i], bytes
+    end
+    call('HSET', pending, unpack(owed))
+  end
+  for group = 1, groups do
+    local at, name = FIRST_KEY + 2 * group - 2, ARGV[FIRST_GROUP + 2 * group - 2]
+    if call('RPUSH', KEYS[at], unpack(accepted)) == messages then
+      call('ZADD', KEYS[at + 1], '0', '1')
+    end
+    call('HINCRBY', counters, 'publish:' .. name, ARGV[8])
   end
 end
-
-local function show_and_schedule()
-  local earlier = #waiting > 0 and schedule()
-  if stream and (#shown > 0 or earlier) then
-    cast(clock, meta, stream, shown, body_of)
-  end
+local count = #accepted
+if count > 0 then
+  call('HINCRBY', counters, 'publish', count == messages and ARGV[8] or count)
 end
-
-if #accepted > 0 then
-  if #begun > 0 then
-    call('HSET', ids_key, unpack(begun))
-  end
-  if to_store > 0 then
-    store()
-  end
-  if #pushed + #unwanted > 0 then
-    push_to_groups()
-  end
-  show_and_schedule()
-  if #remembered > 0 then
-    remember()
-  end
-  call('HINCRBY', counters, 'publish', #accepted)
-end
-call('SET', lane, seq .. ' ' .. checksum .. (verdict_text == '' and '' or ' ' .. verdict_text), 'PX', lane_ttl_ms)
-if #accepted > 0 then
+call('SET', lane, ARGV[2] .. ' ' .. checksum .. (verdicts == '' and '' or ' ' .. verdicts), 'PX', lane_ttl_ms)
+if count > 0 then
   append_history(clock, meta, events, 'publish', '', worker, accepted, '', blob)
 end
-return { 'OK', now, verdict_text }
+return { 'OK', clock.now, verdicts }

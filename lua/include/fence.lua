@@ -11,43 +11,59 @@ local function lives(bodies, pending, dead, byte, id)
   return not owed or string.find(owed, byte, 1, true) ~= nil
 end
 
--- A table that has the ids which are in flight. To spell a score costs the server more than all
--- else here, so it names everything in flight, without scores, where that is not much more.
+-- A table that has those of the ids which are in flight, and how many they are. To spell a score costs
+-- the server more than all else here, so it names everything in flight, without scores, where that is
+-- not much more.
 local function in_flight(inflight, ids, deadlines)
-  local here = {}
-  if not deadlines and call('ZCARD', inflight) <= FEW * #ids then
-    for _, id in ipairs(call('ZRANGE', inflight, '0', '-1')) do
-      here[id] = true
+  local here, found = {}, 0
+  if deadlines or call('ZCARD', inflight) > FEW * #ids then
+    deadlines = deadlines or call('ZMSCORE', inflight, unpack(ids))
+    for i = 1, #ids do
+      if deadlines[i] and not here[ids[i]] then
+        here[ids[i]], found = true, found + 1
+      end
     end
-    return here
+    return here, found
   end
-  deadlines = deadlines or call('ZMSCORE', inflight, unpack(ids))
-  for i, id in ipairs(ids) do
-    here[id] = deadlines[i] or nil
+  for i = 1, #ids do
+    here[ids[i]] = false
   end
-  return here
+  local leased = call('ZRANGE', inflight, '0', '-1')
+  for i = 1, #leased do
+    if here[leased[i]] == false then
+      here[leased[i]], found = true, found + 1
+    end
+  end
+  return here, found
 end
 
 -- Answers ids, verdicts, entries (none where no message has one), the deadlines if asked for, and whether
--- all are OK.
+-- all are OK; then there may be no verdicts.
 local function fence(keys, byte, first, stride, with_deadlines)
-  local ids, verdicts, n = {}, {}, 0
-  for at = first, #ARGV, stride do
-    n = n + 1
-    ids[n] = ARGV[at]
+  local ids, verdicts, n = stride == 1 and { unpack(ARGV, first) } or {}, {}, 0
+  if stride == 1 then
+    n = #ids
+  else
+    for at = first, #ARGV, stride do
+      n = n + 1
+      ids[n] = ARGV[at]
+    end
   end
   if n == 0 then
     return ids, verdicts, {}, {}, true
   end
   local deadlines = with_deadlines and call('ZMSCORE', keys.inflight, unpack(ids)) or nil
-  local here = in_flight(keys.inflight, ids, deadlines)
+  local here, found = in_flight(keys.inflight, ids, deadlines)
   local entries = call('HLEN', keys.attempts) > 0 and call('HMGET', keys.attempts, unpack(ids)) or {}
+  if found == n and stride == 1 and not with_deadlines and #entries == 0 then -- the usual case
+    return ids, verdicts, entries, deadlines, true
+  end
   local all_ok = true
   for i = 1, n do
     local id, entry = ids[i], entries[i]
     local lease_no = stride == 1 and 1 or tonumber(ARGV[first + (i - 1) * stride + 1])
     if here[id] and lease_no == (entry and read_entry(entry) or 1) then
-      verdicts[i], here[id] = 'OK', nil -- once
+      verdicts[i], here[id] = 'OK', false -- once
     else
       verdicts[i] = lives(keys.bodies, keys.pending, keys.dead, byte, id) and 'STALE' or 'GONE'
       all_ok = false

@@ -48,15 +48,18 @@ end
 
 -- Answers those whose body is gone.
 local function forget(keys, byte, now, ids)
-  local last = clear_bytes(keys.pending, byte, ids)
-  if #last == 0 then
-    return last
+  local last = ids
+  if call('EXISTS', keys.pending, keys.ids, keys.big, keys.keyed) > 0 then -- one question for four
+    last = clear_bytes(keys.pending, byte, ids)
+    if #last == 0 then
+      return last
+    end
+    start_id_expiry(keys, now, last)
+    if call('HLEN', keys.big) > 0 then
+      call('HDEL', keys.big, unpack(last))
+    end
+    forget_keys(keys.keyed, keys.message_keys, last)
   end
-  start_id_expiry(keys, now, last)
-  if call('HLEN', keys.big) > 0 then
-    call('HDEL', keys.big, unpack(last))
-  end
-  forget_keys(keys.keyed, keys.message_keys, last)
   call('HDEL', keys.bodies, unpack(last))
   return last
 end

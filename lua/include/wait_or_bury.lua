@@ -15,7 +15,7 @@ local function wait(plan, policy, now, id, delay_ms)
   local due = now + delay_ms
   local members = plan.waiting[level] or {}
   plan.waiting[level] = members
-  local due_text = tostring(due) -- spelled once for the set, the history and the reply
+  local due_text = string.format('%d', due) -- spelled once for the set, the history and the reply
   members[#members + 1], members[#members + 2] = due_text, id
   if due < (plan.earliest[level] or math.huge) then
     plan.earliest[level] = due

@@ -88,7 +88,7 @@ def publish(
 ) -> Command[Published]:
     """Nothing to ready (or scheduled): store the messages for every group of the route."""
     words = _words(route, messages)
-    touched, groups = _targets(keys, route)
+    touched, groups = _targets(keys, route, plain=words == _PLAIN)
     args: list[Any] = [
         route.version, seq, checksum, lane_ttl_ms, producer, blob, len(route.groups),
         len(messages), words, *groups,
@@ -115,16 +115,22 @@ def publish(
 
 
 @lru_cache(maxsize=1024)
-def _targets(keys: PartitionKeys, route: Route) -> tuple[tuple[str, ...], tuple[Word, ...]]:
+def _targets(
+    keys: PartitionKeys, route: Route, *, plain: bool
+) -> tuple[tuple[str, ...], tuple[Word, ...]]:
     """The keys behind the lane's, and the words about the groups: the same for every call."""
     groups = [keys.group(group.name, 0) for group in route.groups]
+    lists = [key for group in groups for key in (group.ready, group.wake)]
     touched = (
-        keys.bodies, keys.big, keys.pending, keys.ids, keys.id_expiry, keys.scheduled,
-        keys.backlog, keys.events, keys.counters, keys.message_groups, keys.half_of, keys.keyed,
-        keys.message_keys,
-        *(key for group in groups for key in (group.ready, group.wake)),
-        *_lines(groups, route), *_stream(keys, route),
+        keys.bodies, keys.big, keys.pending, keys.backlog, keys.events, keys.counters,
     )  # fmt: skip
+    if plain:
+        touched += (*lists,)
+    else:
+        touched += (
+            keys.ids, keys.id_expiry, keys.scheduled, keys.message_groups, keys.half_of, keys.keyed,
+            keys.message_keys, *lists, *_lines(groups, route), *_stream(keys, route),
+        )  # fmt: skip
     words: list[Word] = []
     for group in route.groups:
         words += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
