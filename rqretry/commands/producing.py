@@ -121,20 +121,21 @@ def _targets(
     """The keys behind the lane's, and the words about the groups: the same for every call."""
     groups = [keys.group(group.name, 0) for group in route.groups]
     lists = [key for group in groups for key in (group.ready, group.wake)]
-    touched = (
+    touched = [
         keys.bodies, keys.big, keys.pending, keys.backlog, keys.events, keys.counters,
-    )  # fmt: skip
-    if plain:
-        touched += (*lists,)
-    else:
+    ]  # fmt: skip
+    if not plain:
         touched += (
             keys.ids, keys.id_expiry, keys.scheduled, keys.message_groups, keys.half_of, keys.keyed,
-            keys.message_keys, *lists, *_lines(groups, route), *_stream(keys, route),
+            keys.message_keys,
         )  # fmt: skip
+    touched += (key for group in groups for key in (group.ready, group.wake))
+    if not plain:
+        touched += (*_lines(groups, route), *_stream(keys, route))
     words: list[Word] = []
     for group in route.groups:
         words += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
-    return touched, tuple(words)
+    return tuple(touched), tuple(words)
 
 
 def _words(route: Route, messages: Sequence[Prepared]) -> int:
