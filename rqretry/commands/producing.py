@@ -120,7 +120,6 @@ def _targets(
 ) -> tuple[tuple[str, ...], tuple[Word, ...]]:
     """The keys behind the lane's, and the words about the groups: the same for every call."""
     groups = [keys.group(group.name, 0) for group in route.groups]
-    lists = [key for group in groups for key in (group.ready, group.wake)]
     touched = [
         keys.bodies, keys.big, keys.pending, keys.backlog, keys.events, keys.counters,
     ]  # fmt: skip
