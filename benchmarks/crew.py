@@ -9,11 +9,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -179,6 +181,23 @@ def process_cpu_s(pid: int) -> float:
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:  # noqa: PTH123
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def family_cpu_s() -> float:
+    """CPU seconds of this process, and of those that it and its children have started and live."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    family, found = {os.getpid()}, 0
+    while len(family) > found:
+        found = len(family)
+        family |= {pid for pid, parent in parents.items() if parent in family}
+    total = 0.0
+    for pid in family:
+        with suppress(OSError):
+            total += process_cpu_s(pid)
+    return total
 
 
 def _main(job: Job, count: Any, ready: Any, stop: Any, reports: Connection) -> None:

@@ -26,6 +26,8 @@ _SMALL_BYTES = MAX_BODY_ITEMS
 _KEPT_BUFFER_BYTES = 1024 * 1024
 _DIGEST_BYTES = 8
 _FIXMAP, _MAP16 = 0x80, 0xDE
+_SEVEN = bytes((0x90 + _FIELDS,))
+"""How msgpack begins an array of all fields."""
 _new = tuple.__new__
 
 
@@ -93,6 +95,15 @@ def encode_all(bodies: Iterable[object]) -> list[bytes]:
             pack = _packer.pack = msgpack.Packer().pack  # as _packed_flat does
         made.append(encode(body))
     return made
+
+
+def stamp_all(messages: Iterable[bytes], born_ms: int) -> list[bytes]:
+    """What `encode` gives with a time of publishing, of what `encode_all` gave without.
+
+    A message of two fields becomes one of seven: another first byte, and five fields behind it.
+    """
+    tail = msgpack.packb([None] * (_FIELDS - _LEAST_FIELDS - 1) + [born_ms])[1:]
+    return [b"".join((_SEVEN, data[1:], tail)) for data in messages]
 
 
 def decode(data: bytes) -> Envelope:

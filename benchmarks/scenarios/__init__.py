@@ -17,6 +17,7 @@ from benchmarks.scenarios import (
     publishing,
     punctuality,
     spark_reading,
+    spark_writing,
     tracing,
 )
 
@@ -44,6 +45,7 @@ SCENARIOS: dict[str, Scenario] = {
     "tracing_off": tracing.tracing_off,
     "cpu_bound": cpu_bound.cpu_bound,
     "spark_read": spark_reading.spark_read,
+    "spark_ingest": spark_writing.spark_ingest,
     "backlog_1m": backlog.backlog_1m,
     "backlog_10m": backlog.backlog_10m,
 }

@@ -17,6 +17,7 @@ FEW = {"punctuality": 50, "idle": 5, "cpu_bound": 2, "limits": 12}
 
 SLOW = {
     "spark_read": [pytest.mark.campaign, pytest.mark.spark],
+    "spark_ingest": [pytest.mark.campaign, pytest.mark.spark],
     "cpu_bound": [pytest.mark.campaign],
     "mass_expiry": [pytest.mark.campaign],
     "punctuality": [pytest.mark.campaign],

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rqretry.codec import Envelope, checksum, decode, digest, encode
+from rqretry.codec import Envelope, checksum, decode, digest, encode, encode_all, stamp_all
 from rqretry.errors import CodecError, InvalidArgument, MessageTooLarge
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -167,6 +167,14 @@ def test_a_body_at_the_limit_may_have_properties() -> None:
     assert decode(encode(b"x" * 10, limit=10, tag="t" * 100)).body == b"x" * 10
     assert len(decode(encode(bytes(4 * 1024 * 1024), tag="t")).body) == 4 * 1024 * 1024
     assert decode(encode({"a": "x" * 8}, limit=12)).body == {"a": "x" * 8}
+
+
+def test_many_bodies_are_encoded_and_stamped_as_each_alone() -> None:
+    bodies: list[Any] = [{"n": 1}, None, [], b"raw", "text", {"in": {"x": [1.5]}}, {"s": "x" * 300}]
+    plain = encode_all(bodies)
+    assert plain == [encode(body) for body in bodies]
+    for born_ms in (0, 1_795_000_000_000):
+        assert stamp_all(plain, born_ms) == [encode(body, born_ms=born_ms) for body in bodies]
 
 
 def test_a_large_message_does_not_change_the_next_one() -> None:

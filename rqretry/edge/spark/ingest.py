@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from rqretry.edge.spark.files import Folder, absolute
 from rqretry.edge.spark.inputs import CORRUPT, fingerprint_of_files, format_of, open_files
 from rqretry.edge.spark.options import Options, read_options
-from rqretry.edge.spark.outlet import Task, Totals, begin_job, close_epoch, publish_batches
+from rqretry.edge.spark.outlet import begin_job, close_epoch, publish_batches
 from rqretry.edge.spark.plainly import plain_in_worker, plain_on_driver
 from rqretry.edge.spark.rejects import Rejects
 from rqretry.edge.spark.rows import Mapping, map_row
+from rqretry.edge.spark.task import Task, Totals
 from rqretry.edge.spark.watching import Progress, watched
 
 _COUNTS = "n long, sent long, known long, rejected long"

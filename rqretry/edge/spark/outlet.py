@@ -5,7 +5,6 @@ another body. Other rows go through replayable lanes (rqretry/replaying.py), one
 partition of the topic, with ids made of the task and the number of the row.
 """
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,16 +15,17 @@ from typing import Any
 import pyarrow as pa
 
 from rqretry.catalog import Catalog
-from rqretry.codec import encode
+from rqretry.codec import digest, encode, stamp_all
 from rqretry.command import Operation
 from rqretry.commands.producing import Prepared
 from rqretry.edge.spark.options import Options
-from rqretry.edge.spark.rows import Mapping, RowError, items_of
+from rqretry.edge.spark.rows import ID, Mapping, RowError, Rows
+from rqretry.edge.spark.task import Task, Totals, short
 from rqretry.errors import RqretryError
 from rqretry.identity import worker_name
-from rqretry.limits import MAX_CALL_BYTES
+from rqretry.limits import MAX_CALL_BYTES, check_message_id
 from rqretry.message import OutgoingMessage
-from rqretry.preparing import draft, partition_for
+from rqretry.preparing import collector_paused, draft, partition_for
 from rqretry.publishing import Lane, Publishing
 from rqretry.reaching import reach
 from rqretry.replaying import ReplayableLane, check_complete, is_closed, note, replay
@@ -33,53 +33,10 @@ from rqretry.store_sync import SyncStore
 
 _BORN_BYTES = 9  # msgpack's form of a time in milliseconds, at the end of an envelope
 _OTHERS = 64
+_new = tuple.__new__
 
 Reject = Callable[[int, RqretryError], None]
 """Told the place of a row in its batch, and why it cannot be published."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Who publishes: the same whenever the task is run again.
-
-    Attributes:
-        job: The name of its query or job.
-        partition: The number of its partition.
-        epoch: The micro-batch, 0 for a batch job.
-    """
-
-    job: str
-    partition: int
-    epoch: int = 0
-    replayable: bool = False
-    """It may be run again as a whole: its query or job has a name that stays."""
-
-    @property
-    def producer(self) -> str:
-        """The name of its lanes."""
-        return f"spark-{_short(self.job)}-{self.partition}"
-
-    @property
-    def id_prefix(self) -> str:
-        """What its message ids begin with; the number of the row follows."""
-        return _short(f"{self.job} {self.partition} {self.epoch}") + "."
-
-
-@dataclass(slots=True)
-class Totals:
-    """What became of the rows of a task.
-
-    Attributes:
-        rows: How many there were.
-        sent: Published by this attempt.
-        known: Published before, by another attempt or run.
-        rejected: Not published, because they cannot be.
-    """
-
-    rows: int = 0
-    sent: int = 0
-    known: int = 0
-    rejected: int = 0
 
 
 @contextmanager
@@ -112,7 +69,7 @@ def publish_batches(
         outlet = kind(store, publishing, options, task, record.partitions)
         try:
             for batch in batches:
-                outlet.take(items_of(batch, mapping), reject)
+                outlet.take(Rows(batch, mapping), reject)
             outlet.finish()
         finally:
             outlet.close()
@@ -164,27 +121,47 @@ class _Outlet(ABC):
         self._sizes = [0] * self.partitions
         self._prefix = self.task.id_prefix
 
-    def take(self, items: Sequence[Any], reject: Reject) -> None:
+    def take(self, rows: Rows, reject: Reject) -> None:
         """The next rows."""
-        now_ms, most = self.store.clock.now_ms(), self.options.batch_size
-        for place, item in enumerate(items):
-            number = self.totals.rows
-            self.totals.rows += 1
-            try:
-                if isinstance(item, RowError):
-                    raise item
-                message = self.prepare(item, f"{self._prefix}{number}", now_ms)
-            except RqretryError as error:
-                self.totals.rejected += 1
-                reject(place, error)
-                continue
-            partition = partition_for(message, self.partitions)
+        now_ms, first = self.store.clock.now_ms(), self.totals.rows
+        self.totals.rows += len(rows)
+        messages: Iterable[Prepared] | None = self._all_at_once(rows, first, now_ms)
+        if messages is None:
+            messages = self._one_by_one(rows, first, now_ms, reject)
+        alone, most = self.partitions == 1, self.options.batch_size
+        for message in messages:
+            partition = 0 if alone else partition_for(message, self.partitions)
             chunk, size = self._chunks[partition], len(message.data)
             if chunk and (len(chunk) >= most or self._sizes[partition] + size > MAX_CALL_BYTES):
                 self._flush(partition)
                 chunk = self._chunks[partition]
             chunk.append(message)
             self._sizes[partition] += size
+
+    def _all_at_once(self, rows: Rows, first: int, now_ms: int) -> list[Prepared] | None:
+        """Most batches are bare bodies, with ids or without; None where this one is not."""
+        if rows.parts.keys() - {ID}:
+            return None
+        try:
+            with collector_paused():
+                plain = rows.packed()
+                return None if plain is None else self.prepare_all(plain, rows, first, now_ms)
+        except RqretryError:  # one by one it shows which row it is
+            return None
+
+    def _one_by_one(
+        self, rows: Rows, first: int, now_ms: int, reject: Reject
+    ) -> Iterator[Prepared]:
+        for place, item in enumerate(rows.items()):
+            try:
+                if isinstance(item, RowError):
+                    raise item
+                message = self.prepare(item, f"{self._prefix}{first + place}", now_ms)
+            except RqretryError as error:
+                self.totals.rejected += 1
+                reject(place, error)
+                continue
+            yield message
 
     def finish(self) -> None:
         """Send the rest and wait until all is stored."""
@@ -196,6 +173,12 @@ class _Outlet(ABC):
     def close(self) -> None:
         """End the thread."""
         self._sender.shutdown()
+
+    @abstractmethod
+    def prepare_all(
+        self, plain: list[bytes], rows: Rows, first: int, now_ms: int
+    ) -> list[Prepared]:
+        """What `prepare` makes of rows whose bodies are packed, from this number of the task on."""
 
     @abstractmethod
     def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
@@ -225,6 +208,21 @@ class _ById(_Outlet):
         super().__post_init__()
         self._lanes = [Lane(self.options.target, number) for number in range(self.partitions)]
 
+    def prepare_all(
+        self,
+        plain: list[bytes],
+        rows: Rows,
+        first: int,  # noqa: ARG002
+        now_ms: int,
+    ) -> list[Prepared]:
+        """With their digests, too."""
+        ids = map(check_message_id, rows.parts[ID])
+        data = stamp_all(plain, now_ms) if now_ms else plain
+        return [
+            _new(Prepared, (id_, one, same, "", None, ""))
+            for id_, one, same in zip(ids, data, map(digest, plain), strict=True)
+        ]
+
     def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
         """With its id's digest, by which the partition knows it again."""
         return draft(item, made_id, now_ms)[0]
@@ -253,6 +251,19 @@ class _ByLane(_Outlet):
             for lane in self._lanes:
                 lane.closed = closed
 
+    def prepare_all(
+        self,
+        plain: list[bytes],
+        rows: Rows,  # noqa: ARG002
+        first: int,
+        now_ms: int,
+    ) -> list[Prepared]:
+        """With the time of publishing, too."""
+        return [
+            _new(Prepared, (f"{self._prefix}{number}", one, "", "", None, ""))
+            for number, one in enumerate(stamp_all(plain, now_ms), first)
+        ]
+
     def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
         """With the time of publishing, which such an id does not tell."""
         if not isinstance(item, OutgoingMessage):
@@ -278,13 +289,9 @@ def _lane(options: Options, task: Task, number: int) -> ReplayableLane:
 
 def _mark(options: Options, task: Task, what: str = "end") -> ReplayableLane:
     """The lane that tells which epochs of a job are done, or have begun."""
-    return ReplayableLane(options.target, 0, f"spark-{_short(task.job)}-{what}", task.epoch)
+    return ReplayableLane(options.target, 0, f"spark-{short(task.job)}-{what}", task.epoch)
 
 
 def _content(message: Prepared) -> bytes:
     """The message without the time of publishing, which differs when it is published again."""
     return message.data[:-_BORN_BYTES]
-
-
-def _short(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

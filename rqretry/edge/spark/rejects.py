@@ -7,7 +7,7 @@ from typing import Self
 import pyarrow as pa
 
 from rqretry.edge.spark.files import SUFFIX, Folder, Growing
-from rqretry.edge.spark.outlet import Task
+from rqretry.edge.spark.task import Task
 from rqretry.errors import RqretryError
 
 REASON = "rejected_because"

@@ -9,10 +9,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, BinaryType, NumericType, StringType, StructType
 
+from rqretry.codec import encode_all
 from rqretry.edge.spark.columns import WRITABLE
+from rqretry.edge.spark.packing import pack_structs
 from rqretry.edge.spark.values import check_type, values_of
 from rqretry.errors import InvalidArgument, RqretryError, show
 from rqretry.message import OutgoingMessage
+from rqretry.typed import PLAIN
 
 BODY, ID, DELAY = "body", "id", "delay"
 JSON_TEXT, VALUE = "json", "value"
@@ -103,35 +106,70 @@ def _check_part(part: str, column: str, kind: Any) -> None:
         )
 
 
-Item = Any
-"""A body, or an OutgoingMessage: what publish takes."""
-
-
 class RowError(RqretryError):
     """Raised for a row that cannot be published; says why."""
 
 
-def items_of(batch: pa.RecordBatch, mapping: Mapping) -> list[Item | RowError]:
-    """Each row as something to publish, or what is wrong with it."""
-    bodies = _bodies(batch, mapping)
-    parts = {part: _part(batch.column(column), part) for part, column in mapping.columns}
-    if not parts:
-        return bodies
-    names = list(parts)
-    rows = zip(bodies, zip(*parts.values(), strict=True), strict=True)
-    return [_item(body, dict(zip(names, values, strict=True))) for body, values in rows]
+class Rows:
+    """A batch of rows as parts of messages.
+
+    Attributes:
+        parts: What there is beside the bodies, by name, in step with the rows.
+    """
+
+    def __init__(self, batch: pa.RecordBatch, mapping: Mapping) -> None:
+        self._batch, self._mapping = batch, mapping
+        self.parts = {part: _part(batch.column(name), part) for part, name in mapping.columns}
+
+    def __len__(self) -> int:
+        count: int = self._batch.num_rows
+        return count
+
+    def packed(self) -> list[bytes] | None:
+        """The bodies as messages without other parts; None where one has to be looked at alone.
+
+        Raises:
+            CodecError, MessageTooLarge: One of them cannot be published.
+        """
+        structs = self._structs()
+        made = None if structs is None else pack_structs(structs)
+        if made is not None:
+            return made
+        bodies = self._bodies()
+        return encode_all(bodies) if PLAIN.issuperset(map(type, bodies)) else None
+
+    def items(self) -> list[Any]:
+        """Each row as publish takes it, a body or an OutgoingMessage; or a RowError."""
+        bodies = self._bodies()
+        if not self.parts:
+            return bodies
+        names = list(self.parts)
+        rows = zip(bodies, zip(*self.parts.values(), strict=True), strict=True)
+        return [_item(body, dict(zip(names, values, strict=True))) for body, values in rows]
+
+    def _structs(self) -> pa.StructArray | None:
+        """The bodies, where they are structs and none of them is a broken line."""
+        batch, corrupt = self._batch, self._mapping.corrupt
+        if self._mapping.body is not None:
+            column = batch.column(self._mapping.body)
+            return column if pa.types.is_struct(column.type) else None
+        if corrupt is not None:
+            if batch.column(corrupt).null_count < batch.num_rows:
+                return None
+            batch = batch.drop_columns([corrupt])
+        return batch.to_struct_array()
+
+    def _bodies(self) -> list[Any]:
+        structs = self._structs()
+        if structs is not None:
+            return values_of(structs)
+        if self._mapping.body is None:
+            return _whole_rows(self._batch, str(self._mapping.corrupt))
+        found = values_of(self._batch.column(self._mapping.body))
+        return [_parsed(text) for text in found] if self._mapping.body_is_json else found
 
 
-def _bodies(batch: pa.RecordBatch, mapping: Mapping) -> list[Any]:
-    if mapping.body is None:
-        return _whole_rows(batch, mapping.corrupt)
-    found = values_of(batch.column(mapping.body))
-    return [_parsed(text) for text in found] if mapping.body_is_json else found
-
-
-def _whole_rows(batch: pa.RecordBatch, corrupt: str | None) -> list[Any]:
-    if corrupt is None:
-        return values_of(batch.to_struct_array())
+def _whole_rows(batch: pa.RecordBatch, corrupt: str) -> list[Any]:
     lines = batch.column(corrupt).to_pylist()
     rows = values_of(batch.drop_columns([corrupt]).to_struct_array())
     return [
@@ -152,10 +190,12 @@ def _parsed(text: str | None) -> Any:
 def _part(array: pa.Array, part: str) -> Sequence[Any]:
     if part == "headers":
         return [None if pairs is None else dict(pairs) for pairs in array.to_pylist()]
-    return array.to_pylist()  # type: ignore[no-any-return]
+    if part == DELAY:
+        return array.to_pylist()  # type: ignore[no-any-return]
+    return values_of(array)
 
 
-def _item(body: Any, parts: dict[str, Any]) -> Item | RowError:
+def _item(body: Any, parts: dict[str, Any]) -> OutgoingMessage | RowError:
     if isinstance(body, RowError):
         return body
     if parts.get(ID, "") is None:

@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -76,8 +77,23 @@ def values_of(array: pa.Array) -> list[Any]:
         return made
     if pa.types.is_date(kind) or pa.types.is_decimal(kind):
         array = array.cast(pa.string())
-    listed: list[Any] = array.to_pylist()
-    return listed
+    return _listed(array)
+
+
+def _listed(array: pa.Array) -> list[Any]:
+    """What `to_pylist` gives, which makes a scalar of Arrow for each value first."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_boolean(kind):
+        texts: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+        return texts
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        others: list[Any] = array.to_pylist()
+        return others
+    numbers: list[Any] = array.fill_null(0).to_numpy(zero_copy_only=False).tolist()
+    if array.null_count:
+        for place in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+            numbers[place] = None
+    return numbers
 
 
 def _structs(array: pa.Array) -> list[Any]:

@@ -14,9 +14,10 @@ from pyspark.sql.datasource import (
 )
 
 from rqretry.edge.spark.options import Options
-from rqretry.edge.spark.outlet import Task, Totals, close_epoch, publish_batches
+from rqretry.edge.spark.outlet import close_epoch, publish_batches
 from rqretry.edge.spark.plainly import plain_in_worker
 from rqretry.edge.spark.rows import Mapping
+from rqretry.edge.spark.task import Task, Totals
 from rqretry.errors import InvalidArgument, RqretryError
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
