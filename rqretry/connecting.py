@@ -17,10 +17,15 @@ from redis.retry import Retry
 from rqretry.errors import ConfigError, show
 from rqretry.url import RedisUrl
 
+_pack_one: Callable[[tuple[Any, ...]], bytes] | None
+make_reader: Callable[..., Any] | None
+"""A parser of replies; None where there is only redis-py's own, which reads from its streams."""
 try:
-    _pack_one: Callable[[tuple[Any, ...]], bytes] | None = import_module("hiredis").pack_command
+    _hiredis = import_module("hiredis")
 except ImportError:  # the extra [fast] is not installed; redis-py's own packer serves
-    _pack_one = None
+    _pack_one = make_reader = None
+else:
+    _pack_one, make_reader = _hiredis.pack_command, _hiredis.Reader
 
 _PACKER = aio.Connection()
 

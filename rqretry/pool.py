@@ -11,6 +11,7 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
+from rqretry.channel import Channel
 from rqretry.connecting import abandon, async_connection, pack
 from rqretry.errors import RqretryError
 from rqretry.greeting import Greeting
@@ -27,15 +28,23 @@ class Line:
     Attributes:
         node: The server.
         connection: The connection of redis-py.
+        channel: What carries requests and replies on it; None where redis-py does that itself.
         client_id: The server's number of it, once somebody asked; 0 before that.
     """
 
-    __slots__ = ("client_id", "connection", "node")
+    __slots__ = ("channel", "client_id", "connection", "node")
 
     def __init__(self, node: "Node[Line]", connection: AbstractConnection) -> None:
         self.node = node
         self.connection = connection
+        self.channel: Channel | None = None
         self.client_id = 0
+
+    async def open(self, seconds: float) -> None:
+        """Connect. Raises RedisError, OSError, TimeoutError."""
+        async with asyncio.timeout(seconds):
+            await self.connection.connect()
+        self.channel = Channel.take_over(self.connection)
 
     async def close(self) -> None:
         """Close it; what was sent on it is left to the server."""
@@ -87,8 +96,7 @@ class Pool:
         line = Line(node, async_connection(node.url, self.connect_seconds))
         greeting = Greeting(self.topology, node, clock)
         try:
-            async with asyncio.timeout(self.reply_seconds):
-                await line.connection.connect()
+            await line.open(self.reply_seconds)
             if greeting.requests:
                 greeting.read(await self.exchange(line, greeting.requests))
         except BaseException as error:
@@ -122,9 +130,13 @@ class Pool:
         self, line: Line, requests: Requests, seconds: float | None = None
     ) -> list[Any]:
         """Send requests and read as many replies; errors of the server are values here."""
+        patience, packed = seconds or self.reply_seconds, pack(requests)
         try:
-            async with asyncio.timeout(seconds or self.reply_seconds):
-                await line.connection.send_packed_command(pack(requests), check_health=False)
+            if line.channel is not None:
+                data = packed[0] if len(packed) == 1 else b"".join(packed)
+                return await line.channel.exchange(data, len(requests), patience)
+            async with asyncio.timeout(patience):
+                await line.connection.send_packed_command(packed, check_health=False)
                 return [await _reply(line.connection) for _ in requests]
         except (RedisError, OSError, TimeoutError) as error:
             broken = line.node.wire.broken(error, sent=True)
@@ -197,8 +209,7 @@ class Pool:
         node: Node[Line] = Node(url, self.topology.scripts)
         line = Line(node, async_connection(url, min(self.connect_seconds, ASK_SECONDS)))
         try:
-            async with asyncio.timeout(ASK_SECONDS):
-                await line.connection.connect()
+            await line.open(ASK_SECONDS)
             return await self.exchange(line, list(requests), ASK_SECONDS)
         except (TryAgain, RedisError, OSError, TimeoutError) as error:
             refused = node.wire.refused(error)

@@ -1,4 +1,7 @@
-"""W4: an idle worker, one message every 5 ms, from publish to handler start."""
+"""W4: an idle worker, one message every 5 ms, from publish to handler start.
+
+`floor_ratio` is the median of bare sockets over the same scripts by the worker's, in the same run.
+"""
 
 import asyncio
 import time
@@ -7,6 +10,7 @@ from contextlib import aclosing
 from benchmarks.crew import Crew, Job
 from benchmarks.figures import Figures, percentile
 from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.waking import REDIS_PY, SOCKETS, bare_waits_ms
 from benchmarks.workload import TOPIC, body, check, run
 from rqretry import App
 
@@ -26,17 +30,27 @@ def w4(messages: int | None) -> Figures:
         crew.wait_for(count + 1)
         cpu = server.cpu_s() - cpu
         (report,) = crew.finish()
+        bare = bare_waits_ms(server, SOCKETS, count, EVERY_S)
+        plain = bare_waits_ms(server, REDIS_PY, count, EVERY_S)
     seen = dict(zip(report.tally.ids[1:], report.tally.starts[1:], strict=True))
     check(sent, report.tally.ids[1:])
     waits = [(seen[id_] - at) * 1000 for id_, at in sent.items()]
+    p50_ms, floor_ms = percentile(waits, 50), percentile(bare, 50)
     return Figures(
         rate=count / (max(seen.values()) - min(seen.values())),
         checked=True,
-        p50_ms=percentile(waits, 50),
+        p50_ms=p50_ms,
         p99_ms=percentile(waits, 99),
+        floor_ratio=floor_ms / p50_ms,
         redis_us=cpu / count * MICROSECONDS,
         worker_us=report.worker_us,
         rss_mb=report.rss_mb,
+        more={
+            "floor_p50_ms": floor_ms,
+            "floor_p99_ms": percentile(bare, 99),
+            "redis_py_p50_ms": percentile(plain, 50),
+            "redis_py_p99_ms": percentile(plain, 99),
+        },
     )
 
 

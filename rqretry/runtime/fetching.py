@@ -64,8 +64,8 @@ class Fetcher:
         self._purse = Purse(store)
         for consumer in consumers:
             consumer.on_room = partial(self._room_in, consumer)
-        self.changed: Callable[[], None] = lambda: None
-        """Called when something is known to be due earlier or later."""
+        self.changed: Callable[[Source], None] = lambda _: None
+        """Called when it is known anew when something of a source is due."""
 
     async def run(self) -> None:
         """Lease until stopped."""
@@ -112,7 +112,7 @@ class Fetcher:
         commands = [self._lease(source, want) for _, source, want in wants]
         sent_at = time.monotonic()
         answers = await self._store.run_each(commands, self._store.patience)
-        unused = []
+        unused, idle = [], True
         for (consumer, source, want), leased in zip(wants, answers, strict=True):
             if isinstance(leased, Exception):
                 self._failed(source, leased)
@@ -123,7 +123,10 @@ class Fetcher:
             clock.note(leased.now_ms, sent_at)
             unused.append((source, want - len(leased.ids)))
             await self._accept(consumer, source, leased, leased_at)
+            idle = idle and source.empty
         await self._purse.give_back(unused)
+        if idle:
+            await _handlers_first()
 
     def _lease(self, source: Source, want: int) -> Command[Leased]:
         source.prefer = "retry" if source.prefer == "ready" else "ready"
@@ -144,7 +147,6 @@ class Fetcher:
             return
         source.empty = leased.exhausted
         source.rated = bool(leased.rate)
-        self._note(source, leased, sent_at)
         if leased.ids:
             rows = zip(leased.ids, leased.data, leased.numbers, leased.lines, strict=True)
             deliveries = [
@@ -154,6 +156,7 @@ class Fetcher:
             for delivery in deliveries:
                 source.leases[delivery.id] = delivery
             consumer.accept(deliveries)
+        self._note(source, leased, sent_at)
 
     def _note(self, source: Source, seen: Leased | Seen, sent_at: float) -> None:
         """What is due there, and when, as a lease or a look tells."""
@@ -162,7 +165,7 @@ class Fetcher:
         source.deadline_at = _at(now, seen.next_deadline_ms)
         source.scheduled_at = _at(now, seen.next_scheduled_ms)
         source.seen = source.seen or (seen.now_ms, sent_at)
-        self.changed()
+        self.changed(source)
 
     def _failed(self, source: Source, error: Exception) -> None:
         """A partition cannot be reached; on a cluster, others can."""
@@ -193,6 +196,7 @@ class Fetcher:
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
         leased_at = self._store.clock_of(source.keys.wake).ran_at(leased.now_ms, started)
         await self._accept(consumer, source, leased, leased_at)
+        await _handlers_first()
 
     async def _wait(self, sources: list[Source]) -> None:
         """Until a source is woken, is to be looked at, or may have tokens again."""
@@ -354,6 +358,11 @@ class Fetcher:
             pass  # the connection that blocks is as broken as this one
         finally:
             self._unblocking = None
+
+
+async def _handlers_first() -> None:
+    """Let the slots that were woken run before the next wait is put together and sent."""
+    await asyncio.sleep(0)
 
 
 def _at(now: float, in_ms: int | None) -> float | None:

@@ -46,12 +46,14 @@ class Reaper:
         self._put_off: dict[Source, float] = {}
         """Partitions whose server did not answer, and when to look at them again."""
         self._changed = asyncio.Event()
+        self._sleeps_until = 0.0
         self._sweep_at = time.monotonic() + SWEEP_EVERY_S
         self._others_at = time.monotonic() + LOOK_EVERY_S
 
-    def changed(self) -> None:
-        """A lease told new times."""
-        self._changed.set()
+    def changed(self, source: Source) -> None:
+        """A lease told new times; what is due later than we look anyway can wait until then."""
+        if self._next(source) < self._sleeps_until:
+            self._changed.set()
 
     def look_at(self, source: Source) -> None:
         """Something was published for later, perhaps to be due before all else."""
@@ -76,7 +78,8 @@ class Reaper:
     async def _sleep(self) -> None:
         self._changed.clear()
         moments = [self._next(source) for source in self._sources]
-        seconds = min([*moments, self._others_at]) - time.monotonic()
+        self._sleeps_until = min([*moments, self._others_at])
+        seconds = self._sleeps_until - time.monotonic()
         if seconds <= 0:
             await asyncio.sleep(0)
             return

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rqretry import ConsumeResult, Message, RetryPolicy
+from rqretry.store import Store
 from tests.integration.harness import Lab, Seen, counted
 
 LADDER = "1ms 5ms 10ms 30ms 60ms 120ms 180ms 240ms 300ms 360ms 420ms 480ms 540ms 600ms 1200ms"
@@ -36,6 +37,54 @@ async def test_a_publish_wakes_an_idle_worker_within_milliseconds(lab: Lab) -> N
             latencies.append(seen.at[-1] - start)
 
     assert statistics.median(latencies) < 0.010
+
+
+@pytest.mark.parametrize("topics", ["t", ["t", "u"]], ids=["one source", "two sources"])
+async def test_an_idle_worker_starts_the_handler_before_it_sends_its_next_wait(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, topics: Any
+) -> None:
+    app, told, send = lab.app(), asyncio.Queue[Any](), Store.exchange
+
+    async def watched(store: Store, line: Any, requests: Any, seconds: float | None = None) -> Any:
+        told.put_nowait(requests[0][0])
+        return await send(store, line, requests, seconds)
+
+    monkeypatch.setattr(Store, "exchange", watched)
+
+    @app.consumer(topics, group="g")
+    async def handle(message: Message[Any]) -> None:
+        told.put_nowait(message.body)
+
+    async with asyncio.timeout(60), lab.working(app):
+        await app.publish("t", "warm")
+        while await told.get() != "warm":
+            pass
+        for number in range(5):
+            while await told.get() != "BZPOPMIN":
+                pass
+            while not told.empty():
+                told.get_nowait()
+            await app.publish("t", number)
+            assert await told.get() == number
+
+
+async def test_without_hiredis_a_worker_does_the_same(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rqretry.channel.make_reader", None)
+    monkeypatch.setattr("rqretry.connecting._pack_one", None)
+    app, seen = lab.app(), Seen()
+
+    @app.consumer("t", group="g")
+    async def handle(message: Message[Any]) -> None:
+        seen.add(message)
+
+    async with lab.working(app):
+        await app.publish_many("t", range(20))
+        await seen.count(20)
+        await app.publish("t", "after a wait")
+        await seen.count(21)
+        await counted(lab, "g", succeed=21)
 
 
 async def test_several_sources_are_woken_as_soon_as_one(lab: Lab) -> None:

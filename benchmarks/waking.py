@@ -1,0 +1,159 @@
+"""The floor of W4: one process waits and leases, another one publishes, with nothing around it.
+
+BZPOPMIN and the lease behind it go over one connection, as in a worker. Once with sockets that
+block, which is the best that Python can do, and once with redis-py and asyncio.
+"""
+
+import asyncio
+import multiprocessing
+import socket
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+import hiredis
+import redis.asyncio
+
+from benchmarks.servers import Server
+from benchmarks.workload import body, run
+from rqretry import App
+from rqretry.codec import encode
+from rqretry.command import Command, Word
+from rqretry.commands.consuming import Receipt, lease, succeed
+from rqretry.commands.producing import Prepared, publish
+from rqretry.connecting import pack
+from rqretry.ids import make_ids, make_producer
+from rqretry.keys import GroupKeys
+from rqretry.routes import Route
+from rqretry.scripts import ScriptLibrary
+from rqretry.wire import Wire, dialect_of
+
+SOCKETS, REDIS_PY = "sockets", "redis-py"
+_NAMESPACE, _TOPIC, _GROUP = "floor", "bare-wake", "bare"
+_LANE_TTL_MS = 60_000
+_READ = 65_536
+_spawn = multiprocessing.get_context("spawn")
+
+Words = tuple[Word, ...]
+
+
+class _Speaker(Protocol):
+    async def ask(self, *requests: Words) -> list[Any]:
+        """Send requests at once, and read as many replies."""
+        ...
+
+
+class _Socket:
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = hiredis.Reader()
+
+    async def ask(self, *requests: Words) -> list[Any]:
+        self._socket.sendall(b"".join(pack(requests)))
+        replies: list[Any] = []
+        while len(replies) < len(requests):
+            reply = self._reader.gets()
+            if reply is False:
+                self._reader.feed(self._socket.recv(_READ))
+            else:
+                replies.append(reply)
+        return replies
+
+
+class _RedisPy:
+    def __init__(self, port: int) -> None:
+        self._client: Any = redis.asyncio.Redis(port=port, socket_timeout=60)  # noqa: TID251 - this is what is compared with
+
+    async def ask(self, *requests: Words) -> list[Any]:
+        if len(requests) == 1:
+            return [await self._client.execute_command(*requests[0])]
+        pipeline = self._client.pipeline(transaction=False)
+        for words in requests:
+            pipeline.execute_command(*words)
+        replies: list[Any] = await pipeline.execute()
+        return replies
+
+
+_SPEAKERS: dict[str, Callable[[int], _Speaker]] = {SOCKETS: _Socket, REDIS_PY: _RedisPy}
+
+
+def bare_waits_ms(server: Server, kind: str, count: int, every_s: float) -> list[float]:
+    """From sending a publish to having the message, of so many, one every `every_s`."""
+    with App(server.url, namespace=_NAMESPACE).client as client:
+        client.store.perform(client.catalog.join(_GROUP, "push", [_TOPIC]))
+        keys, route = (
+            client.catalog.group_keys(_TOPIC, 0, _GROUP),
+            client.catalog.route(_TOPIC, 0),
+        )
+    ready, (ours, theirs) = _spawn.Event(), _spawn.Pipe(duplex=False)
+    args = (kind, server.port, server.version, keys, count, ready, theirs)
+    consumer = _spawn.Process(target=_consume_in_process, args=args)
+    consumer.start()
+    theirs.close()
+    ready.wait(60)
+    sent = run(
+        _publish(_SPEAKERS[kind](server.port), _wire(server.version), keys, route, every_s, count)
+    )
+    seen: dict[str, float] = ours.recv()
+    consumer.join()
+    return [(seen[id_] - at) * 1000 for id_, at in sent.items()]
+
+
+async def _publish(
+    speaker: _Speaker, wire: Wire, keys: GroupKeys, route: Route, every_s: float, count: int
+) -> dict[str, float]:
+    """Monotonic times at which each was sent, by id."""
+    producer, sent = make_producer(), {}
+    now_ms, due = time.time_ns() // 1_000_000, time.monotonic()
+    for number in range(1, count + 1):
+        (id_,) = make_ids(1, now_ms)
+        command = publish(
+            keys.partition, route, [Prepared(id_, encode(body(number)), "", "")],
+            producer=producer, seq=number, checksum=str(number), lane_ttl_ms=_LANE_TTL_MS,
+        )  # fmt: skip
+        if number == 1:
+            await speaker.ask(wire.load(command))
+        words = wire.words(command)
+        due += every_s
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        sent[id_] = time.monotonic()
+        (reply,) = await speaker.ask(words)
+        assert command.decode(reply).status == "OK"
+    return sent
+
+
+def _consume_in_process(
+    kind: str, port: int, version: str, keys: GroupKeys, count: int, ready: Any, end: Connection
+) -> None:
+    end.send(run(_consume(_SPEAKERS[kind](port), _wire(version), keys, count, ready)))
+    end.close()
+
+
+async def _consume(
+    speaker: _Speaker, wire: Wire, keys: GroupKeys, count: int, ready: Any
+) -> dict[str, float]:
+    """Monotonic times at which each message was there, by id."""
+    leasing = lease(keys, worker=_GROUP, want=100, visibility_ms=30_000)
+    await speaker.ask(wire.load(leasing), wire.load(_settling(keys, ["-"])))
+    waiting: Sequence[Words] = (("BZPOPMIN", keys.wake, 5), wire.words(leasing))
+    seen: dict[str, float] = {}
+    ready.set()
+    while len(seen) < count:
+        _, reply = await speaker.ask(*waiting)
+        ids, at = leasing.decode(reply).ids, time.monotonic()
+        seen |= dict.fromkeys(ids, at)
+        if ids:
+            await speaker.ask(wire.words(_settling(keys, ids)))
+    return seen
+
+
+def _settling(keys: GroupKeys, ids: Sequence[str]) -> Command[list[bytes]]:
+    return succeed(keys, [Receipt(id_, 1) for id_ in ids], worker=_GROUP)
+
+
+def _wire(version: str) -> Wire:
+    wire = Wire(ScriptLibrary(), "the server")
+    wire.dialect = dialect_of(version)
+    return wire
