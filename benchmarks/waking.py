@@ -9,6 +9,7 @@ import multiprocessing
 import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
@@ -43,6 +44,10 @@ class _Speaker(Protocol):
         """Send requests at once, and read as many replies."""
         ...
 
+    async def aclose(self) -> None:
+        """Close the connection."""
+        ...
+
 
 class _Socket:
     def __init__(self, port: int) -> None:
@@ -61,6 +66,9 @@ class _Socket:
                 replies.append(reply)
         return replies
 
+    async def aclose(self) -> None:
+        self._socket.close()
+
 
 class _RedisPy:
     def __init__(self, port: int) -> None:
@@ -74,6 +82,9 @@ class _RedisPy:
             pipeline.execute_command(*words)
         replies: list[Any] = await pipeline.execute()
         return replies
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
 
 
 _SPEAKERS: dict[str, Callable[[int], _Speaker]] = {SOCKETS: _Socket, REDIS_PY: _RedisPy}
@@ -93,59 +104,60 @@ def bare_waits_ms(server: Server, kind: str, count: int, every_s: float) -> list
     consumer.start()
     theirs.close()
     ready.wait(60)
-    sent = run(
-        _publish(_SPEAKERS[kind](server.port), _wire(server.version), keys, route, every_s, count)
-    )
+    sent: dict[str, float] = run(_publish(kind, server, keys, route, every_s, count))
     seen: dict[str, float] = ours.recv()
     consumer.join()
     return [(seen[id_] - at) * 1000 for id_, at in sent.items()]
 
 
 async def _publish(
-    speaker: _Speaker, wire: Wire, keys: GroupKeys, route: Route, every_s: float, count: int
+    kind: str, server: Server, keys: GroupKeys, route: Route, every_s: float, count: int
 ) -> dict[str, float]:
     """Monotonic times at which each was sent, by id."""
-    producer, sent = make_producer(), {}
+    wire, producer = _wire(server.version), make_producer()
+    sent: dict[str, float] = {}
     now_ms, due = time.time_ns() // 1_000_000, time.monotonic()
-    for number in range(1, count + 1):
-        (id_,) = make_ids(1, now_ms)
-        command = publish(
-            keys.partition, route, [Prepared(id_, encode(body(number)), "", "")],
-            producer=producer, seq=number, checksum=str(number), lane_ttl_ms=_LANE_TTL_MS,
-        )  # fmt: skip
-        if number == 1:
-            await speaker.ask(wire.load(command))
-        words = wire.words(command)
-        due += every_s
-        await asyncio.sleep(max(0.0, due - time.monotonic()))
-        sent[id_] = time.monotonic()
-        (reply,) = await speaker.ask(words)
-        assert command.decode(reply).status == "OK"
+    async with aclosing(_SPEAKERS[kind](server.port)) as speaker:
+        for number in range(1, count + 1):
+            (id_,) = make_ids(1, now_ms)
+            command = publish(
+                keys.partition, route, [Prepared(id_, encode(body(number)), "", "")],
+                producer=producer, seq=number, checksum=str(number), lane_ttl_ms=_LANE_TTL_MS,
+            )  # fmt: skip
+            if number == 1:
+                await speaker.ask(wire.load(command))
+            words = wire.words(command)
+            due += every_s
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            sent[id_] = time.monotonic()
+            (reply,) = await speaker.ask(words)
+            assert command.decode(reply).status == "OK"
     return sent
 
 
 def _consume_in_process(
     kind: str, port: int, version: str, keys: GroupKeys, count: int, ready: Any, end: Connection
 ) -> None:
-    end.send(run(_consume(_SPEAKERS[kind](port), _wire(version), keys, count, ready)))
+    end.send(run(_consume(kind, port, _wire(version), keys, count, ready)))
     end.close()
 
 
 async def _consume(
-    speaker: _Speaker, wire: Wire, keys: GroupKeys, count: int, ready: Any
+    kind: str, port: int, wire: Wire, keys: GroupKeys, count: int, ready: Any
 ) -> dict[str, float]:
     """Monotonic times at which each message was there, by id."""
     leasing = lease(keys, worker=_GROUP, want=100, visibility_ms=30_000)
-    await speaker.ask(wire.load(leasing), wire.load(_settling(keys, ["-"])))
     waiting: Sequence[Words] = (("BZPOPMIN", keys.wake, 5), wire.words(leasing))
     seen: dict[str, float] = {}
-    ready.set()
-    while len(seen) < count:
-        _, reply = await speaker.ask(*waiting)
-        ids, at = leasing.decode(reply).ids, time.monotonic()
-        seen |= dict.fromkeys(ids, at)
-        if ids:
-            await speaker.ask(wire.words(_settling(keys, ids)))
+    async with aclosing(_SPEAKERS[kind](port)) as speaker:
+        await speaker.ask(wire.load(leasing), wire.load(_settling(keys, ["-"])))
+        ready.set()
+        while len(seen) < count:
+            _, reply = await speaker.ask(*waiting)
+            ids, at = leasing.decode(reply).ids, time.monotonic()
+            seen |= dict.fromkeys(ids, at)
+            if ids:
+                await speaker.ask(wire.words(_settling(keys, ids)))
     return seen
 
 
