@@ -49,9 +49,7 @@ def session(
     builder = SparkSession.builder.appName(name)
     if chosen is not None:
         builder = builder.master(chosen)
-        log = f"-Dlog4j2.configurationFile={_log_settings()}"
-        # Spark matches whole error messages with recursive patterns: a long one needs the stack.
-        settings["spark.driver.extraJavaOptions"] = f"-Xss4m {log}"
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_log_settings()}"
     if chosen is not None and chosen.startswith("local"):
         settings |= _LOCAL
     for key, value in (settings | (config or {})).items():
