@@ -45,8 +45,10 @@ class Publication(Protocol):
 class Attempt(Protocol):
     """One attempt under way."""
 
-    trace: str
-    """Its W3C traceparent, for the failure record; "" for none."""
+    @property
+    def trace(self) -> str:
+        """Its W3C traceparent, for the failure record; "" for none."""
+        ...
 
     def around(self, call: Call) -> Call:
         """The handler's call, observed; runs in the attempt's own context."""

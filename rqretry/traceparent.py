@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-_NONE = "0" * 32
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 HEADERS = frozenset(
     {
         "traceparent", "tracestate", "baggage", "uber-trace-id", "b3", "x-b3-traceid",
@@ -15,10 +15,21 @@ HEADERS = frozenset(
 published again, in another trace, is the same message."""
 
 
+def parse(traceparent: str) -> tuple[int, int, int] | None:
+    """Trace id, span id and flags of a traceparent; None where it is not one."""
+    found = _matched(traceparent)
+    return None if found is None else (int(found[1], 16), int(found[2], 16), int(found[3], 16))
+
+
 def trace_id_of(traceparent: str) -> str | None:
     """The trace that a traceparent names; None where it is not one."""
+    found = _matched(traceparent)
+    return found and found[1]
+
+
+def _matched(traceparent: str) -> re.Match[str] | None:
     found = _TRACEPARENT.fullmatch(traceparent)
-    return found[1] if found and found[1] != _NONE else None
+    return found if found and found[1] != _NO_TRACE and found[2] != _NO_SPAN else None
 
 
 def without_trace(headers: Mapping[str, str] | None) -> dict[str, str] | None:

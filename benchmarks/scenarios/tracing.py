@@ -45,25 +45,30 @@ def tracing_off(messages: int | None) -> Figures:
     """W1 without OpenTelemetry, and with it loaded but off: pairs of runs, in turns.
 
     `overhead_percent` is the median over the pairs of the difference of the worker's CPU per
-    message, `least_percent` and `most_percent` are the least and the most of them.
+    message, `least_percent` and `most_percent` are the least and the most of them, and
+    `middle_percent` is how far the middle half of them reaches. `slower_percent` is the median of
+    the differences of the rates, which other jobs of the machine disturb more.
     """
     count = messages or OFF
-    differences: list[float] = []
     runs: dict[str, list[Report]] = {ABSENT: [], LOADED: []}
     for pair in range(PAIRS):
         for kind in (ABSENT, LOADED) if pair % 2 == 0 else (LOADED, ABSENT):
             runs[kind].append(_drain(count, kind))
-        absent, loaded = runs[ABSENT][-1].worker_us, runs[LOADED][-1].worker_us
-        differences.append(100 * (loaded - absent) / (absent or 1.0))
+    pairs = list(zip(runs[ABSENT], runs[LOADED], strict=True))
+    cpu = [100 * (loaded.worker_us / (absent.worker_us or 1.0) - 1) for absent, loaded in pairs]
+    slower = [100 * (rate_of([absent]) / rate_of([loaded]) - 1) for absent, loaded in pairs]
+    low, _, high = statistics.quantiles(cpu, n=4)
     return Figures(
         rate=statistics.median(rate_of([report]) for report in runs[LOADED]),
         checked=True,
         worker_us=statistics.median(report.worker_us for report in runs[LOADED]),
         more={
             "absent_us": statistics.median(report.worker_us for report in runs[ABSENT]),
-            "overhead_percent": statistics.median(differences),
-            "least_percent": min(differences),
-            "most_percent": max(differences),
+            "overhead_percent": statistics.median(cpu),
+            "least_percent": min(cpu),
+            "most_percent": max(cpu),
+            "middle_percent": high - low,
+            "slower_percent": statistics.median(slower),
         },
     )
 

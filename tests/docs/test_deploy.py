@@ -9,6 +9,7 @@ import rqretry.supervision.metrics_port
 
 ROOT = Path(__file__).parents[2]
 NAME = re.compile(r"rqretry_[a-z_]+")
+RUNBOOK = re.compile(r"docs/operations\.md#([a-z-]+)")
 SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 
@@ -26,11 +27,20 @@ def asked(text: str) -> set[str]:
     return {SUFFIX.sub("", name) for name in NAME.findall(text)}
 
 
-def test_the_dashboard_shows_metrics_that_exist() -> None:
+def anchors() -> set[str]:
+    """What can be linked to in the runbooks."""
+    headings = re.findall(r"^## (.*)$", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
+    return {heading.lower().replace(" ", "-") for heading in headings}
+
+
+def test_the_dashboard_shows_metrics_that_exist_and_names_a_runbook_in_every_panel() -> None:
     board = json.loads((ROOT / "deploy/grafana-dashboard.json").read_text())
     exprs = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     assert len(exprs) >= 12
     assert asked(" ".join(exprs)) <= known()
+    runbooks = [RUNBOOK.findall(panel["description"]) for panel in board["panels"]]
+    assert {len(found) for found in runbooks} == {1}
+    assert {anchor for (anchor,) in runbooks} <= anchors()
 
 
 def test_every_alert_asks_for_metrics_that_exist_and_has_a_runbook() -> None:
@@ -39,6 +49,4 @@ def test_every_alert_asks_for_metrics_that_exist_and_has_a_runbook() -> None:
     runbooks = re.findall(r"runbook: docs/operations\.md#(.*)", text)
     assert len(exprs) == len(runbooks) == text.count("- alert:") == 5
     assert asked(" ".join(exprs)) <= known()
-    headings = re.findall(r"^## (.*)$", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
-    anchors = {heading.lower().replace(" ", "-") for heading in headings}
-    assert set(runbooks) <= anchors
+    assert set(runbooks) <= anchors()

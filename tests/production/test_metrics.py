@@ -13,7 +13,7 @@ from rqretry import Client
 from rqretry.commands.administering import history
 from rqretry.edge.cli.metrics import render
 from tests.otel.collector import Collector
-from tests.production.conftest import NAMESPACE, ROOT, Site, until
+from tests.production.conftest import NAMESPACE, PATIENCE_S, ROOT, Site, until
 from tests.support.servers import free_port
 
 MESSAGES = 200
@@ -97,6 +97,33 @@ def test_failures_retries_and_deaths_are_counted_as_the_history_has_them(site: S
         assert exported[f'rqretry_verbs_total{{{labels},verb="{verb}"}}'] == len(notes[verb])
     assert exported[f'rqretry_verbs_total{{{labels},verb="dead"}}'] == wanted["dead_letter"]
     assert exported[f'rqretry_messages{{{labels},state="dead"}}'] == wanted["dead_letter"]
+
+
+@pytest.mark.parametrize("when", ["idle", pytest.param("busy", marks=pytest.mark.campaign)])
+def test_after_an_outage_the_metrics_are_what_the_history_says(site: Site, when: str) -> None:
+    port = free_port()
+    service = site.ready("--processes", "2", "--metrics-port", str(port))
+    first = MESSAGES if when == "idle" else 20 * MESSAGES
+
+    def committed() -> int:
+        return site.stats("many").counters.get("succeed", 0)
+
+    site.client.publish_many("many", range(first))
+    until(lambda: committed() >= (first if when == "idle" else 1), say=service.told)
+    site.server.kill()
+    service.becomes(503)
+    deaf = scrape(port)
+    assert (deaf["rqretry_worker_ready"], deaf["rqretry_worker_live"]) == (0, 1)
+    site.server.start()
+    service.becomes(200)
+    assert scrape(port)["rqretry_worker_ready"] == 1
+    site.client.publish_many("many", range(MESSAGES))
+    until(lambda: committed() == first + MESSAGES, 2 * PATIENCE_S, service.told)
+
+    until(lambda: scrape(port).get(attempts("success"), 0) == committed())
+    seen, notes = scrape(port), _notes(site.client, "many")
+    assert len(notes["succeed"]) == first + MESSAGES
+    assert seen[attempts("failure")] == len(notes["fail"])
 
 
 def test_spans_are_counted_by_what_became_of_them(site: Site) -> None:

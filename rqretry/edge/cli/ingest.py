@@ -8,10 +8,12 @@ from rqretry.edge.cli.options import json_option, master_option, server_options
 from rqretry.edge.cli.output import note, print_fields, print_json
 from rqretry.edge.cli.progress import progress
 from rqretry.edge.cli.session import connected, target_of
+from rqretry.edge.cli.tracing import tasks_otlp_option
 from rqretry.edge.spark.ingest import IngestSummary
 from rqretry.edge.spark.ingest import ingest as run
 from rqretry.edge.spark.inputs import FORMATS
 from rqretry.edge.spark.sessions import session_for
+from rqretry.edge.spark.tracing import tracing_of_tasks
 
 
 @click.command(epilog="Example: rqretry pipeline ingest flights.parquet flights --id flight_id")
@@ -30,6 +32,7 @@ from rqretry.edge.spark.sessions import session_for
 @click.option("--schema", metavar="DDL", help="Columns of CSV or JSON; default as they look.")
 @click.option("--rejected", metavar="FOLDER", help="For rows that do not fit; PATH-rejected.")
 @click.option("--job", metavar="NAME", help="The same job adds only what is missing.")
+@tasks_otlp_option
 @master_option
 @json_option
 @server_options
@@ -47,6 +50,7 @@ def ingest(  # noqa: PLR0913 - one for each option
     schema: str | None,
     rejected: str | None,
     job: str | None,
+    otlp: str | None,
     master: str | None,
     as_json: bool,
 ) -> None:
@@ -55,9 +59,10 @@ def ingest(  # noqa: PLR0913 - one for each option
     The body is the row. Running it again adds what is missing and nothing twice. Rows that cannot
     be messages are put aside in a folder of Parquet files, with the reason.
     """
+    traced = tracing_of_tasks(otlp)
     with connected(context):
         target = target_of(context)
-    with session_for("rqretry ingest", master) as spark, progress("tasks") as advance:
+    with session_for("rqretry ingest", master, traced) as spark, progress("tasks") as advance:
         told = 0
 
         def show(done: int, _all: int) -> None:

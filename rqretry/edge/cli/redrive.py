@@ -15,6 +15,7 @@ from rqretry.edge.cli.output import clean, date, note, print_json, print_table
 from rqretry.edge.cli.progress import working
 from rqretry.edge.cli.redriving import pace_options, read_pace, tell_due, tell_patience
 from rqretry.edge.cli.session import connected, target_of
+from rqretry.edge.cli.tracing import otlp_option
 from rqretry.edge.spark.redrive_choice import Choice, choose
 from rqretry.edge.spark.redrive_record import FOLDER, Record
 from rqretry.edge.spark.redriving import Pace, RedriveSummary, send, still_dead, summary_of
@@ -35,6 +36,7 @@ _CUT = 60
 @click.option("--state", metavar="FOLDER", default=FOLDER, show_default=True, help="Of its record.")
 @click.option("--fresh", is_flag=True, help="Forget what an earlier run chose and did not finish.")
 @confirmation_options
+@otlp_option
 @master_option
 @json_option
 @server_options

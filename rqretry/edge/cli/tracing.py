@@ -24,6 +24,11 @@ def otlp_option(command: F) -> F:
     return option(command)
 
 
+def tasks_otlp_option(command: F) -> F:
+    """--otlp for a command whose work is done by tasks of Spark."""
+    return click.option("--otlp", metavar="URL", help=_URL_HELP)(command)
+
+
 def worker_trace_options(command: F) -> F:
     """--otlp, --one-trace and --keep-failures, for `traced_workers`."""
     otlp = click.option("--otlp", metavar="URL", help=_URL_HELP)

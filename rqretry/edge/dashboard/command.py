@@ -14,6 +14,7 @@ from rqretry.config import variable
 from rqretry.edge.cli.options import server_options
 from rqretry.edge.cli.session import connected, target_of
 from rqretry.edge.cli.stopping import stop_signals
+from rqretry.edge.cli.tracing import otlp_option
 from rqretry.errors import ConfigError, show
 from rqretry.reaching import FIRST_REPEAT_SECONDS
 
@@ -62,6 +63,7 @@ _MOST_CONNECTIONS = 64
     envvar="RQRETRY_TRACE_URL",
     help="Where a trace is shown, such as http://localhost:16686/trace/{trace_id}.",
 )
+@otlp_option
 @server_options
 @click.pass_context
 def dashboard(context: click.Context, /, **given: Any) -> None:

@@ -42,7 +42,7 @@ class TracedAttempt:
         self._tracer = tracer
         self._meters = meters
         self._message = message
-        self._place = words.destination(namespace, message.topic)
+        self._namespace = namespace
         self._worker = worker
         self._ended_ns: int | None = None
         self._over = False
@@ -56,15 +56,17 @@ class TracedAttempt:
             f"process {message.topic}",
             context=parent,
             kind=SpanKind.CONSUMER,
-            attributes=self._place
-            | words.operation("process", "process")
-            | words.delivery(message, worker),
+            attributes=words.delivery(namespace, message, worker, "process", "process"),
             links=words.links(*linked),
         )
         context = self.span.get_span_context()
-        self.trace = words.spelled(context)
         if context.is_valid:
             message._trace_id = f"{context.trace_id:032x}"  # noqa: SLF001 - of this attempt
+
+    @property
+    def trace(self) -> str:
+        """Its W3C traceparent."""
+        return words.spelled(self.span.get_span_context())
 
     def around(self, call: Call) -> Call:
         """The handler's call with the span as its current one."""
@@ -132,9 +134,9 @@ class TracedAttempt:
             f"dead_letter {words.DEAD_LETTER_PREFIX}{group}",
             context=set_span_in_context(self.span, self._context),
             kind=SpanKind.PRODUCER,
-            attributes=self._place
-            | words.operation("dead_letter", "send")
-            | words.delivery(self._message, self._worker)
+            attributes=words.delivery(
+                self._namespace, self._message, self._worker, "dead_letter", "send"
+            )
             | {
                 "messaging.destination.name": f"{words.DEAD_LETTER_PREFIX}{group}",
                 "rqretry.topic": self._message.topic,

@@ -46,9 +46,7 @@ def trace_received(
             f"receive {message.topic}",
             context=parent,
             kind=SpanKind.CLIENT,
-            attributes=words.destination(namespace, message.topic)
-            | words.operation("receive", "receive")
-            | words.delivery(message, client)
+            attributes=words.delivery(namespace, message, client, "receive", "receive")
             | {words.OUTCOME: RECEIVED, "messaging.batch.message_count": len(messages)},
             links=words.links(*linked),
             start_time=asked_ns,

@@ -1,6 +1,7 @@
 """OpenTelemetry instruments: the messaging conventions' names, labels from closed sets only."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from opentelemetry.metrics import Meter
@@ -72,12 +73,18 @@ class Meters:
 
     def attempted(self, topic: str, group: str, outcome: str, seconds: float) -> None:
         """An attempt ended; `outcome` is one of observing.OUTCOMES."""
-        labels = {
-            "messaging.system": words.SYSTEM,
-            "messaging.operation.name": "process",
-            "messaging.destination.name": topic,
-            "messaging.consumer.group.name": group,
-            words.OUTCOME: outcome,
-        }
+        labels = _attempt(topic, group, outcome)
         self._consumed.add(1, labels)
         self._processing.record(seconds, labels)
+
+
+@lru_cache(1024)
+def _attempt(topic: str, group: str, outcome: str) -> dict[str, Any]:
+    """The labels of an attempt; instruments copy what they keep."""
+    return {
+        "messaging.system": words.SYSTEM,
+        "messaging.operation.name": "process",
+        "messaging.destination.name": topic,
+        "messaging.consumer.group.name": group,
+        words.OUTCOME: outcome,
+    }

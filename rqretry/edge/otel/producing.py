@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from opentelemetry.context import Context, get_current
-from opentelemetry.propagate import inject
 from opentelemetry.trace import (
     Span,
     SpanContext,
@@ -15,7 +14,6 @@ from opentelemetry.trace import (
     StatusCode,
     Tracer,
     get_current_span,
-    set_span_in_context,
 )
 
 from rqretry.edge.otel import words
@@ -23,6 +21,7 @@ from rqretry.edge.otel.meters import Meters
 from rqretry.limits import MAX_HEADERS, MAX_HEADERS_BYTES
 from rqretry.message import OutgoingMessage
 
+_PUBLISH = words.operation("publish", "send")
 _ROOM_BYTES = 2048
 """For a traceparent, a tracestate and a little baggage; with less left, it goes without."""
 _ROOM_HEADERS = 4
@@ -46,8 +45,10 @@ class TracedPublication:
         self._tracer = tracer
         self._meters = meters
         self._place = place
-        self._batch = batch
-        self._said = {"rqretry.transaction": transaction} if transaction else {}
+        said = {"rqretry.transaction": transaction} if transaction else {}
+        self._about = words.destination(place[1], place[0]) | said
+        self._kind = words.operation("create", "create") if batch else _PUBLISH
+        self._name = f"{'create' if batch else 'publish'} {place[0]}"
         self._started = time.perf_counter()
         self._whole: Span | None = None
         self._spans: list[Span] = []
@@ -88,21 +89,17 @@ class TracedPublication:
     def _traced(self, item: Any) -> Any:
         """The same message with its span's context in its headers."""
         given = item.headers if isinstance(item, OutgoingMessage) else None
-        name = "create" if self._batch else "publish"
-        kind = "create" if self._batch else "send"
-        topic, namespace = self._place
-        attributes = words.destination(namespace, topic) | words.operation(name, kind) | self._said
         span = self._tracer.start_span(
-            f"{name} {topic}",
+            self._name,
             context=_parent(given),
             kind=SpanKind.PRODUCER,
-            attributes=attributes,
+            attributes=self._about | self._kind,
         )
         self._spans.append(span)
         if not _has_room(given):
             return item
         headers = dict(given or {})
-        inject(headers, set_span_in_context(span))
+        words.carry(span, headers)
         if isinstance(item, OutgoingMessage):
             return replace(item, headers=headers)
         return OutgoingMessage(body=item, headers=headers)
@@ -111,14 +108,10 @@ class TracedPublication:
         contexts: list[tuple[str, SpanContext | None]] = [
             ("message", span.get_span_context()) for span in self._spans[:128]
         ]
-        topic, namespace = self._place
         return self._tracer.start_span(
-            f"publish {topic}",
+            f"publish {self._place[0]}",
             kind=SpanKind.CLIENT,
-            attributes=words.destination(namespace, topic)
-            | words.operation("publish", "send")
-            | self._said
-            | {"messaging.batch.message_count": len(self._spans)},
+            attributes=self._about | _PUBLISH | {"messaging.batch.message_count": len(self._spans)},
             links=words.links(*contexts),
         )
 

@@ -128,14 +128,10 @@ def _span_exporter(settings: TraceSettings) -> SpanExporter | None:
     if wanted != "otlp":
         raise ConfigError(f"OTEL_TRACES_EXPORTER {show(wanted)} must be otlp, console or none")
     if _protocol(settings, "TRACES") == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
-            OTLPSpanExporter as GrpcExporter,
-        )
+        from rqretry.edge.otel.exporting_grpc import GrpcExporter  # noqa: PLC0415 - heavy
 
         return GrpcExporter(settings.endpoint)
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
-        OTLPSpanExporter as HttpExporter,
-    )
+    from rqretry.edge.otel.exporting_http import HttpExporter  # noqa: PLC0415
 
     return HttpExporter(_http(settings.endpoint, "v1/traces"))
 

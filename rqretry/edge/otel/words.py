@@ -1,13 +1,25 @@
 """Names of spans, attributes and instruments: OpenTelemetry's messaging conventions, and ours."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
+from opentelemetry.baggage import get_all
 from opentelemetry.context import Context
-from opentelemetry.propagate import extract, get_global_textmap
-from opentelemetry.trace import Link, SpanContext, TraceFlags, get_current_span
+from opentelemetry.propagate import extract, get_global_textmap, inject
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    TraceFlags,
+    get_current_span,
+    set_span_in_context,
+)
 
 from rqretry.message import Message
+from rqretry.traceparent import parse
 
 SCOPE = "rqretry"
 SYSTEM = "rqretry"
@@ -22,8 +34,9 @@ WORKER = "rqretry.worker"
 LINKED_AS = "rqretry.link"
 """Of a link: "publish", "previous_attempt", "redrive", "receive" or "message"."""
 
-_TRACEPARENT_PARTS = 4
 _MOST_LINKS = 128
+_ROOT = Context()
+_BESIDE = frozenset({"tracestate", "baggage"})
 
 
 def destination(namespace: str, topic: str) -> dict[str, Any]:
@@ -40,23 +53,36 @@ def operation(name: str, kind: str) -> dict[str, Any]:
     return {"messaging.operation.name": name, "messaging.operation.type": kind}
 
 
-def delivery(message: Message[Any], worker: str) -> dict[str, Any]:
-    """What a span of an attempt says of its message."""
-    handle = message.receipt_handle.split("/")
-    said: dict[str, Any] = {
-        "messaging.destination.partition.id": handle[1],
-        "messaging.consumer.group.name": message.group,
-        "messaging.message.id": message.id,
-        "messaging.client.id": worker,
-        ATTEMPT: message.attempt,
-        "rqretry.fencing_token": message.fencing_token,
-        WORKER: worker,
-    }
-    if message.max_retries is not None:
-        said["rqretry.max_retries"] = message.max_retries
+def delivery(
+    namespace: str, message: Message[Any], worker: str, name: str, kind: str
+) -> dict[str, Any]:
+    """What a span about one delivery says; name and kind are those of `operation`."""
+    topic, partition, group, lease_no, id_ = message._lease  # noqa: SLF001 - no text of it is made
+    said = _delivered(
+        (namespace, topic, partition, group), worker, message.max_retries, (name, kind)
+    ).copy()
+    said["messaging.message.id"] = id_
+    said[ATTEMPT] = message.attempt
+    said["rqretry.fencing_token"] = lease_no
     if message.tag is not None:
         said["rqretry.tag"] = message.tag
     return said
+
+
+@lru_cache(1024)
+def _delivered(
+    place: tuple[str, str, int, str], worker: str, max_retries: int | None, done: tuple[str, str]
+) -> dict[str, Any]:
+    """What all deliveries of one place to one worker say."""
+    namespace, topic, partition, group = place
+    said = destination(namespace, topic) | operation(*done)
+    said |= {
+        "messaging.destination.partition.id": str(partition),
+        "messaging.consumer.group.name": group,
+        "messaging.client.id": worker,
+        WORKER: worker,
+    }
+    return said if max_retries is None else said | {"rqretry.max_retries": max_retries}
 
 
 def when(at_ms: int) -> dict[str, Any]:
@@ -74,24 +100,46 @@ def spelled(context: SpanContext) -> str:
 
 def read(traceparent: str) -> SpanContext | None:
     """A W3C traceparent from Redis, which anybody may have written; None where it is not one."""
-    parts = traceparent.split("-")
-    if len(parts) != _TRACEPARENT_PARTS:
+    parts = parse(traceparent)
+    if parts is None:
         return None
-    try:
-        trace_id, span_id, flags = (int(part, 16) for part in parts[1:])
-    except ValueError:
-        return None
-    context = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags & 1))
-    return context if context.is_valid else None
+    trace_id, span_id, flags = parts
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
 
 
 def published_context(headers: Any) -> tuple[Context, SpanContext | None]:
     """The context that a message's headers carry, and its span's."""
     if not headers:
-        return Context(), None
-    context = extract({name.lower(): text for name, text in headers.items()}, Context())
-    span = get_current_span(context).get_span_context()
-    return context, span if span.is_valid else None
+        return _ROOT, None
+    carried = {name.lower(): text for name, text in headers.items()}
+    if _BESIDE.isdisjoint(carried) and _by_default():
+        # As most messages are; the propagators would find the same, in ten times the time.
+        span = read(carried.get("traceparent", ""))
+        if span is not None:
+            return set_span_in_context(NonRecordingSpan(span), _ROOT), span
+    context = extract(carried, Context())
+    found = get_current_span(context).get_span_context()
+    return context, found if found.is_valid else None
+
+
+def carry(span: Span, headers: dict[str, str]) -> None:
+    """Write a span's context into headers, as the configured propagators do it."""
+    context = span.get_span_context()
+    if context.is_valid and not context.trace_state and not get_all() and _by_default():
+        headers["traceparent"] = spelled(context)
+    else:
+        inject(headers, set_span_in_context(span))
+
+
+def _by_default() -> bool:
+    """Whether the propagators are those that OpenTelemetry has where nobody says otherwise."""
+    propagator = get_global_textmap()
+    return type(propagator) is CompositePropagator and _speaks_w3c(propagator)
+
+
+@lru_cache(4)
+def _speaks_w3c(propagator: CompositePropagator) -> bool:
+    return propagator.fields == {"traceparent", *_BESIDE}
 
 
 def links(*named: tuple[str, SpanContext | None]) -> list[Link]:

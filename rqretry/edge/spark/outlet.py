@@ -21,8 +21,10 @@ from rqretry.commands.producing import Prepared
 from rqretry.edge.spark.options import Options
 from rqretry.edge.spark.rows import ID, Mapping, RowError, Rows
 from rqretry.edge.spark.task import Task, Totals, short
+from rqretry.edge.spark.tracing import traced, traced_task
 from rqretry.errors import RqretryError
 from rqretry.identity import worker_name
+from rqretry.ids import MessageId
 from rqretry.limits import MAX_CALL_BYTES, check_message_id
 from rqretry.message import OutgoingMessage
 from rqretry.preparing import collector_paused, draft, partition_for
@@ -63,7 +65,7 @@ def publish_batches(
         ConfigError: Other rows were published by an earlier attempt in the place of these.
         QueueFull, StoreUnavailable, AmbiguousResult: Not all could be stored; run it again.
     """
-    with publishing_to(options) as (store, publishing):
+    with traced_task(), publishing_to(options) as (store, publishing):
         kind = _ByLane if mapping.id_column is None else _ById
         record = store.perform(publishing.catalog.topic(options.target, create=True))
         outlet = kind(store, publishing, options, task, record.partitions)
@@ -185,14 +187,21 @@ class _Outlet(ABC):
         """Check and encode one row."""
 
     @abstractmethod
-    def send(self, partition: int, chunk: Sequence[Prepared]) -> Operation[None]:
-        """One call."""
+    def send(
+        self, partition: int, chunk: Sequence[Prepared], sent: Sequence[Prepared]
+    ) -> Operation[Sequence[MessageId]]:
+        """One call; the ids. `sent` is the chunk as it goes out: with traces, if it is traced."""
 
     def _flush(self, partition: int) -> None:
         chunk = self._chunks[partition]
         self._chunks[partition], self._sizes[partition] = [], 0
         self._wait()
-        self._under_way = self._sender.submit(self.store.perform, self.send(partition, chunk))
+        self._under_way = self._sender.submit(self._deliver, partition, chunk)
+
+    def _deliver(self, partition: int, chunk: Sequence[Prepared]) -> None:
+        space = self.publishing.catalog.keys.namespace
+        with traced(space, self.options.target, chunk) as (sent, answers):
+            answers.extend(self.store.perform(self.send(partition, chunk, sent)))
 
     def _wait(self) -> None:
         under_way, self._under_way = self._under_way, None
@@ -227,15 +236,19 @@ class _ById(_Outlet):
         """With its id's digest, by which the partition knows it again."""
         return draft(item, made_id, now_ms)[0]
 
-    def send(self, partition: int, chunk: Sequence[Prepared]) -> Operation[None]:
+    def send(
+        self, partition: int, chunk: Sequence[Prepared], sent: Sequence[Prepared]
+    ) -> Operation[Sequence[MessageId]]:
         """One call; an id with another body ends the job."""
-        answers = yield from self.publishing.send(self._lanes[partition], chunk)
+        answers = yield from self.publishing.send(self._lanes[partition], sent)
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
-        known = sum(answer.duplicate for answer in answers if not isinstance(answer, Exception))
+        ids = [answer for answer in answers if not isinstance(answer, Exception)]
+        known = sum(id_.duplicate for id_ in ids)
         self.totals.known += known
         self.totals.sent += len(chunk) - known
+        return ids
 
 
 class _ByLane(_Outlet):
@@ -271,9 +284,15 @@ class _ByLane(_Outlet):
         named = replace(item, id=made_id)
         return draft(named, made_id, now_ms)[0]._replace(digest="")
 
-    def send(self, partition: int, chunk: Sequence[Prepared]) -> Operation[None]:
-        """One call, unless an earlier attempt made it."""
-        yield from replay(self.publishing, self._lanes[partition], chunk, _content)
+    def send(
+        self, partition: int, chunk: Sequence[Prepared], sent: Sequence[Prepared]
+    ) -> Operation[Sequence[MessageId]]:
+        """One call, unless an earlier attempt made it, traced or not."""
+        lane = self._lanes[partition]
+        before = lane.known
+        said = map(_content, chunk)  # asked for one by one, in this order
+        yield from replay(self.publishing, lane, sent, lambda _: next(said))
+        return [MessageId(message.id, duplicate=lane.known > before) for message in chunk]
 
     def finish(self) -> None:
         """Send the rest; then no lane may hold more than was sent."""

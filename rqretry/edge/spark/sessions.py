@@ -61,9 +61,11 @@ def session(
 
 
 @contextmanager
-def session_for(name: str, master: str | None = None) -> Iterator[SparkSession]:
+def session_for(
+    name: str, master: str | None = None, config: dict[str, str] | None = None
+) -> Iterator[SparkSession]:
     """A session for one job, which ends with it."""
-    spark = session(name, master)
+    spark = session(name, master, config)
     try:
         yield spark
     finally:

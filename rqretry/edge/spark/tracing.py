@@ -1,0 +1,77 @@
+"""Tracing of what tasks publish: each row has a producer span, as a publish has anywhere."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rqretry import observing
+from rqretry.codec import decode, encode
+from rqretry.commands.producing import Prepared
+from rqretry.message import OutgoingMessage
+from rqretry.noted import noted
+from rqretry.observing import Publication
+from rqretry.tracing import ENDPOINTS, start_tracing, trace_settings
+
+_SERVICE = "rqretry-spark"
+
+
+def tracing_of_tasks(otlp: str | None) -> dict[str, str]:
+    """The settings of Spark that have its tasks traced; {} where nothing was asked for.
+
+    Raises:
+        ConfigError: The URL cannot work, or the SDK is not installed.
+    """
+    if otlp is None or trace_settings(otlp, service=_SERVICE) is None:
+        return {}
+    return {f"spark.executorEnv.{ENDPOINTS[1]}": otlp}
+
+
+@contextmanager
+def traced_task() -> Iterator[None]:
+    """Trace a task where the environment of its process asks for it, and export all at its end.
+
+    Raises:
+        ConfigError: One of the OTEL_* variables cannot work as it is written.
+    """
+    if observing.installed is not None:  # somebody set it up, and sees to the end of it
+        yield
+        return
+    start_tracing(trace_settings(None, service=_SERVICE))
+    try:
+        yield
+    finally:
+        observing.stop()
+
+
+@contextmanager
+def traced(
+    namespace: str, topic: str, chunk: Sequence[Prepared]
+) -> Iterator[tuple[Sequence[Prepared], list[Any]]]:
+    """Around one call: the messages with the contexts of their spans, and a list for the answers.
+
+    Where nobody traces, the messages as they are.
+    """
+    if observing.installed is None:
+        yield chunk, []
+        return
+    spans: list[Publication] = []
+    answers: list[Any] = []
+    try:
+        yield [_begun(spans, namespace, topic, message) for message in chunk], answers
+    except BaseException as error:
+        for span in spans:
+            span.failed(error)
+        raise
+    for span, answer in zip(spans, answers, strict=True):
+        span.done([answer])
+
+
+def _begun(spans: list[Publication], namespace: str, topic: str, message: Prepared) -> Prepared:
+    assert observing.installed is not None
+    body, tag, keys, headers, group, born_ms = decode(message.data)
+    item = OutgoingMessage(body=body, headers=headers or None)
+    span = observing.installed.publishing(namespace, topic, [item], batch=False)
+    spans.append(span)
+    carried = span.items[0].headers
+    data = encode(body, tag=tag, keys=keys, headers=carried, message_group=group, born_ms=born_ms)
+    return message._replace(data=data, noted=noted(tag, keys, carried, group))
