@@ -12,8 +12,9 @@ import pytest
 
 from rqretry import ConfigError, InvalidArgument, Message, observing
 from rqretry.edge.spark.options import read_options
-from rqretry.edge.spark.outlet import Task, Totals, publish_batches
+from rqretry.edge.spark.outlet import publish_batches
 from rqretry.edge.spark.rows import Mapping
+from rqretry.edge.spark.task import Task, Totals
 from rqretry.edge.spark.tracing import tracing_of_tasks
 from tests.integration.harness import NAMESPACE, Lab, Seen, counted
 from tests.otel.collector import Collector, Received
