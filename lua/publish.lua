@@ -283,7 +283,7 @@ end
 if not accepted or plain and messages > room then
   return { 'FULL', most - room, most }
 end
-if plain then -- as most are: ids made by the client, nothing delayed, all for every group
+if plain and messages > 0 then -- as most are: ids made by the client, nothing delayed, all for every group
   local sizes, first = {}, FIRST_GROUP + 2 * groups
   for i = 1, messages do
     local at = first + 2 * (i - 1)

@@ -156,6 +156,13 @@ def test_publish_under_an_id_that_a_client_made_finds_its_message_while_it_lives
     assert changed == {"lane:p": "2 sum D"}
 
 
+def test_publish_of_no_message_only_notes_that_the_lane_has_come_so_far(world: World) -> None:
+    world.subscribe()
+    with world.changes() as changed:
+        assert world.publish().status == "OK"
+    assert changed == {"lane:p": "1 sum"}
+
+
 def test_publish_of_one_id_twice_in_a_batch_stores_the_first(world: World) -> None:
     world.subscribe()
     with world.changes() as changed:
