@@ -65,11 +65,21 @@ local function numbers_of(entry)
   return known
 end
 
+local numbers_read = { [''] = false }
+local function number_of(text)
+  local number = numbers_read[text]
+  if number == nil then
+    number = tonumber(text)
+    numbers_read[text] = number
+  end
+  return number
+end
+
 local n, attempt_of = 0, {}
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' then
     local at, its = FIRST + (i - 1) * STRIDE, numbers_of(entries[i] or false)
-    choice.level, choice.delay_ms, choice.random = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), ARGV[at + 4]
+    choice.level, choice.delay_ms, choice.random = number_of(ARGV[at + 2]), number_of(ARGV[at + 3]), ARGV[at + 4]
     local verdict = wait_or_bury(plan, policy, clock.now, id, its.attempt, ARGV[at + 5], choice)
     local dead, note = verdict == 'D', its.before .. verdict
     n = n + 1

@@ -50,7 +50,7 @@ local order = {
   inflight = inflight,
 }
 local ids, verdicts, entries, deadlines, all_ok = fence(keys, byte, 5, tonumber(ARGV[4]), strict)
-local done, failed_before, attempt_of, stale = {}, {}, {}, 0
+local done, failed_before, attempt_of, stale, spelled = {}, {}, {}, 0, {}
 
 local function sort_out()
   for i, id in ipairs(ids) do
@@ -59,7 +59,8 @@ local function sort_out()
     end
     if verdicts[i] == 'OK' then
       local _, attempt = read_entry(entries[i])
-      done[#done + 1], attempt_of[#done + 1] = id, attempt
+      spelled[attempt] = spelled[attempt] or string.format('%d', attempt)
+      done[#done + 1], attempt_of[#done + 1] = id, spelled[attempt]
       failed_before[#failed_before + 1] = entries[i] and id or nil
     else
       stale = stale + 1

@@ -1,11 +1,19 @@
 -- A message's numbers in one group, "lease_no:attempt:expiries:postpones": of the current lease,
 -- else of the next one. No entry means 1:1:0:0, so a message that never failed stores nothing.
+-- Most entries of a call are alike, so each is read once.
+local entries_read = {}
+
 local function read_entry(text)
   if not text then
     return 1, 1, 0, 0
   end
-  local lease_no, attempt, expiries, postpones = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
-  return tonumber(lease_no or 1), tonumber(attempt or 1), tonumber(expiries or 0), tonumber(postpones or 0)
+  local known = entries_read[text]
+  if not known then
+    local lease_no, attempt, expiries, postpones = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
+    known = { tonumber(lease_no or 1), tonumber(attempt or 1), tonumber(expiries or 0), tonumber(postpones or 0) }
+    entries_read[text] = known
+  end
+  return known[1], known[2], known[3], known[4]
 end
 
 local function spell_entry(lease_no, attempt, expiries, postpones)

@@ -58,10 +58,14 @@ local function fence(keys, byte, first, stride, with_deadlines)
   if found == n and stride == 1 and not with_deadlines and #entries == 0 then -- the usual case
     return ids, verdicts, entries, deadlines, true
   end
-  local all_ok = true
+  local all_ok, numbers = true, {} -- most lease numbers are alike: each is read once
   for i = 1, n do
-    local id, entry = ids[i], entries[i]
-    local lease_no = stride == 1 and 1 or tonumber(ARGV[first + (i - 1) * stride + 1])
+    local id, entry, lease_no = ids[i], entries[i], 1
+    if stride > 1 then
+      local text = ARGV[first + (i - 1) * stride + 1]
+      lease_no = numbers[text] or tonumber(text)
+      numbers[text] = lease_no
+    end
     if here[id] and lease_no == (entry and read_entry(entry) or 1) then
       verdicts[i], here[id] = 'OK', false -- once
     else

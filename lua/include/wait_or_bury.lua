@@ -1,7 +1,7 @@
 -- The one place that decides whether a failed attempt waits on the ladder or is dead, and that
 -- writes it. Destination first: a cut before the source is cleared leaves a duplicate, never a loss.
 local function new_plan()
-  return { waiting = {}, earliest = {}, dead = {}, graves = {} }
+  return { waiting = {}, earliest = {}, known = {}, dead = {}, graves = {} }
 end
 
 local function bury(plan, now, id, attempt, cause)
@@ -10,17 +10,23 @@ local function bury(plan, now, id, attempt, cause)
   plan.graves[n + 1], plan.graves[n + 2] = id, attempt .. ' ' .. cause
 end
 
+-- Most messages of a call wait as long: what comes of a delay is found and spelled once, for the set, the
+-- history and the reply. Answers level, due time and a note of both.
 local function wait(plan, policy, now, id, delay_ms)
-  local level = level_for(policy.levels, delay_ms)
-  local due = now + delay_ms
-  local members = plan.waiting[level] or {}
-  plan.waiting[level] = members
-  local due_text = string.format('%d', due) -- spelled once for the set, the history and the reply
-  members[#members + 1], members[#members + 2] = due_text, id
-  if due < (plan.earliest[level] or math.huge) then
-    plan.earliest[level] = due
+  local known = plan.known[delay_ms]
+  if not known then
+    local level, due = level_for(policy.levels, delay_ms), now + delay_ms
+    local members, text = plan.waiting[level] or {}, string.format('%d', due)
+    known = { level = level, due = text, members = members, note = 'W,' .. level .. ',' .. text }
+    plan.known[delay_ms], plan.waiting[level] = known, members
+    if due < (plan.earliest[level] or math.huge) then
+      plan.earliest[level] = due
+    end
   end
-  return level, due_text
+  local members = known.members
+  local n = #members
+  members[n + 1], members[n + 2] = known.due, id
+  return known.level, known.due, known.note
 end
 
 -- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
@@ -41,8 +47,8 @@ local function wait_or_bury(plan, policy, now, id, attempt, cause, choice)
       delay_ms = math.floor(delay_ms * (1 + policy.jitter * (2 * choice.random - 1)))
     end
   end
-  local level, due = wait(plan, policy, now, id, delay_ms)
-  return 'W,' .. level .. ',' .. due
+  local _, _, note = wait(plan, policy, now, id, delay_ms)
+  return note
 end
 
 -- Answers whether something is now due earlier than anything before.
