@@ -6,6 +6,7 @@ repeated call carries the same ids.
 """
 
 import base64
+import binascii
 import os
 import time
 import zlib
@@ -21,6 +22,8 @@ _RANDOM_BITS = 54
 _TIME_MASK = (1 << 42) - 1
 LENGTH = 16
 _BYTES = 12
+_NOISE_BYTES = 9
+_NOISE_EXCESS = 8 * _NOISE_BYTES - _RANDOM_BITS
 _TIME_LENGTH = 7
 """Characters that hold the time, 6 bits each; the other nine hold the random bits."""
 _new = str.__new__
@@ -50,6 +53,14 @@ class MessageId(str):  # noqa: SLOT000 - a class attribute costs an id nothing
 def new_ids(texts: Iterable[str]) -> list[MessageId]:
     """Ids of messages that were stored; a third of the cost of making them one by one."""
     return [_new(MessageId, text) for text in texts]
+
+
+def make_id(now_ms: int) -> str:
+    """An id as `make_ids` makes it, where one is wanted alone; a third of the cost."""
+    noise = int.from_bytes(os.urandom(_NOISE_BYTES), "big") >> _NOISE_EXCESS
+    since = (now_ms or time.time_ns() // 1_000_000) & _TIME_MASK
+    packed = (since << _RANDOM_BITS | noise).to_bytes(_BYTES, "big")
+    return binascii.b2a_base64(packed, newline=False).translate(_TO_ORDERED).decode()
 
 
 def make_ids(count: int, now_ms: int) -> list[str]:

@@ -23,7 +23,7 @@ from rqretry.errors import (
     ScriptError,
     show,
 )
-from rqretry.ids import MessageId, make_ids, make_producer, new_ids, partition_of
+from rqretry.ids import MessageId, make_id, make_ids, make_producer, new_ids, partition_of
 from rqretry.limits import (
     MAX_CALL_BYTES,
 )
@@ -116,7 +116,7 @@ class Publishing:
         record = self.catalog.known_topic(topic)
         if record is None or type(body) not in PLAIN:
             return None
-        (id_,) = make_ids(1, self.clock.now_ms())
+        id_ = make_id(self.clock.now_ms())
         message = Prepared(id_, encode(body), "", "")
         return partition_of(id_, record.partitions), message
 

@@ -26,7 +26,7 @@ from rqretry.errors import (
     TransactionDecided,
     show,
 )
-from rqretry.ids import MessageId, make_ids
+from rqretry.ids import MessageId, make_id
 from rqretry.limits import MAX_TRANSACTION_MESSAGES, check_topic
 from rqretry.message import OutgoingMessage, PublishOptions, outgoing
 from rqretry.noted import NOTHING, encode_noted
@@ -47,7 +47,7 @@ class TransactionOperations:
         self.catalog: Catalog = publishing.catalog
         self.terms = terms
         self.worker = worker
-        self.id: str = make_ids(1, publishing.clock.now_ms())[0]
+        self.id: str = make_id(publishing.clock.now_ms())
         self.decision = ""
         self._number = 0
         self._places: set[tuple[str, int]] = set()

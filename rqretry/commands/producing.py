@@ -102,10 +102,10 @@ def publish(
         if words >= _WITH_KEYS:
             args.append(message.keys)
     command = Command(
-        verb="publish",
-        keys=(keys.meta, keys.route, keys.lane(producer), *touched),
-        args=tuple(args),
-        decode=_published,
+        "publish",
+        (keys.meta, keys.route, keys.lane(producer), *touched),
+        tuple(args),
+        _published,
         ids=tuple([message.id for message in messages]),
     )
     if not durability:
@@ -139,8 +139,12 @@ def _targets(
 
 def _words(route: Route, messages: Sequence[Prepared]) -> int:
     """How many words a message takes: most need the least."""
-    if not (route.filtered or route.broadcast) and all(m[2:5] == _BARE for m in messages):
-        return _PLAIN
+    if not (route.filtered or route.broadcast):
+        for message in messages:
+            if message[2:5] != _BARE:
+                break
+        else:
+            return _PLAIN
     notes = [message.noted for message in messages if message.noted is not None]
     if any(note.keys for note in notes):
         return _WITH_KEYS
@@ -210,6 +214,8 @@ def deliver(
 
 
 def _published(reply: list[Any]) -> Published:
+    if reply[0] == b"OK" and not reply[2]:  # as nearly always
+        return Published("OK", reply[1], "")
     status = text(reply[0])
     if status == "STALE_ROUTE":
         return Published(status, 0, "", Route.decode(int(reply[1]), reply[2]))

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from rqretry.ids import LENGTH, MessageId, born_ms, make_ids, make_producer, partition_of
+from rqretry.ids import LENGTH, MessageId, born_ms, make_id, make_ids, make_producer, partition_of
 
 NOW_MS = 1_790_000_000_123
 
@@ -37,6 +37,16 @@ def test_without_a_known_server_time_this_machine_s_has_to_do() -> None:
     (made,) = make_ids(1, 0)
 
     assert (born_ms(made) or 0) > 1_600_000_000_000
+
+
+def test_an_id_made_alone_is_the_one_that_would_be_made_with_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for seed in range(20):
+        noise = bytes((seed * 37 + place * 91) % 256 for place in range(9))
+        monkeypatch.setattr("os.urandom", lambda size, noise=noise: noise[:size])
+        assert [make_id(NOW_MS)] == make_ids(1, NOW_MS)
+    assert (born_ms(make_id(0)) or 0) > 1_600_000_000_000
 
 
 def test_no_ids_are_no_ids() -> None:
