@@ -29,6 +29,11 @@ class TracedAttempt:
     answer says at which level the message waits, and until when.
     """
 
+    __slots__ = (
+        "_began", "_context", "_ended_ns", "_error", "_message", "_meters", "_namespace", "_over",
+        "_seconds", "_tracer", "_worker", "span",
+    )  # fmt: skip
+
     def __init__(
         self,
         tracer: Tracer,

@@ -58,9 +58,7 @@ def delivery(
 ) -> dict[str, Any]:
     """What a span about one delivery says; name and kind are those of `operation`."""
     topic, partition, group, lease_no, id_ = message._lease  # noqa: SLF001 - no text of it is made
-    said = _delivered(
-        (namespace, topic, partition, group), worker, message.max_retries, (name, kind)
-    ).copy()
+    said = _delivered((namespace, topic, partition, group), worker, (name, kind)).copy()
     said["messaging.message.id"] = id_
     said[ATTEMPT] = message.attempt
     said["rqretry.fencing_token"] = lease_no
@@ -71,18 +69,17 @@ def delivery(
 
 @lru_cache(1024)
 def _delivered(
-    place: tuple[str, str, int, str], worker: str, max_retries: int | None, done: tuple[str, str]
+    place: tuple[str, str, int, str], worker: str, done: tuple[str, str]
 ) -> dict[str, Any]:
     """What all deliveries of one place to one worker say."""
     namespace, topic, partition, group = place
     said = destination(namespace, topic) | operation(*done)
-    said |= {
+    return said | {
         "messaging.destination.partition.id": str(partition),
         "messaging.consumer.group.name": group,
         "messaging.client.id": worker,
         WORKER: worker,
     }
-    return said if max_retries is None else said | {"rqretry.max_retries": max_retries}
 
 
 def when(at_ms: int) -> dict[str, Any]:
