@@ -8,9 +8,11 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead graves tracebacks due wake bodies pending events
          counters ready line heads message_groups, then the delay level keys
-  ARGV   group worker tracebacks, then fingerprint and text of each traceback, then of each message
-         id, lease_no, level (0 automatic, k that one, -1 dead), delay_ms ('' by level), random
-         (0 to 1, for jitter), cause, record (one line of JSON for the failure record)
+  ARGV   group worker tracebacks words (3 or 7 a message) random (0 to 1, for the jitter of messages of 3
+         words), then fingerprint and text of each traceback, then of each message
+         id, lease_no, level (0 automatic, k that one, -1 dead), delay_ms ('' by level), random, cause,
+         record (one line of JSON for the failure record); with 3 words id, lease_no and record: the level
+         is automatic, and the cause is 'failure'
   REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D and then now_ms
   COST   O(messages * log waiting); 16 commands and 2 a level, 2 with max_inflight
 ]]
@@ -39,7 +41,8 @@ local keys = {
 }
 local levels = { unpack(KEYS, 19) }
 local group, worker, traces = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local FIRST, STRIDE, TRACEBACKS_KEPT = 4 + 2 * traces, 7, 1000
+local FIRST, STRIDE, TRACEBACKS_KEPT, GOLDEN = 6 + 2 * traces, tonumber(ARGV[4]), 1000, 0.6180339887498949
+local random = tonumber(ARGV[5])
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
@@ -79,12 +82,18 @@ local n, attempt_of = 0, {}
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' then
     local at, its = FIRST + (i - 1) * STRIDE, numbers_of(entries[i] or false)
-    choice.level, choice.delay_ms, choice.random = number_of(ARGV[at + 2]), number_of(ARGV[at + 3]), ARGV[at + 4]
-    local verdict = wait_or_bury(plan, policy, clock.now, id, its.attempt, ARGV[at + 5], choice)
+    local cause = 'failure'
+    if STRIDE == 3 then -- one number for all, far from each other in their order
+      choice.level, choice.random = 0, (random + (i - 1) * GOLDEN) % 1
+    else
+      choice.level, choice.delay_ms, choice.random = number_of(ARGV[at + 2]), number_of(ARGV[at + 3]), ARGV[at + 4]
+      cause = ARGV[at + 5]
+    end
+    local verdict = wait_or_bury(plan, policy, clock.now, id, its.attempt, cause, choice)
     local dead, note = verdict == 'D', its.before .. verdict
     n = n + 1
     buried[#buried + 1] = dead and id or nil
-    done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, ARGV[at + 6], its.text
+    done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, ARGV[at + STRIDE - 1], its.text
     written[2 * n - 1], written[2 * n] = id, dead and its.dies or its.waits
   end
 end
@@ -96,7 +105,7 @@ local function write_failure_records()
   end
   call('HSET', failures, unpack(changed))
   if traces > 0 and call('HLEN', tracebacks) < TRACEBACKS_KEPT then
-    call('HSET', tracebacks, unpack(ARGV, 4, FIRST - 1))
+    call('HSET', tracebacks, unpack(ARGV, 6, FIRST - 1))
   end
 end
 

@@ -153,14 +153,21 @@ def _line(
     cause: str, kind: str, message: str, fingerprint: str, worker: str, seconds: float, trace: str
 ) -> str:
     # A JSON encoder for each line would cost ten times as much.
-    said = f',"m":{_quoted(_cut(message))}' if message else ""
     traced = f',"s":{_quoted(trace)}' if trace else ""
-    return f'{_head(cause, kind, fingerprint, worker)}{said}{traced},"d":{round(seconds, 3)}}}'
+    said = _told(cause, kind, fingerprint, worker, _cut(message))
+    return f'{said}{traced},"d":{round(seconds, 3)}}}'
+
+
+@lru_cache(maxsize=4096)
+def _told(cause: str, kind: str, fingerprint: str, worker: str, message: str) -> str:
+    """The beginning of a line, the same for all failures that say the same."""
+    said = f',"m":{_quoted(message)}' if message else ""
+    return f"{_head(cause, kind, fingerprint, worker)}{said}"
 
 
 @lru_cache(maxsize=4096)
 def _head(cause: str, kind: str, fingerprint: str, worker: str) -> str:
-    """The beginning of a line, the same for all failures of one kind."""
+    """The beginning of that, the same for all failures of one kind."""
     fields = {"c": cause, "t": kind, "f": fingerprint, "w": worker}
     said = {name: value for name, value in fields.items() if value}
     return json.dumps(said, separators=(",", ":"))[:-1]

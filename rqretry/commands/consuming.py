@@ -11,6 +11,10 @@ OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
 """Verdicts on one message of a batch; STALE: that lease ended, GONE: the message did."""
 
 FIRST_ATTEMPT = (1, 1)
+_FAILURE = "failure"
+"""The cause of a failure that says no other one."""
+_BY_LADDER = (0, "")
+"""Level and delay of a failure that asks for none."""
 
 
 class Receipt(NamedTuple):
@@ -186,11 +190,16 @@ def fail(
 ) -> Command[list[Failed]]:
     """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each told once."""
     p = keys.partition
-    args: list[Any] = [keys.group, worker, len(tracebacks)]
+    usual = all(failure[1:3] == _BY_LADDER and failure.cause == _FAILURE for failure in failures)
+    random = failures[0].random if failures else 0.0
+    args: list[Any] = [keys.group, worker, len(tracebacks), 3 if usual else 7, random]
     for fingerprint, traceback in tracebacks.items():
         args += (fingerprint, traceback)
     for failure in failures:
-        args += (*failure.receipt, *failure[1:])
+        if usual:
+            args += (*failure.receipt, failure.record)
+        else:
+            args += (*failure.receipt, *failure[1:])
     touched = (
         p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
         keys.graves, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,

@@ -1,5 +1,7 @@
 """fail: inflight -> waiting_retry | dead."""
 
+import itertools
+
 import pytest
 
 from rqretry.commands.consuming import Failed, Receipt
@@ -124,6 +126,27 @@ def test_fail_with_jitter_spreads_the_wait(world: World, random: float, wait_ms:
     world.leased("a")
     (failed,) = world.fail(failure("a", random=random))
     assert failed.due_ms == START_MS + wait_ms
+
+
+def test_fail_with_jitter_spreads_the_messages_of_a_call_over_its_whole_range(world: World) -> None:
+    world.subscribe(jitter="0.1")
+    ids = [f"m{number}" for number in range(50)]
+    world.leased(*ids)
+    waits = [failed.due_ms - START_MS for failed in world.fail(*map(failure, ids))]
+    assert waits[0] == 10_000  # of the call's own random number
+    gaps = [later - sooner for sooner, later in itertools.pairwise(sorted(waits))]
+    assert 9_000 <= min(waits) < 9_050
+    assert 10_950 < max(waits) < 11_000
+    assert 0 < min(gaps) < max(gaps) < 100
+
+
+def test_fail_treats_each_message_as_it_says_beside_others_that_say_nothing(world: World) -> None:
+    world.subscribe(jitter="0.1")
+    world.leased("a", "b", "c")
+    failed = world.fail(
+        failure("a", random=0.0), failure("b", cause="timeout"), failure("c", random=1.0)
+    )
+    assert [f.due_ms - START_MS for f in failed] == [9_000, 10_000, 11_000]
 
 
 def test_fail_does_not_jitter_what_the_handler_chose(world: World) -> None:
