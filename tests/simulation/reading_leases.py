@@ -8,6 +8,8 @@ from tests.simulation.calls import Reading, require
 from tests.simulation.ledger import UNLIMITED, Ledger, Place
 
 _MOST = 500
+_LEAST_WORDS = 3
+"""Of a failure that asks for nothing."""
 
 
 class Leases(Reading):
@@ -84,10 +86,10 @@ class Leases(Reading):
 
     def _do_fail(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])
-        first = 3 + 2 * int(args[2])
-        answers = dict(zip(range(first, len(args), 7), reply, strict=False))
-        for id_, at in self._settled(ledger, args, first, 7, reply):
-            level, delay = int(args[at + 2]), args[at + 3]
+        first, words = 5 + 2 * int(args[2]), int(args[3])
+        answers = dict(zip(range(first, len(args), words), reply, strict=False))
+        for id_, at in self._settled(ledger, args, first, words, reply):
+            level, delay = (int(args[at + 2]), args[at + 3]) if words > _LEAST_WORDS else (0, "")
             ledger.fail(id_, self.now, level=level, delay_ms=None if delay == "" else int(delay))
             one, said = ledger.leases[id_], answers[at].decode().split(",")
             require((said[1] == "D") == (one.place == DEAD), f"{id_}: {said}, and is {one}")
