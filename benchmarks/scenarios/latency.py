@@ -21,7 +21,7 @@ _SETTLE_S = 0.5
 def w4(messages: int | None) -> Figures:
     """The latency of single messages."""
     count = messages or 500
-    with Server() as server, Crew(Job(server.url, "timed")) as crew:
+    with Server() as server, Crew(Job(server.url, "timed", look_every_s=0.1)) as crew:
         run(_publish_slowly(server.url, 1))
         crew.wait_for(1)
         time.sleep(_SETTLE_S)
