@@ -90,24 +90,25 @@ class _RedisPy:
 _SPEAKERS: dict[str, Callable[[int], _Speaker]] = {SOCKETS: _Socket, REDIS_PY: _RedisPy}
 
 
-def bare_waits_ms(server: Server, kind: str, count: int, every_s: float) -> list[float]:
-    """From sending a publish to having the message, of so many, one every `every_s`."""
+def bare_waits_ms(server: Server, count: int, every_s: float) -> dict[str, list[float]]:
+    """From sending a publish to having the message, of so many, one every `every_s`; by speaker."""
     with App(server.url, namespace=_NAMESPACE).client as client:
         client.store.perform(client.catalog.join(_GROUP, "push", [_TOPIC]))
-        keys, route = (
-            client.catalog.group_keys(_TOPIC, 0, _GROUP),
-            client.catalog.route(_TOPIC, 0),
-        )
-    ready, (ours, theirs) = _spawn.Event(), _spawn.Pipe(duplex=False)
-    args = (kind, server.port, server.version, keys, count, ready, theirs)
+        keys = client.catalog.group_keys(_TOPIC, 0, _GROUP)
+        route = client.catalog.route(_TOPIC, 0)
+    ours, theirs = _spawn.Pipe(duplex=False)
+    args = (server.port, server.version, keys, count, theirs)
     consumer = _spawn.Process(target=_consume_in_process, args=args)
     consumer.start()
     theirs.close()
-    ready.wait(60)
-    sent: dict[str, float] = run(_publish(kind, server, keys, route, every_s, count))
-    seen: dict[str, float] = ours.recv()
+    waits: dict[str, list[float]] = {}
+    for kind in _SPEAKERS:
+        ours.recv()  # it is ready
+        sent: dict[str, float] = run(_publish(kind, server, keys, route, every_s, count))
+        seen: dict[str, float] = ours.recv()
+        waits[kind] = [(seen[id_] - at) * 1000 for id_, at in sent.items()]
     consumer.join()
-    return [(seen[id_] - at) * 1000 for id_, at in sent.items()]
+    return waits
 
 
 async def _publish(
@@ -136,14 +137,15 @@ async def _publish(
 
 
 def _consume_in_process(
-    kind: str, port: int, version: str, keys: GroupKeys, count: int, ready: Any, end: Connection
+    port: int, version: str, keys: GroupKeys, count: int, end: Connection
 ) -> None:
-    end.send(run(_consume(kind, port, _wire(version), keys, count, ready)))
+    for kind in _SPEAKERS:
+        end.send(run(_consume(kind, port, _wire(version), keys, count, end)))
     end.close()
 
 
 async def _consume(
-    kind: str, port: int, wire: Wire, keys: GroupKeys, count: int, ready: Any
+    kind: str, port: int, wire: Wire, keys: GroupKeys, count: int, end: Connection
 ) -> dict[str, float]:
     """Monotonic times at which each message was there, by id."""
     leasing = lease(keys, worker=_GROUP, want=100, visibility_ms=30_000)
@@ -151,7 +153,7 @@ async def _consume(
     seen: dict[str, float] = {}
     async with aclosing(_SPEAKERS[kind](port)) as speaker:
         await speaker.ask(wire.load(leasing), wire.load(_settling(keys, ["-"])))
-        ready.set()
+        end.send(None)
         while len(seen) < count:
             _, reply = await speaker.ask(*waiting)
             ids, at = leasing.decode(reply).ids, time.monotonic()
