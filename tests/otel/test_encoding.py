@@ -87,7 +87,7 @@ def remote(*, is_remote: bool, state: str = "") -> Any:
     return set_span_in_context(NonRecordingSpan(context))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(names, kinds, st.dictionaries(names, values, max_size=5)), max_size=6))
 def test_it_says_the_same_of_whatever_is_said(
     said: Iterable[tuple[str, SpanKind, dict[str, Any]]],

@@ -231,7 +231,14 @@ async def by_a_worker_of_another_group(lab: Lab, told: Told) -> None:
         await until(told)
 
 
-@pytest.mark.parametrize("who", [by_receive, by_the_reaper_command, by_a_worker_of_another_group])
+@pytest.mark.parametrize(
+    "who",
+    [
+        by_receive,
+        by_the_reaper_command,
+        pytest.param(by_a_worker_of_another_group, marks=pytest.mark.campaign),
+    ],
+)
 async def test_whoever_expires_it_tells(
     lab: Lab, collector: Collector, traced: Traced, who: Callable[[Lab, Told], Any]
 ) -> None:
