@@ -71,7 +71,7 @@ lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 simulation: setup ## run simulated systems, each from one seed (SEEDS=n of them, from SEED=n on, JOBS=n)
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS))
 
-mutants: setup ## break the rules of docs/conformance.md one by one: each must be noticed (RULES=...)
+mutants: setup ## break the rules of conformance.md and guarantees.md one by one: each must be noticed (RULES=...)
 	@$(BIN)/python tools/mutants.py $(RULES)
 
 script-mutants: setup ## drop each call of each script, flip each comparison: docs/mutants.md (FILES=..., JOBS=n)

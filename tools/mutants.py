@@ -1,11 +1,12 @@
 """Break the rules on purpose, one at a time, and see that the named tests notice.
 
-The list is tests/conformance/mutations/: each mutation replaces one piece of a script or a module
-and names the tests of which one must fail then. It runs in copies of the checkout, so that nothing
-here is touched. Exit status 1 if a mutation survived.
+The lists are tests/conformance/mutations/ and tests/guarantees/mutations.toml: each mutation
+replaces one piece of a script or a module and names the tests of which one must fail then. It runs
+in copies of the checkout, so that nothing here is touched. Exit status 1 if a mutation survived.
 
     python tools/mutants.py            all of them
     python tools/mutants.py 2.4 7      those of rule 2.4 and of all rules of section 7
+    python tools/mutants.py R5 R7      those of two rules of docs/guarantees.md
     python tools/mutants.py --list
 """
 
@@ -27,16 +28,18 @@ TESTS_FAILED = 1
 
 sys.path.insert(0, str(ROOT))
 from tests.conformance.mutations import MUTATIONS, Mutation  # noqa: E402
+from tests.guarantees.mutations import MUTATIONS as GUARANTEED  # noqa: E402
 
 
 def main() -> int:
     """Run the chosen mutations and tell the survivors."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("rules", nargs="*", help="rules of docs/conformance.md; default: all")
+    parser.add_argument("rules", nargs="*", help="such as 2.4 or R5; default: all")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once; default 2")
     parser.add_argument("--list", action="store_true", help="show the mutations and run nothing")
     options = parser.parse_args()
-    chosen = [m for m in MUTATIONS if not options.rules or is_of(m.rule, options.rules)]
+    every = (*MUTATIONS, *GUARANTEED)
+    chosen = [m for m in every if not options.rules or is_of(m.rule, options.rules)]
     if options.list:
         for mutation in chosen:
             print(f"{mutation.rule:6} {mutation.path}: {mutation.why}")

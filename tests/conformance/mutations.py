@@ -14,7 +14,7 @@ class Mutation(NamedTuple):
     """One piece of the code, replaced by a wrong one."""
 
     rule: str
-    """The row of docs/conformance.md that it breaks."""
+    """The row of docs/conformance.md, or of docs/guarantees.md, that it breaks."""
     path: str
     find: str
     """Occurs exactly once in the file."""
@@ -30,7 +30,8 @@ class Mutation(NamedTuple):
         return text.replace(self.find, self.put)
 
 
-def _read(path: Path) -> list[Mutation]:
+def read_mutations(path: Path) -> list[Mutation]:
+    """Those of a file."""
     tables = tomllib.loads(path.read_text())["mutation"]
     return [Mutation(**{**table, "tests": tuple(table["tests"])}) for table in tables]
 
@@ -39,4 +40,6 @@ def _number(mutation: Mutation) -> tuple[int, ...]:
     return tuple(map(int, mutation.rule.split(".")))
 
 
-MUTATIONS = tuple(sorted((m for path in FOLDER.glob("*.toml") for m in _read(path)), key=_number))
+MUTATIONS = tuple(
+    sorted((m for path in FOLDER.glob("*.toml") for m in read_mutations(path)), key=_number)
+)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.test_table import names_in
+from tests.conformance.mutations import Mutation
+from tests.conformance.test_table import assert_applies, names_in
+from tests.guarantees.mutations import MUTATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
@@ -34,6 +36,19 @@ def test_it_names_tests_that_exist(name: str, text: str, tests: list[tuple[str, 
     assert len(set(tests)) == len(tests), f"{name} names a test twice"
     for path, test in tests:
         assert test in names_in(path), f"{path} has no test {test}"
+
+
+def test_every_rule_is_broken_by_a_mutation() -> None:
+    rules = [name for name, _, _ in ROWS if name.startswith("R")]
+    assert [mutation.rule for mutation in MUTATIONS] == rules
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.rule)
+def test_a_mutation_applies_and_breaks_a_test_that_its_rule_names(mutation: Mutation) -> None:
+    assert_applies(mutation)
+    named = next(tests for name, _, tests in ROWS if name == mutation.rule)
+    for test in mutation.tests:
+        assert tuple(test.partition("[")[0].split("::")) in named
 
 
 def test_what_is_impossible_and_which_fault_is_covered_are_told() -> None:
