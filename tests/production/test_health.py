@@ -35,9 +35,11 @@ def always_live(service: Service) -> Iterator[None]:
 
     thread = threading.Thread(target=look)
     thread.start()
-    yield
-    over.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
     assert wrong == []
 
 
@@ -70,6 +72,25 @@ def test_ready_notices_a_redis_that_hangs(site: Site) -> None:
     assert took < 2.5
     assert "did not answer in time" in reason
     assert back < 2.0
+
+
+def test_ready_notices_a_redis_that_answers_and_takes_no_writes(site: Site) -> None:
+    service = site.ready()
+
+    def said() -> str:
+        """What the supervisor itself was told, not one of its processes."""
+        reason = str(service.get("/readyz")[1]["reason"])
+        return "" if reason.startswith("process ") else reason
+
+    with always_live(service):
+        site.redis.config_set("min-replicas-to-write", 1)
+        try:
+            assert site.redis.ping()
+            service.becomes(503)
+            until(lambda: "has too few replicas" in said(), say=service.told)
+        finally:
+            site.redis.config_set("min-replicas-to-write", 0)
+        service.becomes(200)
 
 
 def test_a_process_that_is_killed_is_replaced_and_live_stays(site: Site) -> None:
