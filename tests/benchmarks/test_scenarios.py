@@ -27,7 +27,7 @@ SLOW = {
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of the runs that are made in pairs, not twenty."""
-    monkeypatch.setattr(tracing, "PAIRS", 1)
+    monkeypatch.setattr(tracing, "PAIRS", 2)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=SLOW.get(n, [])) for n in SCENARIOS])
