@@ -143,6 +143,26 @@ def test_lease_drops_an_id_that_is_in_flight_and_one_that_came_twice(world: Worl
     assert changed["g:inflight"] == {"b": DEADLINE, "c": DEADLINE}
 
 
+def test_lease_of_an_id_that_both_lists_hold_and_nothing_else_leases_it_once(world: World) -> None:
+    world.subscribe()
+    world.publish("a", "b", "c")
+    world.client.rpush(world.group().ready, "b", "b")
+    world.client.rpush(world.group().retry, "a")
+    with world.changes() as changed:
+        leased = world.lease()
+    assert leased.ids == ["a", "b", "c"]
+    assert leased.data == [b"body of a", b"body of b", b"body of c"]
+    assert (leased.numbers, leased.lines) == ([(1, 1)] * 3, [""] * 3)
+    assert leased.left == 0
+    assert changed == {
+        "g:ready": None,
+        "g:retry": None,
+        "g:inflight": {"a": DEADLINE, "b": DEADLINE, "c": DEADLINE},
+        "counters": {"lease:g": 3},
+        "events": ["lease g w1 a b c"],
+    }
+
+
 def test_lease_drops_a_dead_letter_that_is_still_in_a_list(world: World) -> None:
     world.subscribe()
     world.bury("a")
