@@ -11,6 +11,8 @@ from rqretry.replaying import (
     Content,
     ReplayableLane,
     check_complete,
+    is_closed,
+    note,
     replay,
 )
 from tests.integration.harness import Lab
@@ -157,3 +159,19 @@ async def test_a_full_topic_stores_nothing_and_the_task_can_be_run_again(lab: La
     again.send("a")
     again.send("b")
     assert again.finish() == (1, 1)
+
+
+async def test_an_epoch_is_noted_once_and_by_one_plan(lab: Lab) -> None:
+    task = Task(lab)
+    mark = ReplayableLane("t", 0, "job-end", 0)
+
+    def closed() -> bool:
+        return task.client.store.perform(is_closed(task.publishing, mark))
+
+    assert not closed()
+    task.client.store.perform(note(task.publishing, mark, "two tasks"))
+    assert closed()
+    task.client.store.perform(note(task.publishing, mark, "two tasks"))
+    with pytest.raises(ConfigError, match="has published other rows to topic 't' before"):
+        task.client.store.perform(note(task.publishing, mark, "three tasks"))
+    assert stored(lab) == []

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from rqretry.commands import administering
 from rqretry.routes import Route
 from tests.support.builders import HOUR, SECOND, prepared
@@ -116,6 +118,21 @@ def test_publish_lanes_do_not_see_each_other_and_expire(world: World) -> None:
     world.publish("a", producer="p", seq=8)
     assert world.publish("b", producer="q", seq=1).status == "OK"
     assert 3_590_000 < world.client.pttl(world.keys.lane("q")) <= 3_600_000
+
+
+@pytest.mark.parametrize("groups", [0, 1])
+def test_publish_of_nothing_marks_its_lane_and_changes_nothing_else(
+    world: World, groups: int
+) -> None:
+    if groups:
+        world.subscribe()
+    with world.changes() as changed:
+        assert world.publish(producer="p", seq=7, checksum="s").status == "OK"
+    lane = world.keys.lane("p")
+    assert changed.keys() == {"lane:p"}
+    assert world.client.get(lane) == b"7 s"
+    assert world.publish(producer="p", seq=7, checksum="s").status == "DUPLICATE"
+    assert world.publish(producer="p", seq=7, checksum="t").status == "LANE_CONFLICT"
 
 
 def test_publish_by_a_stale_route_writes_nothing_and_tells_the_new_one(world: World) -> None:
