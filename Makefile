@@ -20,7 +20,7 @@ LANES     ?=
 
 BIN   := .venv/bin
 STAMP := .venv/.complete
-PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
+PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help

@@ -4,6 +4,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks.peers.catalog import PEERS
@@ -45,18 +46,19 @@ def side_by_side(
             print(f"{name} ({turn + 1} of {repeat}) ...", file=sys.stderr, flush=True)
             try:
                 killed = kill and turn == 0
-                figures = _ours(messages) if name == _OURS else measure(name, messages, kill=killed)
+                measured = _ours if name == _OURS else partial(measure, name)
+                figures = measured(messages, kill=killed)
                 runs[name].append(figures)
             except (AssertionError, TimeoutError, subprocess.SubprocessError) as error:
                 print(f"{name}: {error}", file=sys.stderr)
     return {name: _described(name, made) for name, made in runs.items() if made}
 
 
-def _ours(messages: int | None) -> dict[str, Any]:
+def _ours(messages: int | None, *, kill: bool) -> dict[str, Any]:
     publish = SCENARIOS["publish"](min(messages or _SINGLES, _SINGLES))
     bulk, drained = SCENARIOS["publish_bulk"](messages), SCENARIOS["w1"](messages)
-    latency, crash = SCENARIOS["w4"](300), SCENARIOS["crash"](20)
-    return {
+    latency = SCENARIOS["w4"](300)
+    figures: dict[str, Any] = {
         "publish_per_s": publish.rate,
         "publish_bulk_per_s": bulk.rate,
         "rate": drained.rate,
@@ -66,6 +68,11 @@ def _ours(messages: int | None) -> dict[str, Any]:
         "checked": drained.checked,
         "p50_ms": latency.p50_ms,
         "p99_ms": latency.p99_ms,
+    }
+    if not kill:
+        return figures
+    crash = SCENARIOS["crash"](20)
+    return figures | {
         "survives_kill": crash.checked,
         "recovery_s": crash.more["latest_ms"] / 1000,
     }

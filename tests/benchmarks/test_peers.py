@@ -11,20 +11,26 @@ from benchmarks.peers.catalog import PEERS
 from benchmarks.peers.side_by_side import markdown
 
 
+@pytest.mark.parametrize("killed", [pytest.param(True, marks=pytest.mark.campaign), False])
 def test_systems_that_are_not_installed_are_skipped_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    killed: bool,
 ) -> None:
     monkeypatch.setattr(environments, "ROOT", tmp_path)
     file = tmp_path / "peers.json"
 
-    assert main(["peers", "--only", "bullmq", "rq", "--messages", "200", "--out", str(file)]) == 0
+    words = ["peers", "--only", "bullmq", "rq", "--messages", "200", "--out", str(file)]
+    assert main(words if killed else [*words, "--no-kill"]) == 0
 
     printed = capsys.readouterr()
     assert "bullmq: skipped, not installed (make bench-peers)" in printed.err
     assert "rq: skipped, not installed (make bench-peers)" in printed.err
     (row,) = [line for line in printed.out.splitlines() if line.startswith("| rqretry")]
     assert "not in" not in row
-    assert '"survives_kill": true' in file.read_text()
+    assert ('"survives_kill": true' in file.read_text()) == killed
 
 
 def test_every_system_says_how_it_is_set_up_and_has_its_adapter() -> None:

@@ -10,6 +10,8 @@ import pytest
 from rqretry import Client
 from rqretry.embedded import EmbeddedRedis
 
+pytestmark = pytest.mark.parametrize("server", ["redis-7"], indirect=True)
+"""The verb says nothing to the server that other verbs don't; each test is several processes."""
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "replay"
 SHOP = """

@@ -29,6 +29,7 @@ from rqretry.edge.spark.shelves import books_in, ends_of, store_rows
 CHECKPOINT = f"{HIDDEN}checkpoint"
 _COUNTS = "events long, files long"
 _LOOK_S = 1
+_FINISH_S = 60
 _MERGE_EVERY_S = 3600
 _STARTS = 6
 _TOO_SLOW = "Python worker failed to connect back"
@@ -180,9 +181,21 @@ def _wait(query: StreamingQuery, stop: Callable[[], bool] | None) -> None:
     try:
         while not query.awaitTermination(_LOOK_S):
             if stop is not None and stop():
+                _let_finish(query)
                 break
     finally:
         query.stop()
+
+
+def _let_finish(query: StreamingQuery) -> None:
+    """Wait for the batch that is being stored.
+
+    Spark takes a batch that is interrupted for a failed one, and looks at its error with a pattern
+    that needs the more stack the longer the error is, until there is none.
+    """
+    end = time.monotonic() + _FINISH_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < end:
+        query.awaitTermination(_LOOK_S)
 
 
 def _store(folder: Folder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
