@@ -26,6 +26,7 @@ class Author:
 
     def __init__(self) -> None:
         self._number = 0
+        self._ended = False
 
     async def publish(self, world: World, process: Process) -> None:
         """Publish what the plan says, spread over the time in which things go wrong."""
@@ -41,7 +42,9 @@ class Author:
                 await Together(world, client, name).publish()
             else:
                 await _publish(world, client, name)
-        world.unpublished -= 1
+        if not self._ended:  # one that is killed after its last message begins again
+            self._ended = True
+            world.unpublished -= 1
         await asyncio.get_running_loop().create_future()
 
 
