@@ -24,7 +24,7 @@ from rqretry.command import Command, Word
 from rqretry.commands.consuming import Receipt, lease, succeed
 from rqretry.commands.producing import Prepared, publish
 from rqretry.connecting import pack
-from rqretry.ids import make_ids, make_producer
+from rqretry.ids import make_id, make_producer
 from rqretry.keys import GroupKeys
 from rqretry.routes import Route
 from rqretry.scripts import ScriptLibrary
@@ -120,7 +120,7 @@ async def _publish(
     now_ms, due = time.time_ns() // 1_000_000, time.monotonic()
     async with aclosing(_SPEAKERS[kind](server.port)) as speaker:
         for number in range(1, count + 1):
-            (id_,) = make_ids(1, now_ms)
+            id_ = make_id(now_ms)
             command = publish(
                 keys.partition, route, [Prepared(id_, encode(body(number)), "", "")],
                 producer=producer, seq=number, checksum=str(number), lane_ttl_ms=_LANE_TTL_MS,

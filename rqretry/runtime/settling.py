@@ -187,12 +187,8 @@ class Settler:
         def answered(results: list[Failed]) -> None:
             source.told.update(tracebacks)
             heard = log.isEnabledFor(logging.DEBUG) or self._announcer.wants("failure")
-            leases = source.leases
             for (delivery, failure), result in zip(batch, results, strict=True):
-                if result.verdict == "OK" and leases.get(delivery.id) is delivery:  # the hot path
-                    del leases[delivery.id]
-                else:
-                    self._over(source, delivery, late=result.verdict == "STALE")
+                self._over(source, delivery, late=result.verdict == "STALE")
                 if delivery.watch is not None:
                     _tell(delivery.watch, failure, result)
                 if result.dead or (heard and result.verdict == "OK"):
