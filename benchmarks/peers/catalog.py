@@ -12,6 +12,7 @@ class Peer:
         worker: What its own command for one worker process is; () where the adapter starts it.
         settings: How it is set up, for the table.
         messages: How many messages its draining is measured with.
+        failing: How many where each fails once: some seconds of work.
         node: It runs in Node.
     """
 
@@ -19,6 +20,7 @@ class Peer:
     worker: tuple[str, ...]
     settings: str
     messages: int = 20_000
+    failing: int = 2_000
     node: bool = False
 
 
@@ -36,57 +38,73 @@ PEERS: dict[str, Peer] = {
     "bullmq": Peer(
         ("bullmq", "ioredis"),
         (),
-        "concurrency 100; removeOnComplete; lockDuration and stalledInterval 10 s; addBulk of 500",
+        "concurrency 100; removeOnComplete; lockDuration and stalledInterval 10 s; addBulk of 500;"
+        " 3 attempts, no backoff",
+        failing=8_000,
         node=True,
     ),
     "dramatiq": Peer(
         ("dramatiq[redis]", "hiredis"),
         ("-m", "dramatiq", "dramatiq_peer", "-p", "1", "-t", "1"),
-        "1 thread, dramatiq_queue_prefetch=1000; heartbeat_timeout 10 s; no bulk publish",
+        "1 thread, dramatiq_queue_prefetch=1000; heartbeat_timeout 10 s, maintenance at 5 % of the"
+        " commands; no bulk publish; min_backoff 0",
     ),
     "taskiq": Peer(
         ("taskiq", "taskiq-redis", *_FAST),
         _TASKIQ,
-        "RedisStreamBroker; ack when executed; 100 tasks at once; idle_timeout 10 s",
+        "RedisStreamBroker; ack when executed; 100 tasks at once; idle_timeout 10 s;"
+        " SimpleRetryMiddleware, which retries at once",
     ),
     "repid": Peer(
         ("repid[redis]", "typing_extensions", *_FAST),
         (),
-        "RedisServer (streams); batch_size 100; claim_interval 5 s, min_idle 10 s",
+        "RedisServer (streams); batch_size 100; claim_interval 5 s, min_idle 10 s; failures are"
+        " rejected, which puts them back at once",
+        failing=8_000,
     ),
     "huey": Peer(
         ("huey", "redis", "hiredis"),
         ("huey_worker.py",),
-        "RedisHuey, blocking; 1 thread worker; no results; it has no redelivery",
+        "RedisHuey, blocking; 1 thread worker; no results; it has no redelivery; 3 retries without"
+        " delay",
     ),
     "celery": Peer(
         ("celery[redis]", "hiredis"),
         _CELERY,
-        "prefork, 1 process; acks_late, reject_on_worker_lost; prefetch 100; visibility 10 s",
+        "prefork, 1 process; acks_late, reject_on_worker_lost; prefetch 100; visibility 10 s;"
+        " autoretry_for, default_retry_delay 0",
         messages=5_000,
+        failing=400,
     ),
     "rq": Peer(
         ("rq", "hiredis"),
         (),
-        "SimpleWorker; no results kept; enqueue_many of 500; retry of 3 at abandonment",
+        "SimpleWorker; no results kept; enqueue_many of 500; Retry(3) without interval;"
+        " maintenance every 5 s",
         messages=2_000,
+        failing=200,
     ),
     "arq": Peer(
         ("arq", *_FAST),
         (),
-        "max_jobs 100; poll_delay 10 ms; keep_result 0; job_timeout 10 s",
+        "max_jobs 100; poll_delay 10 ms; keep_result 0; job_timeout 10 s; Retry(defer=0)",
         messages=10_000,
+        failing=1_000,
     ),
     "saq": Peer(
         ("saq[redis]", "typing_extensions", *_FAST),
         (),
-        "concurrency 100; ttl -1 (no results); sweep every 5 s, heartbeat 10 s, 3 retries",
+        "concurrency 100; ttl -1 (no results); sweep every 5 s, heartbeat 10 s; 3 retries without"
+        " delay",
         messages=10_000,
+        failing=1_000,
     ),
     "streaq": Peer(
         ("streaq", *_FAST),
         (),
-        "concurrency 100; idle_timeout 10 s; result ttl 0; enqueue_many of 500",
+        "concurrency 100; idle_timeout 10 s; result ttl 0; enqueue_many of 500;"
+        " StreaqRetry(delay=0)",
         messages=10_000,
+        failing=1_000,
     ),
 }

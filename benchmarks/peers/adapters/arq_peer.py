@@ -7,14 +7,17 @@ import peer
 import uvloop
 from arq import create_pool
 from arq.connections import RedisSettings
-from arq.worker import Worker, func
+from arq.worker import Retry, Worker, func
 
 settings = RedisSettings(port=peer.PORT)
 
 
 async def work(_context: dict[str, Any], message: dict[str, Any]) -> None:
-    """The handler."""
-    await peer.saw_async(message)
+    """The handler; nothing but Retry is retried."""
+    try:
+        await peer.saw_async(message)
+    except peer.FirstAttemptError as error:
+        raise Retry(defer=0) from error
 
 
 async def connect() -> peer.Ways:

@@ -1,10 +1,13 @@
 // BullMQ: the same workload and counting as peer.py.
-import { existsSync, renameSync, writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { Queue, Worker } from 'bullmq';
 
 const connection = { host: '127.0.0.1', port: Number(process.env.BENCH_PORT), maxRetriesPerRequest: null };
 const expected = Number(process.env.BENCH_EXPECTED || 0);
 const out = process.env.BENCH_OUT;
+const fails = Boolean(process.env.BENCH_FAILS);
+const limit = Number(process.env.BENCH_LIMIT_S || 0) * 1000;
+const nudge = -1;
 const chunk = 500;
 const options = { removeOnComplete: true, removeOnFail: true, attempts: 3 };
 const body = (n) => ({ n, carrier: 'UA', origin: 'EWR', note: 'x'.repeat(60) });
@@ -30,7 +33,7 @@ async function publish() {
         await new Promise((resume) => setTimeout(resume, Math.max(0, (due - seconds()) * 1000)));
       }
       sent.push(seconds());
-      await queue.add('work', body(n), options);
+      await queue.add('work', body(action === 'nudge' ? nudge : n), options);
     }
   }
   console.log(JSON.stringify({ took: seconds() - started, sent }));
@@ -45,24 +48,39 @@ function cpu() {
 async function work() {
   const numbers = [];
   const starts = [];
-  const seen = new Set();
+  const failed = new Set();
+  const done = new Set();
   let begun = 0;
+  let ended = false;
+  const end = () => { // all is done, or time is over
+    if (ended) return;
+    ended = true;
+    const workerUs = ((cpu() - begun) / Math.max(1, expected - 1)) * 1e6;
+    setTimeout(() => {
+      const report = { numbers, starts, done: done.size, worker_us: workerUs };
+      writeFileSync(`${out}.part`, JSON.stringify(report));
+      renameSync(`${out}.part`, out);
+    }, 300);
+  };
   const handle = async (job) => {
+    const number = job.data.n;
+    if (number === nudge) return;
     starts.push(seconds());
-    numbers.push(job.data.n);
+    numbers.push(number);
     if (process.env.BENCH_HANGS) {
       writeFileSync(out, '');
       await new Promise(() => {});
     }
-    if (!begun) begun = cpu();
-    seen.add(job.data.n);
-    if (seen.size === expected && numbers.length >= expected && !existsSync(out)) {
-      const workerUs = ((cpu() - begun) / Math.max(1, expected - 1)) * 1e6;
-      setTimeout(() => {
-        writeFileSync(`${out}.part`, JSON.stringify({ numbers, starts, worker_us: workerUs }));
-        renameSync(`${out}.part`, out);
-      }, 300);
+    if (!begun) {
+      begun = cpu();
+      if (limit) setTimeout(end, limit);
     }
+    if (fails && !failed.has(number)) {
+      failed.add(number);
+      throw new Error('the first attempt fails');
+    }
+    done.add(number);
+    if (done.size >= expected) end();
   };
   new Worker('bench', handle, { connection, concurrency: 100, lockDuration: 10000, stalledInterval: 10000 });
 }

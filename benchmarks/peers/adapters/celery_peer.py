@@ -16,7 +16,7 @@ app.conf.update(
 )
 
 
-@app.task
+@app.task(autoretry_for=(peer.FirstAttemptError,), default_retry_delay=0)
 def work(message: dict[str, Any]) -> None:
     """The handler."""
     peer.saw(message)

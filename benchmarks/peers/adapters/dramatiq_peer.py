@@ -6,10 +6,10 @@ import dramatiq
 import peer
 from dramatiq.brokers.redis import RedisBroker
 
-dramatiq.set_broker(RedisBroker(url=peer.URL, heartbeat_timeout=10_000))
+dramatiq.set_broker(RedisBroker(url=peer.URL, heartbeat_timeout=10_000, maintenance_chance=50_000))
 
 
-@dramatiq.actor
+@dramatiq.actor(max_retries=3, min_backoff=0)
 def work(message: dict[str, Any]) -> None:
     """The handler."""
     peer.saw(message)

@@ -5,10 +5,12 @@ from typing import Any
 import peer
 from huey import RedisHuey
 
-huey = RedisHuey("bench", url=peer.URL, results=False, blocking=True)
+huey = RedisHuey(
+    "bench", url=peer.URL, results=False, store_intermediate_errors=False, blocking=True
+)
 
 
-@huey.task()
+@huey.task(retries=3)
 def work(message: dict[str, Any]) -> None:
     """The handler."""
     peer.saw(message)

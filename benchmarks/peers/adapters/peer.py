@@ -5,11 +5,12 @@ It runs in the environment of another system, so it imports nothing but the stan
 
 import asyncio
 import json
+import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ URL = f"redis://127.0.0.1:{PORT}/0"
 EXPECTED = int(os.environ.get("BENCH_EXPECTED", "0"))
 OUT = Path(os.environ.get("BENCH_OUT", "/dev/null"))
 HANGS = bool(os.environ.get("BENCH_HANGS"))
+FAILS = bool(os.environ.get("BENCH_FAILS"))
+LIMIT_S = float(os.environ.get("BENCH_LIMIT_S", "0"))
+NUDGE = -1
 CHUNK = 500
 EVERY_S = 0.005
 _GRACE_S = 0.3
@@ -27,8 +31,17 @@ Ways = tuple[Callable[..., Any], Callable[..., Any]]
 
 _numbers: list[int] = []
 _starts: list[float] = []
+_failed: set[int] = set()
+_done: set[int] = set()
 _cpu: list[float] = []
 _lock = threading.Lock()
+
+if FAILS:
+    logging.disable(logging.CRITICAL)  # not the logging of failures is measured
+
+
+class FirstAttemptError(Exception):
+    """What every first delivery fails with, where messages have to fail once."""
 
 
 def body(number: int) -> dict[str, Any]:
@@ -37,23 +50,31 @@ def body(number: int) -> dict[str, Any]:
 
 
 def saw(message: dict[str, Any]) -> None:
-    """What every handler does: note the time and read a field. A hanging one never returns."""
+    """What every handler does: note the time and read a field. A hanging one never returns.
+
+    Raises:
+        FirstAttemptError: It is the first time for this message, and each has to fail once.
+    """
+    number = message["n"]
+    if number == NUDGE:
+        return
     _starts.append(time.monotonic())
-    _numbers.append(message["n"])
+    _numbers.append(number)
     if HANGS:
         _hang()
-    if len(_numbers) == 1:
-        _cpu.append(time.process_time())
-    if len(_numbers) >= EXPECTED and len(set(_numbers)) >= EXPECTED:
-        with _lock:
-            if len(_cpu) == 1:
-                _cpu.append(time.process_time())
-                threading.Thread(target=_report).start()
+    if not _cpu:
+        _begin()
+    if FAILS and number not in _failed:
+        _failed.add(number)
+        raise FirstAttemptError("the first attempt fails")
+    _done.add(number)
+    if len(_done) >= EXPECTED:
+        _end()
 
 
 async def saw_async(message: dict[str, Any]) -> None:
     """The same for asyncio: to hang is to wait."""
-    if HANGS:
+    if HANGS and message["n"] != NUDGE:
         _starts.append(time.monotonic())
         _say_that_it_hangs()
         await asyncio.sleep(3600)
@@ -69,10 +90,28 @@ def _say_that_it_hangs() -> None:
     OUT.touch()
 
 
+def _begin() -> None:
+    _cpu.append(time.process_time())
+    if LIMIT_S:
+        limit = threading.Timer(LIMIT_S, _end)
+        limit.daemon = True
+        limit.start()
+
+
+def _end() -> None:
+    """All is done, or time is over."""
+    with _lock:
+        if len(_cpu) == 1:
+            _cpu.append(time.process_time())
+            threading.Thread(target=_report).start()
+
+
 def _report() -> None:
     time.sleep(_GRACE_S)  # a duplicate would come now
     cpu_us = (_cpu[1] - _cpu[0]) / max(1, EXPECTED - 1) * 1e6
-    report = {"numbers": _numbers, "starts": _starts, "worker_us": cpu_us}
+    done, numbers = len(_done), list(_numbers)
+    starts = _starts[: len(numbers)]  # when time was over, handlers still run
+    report = {"numbers": numbers, "starts": starts, "done": done, "worker_us": cpu_us}
     whole = OUT.with_suffix(".part")
     whole.write_text(json.dumps(report), encoding="utf-8")
     whole.rename(OUT)
@@ -81,6 +120,13 @@ def _report() -> None:
 def told(took: float, sent: list[float]) -> None:
     """Answer the harness."""
     print(json.dumps({"took": took, "sent": sent}))
+
+
+def _single(action: str, count: int) -> Iterable[int]:
+    """What is published one by one: messages, or what only makes a worker look at its queue."""
+    if action == "nudge":
+        return [NUDGE] * count
+    return range(count) if action in {"one", "slow"} else ()
 
 
 def serve(
@@ -97,7 +143,7 @@ def serve(
         for at in range(0, count, CHUNK):
             bulk(range(at, min(count, at + CHUNK)))
     due = time.monotonic()
-    for number in range(count) if action in {"one", "slow"} else ():
+    for number in _single(action, count):
         if action == "slow":
             due += EVERY_S
             time.sleep(max(0.0, due - time.monotonic()))
@@ -123,7 +169,7 @@ def serve_async(
         if action == "bulk":
             for at in range(0, count, CHUNK):
                 await bulk(range(at, min(count, at + CHUNK)))
-        for number in range(count) if action in {"one", "slow"} else ():
+        for number in _single(action, count):
             if action == "slow":
                 due += EVERY_S
                 await asyncio.sleep(max(0.0, due - time.monotonic()))

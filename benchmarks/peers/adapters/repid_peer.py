@@ -16,7 +16,7 @@ app.servers.register_server(
 router = Router()
 
 
-@router.actor
+@router.actor(on_error="reject")
 async def work(message: dict[str, Any]) -> None:
     """The handler."""
     await peer.saw_async(message)

@@ -27,7 +27,8 @@ def bulk(numbers: range) -> None:
 
 def run() -> None:
     """One worker."""
-    SimpleWorker([queue], connection=connection).work(logging_level=logging.ERROR)
+    worker = SimpleWorker([queue], connection=connection, worker_ttl=20, maintenance_interval=5)
+    worker.work(logging_level=logging.ERROR)
 
 
 def main() -> None:

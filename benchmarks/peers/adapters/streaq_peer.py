@@ -3,15 +3,18 @@
 from typing import Any
 
 import peer
-from streaq import Worker
+from streaq import StreaqRetry, Worker
 
 worker = Worker(redis_url=peer.URL, concurrency=100, idle_timeout=10)
 
 
 @worker.task(ttl=0)
 async def work(message: dict[str, Any]) -> None:
-    """The handler."""
-    await peer.saw_async(message)
+    """The handler; nothing but StreaqRetry is retried."""
+    try:
+        await peer.saw_async(message)
+    except peer.FirstAttemptError as error:
+        raise StreaqRetry(delay=0) from error
 
 
 async def connect() -> peer.Ways:

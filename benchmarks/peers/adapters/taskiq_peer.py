@@ -4,11 +4,12 @@ import asyncio
 from typing import Any
 
 import peer
+from taskiq import SimpleRetryMiddleware
 from taskiq_redis import RedisStreamBroker
 
 broker = RedisStreamBroker(
     peer.URL, consumer_id="0", idle_timeout=10_000, xread_count=1000, xread_block=1000
-)
+).with_middlewares(SimpleRetryMiddleware(default_retry_count=3, default_retry_label=True))
 
 
 @broker.task
