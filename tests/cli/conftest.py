@@ -56,14 +56,14 @@ def program(server: EmbeddedRedis) -> Iterator[Program]:
     known = {name: value for name, value in os.environ.items() if name not in CLEAN}
     environment = {**known, "RQRETRY_REDIS_URL": server.url, "PYTHONPATH": str(ROOT)}
 
-    def start(*words: str, **options: Any) -> subprocess.Popen[str]:
+    def start(
+        *words: str, env: dict[str, str] | None = None, **options: Any
+    ) -> subprocess.Popen[str]:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         process = subprocess.Popen(
             [sys.executable, "-m", "rqretry", *words],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **options,
+            env={**environment, **(env or {})},
+            **(pipes | options),
         )
         started.append(process)
         return process

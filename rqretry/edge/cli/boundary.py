@@ -1,6 +1,5 @@
 """Where every error becomes one sentence and an exit status: 0 done, 1 failed, 2 wrong usage."""
 
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 import click
 
+from rqretry.edge.cli.streams import flush_output, forget_output, prepare_streams
 from rqretry.errors import InvalidArgument, RqretryError, show
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -70,6 +70,7 @@ class Program(LazyGroup):
         """Run, and exit with the status; only `standalone_mode=False` returns."""
         run: Callable[..., Any] = super().main
         if extra.pop("standalone_mode", True):
+            prepare_streams()
             sys.exit(_status(partial(run, *args, standalone_mode=False, **extra)))
         return run(*args, standalone_mode=False, **extra)
 
@@ -90,15 +91,17 @@ def _suggest(name: str, known: Sequence[str]) -> str:
 def _status(run: Callable[[], Any]) -> int:
     try:
         answer = run()
-        sys.stdout.flush()
+        flush_output()
     except (click.ClickException, RqretryError) as error:
         return _tell(error)
     except (click.Abort, KeyboardInterrupt):
         return FAILED
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
-        _forget_output()
+        forget_output()
         return FAILED
     except OSError as error:
+        with suppress(OSError):
+            flush_output()
         place = f"{show(error.filename)}: " if error.filename else ""
         return _fail(f"{place}{error.strerror or error}")
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
@@ -127,12 +130,6 @@ def _fail(text: str, status: int = FAILED) -> int:
     with suppress(BrokenPipeError):
         click.echo(f"Error: {sentence(text)}", err=True)
     return status
-
-
-def _forget_output() -> None:
-    """The interpreter flushes standard output at exit: let that go nowhere, without a word."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _exists(module: str) -> bool:

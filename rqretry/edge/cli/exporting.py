@@ -17,6 +17,7 @@ from rqretry.admin.letters import read_page
 from rqretry.admin.views import DeadLetter
 from rqretry.client import Client
 from rqretry.edge.cli.output import SCHEMA
+from rqretry.edge.cli.streams import takes_all_text
 from rqretry.errors import show
 
 STANDARD_OUTPUT = "-"
@@ -62,9 +63,9 @@ def exported(
 
 def write_lines(stream: TextIO, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write one object a line; returns how many."""
-    count = 0
+    count, escaped = 0, not takes_all_text(stream)
     for row in rows:
-        stream.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=False) + "\n")
+        stream.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=escaped) + "\n")
         count += 1
     stream.flush()
     return count

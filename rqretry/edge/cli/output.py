@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rqretry.edge.cli.streams import takes_all_text
+
 SCHEMA = 1
 """Of every JSON object that the command line prints."""
 _PIPED_WIDTH = 10_000
@@ -22,7 +24,12 @@ Part = str | Table
 
 def print_json(fields: Mapping[str, Any]) -> None:
     """One object on one line, with its schema first."""
-    click.echo(json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False, default=str))
+    click.echo(json_line({"schema": SCHEMA, **fields}))
+
+
+def json_line(value: object) -> str:
+    """JSON on one line, with escapes for what standard output has no place for."""
+    return json.dumps(value, ensure_ascii=not takes_all_text(sys.stdout), default=str)
 
 
 def clean(value: object, limit: int | None = None) -> str:
