@@ -20,7 +20,7 @@ class Peer:
     worker: tuple[str, ...]
     settings: str
     messages: int = 20_000
-    failing: int = 2_000
+    failing: int = 700
     node: bool = False
 
 
@@ -40,7 +40,7 @@ PEERS: dict[str, Peer] = {
         (),
         "concurrency 100; removeOnComplete; lockDuration and stalledInterval 10 s; addBulk of 500;"
         " 3 attempts, no backoff",
-        failing=8_000,
+        failing=3_000,
         node=True,
     ),
     "dramatiq": Peer(
@@ -54,13 +54,14 @@ PEERS: dict[str, Peer] = {
         _TASKIQ,
         "RedisStreamBroker; ack when executed; 100 tasks at once; idle_timeout 10 s;"
         " SimpleRetryMiddleware, which retries at once",
+        failing=1_200,
     ),
     "repid": Peer(
         ("repid[redis]", "typing_extensions", *_FAST),
         (),
         "RedisServer (streams); batch_size 100; claim_interval 5 s, min_idle 10 s; failures are"
         " rejected, which puts them back at once",
-        failing=8_000,
+        failing=4_000,
     ),
     "huey": Peer(
         ("huey", "redis", "hiredis"),
@@ -74,7 +75,7 @@ PEERS: dict[str, Peer] = {
         "prefork, 1 process; acks_late, reject_on_worker_lost; prefetch 100; visibility 10 s;"
         " autoretry_for, default_retry_delay 0",
         messages=5_000,
-        failing=400,
+        failing=200,
     ),
     "rq": Peer(
         ("rq", "hiredis"),
@@ -82,14 +83,14 @@ PEERS: dict[str, Peer] = {
         "SimpleWorker; no results kept; enqueue_many of 500; Retry(3) without interval;"
         " maintenance every 5 s",
         messages=2_000,
-        failing=200,
+        failing=120,
     ),
     "arq": Peer(
         ("arq", *_FAST),
         (),
         "max_jobs 100; poll_delay 10 ms; keep_result 0; job_timeout 10 s; Retry(defer=0)",
         messages=10_000,
-        failing=1_000,
+        failing=800,
     ),
     "saq": Peer(
         ("saq[redis]", "typing_extensions", *_FAST),
@@ -97,7 +98,6 @@ PEERS: dict[str, Peer] = {
         "concurrency 100; ttl -1 (no results); sweep every 5 s, heartbeat 10 s; 3 retries without"
         " delay",
         messages=10_000,
-        failing=1_000,
     ),
     "streaq": Peer(
         ("streaq", *_FAST),
@@ -105,6 +105,5 @@ PEERS: dict[str, Peer] = {
         "concurrency 100; idle_timeout 10 s; result ttl 0; enqueue_many of 500;"
         " StreaqRetry(delay=0)",
         messages=10_000,
-        failing=1_000,
     ),
 }

@@ -149,7 +149,7 @@ def retried(report: Mapping[str, Any], count: int) -> dict[str, Any]:
     wanted = Counter(dict.fromkeys(range(count), _TWICE))
     took = max(starts) - min(starts)
     return {
-        "w3_per_s": done / (took if done == count else max(took, RETRY_LIMIT_S)),
+        "w3_per_s": done / took if took else 0.0,
         "w3_done": done,
         "w3_messages": count,
         "w3_checked": counts == wanted if done == count else counts <= wanted,

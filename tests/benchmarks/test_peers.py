@@ -142,8 +142,9 @@ def test_a_worker_that_ends_too_early_is_quoted(toy: Callable[..., None], tmp_pa
         ([0, 1, 0, 1], 2, True, 2 / 3),
         ([0, 1, 0, 1, 1], 2, False, 2 / 4),
         ([0, 0, 0, 1], 2, False, 2 / 3),
-        ([0, 1, 0], 1, True, 1 / measure.RETRY_LIMIT_S),
-        ([0, 0, 0], 1, False, 1 / measure.RETRY_LIMIT_S),
+        ([0, 1, 0], 1, True, 1 / 2),
+        ([0, 0, 0], 1, False, 1 / 2),
+        ([0], 0, True, 0),
     ],
 )
 def test_each_message_is_handled_twice_and_no_oftener(
