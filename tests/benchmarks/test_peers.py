@@ -16,6 +16,7 @@ from benchmarks.crew import wait_until
 from benchmarks.peers import environments, measure
 from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.side_by_side import markdown
+from benchmarks.servers import Server
 
 HEADS = len(markdown({}).splitlines()[0].strip("|").split("|"))
 TOY = """
@@ -129,10 +130,10 @@ def test_a_worker_that_ends_too_early_is_quoted(toy: Callable[..., None], tmp_pa
     toy()
     (tmp_path / "toy_peer.py").write_text("raise SystemExit('the toy is broken')")
 
-    with measure.Server() as server:
+    with Server() as server:
         bench = measure.Bench("toy", server, tmp_path)
         with bench.worker(1) as out, pytest.raises(TimeoutError, match="toy is broken"):
-            wait_until((tmp_path / "log").read_text, 30, "its last words")
+            wait_until(lambda: bool((tmp_path / "log").read_text()), 30, "its last words")
             measure._wait_for(out, 0)
 
 
