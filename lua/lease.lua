@@ -9,7 +9,7 @@ local call = redis.call
   A group may have its share of max_inflight in flight here and no more; whoever ends a lease of a
   full group wakes it, so a lease that leaves work behind because of that wakes nobody. A group with
   a rate leases only for a caller that holds tokens. In an ordered group an id that is not the head
-  of its message group is a leftover too.
+  of its message group is a leftover too; and a leftover that is the head lets the next one go.
 
   A group that consumes another one's dead letters (a view) has the other one's set of them for its
   `dead`: what was redriven or purged meanwhile is a leftover, and so is what it has finished with.
@@ -36,7 +36,7 @@ local call = redis.call
 -- What ordered groups need is made only where a message ever had a message group.
 local function lines()
 -- @include lines
-  return message_group_of, finish_orphans
+  return message_group_of, finish_orphans, finish_lines
 end
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -256,6 +256,11 @@ if #found > 0 then
     leave_out_repeated()
   end
 end
+-- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
+if #strays > 0 then
+  local _, _, finish_lines = lines()
+  finish_lines(order, strays, {})
+end
 if #orphans > 0 then
   local _, finish_orphans = lines()
   finish_orphans(order, orphans)
@@ -270,7 +275,7 @@ if #strays + #orphans > 0 then
   forget_leftovers()
 end
 local left = #ids - scanned
-if #ids == want or #orphans > 0 then -- the lists were not read to their ends, or got followers
+if #ids == want or #strays + #orphans > 0 then -- the lists were not read to their ends, or got followers
   left = call('LLEN', ready) + call('LLEN', retry)
 end
 if #found > 0 then

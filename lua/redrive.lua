@@ -8,11 +8,12 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config ready inflight attempts failures dead graves wake bodies events counters due
-         line heads message_groups, then the delay level keys
+         line heads message_groups pending, then the delay level keys
   ARGV   group actor, then id, delay_ms ('' at once) and record (one line of JSON for the failure
          record) of each message
   REPLY  OK | GONE of each message
-  COST   O(messages * log dead); 16 commands, 2 a level used and 1 a message
+  COST   O(messages * log dead); 16 commands, 2 a level used and 1 a message, in an ordered group 4 and 4 a
+         message group
 ]]
 -- @include clock
 -- @include logical
@@ -27,7 +28,7 @@ local meta, config, ready, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[
 local failures, dead, graves, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local events, counters = KEYS[11], KEYS[12]
 local keys = { dead = dead, graves = graves, due = KEYS[13] }
-local levels = { unpack(KEYS, 17) }
+local levels = { unpack(KEYS, 18) }
 local group, actor = ARGV[1], ARGV[2]
 local FIRST, STRIDE = 3, 3
 
@@ -39,8 +40,9 @@ end
 local policy = read_policy(config)
 local clock = read_clock(meta)
 local order = {
-  used = clock.order, ordered = policy.ordered, meta = meta, line = KEYS[14], heads = KEYS[15],
-  message_groups = KEYS[16],
+  used = clock.order, ordered = policy.ordered, byte = policy.byte, meta = meta, ready = ready, wake = wake,
+  line = KEYS[14], heads = KEYS[15], message_groups = KEYS[16], bodies = bodies, pending = KEYS[17], dead = dead,
+  inflight = inflight,
 }
 local buried, verdicts, sent, seen = call('ZMSCORE', dead, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
@@ -66,6 +68,7 @@ if #sent > 0 then
   call('HSET', attempts, unpack(written))
   call('HSET', failures, unpack(changed))
   local earlier, filled = write_plan(plan, keys, levels), false
+  finish_lines(order, sent, {})
   if #at_once > 0 then
     filled = push_in_line(order, ready, at_once)
   end

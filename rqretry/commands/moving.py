@@ -66,7 +66,7 @@ def redrive(
     touched = (
         p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
         keys.dead, keys.graves, keys.wake, p.bodies, p.events, p.counters, keys.due,
-        keys.line, keys.heads, p.message_groups, *keys.levels,
+        keys.line, keys.heads, p.message_groups, p.pending, *keys.levels,
     )  # fmt: skip
     delays = delays_ms or [""] * len(ids)
     lines = records or ['{"c":"redriven"}'] * len(ids)

@@ -15,6 +15,7 @@ from tests.checker.records import Expectations, Records
 from tests.checker.snapshot import disagreements, take_snapshot
 from tests.lua.conftest import virtual_time
 from tests.lua.crash_cases import CASES
+from tests.lua.crash_cases_ordered import ORDERED
 from tests.support.backends import server_backend
 from tests.support.builders import HOUR, SECOND, failure, first, prepared
 from tests.support.world import VISIBILITY_MS, World
@@ -159,7 +160,8 @@ def test_in_every_case_of_the_crash_points_the_journal_ends_where_the_server_doe
     world: World, checked_server: EmbeddedRedis
 ) -> None:
     snapshots = []
-    for case in CASES:
+    cases = [*CASES, *ORDERED]
+    for case in cases:
         world = World(world.backend)
         case.start(world)
         case.act(world)
@@ -175,7 +177,7 @@ def test_in_every_case_of_the_crash_points_the_journal_ends_where_the_server_doe
             segments[-1].append(block)
 
     found = []
-    for case, final, blocks in zip(CASES, snapshots, segments[-len(CASES) :], strict=True):
+    for case, final, blocks in zip(cases, snapshots, segments[-len(cases) :], strict=True):
         journal = follow(blocks, "test")  # type: ignore[arg-type]
         assert disagreements(journal.final, final, "test") == [], case.name
         report = check(Records(journal=journal, final=final, expect=Expectations(operator=True)))

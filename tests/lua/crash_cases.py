@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rqretry.commands import administering, moving
+from rqretry.commands import administering
 from rqretry.commands.consuming import Receipt
-from rqretry.commands.producing import Prepared
 from tests.support.builders import HOUR, SECOND, failure, first, prepared
 from tests.support.world import VISIBILITY_MS, World
 
@@ -21,8 +20,8 @@ class Case:
 
     `ends` are the messages that the call itself ends, for group g (`ends_for_others`: for others),
     and `leaves` those whose numbers and failures stay when it is cut and never repeated: an
-    operator repeats it. `after` is what the next start of the group does in any case, before the
-    verbs run on.
+    operator repeats it. `meanwhile` is what somebody else does between the cut and what follows it.
+    `after` is what happens in any case before the verbs run on, as the next start of the group.
     """
 
     name: str
@@ -33,6 +32,7 @@ class Case:
     leaves: str = ""
     ends_for_others: str = ""
     for_others: str | None = None
+    meanwhile: Act = lambda world: None
     after: Act = lambda world: None
 
 
@@ -114,61 +114,6 @@ def scheduled_and_filtered(world: World) -> None:
     ]
     world.publish(*messages, prepared("c", tag="c"))
     world.advance(1)
-
-
-def ordered(world: World, *names: str, **settings: Any) -> None:
-    """Message a, and b behind it, of one message group; c of another; and d of none."""
-    for name in names or ("g",):
-        world.subscribe(name, ordered=True, **settings)
-    world.publish(*in_order("ab", "x"), *in_order("c", "y"), "d")
-
-
-def in_order(ids: str, name: str) -> list[Prepared]:
-    return [prepared(id_, group=name, keys=("k", id_)) for id_ in ids]
-
-
-def ordered_leased(world: World, *names: str, **settings: Any) -> None:
-    ordered(world, *names, **settings)
-    assert world.lease().ids == ["a", "c", "d"]
-
-
-def ordered_overdue(world: World, **settings: Any) -> None:
-    ordered_leased(world, **settings)
-    world.advance(VISIBILITY_MS)
-
-
-def ordered_dead(world: World) -> None:
-    """Message a is dead, and b is out."""
-    ordered_leased(world)
-    world.fail(failure("a", level=-1))
-
-
-def ordered_waiting(world: World) -> None:
-    """Message a was sent back with a delay that is over, and b is out."""
-    ordered_dead(world)
-    world.redrive("a", delays_ms=[SECOND])
-    world.advance(SECOND)
-
-
-def ordered_backlog(world: World) -> None:
-    world.publish(*in_order("ab", "x"), *in_order("c", "y"), "d")
-    world.subscribe(ordered=True, install=False)
-
-
-def ordered_due(world: World) -> None:
-    """Messages that a transaction committed: b stands behind a, which is out."""
-    world.subscribe(ordered=True)
-    world.publish(*in_order("a", "x"))
-    for number, (id_, name) in enumerate((("b", "x"), ("c", "y")), start=2):
-        world.client.hset(world.keys.bodies, id_, id_)
-        world.client.hset(world.keys.message_groups, id_, f"{number:016}{name}")
-        world.client.zadd(world.keys.scheduled, {id_: number})
-
-
-def clear(world: World) -> object:
-    page = world.run(moving.blocked(world.group()))
-    members = page.members or ["x\x000000000000000002b"]
-    return world.run(moving.clear(world.group(), members, actor="ops"))
 
 
 def scheduled_later(world: World, *names: str) -> None:
@@ -358,55 +303,6 @@ CASES = [
     Case("drop leftovers", leased_and_listed, lambda w: w.drop(limit=2)),
     Case("promote early", failed_before, lambda w: w.promote(early=True)),
     Case("redrive later", buried, lambda w: w.redrive("a", "b", delays_ms=["", SECOND])),
-    Case(
-        "publish in order",
-        ordered,
-        lambda w: w.publish(*in_order("u", "x"), *in_order("vw", "z"), seq=77, checksum="s"),
-        publishes="uvw",
-    ),
-    Case("lease in order", ordered, lambda w: w.lease()),
-    Case(
-        "succeed in order",
-        ordered_leased,
-        lambda w: w.succeed(*first("a", "c", "d")),
-        ends="acd",
-    ),
-    Case(
-        "succeed in order, two groups",
-        lambda w: ordered_leased(w, *TWO),
-        lambda w: w.succeed(*first("a", "c", "d")),
-        ends="acd",
-    ),
-    Case("fail in order", ordered_leased, lambda w: w.fail(failure("a"))),
-    Case(
-        "fail to death in order",
-        ordered_leased,
-        lambda w: w.fail(failure("a", level=-1), failure("c", level=-1)),
-    ),
-    Case("expire in order", ordered_overdue, lambda w: w.expire()),
-    Case(
-        "expire to death in order",
-        lambda w: ordered_overdue(w, max_retries=0),
-        lambda w: w.expire(),
-    ),
-    Case("redrive in order", ordered_dead, lambda w: w.redrive("a")),
-    Case(
-        "redrive later in order",
-        ordered_dead,
-        lambda w: w.redrive("a", delays_ms=[SECOND]),
-    ),
-    Case("promote in order", ordered_waiting, lambda w: w.promote()),
-    Case("purge in order", ordered_leased, lambda w: w.purge("a", place="inflight"), ends="a"),
-    Case(
-        "drop in order",
-        ordered,
-        lambda w: w.drop(*((id_, True) for id_ in "acd")),
-        ends="acd",
-        leaves="acd",
-    ),
-    Case("clear", ordered, clear, ends="b", leaves="b"),
-    Case("subscribe in order", ordered_backlog, subscribe),
-    Case("deliver in order", ordered_due, lambda w: w.deliver()),
     Case("recall", lambda w: scheduled_later(w, "g"), lambda w: w.recall("a"), ends="a"),
     Case("leave", left, lambda w: w.leave("h")),
     Case(

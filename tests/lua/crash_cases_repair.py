@@ -1,6 +1,7 @@
 """The repairs of the auditor, cut: start states that were damaged by hand, and the calls."""
 
-from tests.lua.crash_cases import TWO, Case, buried, in_order, leased, ordered, published
+from tests.lua.crash_cases import TWO, Case, buried, leased, published
+from tests.lua.crash_cases_ordered import in_order, ordered
 from tests.support.builders import failure
 from tests.support.mending import adopt, mend, realign, repaired, tidy
 from tests.support.world import START_MS, World

@@ -18,6 +18,7 @@ from rqretry.scripts import ScriptLibrary
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, cut_writes, world_on
 from tests.lua.crash_cases import CASES, Case, subscribe
+from tests.lua.crash_cases_ordered import ORDERED
 from tests.lua.crash_cases_repair import REPAIRS
 from tests.support.builders import HOUR
 from tests.support.lua_hooks import CUT_KEY
@@ -31,7 +32,7 @@ def groups(world: World) -> list[str]:
     return [group.name for group in world.route.groups]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *ORDERED], ids=lambda case: case.name)
 @pytest.mark.parametrize("repeated", [False, True], ids=["left", "repeated"])
 def test_a_script_cut_anywhere_loses_nothing(
     server_of: ServerOf, case: Case, *, repeated: bool
@@ -58,6 +59,8 @@ def cut_everywhere(
         if not was_cut(world, case, call):
             assert call > 1, "the script made no calls that could be cut"
             return
+        check_nothing_lost(world, case, before)
+        case.meanwhile(world)
         check_nothing_lost(world, case, before)
         if repeated:
             case.act(world)

@@ -1,29 +1,10 @@
 """Ordered groups: one message of a message group is out at a time, in the order of publishing."""
 
-from typing import Any
-
 from rqretry.commands import administering, moving
 from rqretry.commands.consuming import Receipt
-from rqretry.commands.producing import Prepared
 from tests.support.builders import SECOND, failure, first, prepared
+from tests.support.ordering import leased, line, sent
 from tests.support.world import START_MS, VISIBILITY_MS, World
-
-
-def sent(ids: str, group: str = "x", **options: Any) -> list[Prepared]:
-    return [prepared(id_, group=group, **options) for id_ in ids]
-
-
-def line(world: World, group: str = "g") -> list[str]:
-    """The line: message group, number, id."""
-    return [
-        f"{name}{int(rest[:16])}{rest[16:]}"
-        for name, rest in (member.split("\0") for member in world.state().get(f"{group}:line", ()))
-    ]
-
-
-def leased(world: World, *ids: str, prefer: str = "ready") -> list[str]:
-    """Everything that can be leased now."""
-    return world.lease(prefer=prefer).ids
 
 
 def test_publish_makes_only_the_first_of_a_message_group_ready(world: World) -> None:
@@ -293,27 +274,6 @@ def test_blocked_messages_are_read_in_pages_and_cleared_without_who_is_out(world
     assert changed == {}
 
 
-def test_a_follower_that_this_group_has_finished_with_is_passed_over(world: World) -> None:
-    world.subscribe("g", ordered=True)
-    world.subscribe("h")
-    world.publish(*sent("abc"))
-    assert leased(world) == ["a"]
-    byte_of_h = bytes((world.route.groups[1].byte,))
-    world.client.hset(world.keys.pending, "b", byte_of_h)  # a call of g was cut behind this
-    world.succeed(*first("a"))
-    assert leased(world) == ["c"]
-    assert line(world) == ["x3c"]
-
-
-def test_a_follower_that_is_in_flight_already_is_not_sent_out_again(world: World) -> None:
-    world.subscribe(ordered=True)
-    world.publish(*sent("abc"))
-    assert leased(world) == ["a"]
-    world.damage().zadd(world.group().inflight, {"b": START_MS + VISIBILITY_MS})
-    world.succeed(*first("a"))
-    assert world.state()["g:ready"] == ["c"]
-
-
 def test_a_blocked_message_that_had_failed_is_cleared_with_its_numbers_and_failures(
     world: World,
 ) -> None:
@@ -374,54 +334,3 @@ def test_what_a_group_finished_is_kept_for_the_others(world: World) -> None:
     assert world.lease(group="h").ids == ["a"]
     assert line(world, "h") == ["x1a", "x2b"]
     assert "a" in world.state()["message_groups"]
-
-
-def test_a_line_passes_over_what_a_cut_left_in_it(world: World) -> None:
-    world.subscribe(ordered=True)
-    world.publish(*sent("abc"))
-    world.lease()
-    world.damage().hdel(world.keys.bodies, "b")
-    world.succeed(*first("a"))
-    assert leased(world) == ["c"]
-    assert line(world) == ["x3c"]
-
-
-def test_an_orphan_in_flight_lets_the_next_one_go(world: World) -> None:
-    world.subscribe(ordered=True)
-    world.publish(*sent("ab"))
-    world.lease()
-    world.damage().hdel(world.keys.bodies, "a")
-    world.advance(VISIBILITY_MS)
-    world.expire()
-    assert leased(world) == ["b"]
-    assert "a" not in world.state()["message_groups"]
-
-
-def test_a_repeated_publish_that_was_cut_keeps_its_place(world: World) -> None:
-    world.subscribe(ordered=True)
-    world.publish(*sent("a"), seq=7)
-    world.damage().delete(world.keys.lane("p"))
-    world.publish(*sent("b"), producer="q")
-    world.publish(*sent("a"), seq=7)
-    assert line(world) == ["x1a", "x2b"]
-    assert leased(world) == ["a"]
-
-
-def test_a_lease_drops_who_is_not_the_head_of_its_message_group(world: World) -> None:
-    world.subscribe(ordered=True)
-    world.publish(*sent("ab"))
-    world.client.lpush(world.group().ready, "b")  # as a cut leaves it
-    with world.changes() as changed:
-        assert leased(world) == ["a"]
-    assert (changed["g:ready"], changed["g:inflight"].keys()) == (None, {"a"})
-
-
-def test_a_lease_that_meets_a_head_without_a_body_lets_the_next_one_go(world: World) -> None:
-    world.subscribe(ordered=True)
-    world.publish(*sent("ab"))
-    world.damage().hdel(world.keys.bodies, "a")
-    world.client.hdel(world.keys.message_groups, "a")
-    answer = world.lease()
-    assert (answer.ids, answer.left) == ([], 1)  # the follower, which is in the list by now
-    assert leased(world) == ["b"]
-    assert line(world) == ["x2b"]
