@@ -56,7 +56,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="how many at once; default 2")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests, default 60")
     parser.add_argument("--again", action="store_true", help="those that survived, once more")
-    parser.add_argument("--look", nargs="+", default=[], help="new tests: which scripts they use")
+    parser.add_argument(
+        "--look", nargs="+", default=[], help="changed tests: look again which scripts they use"
+    )
     parser.add_argument("--page", action="store_true", help="only write docs/mutants.md")
     options = parser.parse_args()
     os.chdir(ROOT)
@@ -70,8 +72,8 @@ def main() -> int:
             todo = [m for m in wanted if results.get(m.name) not in {CAUGHT, SURVIVED}]
         touched = touched_tests(options.look)
         warm_up()
-        if todo and still_fails(todo[0], tests_for(todo[0].path, touched, options.budget)):
-            sys.exit(f"the tests of {todo[0].path} fail without any mutant")
+        if todo:
+            require_a_pass(todo[0], tests_for(todo[0].path, touched, options.budget))
         run_all(todo, lambda path: tests_for(path, touched, options.budget), max(1, options.jobs))
     return write_page(mutants)
 
@@ -94,11 +96,15 @@ def warm_up() -> None:
         pytest.main([*OPTIONS, "--collect-only", *SUITES])
 
 
-def still_fails(mutant: Mutant, tests: Sequence[str]) -> bool:
-    """Whether tests fail in a forked process although nothing is changed."""
+def require_a_pass(mutant: Mutant, tests: Sequence[str]) -> None:
+    """End the program where tests fail in a forked process although nothing is changed."""
+    if not tests:
+        sys.exit(f"no test uses {mutant.path}")
     text = (ROOT / "lua" / mutant.path).read_text(encoding="utf-8")
-    _, status = os.waitpid(start(mutant._replace(text=text), tests), 0)
-    return os.waitstatus_to_exitcode(status) != 0
+    pid, status = os.waitpid(start(mutant._replace(text=text), tests), 0)
+    by = taken_from(noticed_in(pid))
+    if os.waitstatus_to_exitcode(status) != 0:
+        sys.exit(f"the tests of {mutant.path} fail without any mutant: {by}")
 
 
 def run_all(todo: Sequence[Mutant], tests: Callable[[str], list[str]], jobs: int) -> None:
@@ -115,9 +121,7 @@ def run_all(todo: Sequence[Mutant], tests: Callable[[str], list[str]], jobs: int
             if result:
                 del running[pid]
                 done += 1
-                told = noticed_in(pid)
-                by = told.read_text(encoding="utf-8") if told.exists() else ""
-                told.unlink(missing_ok=True)
+                by = taken_from(noticed_in(pid))
                 tell(mutant, result, time.monotonic() - begun, f"{done}/{len(todo)}", by)
         time.sleep(0.02)
 
@@ -125,6 +129,13 @@ def run_all(todo: Sequence[Mutant], tests: Callable[[str], list[str]], jobs: int
 def noticed_in(pid: int) -> Path:
     """The file in which a process tells by which test its mutant was caught."""
     return RESULTS.with_suffix(f".{pid}")
+
+
+def taken_from(told: Path) -> str:
+    """What a process told; "" for nothing."""
+    by = told.read_text(encoding="utf-8") if told.exists() else ""
+    told.unlink(missing_ok=True)
+    return by
 
 
 def tell(mutant: Mutant, result: str, seconds: float, progress: str, by: str) -> None:

@@ -25,17 +25,19 @@ OPTIONS = ("-q", "-p", "no:cacheprovider", "--assert", "plain")
 CLOCK = "clock"
 """The include that the other tests replace; the tests of the real clock see to it."""
 
-_TESTS_FAILED = 1
+_TESTS_FAILED, _NO_TESTS = 1, 5
+_NO_SCRIPT = ""
+"""Where the table has the tests that use no script."""
 
 Touched = dict[str, dict[str, float]]
 """Script to the tests that use it, with their seconds."""
 
 
 class Recorder:
-    """A plugin: which test uses which script."""
+    """A plugin: which test uses which script; what is known already is kept."""
 
-    def __init__(self) -> None:
-        self.touched: Touched = {}
+    def __init__(self, known: Touched) -> None:
+        self.touched = known
         self._now: set[str] = set()
         self._failed: set[str] = set()
 
@@ -44,9 +46,13 @@ class Recorder:
         self._now.add(name)
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[Any]) -> None:
-        """Leave some out."""
+        """Leave out what is known and what is not wanted; and forget tests that are gone."""
         _ = config
-        items[:] = [item for item in items if not _elsewhere(item.nodeid)]
+        here = {item.nodeid for item in items}
+        for script, tests in self.touched.items():
+            self.touched[script] = {node: s for node, s in tests.items() if node in here}
+        known = set().union(*self.touched.values())
+        items[:] = [i for i in items if i.nodeid not in known and not _elsewhere(i.nodeid)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Leave out what fails without any mutant."""
@@ -60,42 +66,52 @@ class Recorder:
         begun = time.monotonic()
         yield
         seconds = time.monotonic() - begun
-        for name in self._now if item.nodeid not in self._failed else ():
-            self.touched.setdefault(name, {})[item.nodeid] = seconds
+        if item.nodeid not in self._failed:
+            for name in self._now or {_NO_SCRIPT}:
+                self.touched.setdefault(name, {})[item.nodeid] = seconds
 
 
 def _elsewhere(node: str) -> bool:
     return any(name in node for name in LEFT_OUT)
 
 
-def touched_tests(new: Sequence[str]) -> Touched:
-    """Which tests use which script, looked up once, and for new ones."""
-    if new or not TOUCHED.exists():
-        pid = os.fork()  # nothing of a test may stay in this process: mutants are its children
-        if pid == 0:
-            os._exit(look_up(new))
-        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) not in {0, _TESTS_FAILED}:
-            sys.exit("the tests do not run")
-    touched: Touched = json.loads(TOUCHED.read_text(encoding="utf-8"))
-    return touched
+def touched_tests(again: Sequence[str]) -> Touched:
+    """Which tests use which script.
+
+    It is kept. What is new since the last time is looked up, and what has changed if it is named.
+    """
+    pid = os.fork()  # nothing of a test may stay in this process: mutants are its children
+    if pid == 0:
+        os._exit(look_up(again))
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) not in {0, _TESTS_FAILED, _NO_TESTS}:
+        sys.exit("the tests do not run")
+    return _kept()
 
 
-def look_up(new: Sequence[str]) -> int:
-    """Run tests, by default all, once and keep what they used; the exit status of pytest."""
-    recorder, words = Recorder(), wire.Wire.words
+def look_up(again: Sequence[str]) -> int:
+    """Run tests that are not known, or are named, and keep what they used; the exit status."""
+    known = {
+        script: {node: s for node, s in tests.items() if not node.startswith(tuple(again))}
+        for script, tests in _kept().items()
+    }
+    recorder, words = Recorder(known), wire.Wire.words
 
     def noted(self: wire.Wire, command: Any) -> Any:
         recorder.use(command.verb)
         return words(self, command)
 
     wire.Wire.words = noted  # type: ignore[method-assign]
-    status = int(pytest.main([*OPTIONS, *(new or SUITES)], plugins=[recorder]))
-    if status in {0, _TESTS_FAILED}:
-        known: Touched = json.loads(TOUCHED.read_text(encoding="utf-8")) if new else {}
-        for script, tests in recorder.touched.items():
-            known.setdefault(script, {}).update(tests)
-        TOUCHED.write_text(json.dumps(known), encoding="utf-8")
+    status = int(pytest.main([*OPTIONS, *SUITES], plugins=[recorder]))
+    if status in {0, _TESTS_FAILED, _NO_TESTS}:
+        TOUCHED.write_text(json.dumps(recorder.touched), encoding="utf-8")
     return status
+
+
+def _kept() -> Touched:
+    if not TOUCHED.exists():
+        return {}
+    touched: Touched = json.loads(TOUCHED.read_text(encoding="utf-8"))
+    return touched
 
 
 def tests_for(path: str, touched: Touched, budget: float) -> list[str]:
