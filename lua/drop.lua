@@ -4,7 +4,7 @@ local call = redis.call
   The head of one list of a group, a window per call. Without answers all of it goes; else the caller
   has looked at the messages and says of each whether it goes or stays. What stays moves to the tail,
   so that calls go once around the list. A leftover (in flight, dead, or not owed to this group) only
-  leaves the list. The window ends before a message that the caller has not looked at.
+  leaves the list, and lets the next of its message group go if it still is the head. The window ends before a message that the caller has not looked at.
 
   FLAGS  allow-oom
   KEYS   meta config list attempts failures dead inflight bodies big pending ids id_expiry events
@@ -47,17 +47,19 @@ if #ids == 0 then
 end
 local leased, buried = call('ZMSCORE', inflight, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
 local owed = call('HLEN', keys.pending) > 0 and call('HMGET', keys.pending, unpack(ids)) or {}
-local gone, kept, seen = {}, {}, {}
+local gone, kept, over, seen = {}, {}, {}, {}
 for i, id in ipairs(ids) do
   if not (all or answers[id]) then
     break
   end
-  local ours = not (leased[i] or buried[i] or seen[id])
-    and not (owed[i] and not string.find(owed[i], byte, 1, true))
+  local ended = buried[i] or owed[i] and not string.find(owed[i], byte, 1, true)
+  local ours = not (leased[i] or ended or seen[id])
   if ours and answers[id] == '0' then
     kept[#kept + 1] = id
   elseif ours then
     gone[#gone + 1] = id
+  elseif ended then
+    over[#over + 1] = id
   end
   seen[id], window = true, i
 end
@@ -71,6 +73,7 @@ if #gone > 0 then
   call('HDEL', attempts, unpack(gone))
   finish_lines(order, gone, last)
 end
+finish_lines(order, over, {}) -- the call that ended them may have been cut before the next ones went out
 if window > 0 then
   call('LTRIM', list, window, -1)
 end
