@@ -1,10 +1,11 @@
 """Ordered groups at the crash-point test: start states, calls, and what others do behind a cut."""
 
+from collections.abc import Callable
 from typing import Any
 
 from rqretry.commands import moving
 from rqretry.commands.producing import Prepared
-from tests.lua.crash_cases import TWO, Case, subscribe
+from tests.lua.crash_cases import TWO, Act, Case, subscribe
 from tests.support.builders import SECOND, failure, first, prepared
 from tests.support.world import VISIBILITY_MS, World
 
@@ -85,6 +86,29 @@ def clear(world: World) -> object:
     return world.run(moving.clear(world.group(), members, actor="ops"))
 
 
+DEATHS: dict[str, tuple[Callable[..., None], Act]] = {
+    "fail": (ordered_leased, lambda w: w.fail(failure("a"), failure("c"))),
+    "expire": (ordered_overdue, lambda w: w.expire()),
+}
+OTHERS: dict[str, Act] = {
+    "a redrive": lambda w: w.redrive("a", "c"),
+    "a later redrive": lambda w: w.redrive("a", "c", delays_ms=[SECOND, SECOND]),
+    "a release": lambda w: w.release(*first("a", "c")),
+}
+
+
+def died_by(how: str, what: str) -> Case:
+    """Messages that die in the call that is cut, and what somebody then does with them."""
+    start, act = DEATHS[how]
+    return Case(
+        f"{how} to death in order, and {what}",
+        lambda w: start(w, max_retries=0),
+        act,
+        meanwhile=OTHERS[what],
+        after=more_of_each,
+    )
+
+
 ORDERED = [
     Case(
         "publish in order",
@@ -149,24 +173,7 @@ ORDERED = [
     Case("clear", ordered, clear, ends="b", leaves="b"),
     Case("subscribe in order", ordered_backlog, subscribe),
     Case("deliver in order", ordered_due, lambda w: w.deliver()),
-    *(
-        Case(
-            f"{how} to death in order, and {what}",
-            lambda w, start=start: start(w, max_retries=0),
-            act,
-            meanwhile=meanwhile,
-            after=more_of_each,
-        )
-        for how, start, act in (
-            ("fail", ordered_leased, lambda w: w.fail(failure("a"), failure("c"))),
-            ("expire", ordered_overdue, lambda w: w.expire()),
-        )
-        for what, meanwhile in (
-            ("a redrive", lambda w: w.redrive("a", "c")),
-            ("a later redrive", lambda w: w.redrive("a", "c", delays_ms=[SECOND, SECOND])),
-            ("a release", lambda w: w.release(*first("a", "c"))),
-        )
-    ),
+    *(died_by(how, what) for how in DEATHS for what in OTHERS),
     Case(
         "redrive in order, and a lease",
         ordered_dead_alone,
