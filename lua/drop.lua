@@ -4,7 +4,8 @@ local call = redis.call
   The head of one list of a group, a window per call. Without answers all of it goes; else the caller
   has looked at the messages and says of each whether it goes or stays. What stays moves to the tail,
   so that calls go once around the list. A leftover (in flight, dead, or not owed to this group) only
-  leaves the list, and lets the next of its message group go if it still is the head. The window ends before a message that the caller has not looked at.
+  leaves the list, and lets the next of its message group go if it still is the head. The window ends
+  before a message that the caller has not looked at.
 
   FLAGS  allow-oom
   KEYS   meta config list attempts failures dead inflight bodies big pending ids id_expiry events

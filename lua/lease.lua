@@ -257,13 +257,15 @@ if #found > 0 then
   end
 end
 -- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
-if #strays > 0 then
-  local _, _, finish_lines = lines()
+local function let_next_go()
+  local _, finish_orphans, finish_lines = lines()
   finish_lines(order, strays, {})
+  if #orphans > 0 then
+    finish_orphans(order, orphans)
+  end
 end
-if #orphans > 0 then
-  local _, finish_orphans = lines()
-  finish_orphans(order, orphans)
+if #strays + #orphans > 0 then
+  let_next_go()
 end
 if scanned > 0 then
   call('LTRIM', first, math.min(scanned, from_first), '-1')
