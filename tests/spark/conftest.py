@@ -2,14 +2,13 @@
 
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from rqretry.embedded import EmbeddedRedis
 from rqretry.spark import session
-from tests.spark.pipeline import Pipeline
+from tests.spark.pipeline import QUICK, Pipeline
 
 
 @pytest.fixture(scope="session")
@@ -22,20 +21,7 @@ def redis_server() -> Iterator[EmbeddedRedis]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session of this test process: tasks are tried four times, as on a cluster."""
-    settings: dict[str, Any] = {
-        # Code that runs once is not worth a good compiler, nor small heaps a parallel collector,
-        # and a plan that runs once is not worth Java code of its own.
-        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing"
-            ".FileSystemBasedCheckpointFileManager"
-        ),
-    }
-    running = session("tests", "local[2,4]", settings)
+    running = session("tests", "local[2,4]", QUICK)
     yield running
     running.stop()
 

@@ -11,6 +11,21 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rqretry import Client
 from rqretry.embedded import EmbeddedRedis
 
+QUICK = {
+    # Code that runs once is not worth a good compiler, nor small heaps a parallel collector,
+    # and a plan that runs once is not worth Java code of its own.
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Settings of a session that lives for tests."""
+
 
 class Pipeline:
     """One namespace, as a test sees it."""

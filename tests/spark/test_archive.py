@@ -1,5 +1,6 @@
 """archive: every event once, in files that any Parquet reader can read, whatever is killed."""
 
+import json
 import os
 import shutil
 import signal
@@ -22,16 +23,16 @@ from rqretry.edge.spark.merging import finish_merges, merge_small
 from rqretry.edge.spark.shelves import books_in
 from rqretry.embedded import EmbeddedRedis
 from rqretry.spark import ArchiveSummary, DataLoss, archive
-from tests.spark.pipeline import Pipeline
+from tests.spark.pipeline import QUICK, Pipeline
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 KILLS = 10
 PROGRAM = """
-import sys
+import json, sys
 from rqretry.spark import archive, session
-output, url, namespace = sys.argv[1:]
-spark = session("archive", "local[2]")
+output, url, namespace, settings = sys.argv[1:]
+spark = session("archive", "local[2]", json.loads(settings))
 archive(spark, output, url=url, namespace=namespace, follow=True, interval=0.1, max_events=5000)
 """
 
@@ -215,7 +216,8 @@ def counted(pipeline: Pipeline, topic: str, group: str) -> dict[str, int]:
 def kill_when_it_has_grown(pipeline: Pipeline, output: Path, files: int) -> None:
     """Start an archive in processes of its own, and kill driver and JVM while it writes."""
     before = len(list(output.rglob("*.parquet")))
-    words = [sys.executable, "-c", PROGRAM, str(output), pipeline.url, pipeline.namespace]
+    settings = json.dumps({**QUICK, "spark.local.dir": str(output.parent)})
+    words = [sys.executable, "-c", PROGRAM, str(output), pipeline.url, pipeline.namespace, settings]
     process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 250

@@ -87,12 +87,17 @@ WITH deaths AS (
     SELECT topic, `group`, message_id, max_by(fingerprint, position) AS fingerprint,
            max_by(error_type, position) AS error_type,
            max_by(error_message, position) AS error_message, max(event_time) AS at
-    FROM {events} WHERE outcome = 'dead' GROUP BY topic, `group`, message_id)
-SELECT topic, `group`, fingerprint, error_type, count(*) AS died, count_if(m.dead) AS dead,
-       min(error_message) AS example, slice(array_sort(collect_list(message_id)), 1, 5) AS ids,
+    FROM {events} WHERE outcome = 'dead' GROUP BY topic, `group`, message_id),
+listed AS (
+    SELECT d.*, m.dead AS still,
+           row_number() OVER (PARTITION BY topic, `group`, d.fingerprint, d.error_type
+                              ORDER BY message_id) AS place
+    FROM deaths d JOIN {messages} m USING (topic, `group`, message_id))
+SELECT topic, `group`, fingerprint, error_type, count(*) AS died, count_if(still) AS dead,
+       min(error_message) AS example,
+       array_sort(collect_list(message_id) FILTER (WHERE place <= 5)) AS ids,
        min(at) AS first_at, max(at) AS last_at
-FROM deaths JOIN {messages} m USING (topic, `group`, message_id)
-GROUP BY topic, `group`, fingerprint, error_type
+FROM listed GROUP BY topic, `group`, fingerprint, error_type
 ORDER BY died DESC, topic, `group`, fingerprint
 """
 
