@@ -124,6 +124,11 @@ class CountingProcessor(SpanProcessor):
         if not sampled or self._counts.admit():
             self._inner.on_end(span)
 
+    def take(self, span: ReadableSpan) -> None:
+        """The same, of one that is sampled."""
+        if self._counts.admit():
+            self._inner.on_end(span)
+
     def shutdown(self) -> None:
         """Export the rest."""
         self._inner.shutdown()

@@ -6,13 +6,17 @@ encoded by OpenTelemetry's own encoder; those are rare. Encodings of a repeated 
 after another, so the two kinds go into one request.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
 from struct import Struct
 from typing import Any
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode
+
+from rqretry.edge.otel.spans import QuickSpan
 
 _LIMIT = 4096
 """Of what is kept: names and values from closed sets. Past it all is forgotten, and kept anew."""
@@ -52,44 +56,56 @@ class SpanEncoder:
         others: list[ReadableSpan] = []
         scopes: dict[_Frame, list[bytes]] = {}
         for span in spans:
-            encoded = self._plain(span)
+            if type(span) is QuickSpan and not span.whole:
+                encoded, scope = self._quick(span), span.maker.place
+            else:
+                encoded, scope = self._plain(span), (span.resource, span.instrumentation_scope)
             if encoded is None:
                 others.append(span)
             else:
-                scopes.setdefault(self._frame(span), []).append(encoded)
+                scopes.setdefault(self._frame(scope, span), []).append(encoded)
         request = [frame.around(encoded) for frame, encoded in scopes.items()]
         if others:
             request.append(encode_spans(others).SerializeToString())
         return b"".join(request)
 
-    def _frame(self, span: ReadableSpan) -> "_Frame":
-        place = (id(span.resource), id(span.instrumentation_scope))
+    def _frame(self, around: tuple[Any, Any], span: ReadableSpan) -> "_Frame":
+        place = (id(around[0]), id(around[1]))
         frame = self._frames.get(place)
         if frame is None:
             _room_in(self._frames)
-            frame = self._frames[place] = _Frame(span)
+            frame = self._frames[place] = _Frame(around, span)
         return frame
+
+    def _quick(self, span: QuickSpan) -> bytes | None:
+        """A span that was never made whole; it says nothing but attributes."""
+        said = span.said
+        shared = said.shared
+        if shared is None:
+            attributes = self._attributes(said.items())
+        else:
+            if shared.encoded is None:
+                shared.encoded = self._attributes(shared.items())
+            own = self._attributes(islice(said.items(), len(shared), None))
+            attributes = None if own is None or shared.encoded is None else shared.encoded + own
+        if attributes is None or span.over_ns is None:
+            return None
+        head = self._head(span.label, span.role)
+        return _spelled(span.where, span.above, head, (span.began_ns, span.over_ns), attributes)
 
     def _plain(self, span: ReadableSpan) -> bytes | None:
         """A span as a field of its scope; None where it takes the long way."""
-        context, parent = span.context, span.parent
+        context = span.context
         if context is None or context.trace_state or span.events or span.links:
             return None
         if span.status.status_code is not StatusCode.UNSET or span.dropped_attributes:
             return None
         said: Any = span.attributes  # its copy is a dict, which is walked much faster
-        attributes = self._attributes(said.copy()) if said else b""
+        attributes = self._attributes(said.copy().items()) if said else b""
         if attributes is None or span.start_time is None or span.end_time is None:
             return None
-        ids = _IDS + context.trace_id.to_bytes(16, "big") + _SPAN_ID
-        ids += context.span_id.to_bytes(8, "big")
-        flags = _KNOWN_IF_REMOTE
-        if parent is not None:
-            ids += _PARENT_ID + parent.span_id.to_bytes(8, "big")
-            flags |= _REMOTE if parent.is_remote else 0
-        times = _TIMES_AND_FLAGS.pack(_START, span.start_time, _END, span.end_time, *_FLAGS, flags)
-        encoded: bytes = ids + self._head(span.name, span.kind) + times + attributes
-        return _SCOPE_SPANS + _varint(len(encoded)) + encoded
+        head = self._head(span.name, span.kind)
+        return _spelled(context, span.parent, head, (span.start_time, span.end_time), attributes)
 
     def _head(self, name: str, kind: SpanKind) -> bytes:
         """Name, kind, and that there is no status."""
@@ -101,11 +117,11 @@ class SpanEncoder:
             known = self._heads[name] = (kind, head)
         return known[1]
 
-    def _attributes(self, attributes: Mapping[str, Any]) -> bytes | None:
+    def _attributes(self, attributes: Iterable[tuple[str, Any]]) -> bytes | None:
         """Attributes as fields of their span; None where one is of an unusual kind."""
         known = self._known
         parts: list[bytes] = []
-        for name, value in attributes.items():
+        for name, value in attributes:
             encoded: bytes | None = None
             kind = type(value)
             if (kind is str or kind is int) and (values := known.get(name)) is not None:
@@ -119,6 +135,8 @@ class SpanEncoder:
 
     def _attribute(self, name: str, value: Any) -> bytes | None:
         try:
+            if name in _EVER_NEW and type(value) is str and value.isascii():
+                return _before_text(name, len(value)) + value.encode()
             said = _value(value)
             if said is None:
                 return None
@@ -138,8 +156,8 @@ class SpanEncoder:
 class _Frame:
     """What stands around the spans of one resource and one scope."""
 
-    def __init__(self, span: ReadableSpan) -> None:
-        self._same = (span.resource, span.instrumentation_scope)  # so that their ids stay theirs
+    def __init__(self, around: tuple[Any, Any], span: ReadableSpan) -> None:
+        self._same = around  # so that their ids stay theirs
         (resource,) = encode_spans([span]).resource_spans
         (scope,) = resource.scope_spans
         del scope.spans[:]
@@ -153,9 +171,36 @@ class _Frame:
         return _sized(_REQUEST_RESOURCE_SPANS, self._resource + scope)
 
 
+def _spelled(
+    context: SpanContext,
+    parent: SpanContext | None,
+    head: bytes,
+    times: tuple[int, int],
+    attributes: bytes,
+) -> bytes:
+    """A span as a field of its scope."""
+    ids = _IDS + context.trace_id.to_bytes(16, "big") + _SPAN_ID
+    ids += context.span_id.to_bytes(8, "big")
+    flags = _KNOWN_IF_REMOTE
+    if parent is not None:
+        ids += _PARENT_ID + parent.span_id.to_bytes(8, "big")
+        flags |= _REMOTE if parent.is_remote else 0
+    began, over = times
+    encoded = ids + head + _TIMES_AND_FLAGS.pack(_START, began, _END, over, *_FLAGS, flags)
+    return _SCOPE_SPANS + _varint(len(encoded) + len(attributes)) + encoded + attributes
+
+
 def _room_in(kept: dict[Any, Any]) -> None:
     if len(kept) >= _LIMIT:
         kept.clear()
+
+
+@lru_cache(256)
+def _before_text(name: str, size: int) -> bytes:
+    """All of an attribute but its text of so many bytes, which is its end."""
+    value = _sized(_TEXT, bytes(size))
+    whole = _sized(_ATTRIBUTE, _sized(_KEY, name.encode()) + _sized(_VALUE, value))
+    return whole[: len(whole) - size]
 
 
 def _value(value: Any) -> bytes | None:

@@ -21,7 +21,7 @@ class FailuresKept(Sampler):
     """Another sampler, and every span that has to do with a failure."""
 
     def __init__(self, inner: Sampler) -> None:
-        self._inner = inner
+        self.inner = inner
 
     def should_sample(
         self,
@@ -34,7 +34,7 @@ class FailuresKept(Sampler):
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
         """What the other says; an attempt that it drops is recorded, a later one is sampled."""
-        said = self._inner.should_sample(
+        said = self.inner.should_sample(
             parent_context, trace_id, name, kind, attributes, links, trace_state
         )
         ours = attributes or {}
@@ -48,7 +48,7 @@ class FailuresKept(Sampler):
 
     def get_description(self) -> str:
         """What it is, in the SDK's style."""
-        return f"FailuresKept{{{self._inner.get_description()}}}"
+        return f"FailuresKept{{{self.inner.get_description()}}}"
 
 
 class KeepFailures(SpanProcessor):

@@ -5,6 +5,7 @@ A program that sets up OpenTelemetry on its own calls `rqretry.otel.instrument()
 
 import logging
 import threading
+from collections.abc import Callable
 from functools import partial
 
 from opentelemetry import trace
@@ -12,7 +13,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.sdk.trace.sampling import Sampler
 
@@ -21,6 +22,7 @@ from rqretry.config import variable
 from rqretry.edge.otel.counting import CountingExporter, CountingProcessor, Counts
 from rqretry.edge.otel.observer import OtelObserver
 from rqretry.edge.otel.sampling import FailuresKept, KeepFailures
+from rqretry.edge.otel.spans import OwnProcessors, QuickProvider
 from rqretry.errors import ConfigError, show
 from rqretry.tracing import TraceSettings
 
@@ -44,13 +46,19 @@ class Tracing:
         self.counts = Counts(self._room)
         resource = Resource.create(_names(settings))
         sampler = FailuresKept(_sampler()) if settings.keep_failures else None
-        self.provider = TracerProvider(sampler, resource, shutdown_on_exit=False)
-        exporter = _span_exporter(settings)
-        if exporter is not None:
-            self.provider.add_span_processor(self._processor(exporter, settings))
+        limits, processors = SpanLimits(), OwnProcessors()
+        self.provider = TracerProvider(
+            sampler,
+            resource,
+            shutdown_on_exit=False,
+            active_span_processor=processors,
+            span_limits=limits,
+        )
+        take = self._export_by(_span_exporter(settings), settings)
+        processors.settle()
         self._meters = _meter_provider(settings, resource)
         self.observer = OtelObserver(
-            self.provider,
+            QuickProvider(self.provider, limits, processors, take),
             self._meters or NoOpMeterProvider(),
             one_trace=settings.one_trace,
             start=partial(start, settings),
@@ -58,15 +66,26 @@ class Tracing:
             counted=self.counts.by_result,
         )
 
-    def _processor(self, exporter: SpanExporter, settings: TraceSettings) -> SpanProcessor:
+    def _export_by(
+        self, exporter: SpanExporter | None, settings: TraceSettings
+    ) -> Callable[[ReadableSpan], None]:
+        """Have spans exported; what to do with one that is sampled and has ended."""
+        if exporter is None:
+            return _forget
+        counted = self._counted(exporter)
+        # What is sampled goes straight there: the other one looks only for what is not.
+        processor = KeepFailures(counted) if settings.keep_failures else counted
+        self.provider.add_span_processor(processor)
+        return counted.take
+
+    def _counted(self, exporter: SpanExporter) -> CountingProcessor:
         counting = CountingExporter(exporter, self.counts)
         size = None if variable("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") else min(_BATCH, self._room)
         try:
             batch = BatchSpanProcessor(counting, self._room, max_export_batch_size=size)
         except ValueError as error:
             raise ConfigError(f"the OTEL_BSP_ variables do not fit together: {error}") from error
-        counted = CountingProcessor(batch, self.counts)
-        return KeepFailures(counted) if settings.keep_failures else counted
+        return CountingProcessor(batch, self.counts)
 
     def stop(self, seconds: float = FLUSH_S) -> None:
         """Export what is held, within some seconds, and say what could not be; done once."""
@@ -96,6 +115,10 @@ def start(settings: TraceSettings) -> None:
     tracing = Tracing(settings)
     trace.set_tracer_provider(tracing.provider)  # so that spans of handlers join in
     observing.install(tracing.observer)
+
+
+def _forget(span: ReadableSpan) -> None:
+    """Nobody exports it."""
 
 
 def _queue_size() -> int:

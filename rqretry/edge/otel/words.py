@@ -18,6 +18,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from rqretry.edge.otel.said import Said, Shared
 from rqretry.message import Message
 from rqretry.traceparent import parse
 
@@ -53,12 +54,10 @@ def operation(name: str, kind: str) -> dict[str, Any]:
     return {"messaging.operation.name": name, "messaging.operation.type": kind}
 
 
-def delivery(
-    namespace: str, message: Message[Any], worker: str, name: str, kind: str
-) -> dict[str, Any]:
+def delivery(namespace: str, message: Message[Any], worker: str, name: str, kind: str) -> Said:
     """What a span about one delivery says; name and kind are those of `operation`."""
     topic, partition, group, lease_no, id_ = message._lease  # noqa: SLF001 - no text of it is made
-    said = _delivered((namespace, topic, partition, group), worker, (name, kind)).copy()
+    said = Said(_delivered((namespace, topic, partition, group), worker, (name, kind)))
     said["messaging.message.id"] = id_
     said[ATTEMPT] = message.attempt
     said["rqretry.fencing_token"] = lease_no
@@ -68,18 +67,19 @@ def delivery(
 
 
 @lru_cache(1024)
-def _delivered(
-    place: tuple[str, str, int, str], worker: str, done: tuple[str, str]
-) -> dict[str, Any]:
+def _delivered(place: tuple[str, str, int, str], worker: str, done: tuple[str, str]) -> Shared:
     """What all deliveries of one place to one worker say."""
     namespace, topic, partition, group = place
     said = destination(namespace, topic) | operation(*done)
-    return said | {
-        "messaging.destination.partition.id": str(partition),
-        "messaging.consumer.group.name": group,
-        "messaging.client.id": worker,
-        WORKER: worker,
-    }
+    return Shared(
+        said
+        | {
+            "messaging.destination.partition.id": str(partition),
+            "messaging.consumer.group.name": group,
+            "messaging.client.id": worker,
+            WORKER: worker,
+        }
+    )
 
 
 def when(at_ms: int) -> dict[str, Any]:
