@@ -24,7 +24,7 @@ local call = redis.call
          word the bytes of its groups (the tag of one that is delayed), and as the sixth its message
          group ('' for none), and as the seventh its message keys, with blanks between, of each message;
          with 2 words all ids are made by the client, nothing is
-         delayed and no group is a broadcast group, with 4 all go to every group and none has a tag,
+         delayed, no group is a broadcast group and blob, if any, is the ids packed, with 4 all go to every group and none has a tag,
          with 5 none has a message group, with 6 none has message keys
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id, H a half of an undecided transaction has it)
@@ -322,6 +322,7 @@ if count > 0 then
 end
 call('SET', lane, ARGV[2] .. ' ' .. checksum .. (verdicts == '' and '' or ' ' .. verdicts), 'PX', lane_ttl_ms)
 if count > 0 then
-  append_history(clock, meta, events, 'publish', '', worker, accepted, '', blob)
+  -- The blob of plain messages is their ids, packed, where they are many.
+  append_history(clock, meta, events, 'publish', '', worker, plain and blob ~= '' and {} or accepted, '', blob)
 end
 return { 'OK', clock.now, verdicts }

@@ -16,6 +16,7 @@ from benchmarks.servers import MICROSECONDS, Server
 from benchmarks.workload import TOPIC, bodies, publish_all
 from rqretry import RetryPolicy
 from rqretry.config import Settings
+from rqretry.ids import spell_ids
 from rqretry.keys import PartitionKeys
 
 ROUNDS, WARMING = 5, 3
@@ -127,7 +128,7 @@ def _pages(server: Server) -> Iterator[Any]:
             columns: list[list[Any]] = [[] for _ in schema]
             for entry_id, fields in page:
                 name, verb = entry_id.decode(), fields[b"e"].decode()
-                ids = fields[b"i"].decode().split(" ")
+                ids = (fields[b"i"] or spell_ids(fields[b"b"])).decode().split(" ")
                 count = len(ids)
                 parts: tuple[list[Any], ...] = (
                     [f"{name}:{place}" for place in range(count)],

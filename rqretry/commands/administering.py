@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rqretry.command import MAX_BATCH, MAX_BATCH_BYTES, Command, number, pairs, text
+from rqretry.commands.archiving import unpack_entry
 from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
 from rqretry.routes import Route
 
@@ -323,7 +324,8 @@ def _dead_page(reply: list[Any]) -> DeadPage:
 
 
 def _history(reply: list[Any]) -> list[tuple[str, dict[str, bytes]]]:
-    return [
-        (text(id_), {text(fields[i]): fields[i + 1] for i in range(0, len(fields), 2)})
-        for id_, fields in reply
-    ]
+    found = []
+    for id_, flat in reply:
+        unpack_entry(flat)
+        found.append((text(id_), {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}))
+    return found

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rqretry.command import Command, number, text
+from rqretry.ids import spell_ids
 from rqretry.keys import PartitionKeys
 
 Entry = tuple[bytes, list[bytes]]
 """An entry of the history as the server answers it: its id, and names and values in turn."""
+_IDS, _BLOB = 7, 11
 
 
 class Kept(NamedTuple):
@@ -29,7 +31,7 @@ class Kept(NamedTuple):
 def entries(keys: PartitionKeys, *, start: str, end: str, count: int) -> Command[list[Entry]]:
     """Entries from one stream id to another, oldest first, as the server answers them."""
     words = ("XRANGE", keys.events, start, end, "COUNT", count)
-    return Command("read", (keys.events,), (), list, words=words)
+    return Command("read", (keys.events,), (), _entries, words=words)
 
 
 def first_entry(keys: PartitionKeys) -> Command[str]:
@@ -62,6 +64,18 @@ def read_lanes(keys: PartitionKeys, producers: Sequence[str]) -> Command[list[tu
     """The number and checksum of the last call of each lane; (0, "") where there was none."""
     lanes = tuple(keys.lane(producer) for producer in producers)
     return Command("read", lanes, (), _lanes, words=("MGET", *lanes))
+
+
+def _entries(reply: list[Entry]) -> list[Entry]:
+    for _, flat in reply:
+        unpack_entry(flat)
+    return reply
+
+
+def unpack_entry(flat: list[bytes]) -> None:
+    """Spell the ids of an entry (its names and values) that has them packed (producing.publish)."""
+    if flat[_BLOB] and not flat[_IDS]:
+        flat[_IDS], flat[_BLOB] = spell_ids(flat[_BLOB]), b""
 
 
 def _entry_id(reply: list[Entry]) -> str:

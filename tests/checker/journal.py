@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from rqretry.checks.auditor_seen import in_line
 from rqretry.commands.producing import id_of_member
+from rqretry.ids import spell_ids
 from rqretry.keys import partition_keys
 from tests.checker.aof import Block, read_blocks
 from tests.checker.keyspace import Keyspace
@@ -149,10 +150,14 @@ def _entries(block: Block, namespace: str) -> dict[Partition, VerbEntry]:
         place = place_of(words[1], namespace)
         if place is not None and place.name == "events" and len(words) >= 12:
             fields = dict(zip(words[-12::2], words[-11::2], strict=True))
-            ids = frozenset(fields["i"].split())
+            ids = frozenset(fields["i"].split() or _packed(fields["b"]))
             entry = VerbEntry(fields["e"], fields["g"], fields["w"], ids)
             found[Partition(place.topic, place.partition)] = entry
     return found
+
+
+def _packed(blob: str) -> list[str]:
+    return spell_ids(blob.encode("latin-1")).decode().split()
 
 
 class _BodySteps:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rqretry.commands import administering
+from rqretry.commands import administering, archiving
+from rqretry.ids import make_ids, pack_ids
 from rqretry.routes import Route
 from tests.support.builders import HOUR, SECOND, prepared
 from tests.support.world import START_MS, World
@@ -23,6 +24,30 @@ def test_publish_stores_the_body_once_and_makes_the_message_ready(world: World) 
         "counters": {"publish": 2, "publish:g": 2},
         "events": ["publish  p a b"],
     }
+
+
+def test_publish_of_many_plain_messages_notes_their_ids_packed(world: World) -> None:
+    world.subscribe()
+    few, many = make_ids(31, START_MS), make_ids(32, START_MS)
+
+    world.publish(*few)
+    world.publish(*many)
+
+    entries = world.client.xrange(world.keys.events)
+    assert [(fields[b"i"], fields[b"b"]) for _, fields in entries] == [
+        (" ".join(few).encode(), b""),
+        (b"", pack_ids(many)),
+    ]
+    told = world.run(administering.history(world.keys, start="-"))
+    assert [fields["i"].decode().split(" ") for _, fields in told] == [few, many]
+    assert {fields["b"] for _, fields in told} == {b""}
+    raw = world.run(archiving.entries(world.keys, start="-", end="+", count=10))
+    assert [
+        dict(zip(flat[::2], flat[1::2], strict=True))[b"i"].decode().split(" ") for _, flat in raw
+    ] == [
+        few,
+        many,
+    ]
 
 
 def test_publish_before_any_group_exists_goes_to_the_backlog(world: World) -> None:

@@ -4,7 +4,17 @@ import pickle
 
 import pytest
 
-from rqretry.ids import LENGTH, MessageId, born_ms, make_id, make_ids, make_producer, partition_of
+from rqretry.ids import (
+    LENGTH,
+    MessageId,
+    born_ms,
+    make_id,
+    make_ids,
+    make_producer,
+    pack_ids,
+    partition_of,
+    spell_ids,
+)
 
 NOW_MS = 1_790_000_000_123
 
@@ -47,6 +57,20 @@ def test_an_id_made_alone_is_the_one_that_would_be_made_with_others(
         monkeypatch.setattr("os.urandom", lambda size, noise=noise: noise[:size])
         assert [make_id(NOW_MS)] == make_ids(1, NOW_MS)
     assert (born_ms(make_id(0)) or 0) > 1_600_000_000_000
+
+
+def test_packed_ids_take_twelve_bytes_and_are_spelled_as_they_were() -> None:
+    made = make_ids(500, NOW_MS)
+
+    packed = pack_ids(made)
+
+    assert len(packed) == 12 * len(made)
+    assert spell_ids(packed).decode().split(" ") == made
+
+
+@pytest.mark.parametrize("other", ["order-1", "x" * 15 + ".", "x" * 15 + "é"])
+def test_ids_of_another_shape_are_not_packed(other: str) -> None:
+    assert pack_ids([*make_ids(3, NOW_MS), other]) == b""
 
 
 def test_no_ids_are_no_ids() -> None:
