@@ -8,12 +8,14 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead graves tracebacks due wake bodies pending events
          counters ready line heads message_groups, then the delay level keys
-  ARGV   group worker tracebacks words (3 or 7 a message) random (0 to 1, for the jitter of messages of 3
-         words), then fingerprint and text of each traceback, then of each message
-         id, lease_no, level (0 automatic, k that one, -1 dead), delay_ms ('' by level), random, cause,
-         record (one line of JSON for the failure record); with 3 words id, lease_no and record: the level
-         is automatic, and the cause is 'failure'
-  REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D and then now_ms
+  ARGV   group worker tracebacks words (a message) random (0 to 1, for the jitter of messages of less than 7
+         words) records, then fingerprint and text of each traceback, then the records that messages share (lines
+         of JSON for the failure record), then of each message 7 words: id, lease_no, level (0 automatic, k that
+         one, -1 dead), delay_ms ('' by level), random, cause, record (where there are shared ones, which);
+         or 3: id, lease_no and record, where the level is automatic, and the cause is 'failure';
+         or 2: id and lease_no, where also all share one record; or 1: id, where also all leases are first ones
+  REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D, once where that is the same of all,
+         and then now_ms
   COST   O(messages * log waiting); 16 commands and 2 a level, 2 with max_inflight
 ]]
 -- @include clock
@@ -41,8 +43,9 @@ local keys = {
 }
 local levels = { unpack(KEYS, 19) }
 local group, worker, traces = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local FIRST, STRIDE, TRACEBACKS_KEPT, GOLDEN = 6 + 2 * traces, tonumber(ARGV[4]), 1000, 0.6180339887498949
-local random = tonumber(ARGV[5])
+local STRIDE, random, shared = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local FIRST, TRACEBACKS_KEPT, GOLDEN = 7 + 2 * traces + shared, 1000, 0.6180339887498949
+local ASKING = 7 -- words of a message that may ask for something
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
@@ -51,11 +54,12 @@ local order = {
   heads = KEYS[17], message_groups = KEYS[18], bodies = keys.bodies, pending = keys.pending, dead = keys.dead,
   inflight = inflight,
 }
-local ids, verdicts, entries = fence(keys, policy.byte, FIRST, STRIDE)
+local ids, verdicts, entries, _, all_ok = fence(keys, policy.byte, FIRST, STRIDE)
 local plan, done, notes, written, lines, buried = new_plan(), {}, {}, {}, {}, {}
 
--- Most messages of a call have the same numbers: each entry is read, and what comes of it spelled, once.
-local read, choice = {}, {}
+-- Most messages of a call have the same numbers: each entry is read, and what comes of it found and spelled,
+-- once. Those that ask for nothing, and are not spread by jitter, wait at the same place.
+local read, choice, alike = {}, {}, STRIDE < ASKING and policy.jitter == 0
 local function numbers_of(entry)
   local known = read[entry]
   if not known then
@@ -63,6 +67,10 @@ local function numbers_of(entry)
     known = { attempt = attempt, text = tostring(attempt), before = attempt .. ',' }
     known.dies = spell_entry(lease_no + 1, attempt, expiries, postpones)
     known.waits = spell_entry(lease_no + 1, attempt + 1, expiries, postpones)
+    if alike and attempt < policy.max_attempts then
+      known.delay_ms = by_ladder(policy, attempt)
+      known.note = known.before .. place_for(plan, policy, clock.now, known.delay_ms).note
+    end
     read[entry] = known
   end
   return known
@@ -78,34 +86,63 @@ local function number_of(text)
   return number
 end
 
-local n, attempt_of = 0, {}
-for i, id in ipairs(ids) do
-  if verdicts[i] == 'OK' then
-    local at, its = FIRST + (i - 1) * STRIDE, numbers_of(entries[i] or false)
-    local cause = 'failure'
-    if STRIDE == 3 then -- one number for all, far from each other in their order
-      choice.level, choice.random = 0, (random + (i - 1) * GOLDEN) % 1
+local shared_lines = {}
+for number = 1, shared do
+  shared_lines[string.format('%d', number)] = ARGV[FIRST - 1 - shared + number]
+end
+
+local function line_of(at)
+  local word = STRIDE > 2 and ARGV[at + STRIDE - 1] or '1'
+  return shared > 0 and shared_lines[word] or word
+end
+
+-- Answers whether it is dead, and a note of what became of it.
+local function one_by_one(i, at, id, its)
+  local cause = 'failure'
+  if STRIDE < ASKING then -- one number for all, far from each other in their order
+    choice.level, choice.random = 0, (random + (i - 1) * GOLDEN) % 1
+  else
+    choice.level, choice.delay_ms, choice.random = number_of(ARGV[at + 2]), number_of(ARGV[at + 3]), ARGV[at + 4]
+    cause = ARGV[at + 5]
+  end
+  local verdict = wait_or_bury(plan, policy, clock.now, id, its.attempt, cause, choice)
+  return verdict == 'D', its.before .. verdict
+end
+
+local n, attempt_of, failed_before = 0, {}, false
+for i = 1, #ids do
+  if all_ok or verdicts[i] == 'OK' then
+    local id, at, its = ids[i], FIRST + (i - 1) * STRIDE, numbers_of(entries[i] or false)
+    local dead, note = false, its.note
+    if note then
+      wait(plan, policy, clock.now, id, its.delay_ms)
     else
-      choice.level, choice.delay_ms, choice.random = number_of(ARGV[at + 2]), number_of(ARGV[at + 3]), ARGV[at + 4]
-      cause = ARGV[at + 5]
+      dead, note = one_by_one(i, at, id, its)
     end
-    local verdict = wait_or_bury(plan, policy, clock.now, id, its.attempt, cause, choice)
-    local dead, note = verdict == 'D', its.before .. verdict
-    n = n + 1
-    buried[#buried + 1] = dead and id or nil
-    done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, ARGV[at + STRIDE - 1], its.text
+    n, failed_before = n + 1, failed_before or entries[i]
+    done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, line_of(at), its.text
     written[2 * n - 1], written[2 * n] = id, dead and its.dies or its.waits
+    if dead then
+      buried[#buried + 1] = id
+    end
   end
 end
 
+-- A message without an entry has no record yet. What fails together often says the same.
 local function write_failure_records()
-  local records, changed, at_ms = call('HMGET', failures, unpack(done)), {}, string.format('%d', clock.now)
-  for i, id in ipairs(done) do
-    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt_of[i], at_ms, lines[i])
+  local records = failed_before and call('HMGET', failures, unpack(done)) or {}
+  local changed, at_ms, alike, alike_attempt, record = {}, string.format('%d', clock.now), nil, nil, nil
+  for i = 1, #done do
+    local before, attempt, line = records[i], attempt_of[i], lines[i]
+    if before or line ~= alike or attempt ~= alike_attempt then
+      record = add_failure(before, attempt, at_ms, line)
+      alike, alike_attempt = not before and line or nil, attempt
+    end
+    changed[2 * i - 1], changed[2 * i] = done[i], record
   end
   call('HSET', failures, unpack(changed))
   if traces > 0 and call('HLEN', tracebacks) < TRACEBACKS_KEPT then
-    call('HSET', tracebacks, unpack(ARGV, 6, FIRST - 1))
+    call('HSET', tracebacks, unpack(ARGV, 7, 6 + 2 * traces))
   end
 end
 
@@ -131,5 +168,15 @@ end
 if #done < #ids then
   call('HINCRBY', counters, 'stale:' .. group, #ids - #done)
 end
+local function are_alike()
+  for i = 2, #verdicts do
+    if verdicts[i] ~= verdicts[1] then
+      return false
+    end
+  end
+  return #verdicts > 1
+end
+
+verdicts = are_alike() and { verdicts[1] } or verdicts
 verdicts[#verdicts + 1] = string.format('%d', clock.now)
 return verdicts

@@ -25,8 +25,8 @@ local call = redis.call
          or LIMITED and the same: the group has all it may have in flight
          or PAUSED, LIMITED, RATED (no tokens) and the same with nothing left and no message
          or NO_GROUP
-  COST   O(want + log inflight); 18 commands, 6 where a message waits, failed, is large or owed to several
-         groups, 1 with max_inflight, 2 in an ordered group
+  COST   O(want + log inflight); 18 commands, 7 where a message waits, failed, is large or owed to several
+         groups, 1 where the lists have leftovers, 1 with max_inflight, 2 in an ordered group
 ]]
 -- @include clock
 -- @include logical
@@ -100,7 +100,7 @@ if from_first < want then
   end
 end
 
-local strays, scheduled_in, due_in = {}, '', ''
+local strays, orphans, scheduled_in, due_in = {}, {}, '', ''
 
 -- One question for six: in most groups none of them is there.
 local odd = call('EXISTS', dead, view and graves or pending, big, attempts, due, scheduled) > 0
@@ -111,8 +111,11 @@ end
 -- The first that ends of what others hold; where there is none, nothing is in flight.
 local earliest = tonumber(first_score(inflight) or nil)
 
+-- What makes some of the ids leftovers, or bounds the bytes of a lease: the same for three.
+local choosy = view or odd and call('EXISTS', dead, pending, big) > 0
+
 local function looked_up(count, command, key)
-  return odd and call(count, key) > 0 and call(command, key, unpack(ids)) or {}
+  return choosy and call(count, key) > 0 and call(command, key, unpack(ids)) or {}
 end
 
 local order = {
@@ -134,28 +137,29 @@ local function out_of_turn()
   return waits
 end
 
--- Whether all are to be leased, unless one stands in the lists twice: nothing is in flight, dead, large or
--- out of turn. So it is in most calls, and then nothing is copied.
-local function are_plain(leased, waits)
-  if odd or view or next(waits) or SMALL * #ids > byte_limit then
+local deadline = clock.now + visibility_ms
+local until_ms = string.format('%d', deadline) -- spelled once: a number would be spelled for each message
+
+-- Whether all are to be leased, unless one stands in the lists twice or is in flight: nothing is dead, large
+-- or out of turn. So it is in most calls: nothing is copied, and writing tells what is in flight, because it
+-- keeps its deadline. For that its deadline must be another one.
+local plain
+local function are_plain(waits)
+  if choosy or next(waits) or SMALL * #ids > byte_limit then
     return false
   end
-  for i = 1, #leased do
-    if leased[i] then
-      return false
-    end
-  end
-  return true
+  return not earliest or call('ZCOUNT', inflight, until_ms, until_ms) == 0
 end
 
 -- Which of the ids are to be leased, and how many were looked at.
 local function choose()
   local waits = order.used and order.ordered == '1' and out_of_turn() or {}
-  local taken, seen, bytes = {}, {}, 0
-  local leased = earliest and call('ZMSCORE', inflight, unpack(ids)) or {}
-  if are_plain(leased, waits) then
+  plain = are_plain(waits)
+  if plain then
     return ids, #ids
   end
+  local taken, seen, bytes = {}, {}, 0
+  local leased = earliest and call('ZMSCORE', inflight, unpack(ids)) or {}
   local buried = looked_up('ZCARD', 'ZMSCORE', dead)
   local owed = looked_up('HLEN', 'HMGET', view and graves or pending)
   local sizes = looked_up('HLEN', 'HMGET', big)
@@ -181,19 +185,22 @@ local function choose()
   return taken, #ids
 end
 
-local found, texts, orphans, members, entries, all_first = {}, {}, {}, {}, {}, true
-local deadline = clock.now + visibility_ms
+local found, texts, members, entries, all_first = {}, {}, {}, {}, true
 
 -- Some have no body any more: those that have one, and their numbers.
 local function without_orphans(taken, stored, numbers)
-  local kept = {}
+  local kept, missing = {}, {}
   found, texts = {}, {}
   for i = 1, #taken do
     if stored[i] then
       found[#found + 1], texts[#texts + 1], kept[#kept + 1] = taken[i], stored[i], numbers[i] or false
     else
-      orphans[#orphans + 1] = taken[i]
+      missing[#missing + 1] = taken[i]
     end
+  end
+  local leased = plain and earliest and call('ZMSCORE', inflight, unpack(missing)) or {}
+  for i, id in ipairs(missing) do
+    orphans[#orphans + 1] = not leased[i] and id or nil
   end
   return kept
 end
@@ -208,7 +215,6 @@ local function read_messages(taken)
       break
     end
   end
-  local until_ms = string.format('%d', deadline) -- spelled once: a number would be spelled for each message
   for i = 1, #found do
     members[2 * i - 1], members[2 * i] = until_ms, found[i]
   end
@@ -217,15 +223,23 @@ local function read_messages(taken)
   end
 end
 
--- An id that stood in the lists twice is leased once. (Calls that are not plain have none.)
-local function leave_out_repeated()
-  local seen, once, bodies_of = {}, {}, {}
+-- Of a plain call: what was in flight before is not leased, and what stood in the lists twice once.
+local function leave_out_repeated(errors)
+  local deadlines, seen = call('ZMSCORE', inflight, unpack(found)), {}
+  local all = { found, texts, entries, errors }
+  local kept = { {}, {}, {}, {} }
+  all_first = true
   for i, id in ipairs(found) do
-    if not seen[id] then
-      once[#once + 1], bodies_of[#bodies_of + 1], seen[id] = id, texts[i], true
+    if not seen[id] and tonumber(deadlines[i]) == deadline then
+      local at = #kept[1] + 1
+      for column = 1, 4 do
+        kept[column][at] = all[column][i]
+      end
+      seen[id], all_first = true, all_first and (entries[i] or '-') == '-'
     end
   end
-  found, texts = once, bodies_of
+  found, texts, entries = kept[1], kept[2], kept[3]
+  return kept[4]
 end
 
 local taken, scanned = {}, 0
@@ -248,14 +262,14 @@ local function forget_leftovers()
   end
 end
 
-local entry_text = all_first and '' or table.concat(entries, ' ')
 local errors = (view or not all_first) and newest_failures(failures, found, entries, origins) or {}
 if #found > 0 then
-  local added = call('ZADD', inflight, unpack(members))
+  local added = call('ZADD', inflight, 'NX', unpack(members))
   if added < #found then
-    leave_out_repeated()
+    errors = leave_out_repeated(errors)
   end
 end
+local entry_text = all_first and '' or table.concat(entries, ' ')
 -- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
 local function let_next_go()
   local _, finish_orphans, finish_lines = lines()

@@ -67,9 +67,13 @@ local function promote_level(level, most)
   local members = members_of(level, most)
   if #members > 0 then
     push(members)
-    call('ZREM', level, unpack(members))
-    for _, id in ipairs(members) do
-      ids[#ids + 1] = id
+    if #chosen > 0 then
+      call('ZREM', level, unpack(members))
+    else -- they are its first
+      call('ZREMRANGEBYRANK', level, '0', #members - 1)
+    end
+    for i = 1, #members do
+      ids[#ids + 1] = members[i]
     end
   end
   return call('ZRANGE', level, '0', '0', 'WITHSCORES')[2]

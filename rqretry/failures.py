@@ -27,6 +27,8 @@ _MOST_BYTES = 4
 """Of one character in UTF-8."""
 _CARRIED = "_rqretry_fingerprint"
 _TRACEBACK_CHARACTERS = 16_000
+_NO_TIME_S = 0.0005
+"""What is less is told as 0 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +155,17 @@ def _line(
     cause: str, kind: str, message: str, fingerprint: str, worker: str, seconds: float, trace: str
 ) -> str:
     # A JSON encoder for each line would cost ten times as much.
-    traced = f',"s":{_quoted(trace)}' if trace else ""
+    if seconds < _NO_TIME_S and not trace:
+        return _told_at_once(cause, kind, fingerprint, worker, _cut(message))
     said = _told(cause, kind, fingerprint, worker, _cut(message))
+    traced = f',"s":{_quoted(trace)}' if trace else ""
     return f'{said}{traced},"d":{round(seconds, 3)}}}'
+
+
+@lru_cache(maxsize=4096)
+def _told_at_once(cause: str, kind: str, fingerprint: str, worker: str, message: str) -> str:
+    """The line of failures that took no time: the same text for all that say the same."""
+    return f'{_told(cause, kind, fingerprint, worker, message)},"d":0.0}}'
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 -- Fencing: which of these (id, lease_no) still own their lease? OK: yes. STALE: that lease ended,
 -- the message lives. GONE: committed, dead or deleted. `stride` is the distance between ids in ARGV;
 -- with 1 there are ids alone, each of a message's first lease.
-local FEW = 4 -- times as many as are asked about
+local OLDEST, FEW = 2, 4 -- times as many as are asked about
 
 local function lives(bodies, pending, dead, byte, id)
   if call('HEXISTS', bodies, id) == 0 or call('ZSCORE', dead, id) then
@@ -11,29 +11,42 @@ local function lives(bodies, pending, dead, byte, id)
   return not owed or string.find(owed, byte, 1, true) ~= nil
 end
 
--- A table that has those of the ids which are in flight, and how many they are. To spell a score costs
--- the server more than all else here, so it names everything in flight, without scores, where that is
--- not much more.
-local function in_flight(inflight, ids, deadlines)
+local function by_deadlines(ids, deadlines)
   local here, found = {}, 0
-  if deadlines or call('ZCARD', inflight) > FEW * #ids then
-    deadlines = deadlines or call('ZMSCORE', inflight, unpack(ids))
-    for i = 1, #ids do
-      if deadlines[i] and not here[ids[i]] then
-        here[ids[i]], found = true, found + 1
-      end
+  for i = 1, #ids do
+    if deadlines[i] and not here[ids[i]] then
+      here[ids[i]], found = true, found + 1
     end
-    return here, found
   end
+  return here, found
+end
+
+-- A table that has those of the ids which are in flight, and how many they are. To spell a score costs
+-- the server more than all else here, so it names what is in flight, without scores: the oldest, which are
+-- settled first, and the rest only where some are missing and it is not much.
+local function in_flight(inflight, ids, deadlines)
+  if deadlines then
+    return by_deadlines(ids, deadlines)
+  end
+  local here, found, most = {}, 0, OLDEST * #ids
   for i = 1, #ids do
     here[ids[i]] = false
   end
-  local leased = call('ZRANGE', inflight, '0', '-1')
-  for i = 1, #leased do
-    if here[leased[i]] == false then
-      here[leased[i]], found = true, found + 1
+  local function mark(leased)
+    for i = 1, #leased do
+      if here[leased[i]] == false then
+        here[leased[i]], found = true, found + 1
+      end
     end
+    return #leased
   end
+  if mark(call('ZRANGE', inflight, '0', most - 1)) < most or found == #ids then
+    return here, found
+  end
+  if call('ZCARD', inflight) > FEW * #ids then
+    return by_deadlines(ids, call('ZMSCORE', inflight, unpack(ids)))
+  end
+  mark(call('ZRANGE', inflight, most, '-1'))
   return here, found
 end
 

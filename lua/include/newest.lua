@@ -10,11 +10,14 @@ local function newest_failures(failures, ids, entries, origins)
         asked[#asked + 1], place[#place + 1] = id, i
       end
     end
-    local records = #asked > 0 and call('HMGET', key, unpack(asked)) or {}
+    local records, before, line = #asked > 0 and call('HMGET', key, unpack(asked)) or {}, nil, nil
     for n, i in ipairs(place) do
       local record = records[n] or '\n'
-      local only = string.find(record, '\n', 1, true) == #record -- one line, as most are
-      lines[i], some = not only and string.match(record, '^.*\n(.+)\n$') or string.sub(record, 1, -2), true
+      if record ~= before then -- what failed together is alike
+        local only = string.find(record, '\n', 1, true) == #record -- one line, as most are
+        before, line = record, not only and string.match(record, '^.*\n(.+)\n$') or string.sub(record, 1, -2)
+      end
+      lines[i], some = line, true
     end
   end
   local function is_first(entry)

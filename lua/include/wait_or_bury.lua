@@ -11,8 +11,8 @@ local function bury(plan, now, id, attempt, cause)
 end
 
 -- Most messages of a call wait as long: what comes of a delay is found and spelled once, for the set, the
--- history and the reply. Answers level, due time and a note of both.
-local function wait(plan, policy, now, id, delay_ms)
+-- history and the reply.
+local function place_for(plan, policy, now, delay_ms)
   local known = plan.known[delay_ms]
   if not known then
     local level, due = level_for(policy.levels, delay_ms), now + delay_ms
@@ -23,10 +23,21 @@ local function wait(plan, policy, now, id, delay_ms)
       plan.earliest[level] = due
     end
   end
-  local members = known.members
+  return known
+end
+
+-- Answers level, due time and a note of both.
+local function wait(plan, policy, now, id, delay_ms)
+  local place = place_for(plan, policy, now, delay_ms)
+  local members = place.members
   local n = #members
-  members[n + 1], members[n + 2] = known.due, id
-  return known.level, known.due, known.note
+  members[n + 1], members[n + 2] = place.due, id
+  return place.level, place.due, place.note
+end
+
+-- How long an attempt waits that asks for nothing, before jitter.
+local function by_ladder(policy, attempt)
+  return policy.delays[math.min(attempt, #policy.delays)]
 end
 
 -- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
@@ -42,7 +53,7 @@ local function wait_or_bury(plan, policy, now, id, attempt, cause, choice)
   if not delay_ms and choice.level > 0 and chosen then
     delay_ms = policy.levels[math.min(choice.level, #policy.levels)]
   elseif not delay_ms then
-    delay_ms = policy.delays[math.min(attempt, #policy.delays)]
+    delay_ms = by_ladder(policy, attempt)
     if policy.jitter > 0 then
       delay_ms = math.floor(delay_ms * (1 + policy.jitter * (2 * choice.random - 1)))
     end

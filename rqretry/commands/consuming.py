@@ -11,10 +11,8 @@ OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
 """Verdicts on one message of a batch; STALE: that lease ended, GONE: the message did."""
 
 FIRST_ATTEMPT = (1, 1)
-_FAILURE = "failure"
-"""The cause of a failure that says no other one."""
-_BY_LADDER = (0, "")
-"""Level and delay of a failure that asks for none."""
+_USUAL = {(0, "", "failure")}
+"""Level, delay and cause of a failure that asks for nothing and says no other cause."""
 
 
 class Receipt(NamedTuple):
@@ -190,16 +188,14 @@ def fail(
 ) -> Command[list[Failed]]:
     """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each told once."""
     p = keys.partition
-    usual = all(failure[1:3] == _BY_LADDER and failure.cause == _FAILURE for failure in failures)
+    ids = tuple([failure[0][0] for failure in failures])
+    words, shared, said = _failures(failures, ids)
     random = failures[0].random if failures else 0.0
-    args: list[Any] = [keys.group, worker, len(tracebacks), 3 if usual else 7, random]
+    args: list[Any] = [keys.group, worker, len(tracebacks), words, random, len(shared)]
     for fingerprint, traceback in tracebacks.items():
         args += (fingerprint, traceback)
-    for failure in failures:
-        if usual:
-            args += (*failure.receipt, failure.record)
-        else:
-            args += (*failure.receipt, *failure[1:])
+    args += shared
+    args += said
     touched = (
         p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
         keys.graves, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
@@ -209,8 +205,8 @@ def fail(
         verb="fail",
         keys=touched,
         args=tuple(args),
-        decode=_failed,
-        ids=tuple(failure.receipt.id for failure in failures),
+        decode=lambda reply: _failed(reply, len(ids)),
+        ids=ids,
     )
 
 
@@ -260,6 +256,33 @@ def change(
     )
 
 
+def _failures(
+    failures: Sequence[Failure], ids: tuple[str, ...]
+) -> tuple[int, Sequence[str], Iterable[Any]]:
+    """Words a message, the records that messages share, and the words.
+
+    What fails together often says the same, which is sent once. Places of fields stand for their
+    names, which cost more to look up.
+    """
+    usual = {(failure[1], failure[2], failure[4]) for failure in failures} <= _USUAL
+    records = [failure[5] for failure in failures]
+    shared = dict.fromkeys(records)
+    if usual and len(shared) == 1:
+        if {failure[0][1] for failure in failures} == {1}:
+            return 1, [*shared], ids
+        return 2, [*shared], chain.from_iterable([failure[0] for failure in failures])
+    if 2 * len(shared) <= len(records):
+        numbers = {record: number for number, record in enumerate(shared, 1)}
+        said: list[Any] = [numbers[record] for record in records]
+    else:
+        shared, said = {}, records
+    if usual:
+        rows = [(*failure[0], word) for failure, word in zip(failures, said, strict=True)]
+        return 3, [*shared], chain.from_iterable(rows)
+    asking = [(*f[0], *f[1:5], word) for f, word in zip(failures, said, strict=True)]
+    return 7, [*shared], chain.from_iterable(asking)
+
+
 def _flat(receipts: Iterable[tuple[str, int]]) -> Iterable[str | int]:
     return chain.from_iterable(receipts)
 
@@ -298,8 +321,10 @@ def _numbers(entry: bytes) -> tuple[int, int]:
     return int(lease_no), int(attempt)
 
 
-def _failed(reply: list[bytes]) -> list[Failed]:
+def _failed(reply: list[bytes], count: int) -> list[Failed]:
     verdicts = reply[:-1]
+    if len(verdicts) == 1:  # of all
+        return [_outcome(verdicts[0])] * count
     known = {verdict: _outcome(verdict) for verdict in set(verdicts)}  # most are alike
     return [known[verdict] for verdict in verdicts]
 

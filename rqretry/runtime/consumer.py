@@ -127,42 +127,40 @@ class Consumer:
 
     async def _slot(self) -> None:
         task = asyncio.current_task()
-        since = time.monotonic()
+        now = since = time.monotonic()
         while not self._abandoned:
             if not self._buffer:
                 idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._idle.append(idle)
                 await idle
-                since = time.monotonic()
+                now = since = time.monotonic()
                 continue
             delivery = self._buffer.popleft()
-            if delivery.lost or self._came_too_late(delivery):
+            if delivery.lost or now >= delivery.sent_at + delivery.source.visibility_s:
+                # A process that stood still finds leases in its buffer that ended meanwhile (R23).
+                self.lose(delivery)
                 self.on_room()  # fetching may be waiting for the place that it had in the buffer
             else:
-                waiting = self._start(delivery, task)
+                waiting = self._start(delivery, task, now)
                 if waiting is not None:
                     await self._finish(delivery, waiting)
-            if time.monotonic() - since > _LONGEST_RUN_S:
+            now = time.monotonic()
+            if now - since > _LONGEST_RUN_S:
                 await asyncio.sleep(0)
-                since = time.monotonic()
-
-    def _came_too_late(self, delivery: Delivery) -> bool:
-        """A process that stood still finds leases in its buffer that ended meanwhile (R23)."""
-        over = time.monotonic() >= delivery.sent_at + delivery.source.visibility_s
-        if over:
-            self.lose(delivery)
-        return over
+                now = since = time.monotonic()
 
     async def process(self, delivery: Delivery) -> None:
         """Run one attempt and settle it."""
-        waiting = self._start(delivery, asyncio.current_task())
+        waiting = self._start(delivery, asyncio.current_task(), time.monotonic())
         if waiting is not None:
             await self._finish(delivery, waiting)
 
-    def _start(self, delivery: Delivery, task: asyncio.Task[None] | None) -> Waiting | None:
+    def _start(
+        self, delivery: Delivery, task: asyncio.Task[None] | None, now: float
+    ) -> Waiting | None:
         """Run an attempt and settle it; or up to where its handler waits."""
         delivery.task = task
-        outcome = self.execution.start(delivery)
+        outcome = self.execution.start(delivery, now)
         if isinstance(outcome, Waiting):
             return outcome
         if not (delivery.settled or delivery.lost):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rqretry import observing
 from rqretry.codec import decode
-from rqretry.commands.consuming import Failure
+from rqretry.commands.consuming import Failure, Receipt
 from rqretry.errors import CodecError
 from rqretry.failures import describe_cause, describe_exception, fingerprint_of, formatted
 from rqretry.hooks import Hooks
@@ -23,6 +23,7 @@ from rqretry.runtime.delivery import Delivery
 from rqretry.typed import ReceivedMismatch
 
 DEAD = -1
+_new = tuple.__new__
 
 
 class Execution:
@@ -37,13 +38,12 @@ class Execution:
         self._random = random.Random()
         self.max_retries = 16
 
-    def start(self, delivery: Delivery) -> "ConsumeResult | Failure | Waiting":
+    def start(self, delivery: Delivery, started: float) -> "ConsumeResult | Failure | Waiting":
         """Run the handler on a delivery up to where it first waits.
 
         Most attempts end there: no task, no future and no coroutine of ours stands around them.
-        Whatever the handler does happens in a context of its own.
+        Whatever the handler does happens in a context of its own. `started` is the monotonic time.
         """
-        started = time.monotonic()
         try:
             message = self._message(delivery)
         except CodecError as error:
@@ -114,7 +114,9 @@ class Execution:
         record = describe_exception(error, fingerprint, self._worker, ran, _trace(delivery))
         level = 0 if self._spec.retries_on(error) else DEAD
         cause = "failure" if level == 0 else "rejected"
-        return Failure(delivery.receipt, level, "", self._random.random(), cause, record)
+        # Half the cost of calling Receipt and Failure, whose own __new__ is written in Python.
+        receipt = _new(Receipt, (delivery.id, delivery.lease_no))
+        return _new(Failure, (receipt, level, "", self._random.random(), cause, record))
 
     def _classify(self, value: Any) -> ConsumeResult:
         spec = self._spec

@@ -145,6 +145,10 @@ class Fetcher:
         if leased.status == "NO_GROUP":
             await self._rejoin()
             return
+        self._take(consumer, source, leased, sent_at)
+        self._note(source, leased, sent_at, time.monotonic())
+
+    def _take(self, consumer: Consumer, source: Source, leased: Leased, sent_at: float) -> None:
         source.empty = leased.exhausted
         source.rated = bool(leased.rate)
         if leased.ids:
@@ -156,11 +160,10 @@ class Fetcher:
             for delivery in deliveries:
                 source.leases[delivery.id] = delivery
             consumer.accept(deliveries)
-        self._note(source, leased, sent_at)
 
-    def _note(self, source: Source, seen: Leased | Seen, sent_at: float) -> None:
-        """What is due there, and when, as a lease or a look tells."""
-        now = source.looked_at = time.monotonic()
+    def _note(self, source: Source, seen: Leased | Seen, sent_at: float, now: float) -> None:
+        """What is due there, and when, as a lease or a look told at the monotonic time `now`."""
+        source.looked_at = now
         source.due_at = _at(now, seen.next_due_ms)
         source.deadline_at = _at(now, seen.next_deadline_ms)
         source.scheduled_at = _at(now, seen.next_scheduled_ms)
@@ -195,8 +198,13 @@ class Fetcher:
             leased = command.decode(reply)
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
         leased_at = self._store.clock_of(source.keys.wake).ran_at(leased.now_ms, started)
-        await self._accept(consumer, source, leased, leased_at)
+        if leased.status == "NO_GROUP":
+            await self._rejoin()
+            return
+        answered_at = time.monotonic()
+        self._take(consumer, source, leased, leased_at)
         await _handlers_first()
+        self._note(source, leased, leased_at, answered_at)
 
     async def _wait(self, sources: list[Source]) -> None:
         """Until a source is woken, is to be looked at, or may have tokens again."""
@@ -235,7 +243,7 @@ class Fetcher:
         idle: set[Source] = set()
         for source, seen in zip(plain, looks, strict=True):
             if seen is not None:
-                self._note(source, seen, sent_at)
+                self._note(source, seen, sent_at, time.monotonic())
                 self._store.clock.note(seen.now_ms, sent_at)
                 idle.add(source)
         return [source for source in sources if source not in idle]

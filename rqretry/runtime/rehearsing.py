@@ -71,7 +71,7 @@ async def rehearse(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: i
     execution.max_retries = most
     began = time.monotonic()
     try:
-        started = execution.start(delivery)
+        started = execution.start(delivery, began)
         if isinstance(started, Waiting):
             started = await execution.finish(delivery, started)
     finally:

@@ -183,12 +183,16 @@ class Settler:
 
     def _fail_batch(self, source: Source, batch: Sequence[tuple[Delivery, Failure]]) -> Settlement:
         tracebacks, source.tracebacks = source.tracebacks, {}
+        leases = source.leases
 
         def answered(results: list[Failed]) -> None:
             source.told.update(tracebacks)
             heard = log.isEnabledFor(logging.DEBUG) or self._announcer.wants("failure")
             for (delivery, failure), result in zip(batch, results, strict=True):
-                self._over(source, delivery, late=result.verdict == "STALE")
+                if result.verdict == "OK" and leases.get(delivery.id) is delivery:  # the hot path
+                    del leases[delivery.id]
+                else:
+                    self._over(source, delivery, late=result.verdict == "STALE")
                 if delivery.watch is not None:
                     _tell(delivery.watch, failure, result)
                 if result.dead or (heard and result.verdict == "OK"):

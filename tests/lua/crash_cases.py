@@ -55,6 +55,14 @@ def leased_and_listed(world: World) -> None:
     world.client.lpush(world.group().ready, "a", "a")
 
 
+def leased_and_listed_small(world: World) -> None:
+    world.subscribe()
+    world.publish("a", "b", "c")
+    world.lease(2)
+    world.client.lpush(world.group().ready, "a", "a")
+    world.advance(1)
+
+
 def failed_before(world: World, *names: str) -> None:
     leased(world, *names)
     world.fail(*(failure(id_, delay_ms=1000 + n) for n, id_ in enumerate("ab")))
@@ -246,6 +254,7 @@ CASES = [
     Case("lease", published, lambda w: w.lease(2)),
     Case("lease from both lanes", expired, lambda w: w.lease(3, prefer="retry")),
     Case("lease of leftovers", leased_and_listed, lambda w: w.lease(2)),
+    Case("lease of small leftovers later", leased_and_listed_small, lambda w: w.lease(3)),
     Case("renew", leased, lambda w: w.renew(*first("a", "b"), visibility_ms=HOUR)),
     Case("succeed", leased, lambda w: settle(w, 1), ends="ab"),
     Case("succeed again", leased_again, lambda w: settle(w, 2), ends="ab"),

@@ -1,12 +1,14 @@
 """fail: inflight -> waiting_retry | dead."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from rqretry.commands import consuming
 from rqretry.commands.consuming import Failed, Receipt
 from tests.support.builders import LEVELS, MINUTE, SECOND, failure, first
-from tests.support.world import START_MS, VISIBILITY_MS, World
+from tests.support.world import START_MS, VISIBILITY_MS, WORKER, World
 
 
 def test_fail_waits_on_the_ladder_from_the_moment_it_is_reported(world: World) -> None:
@@ -198,6 +200,104 @@ def test_fail_after_success_is_gone_and_after_expiry_stale(world: World) -> None
     assert world.fail(failure("a"), failure("b"), failure("c")) == [
         Failed("GONE"), Failed("STALE"), Failed("GONE"),
     ]  # fmt: skip
+
+
+def test_fail_records_what_each_message_of_a_call_says(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b", "c", "d", "e")
+    world.client.hset(world.group().attempts, "d", "1:2:0:0")
+    said = {"a": "one", "b": "one", "c": "two", "d": "two", "e": "one"}
+    world.fail(*(failure(id_, record=f'{{"m":"{text}"}}') for id_, text in said.items()))
+    lines = {id_: f'1 {START_MS} {{"m":"{text}"}}\n' for id_, text in said.items()}
+    assert world.state()["g:failures"] == {**lines, "d": f'2 {START_MS} {{"m":"two"}}\n'}
+
+
+def test_fail_adds_to_the_records_of_those_that_failed_before_and_begins_others(
+    world: World,
+) -> None:
+    world.subscribe()
+    world.leased("a", "b")
+    world.fail(failure("a", delay_ms=1), failure("b", delay_ms=1))
+    world.advance(1)
+    world.promote()
+    world.publish("c", "d")
+    world.lease()
+    world.fail(failure("c"), failure("a", 2), failure("b", 2), failure("d"))
+    first_line, now = '1 1000000 {"c":"failure"}\n', world.now
+    assert world.state()["g:failures"] == {
+        **dict.fromkeys("ab", f'{first_line}2 {now} {{"c":"failure"}}\n'),
+        **dict.fromkeys("cd", f'1 {now} {{"c":"failure"}}\n'),
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "level", "words"),
+    [
+        (["same"] * 4, 0, 1),
+        (["one", "two", "two", "one"], 0, 3),
+        (["one", "2", "1", "four"], 0, 3),
+        (["same"] * 4, 1, 7),
+        (["one", "2", "1", "four"], 1, 7),
+    ],
+)
+def test_fail_keeps_what_each_message_says_however_it_is_sent(
+    world: World, said: list[str], level: int, words: int
+) -> None:
+    world.subscribe()
+    world.leased(*"abcd")
+    failures = [
+        failure(id_, level=level, record=text) for id_, text in zip("abcd", said, strict=True)
+    ]
+    command = consuming.fail(
+        world.group(), failures, worker=WORKER, tracebacks={"f1": "T 1", "f2": "T 2"}
+    )
+    assert command.args[3] == words
+    waits = 1 if level else 3
+    assert {(f.verdict, f.level) for f in world.run(command)} == {("OK", waits)}
+    state = world.state()
+    assert state["g:tracebacks"] == {"f1": "T 1", "f2": "T 2"}
+    records = {id_: f"1 {START_MS} {text}\n" for id_, text in zip("abcd", said, strict=True)}
+    assert state["g:failures"] == records
+    retried = {"a": "one", "b": "one"}
+    world.set_time(START_MS + 10 * SECOND)
+    world.promote()
+    world.lease()
+    world.fail(*(failure(id_, 2, record=text) for id_, text in retried.items()))
+    state = world.state()
+    assert {id_: state["g:attempts"][id_] for id_ in "abcd"} == {
+        **dict.fromkeys("ab", "3:3:0:0"), **dict.fromkeys("cd", "2:2:0:0"),
+    }  # fmt: skip
+    for id_, text in retried.items():
+        assert state["g:failures"][id_] == f"{records[id_]}2 {world.now} {text}\n"
+
+
+def test_fail_of_alike_messages_of_which_one_came_too_late_fails_the_others(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b", "c")
+    world.succeed(*first("b"))
+    verdicts = [f.verdict for f in world.fail(*map(failure, "abc"))]
+    assert verdicts == ["OK", "GONE", "OK"]
+    assert world.state()["g:attempts"] == dict.fromkeys("ac", "2:2:0:0")
+
+
+def test_fail_answers_once_what_is_the_same_of_all(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b", "c")
+    alike = consuming.fail(
+        world.group(), [failure("a"), failure("b")], worker=WORKER, tracebacks={}
+    )
+    assert len(world.run(replace(alike, decode=list))) == 2
+    failed = [Failed("OK", False, 1, 3, START_MS + 10 * SECOND), Failed("GONE")]
+    assert world.fail(failure("c"), failure("nobody")) == failed
+
+
+@pytest.mark.parametrize("others", [2, 6, 20])
+def test_fail_of_the_newest_lease_behind_many_older_ones(world: World, others: int) -> None:
+    world.subscribe()
+    world.leased(*(f"m{number:02}" for number in range(others)))
+    world.advance(1)
+    world.leased("x", "y")
+    assert [f.verdict for f in world.fail(failure("x"), failure("y"))] == ["OK", "OK"]
 
 
 def test_fail_twice_in_one_call_counts_once(world: World) -> None:

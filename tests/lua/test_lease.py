@@ -143,6 +143,69 @@ def test_lease_drops_an_id_that_is_in_flight_and_one_that_came_twice(world: Worl
     assert changed["g:inflight"] == {"b": DEADLINE, "c": DEADLINE}
 
 
+def test_a_later_lease_leaves_what_is_in_flight_as_it_is(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.publish("b", "c")
+    world.client.rpush(world.group().ready, "a", "b")
+    world.advance(SECOND)
+    with world.changes() as changed:
+        leased = world.lease()
+    assert (leased.ids, leased.data) == (["b", "c"], [b"body of b", b"body of c"])
+    assert leased.next_deadline_ms == VISIBILITY_MS - SECOND
+    assert changed == {
+        "g:ready": None,
+        "g:inflight": {"b": DEADLINE + SECOND, "c": DEADLINE + SECOND},
+        "counters": {"lease:g": 2},
+        "events": ["lease g w1 b c"],
+    }
+
+
+def test_a_later_lease_of_retries_tells_each_its_own_numbers_and_error(world: World) -> None:
+    world.subscribe()
+    world.leased("a", "b", "c", "d")
+    world.fail(*(failure(id_, delay_ms=1, record=f'{{"m":"{id_}"}}') for id_ in "abc"))
+    world.advance(1)
+    world.promote()
+    assert world.lease(1, prefer="retry").ids == ["a"]
+    world.publish("e")
+    world.client.rpush(world.group().retry, "d", "a", "b")
+    world.advance(1)
+    with world.changes() as changed:
+        leased = world.lease(prefer="retry")
+    assert (leased.ids, leased.data) == (
+        ["b", "c", "e"], [b"body of b", b"body of c", b"body of e"]
+    )  # fmt: skip
+    assert leased.numbers == [(2, 2), (2, 2), (1, 1)]
+    assert leased.lines == [f'1 {START_MS} {{"m":"b"}}', f'1 {START_MS} {{"m":"c"}}', ""]
+    assert changed["g:inflight"] == dict.fromkeys("bce", DEADLINE + 2)
+    assert changed["events"] == ["lease g w1 b c e 2:2:0:0 2:2:0:0 -"]
+
+
+def test_a_later_lease_that_leaves_out_all_retries_is_of_first_attempts(world: World) -> None:
+    world.subscribe()
+    world.release(*world.leased("a"))
+    assert world.lease().numbers == [(2, 1)]
+    world.publish("b")
+    world.client.rpush(world.group().ready, "a")
+    world.advance(1)
+    with world.changes() as changed:
+        assert world.lease().numbers == [(1, 1)]
+    assert changed["events"] == ["lease g w1 b"]
+
+
+def test_lease_counts_no_orphan_that_is_in_flight(world: World) -> None:
+    world.subscribe()
+    world.leased("a")
+    world.publish("b", "c")
+    world.client.rpush(world.group().ready, "a")
+    world.damage().hdel(world.keys.bodies, "a", "b")
+    world.advance(1)
+    with world.changes() as changed:
+        assert world.lease().ids == ["c"]
+    assert changed["counters"] == {"lease:g": 1, "orphan:g": 1}
+
+
 def test_lease_of_an_id_that_both_lists_hold_and_nothing_else_leases_it_once(world: World) -> None:
     world.subscribe()
     world.publish("a", "b", "c")
