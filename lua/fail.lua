@@ -131,12 +131,12 @@ end
 -- A message without an entry has no record yet. What fails together often says the same.
 local function write_failure_records()
   local records = failed_before and call('HMGET', failures, unpack(done)) or {}
-  local changed, at_ms, alike, alike_attempt, record = {}, string.format('%d', clock.now), nil, nil, nil
+  local changed, at_ms, last_line, last_attempt, record = {}, string.format('%d', clock.now), nil, nil, nil
   for i = 1, #done do
     local before, attempt, line = records[i], attempt_of[i], lines[i]
-    if before or line ~= alike or attempt ~= alike_attempt then
+    if before or line ~= last_line or attempt ~= last_attempt then
       record = add_failure(before, attempt, at_ms, line)
-      alike, alike_attempt = not before and line or nil, attempt
+      last_line, last_attempt = not before and line or nil, attempt
     end
     changed[2 * i - 1], changed[2 * i] = done[i], record
   end

@@ -112,7 +112,10 @@ end
 local earliest = tonumber(first_score(inflight) or nil)
 
 -- What makes some of the ids leftovers, or bounds the bytes of a lease: the same for three.
-local choosy = view or odd and call('EXISTS', dead, pending, big) > 0
+local function is_choosy()
+  return view or odd and call('EXISTS', dead, pending, big) > 0
+end
+local choosy = is_choosy()
 
 local function looked_up(count, command, key)
   return choosy and call(count, key) > 0 and call(command, key, unpack(ids)) or {}
