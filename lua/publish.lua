@@ -23,8 +23,8 @@ local call = redis.call
          digest ('' for an id the client made), delay_ms ('' for none, '@' and a date), as the fifth
          word the bytes of its groups (the tag of one that is delayed), and as the sixth its message
          group ('' for none), and as the seventh its message keys, with blanks between, of each message;
-         with 2 words all ids are made by the client, nothing is
-         delayed, no group is a broadcast group and blob, if any, is the ids packed, with 4 all go to every group and none has a tag,
+         with 2 words all ids are made by the client, nothing is delayed, no group is a broadcast group
+         and blob, if any, is the ids packed, with 4 all go to every group and none has a tag,
          with 5 none has a message group, with 6 none has message keys
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id, H a half of an undecided transaction has it)
