@@ -8,6 +8,10 @@ local call = redis.call
   A call that would store more messages than the topic may hold stores none. An id that is a half of an
   undecided transaction is refused: whether it will have been published nobody knows yet.
 
+  A producer that has two lanes may send a call before the one in front of it, on the other lane, is
+  answered. It says what that lane will hold then; until it does, the call writes nothing, so that
+  nothing overtakes a call that was refused.
+
   Where a group takes only some tags, the caller says for each message which groups it goes to. One
   that no group wants is accepted, counted and not stored. What is delayed waits with its tag, and
   is given its groups when it is due (deliver.lua). Broadcast groups have no messages of their own:
@@ -17,7 +21,7 @@ local call = redis.call
   KEYS   meta route lane bodies big pending backlog events counters; with more than 2 words ids id_expiry
          scheduled message_groups half_of keyed message_keys; then ready and wake of each group; and with
          more than 2 words line and heads of each ordered one, and broadcast, where the topic has a
-         broadcast group
+         broadcast group; with 2 words the other lane, where the call in front is not answered
   ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (2, or 4 to 7 a
          message), then name and byte (and 'o' for an ordered one) of each group, then id, body,
          digest ('' for an id the client made), delay_ms ('' for none, '@' and a date), as the fifth
@@ -25,14 +29,16 @@ local call = redis.call
          group ('' for none), and as the seventh its message keys, with blanks between, of each message;
          with 2 words all ids are made by the client, nothing is delayed, no group is a broadcast group
          and blob, if any, is the ids packed, with 4 all go to every group and none has a tag,
-         with 5 none has a message group, with 6 none has message keys
+         with 5 none has a message group, with 6 none has message keys; with 2 words at last what
+         the other lane holds once the call in front is done, where it is not answered
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id, H a half of an undecided transaction has it)
          or STALE_ROUTE, version, table or FULL, stored, limit
-         or LANE_CONFLICT
-  COST   O(messages * groups); 10 commands and 3 a group for plain messages (2 words); else 13 and 3 a
-         group, 1 more where a group takes only some, 3 more for message groups and 3 for an ordered
-         group, 3 for broadcast, 2 for message keys (and 1 for each 3000 of them)
+         or LANE_CONFLICT or LANE_GAP: the call in front was not done
+  COST   O(messages * groups); 10 commands and 3 a group, 6 more for ids that the caller chose, 1 more
+         where a group takes only some, 3 more for message groups and 3 for an ordered
+         group, 3 for broadcast, 2 for message keys (and 1 for each 3000 of them), 1 behind a call
+         that is not answered
 ]]
 -- @include clock
 -- @include logical
@@ -56,7 +62,7 @@ local function publish_each(time, room, FIRST_GROUP, BIG)
   local now, FIRST_MESSAGE = time.now, FIRST_GROUP + 2 * groups
 
   -- Ids the caller chose: known already, and with the same body?
-  local chosen, digests, halves = {}, {}, {}
+  local chosen, digests, expiring, halves = {}, {}, {}, {}
   for i = 1, messages do
     local at = FIRST_MESSAGE + WORDS * (i - 1)
     if ARGV[at + 2] ~= '' then
@@ -65,8 +71,9 @@ local function publish_each(time, room, FIRST_GROUP, BIG)
   end
 
   if #chosen > 0 then
-    digests = look_up_chosen({ ids = ids_key, id_expiry = id_expiry, bodies = bodies }, now, chosen)
-    for i, half in ipairs(call('HMGET', half_of, unpack(chosen))) do
+    digests, expiring = look_up_chosen({ ids = ids_key, id_expiry = id_expiry, bodies = bodies }, now, chosen)
+    local some = call('EXISTS', half_of) > 0 and call('HMGET', half_of, unpack(chosen)) or {}
+    for i, half in ipairs(some) do
       halves[chosen[i]] = half
     end
   end
@@ -136,7 +143,7 @@ local function publish_each(time, room, FIRST_GROUP, BIG)
         digests[id] = digest
         begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
         remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
-        reborn[#reborn + 1] = id
+        reborn[#reborn + 1] = expiring[id]
       end
     end
   end
@@ -196,7 +203,9 @@ local function publish_each(time, room, FIRST_GROUP, BIG)
 
   local function remember()
     call('HSET', ids_key, unpack(remembered))
-    call('ZREM', id_expiry, unpack(reborn))
+    if #reborn > 0 then
+      call('ZREM', id_expiry, unpack(reborn))
+    end
     if #unwanted > 0 then
       start_id_expiry({ ids = ids_key, id_expiry = id_expiry }, now, unwanted)
     end
@@ -269,6 +278,12 @@ if last then
     return { 'DUPLICATE', clock.now, last_verdicts }
   end
 end
+local messages, plain = tonumber(ARGV[8]), ARGV[9] == '2'
+local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
+local in_front = plain and ARGV[FIRST_MESSAGE + 2 * messages]
+if in_front and call('GET', KEYS[#KEYS]) ~= in_front then
+  return { 'LANE_GAP' }
+end
 local current = call('HMGET', route, 'version', 'limit')
 if (current[1] or '0') ~= route_version then
   return { 'STALE_ROUTE', current[1] or '0', call('HGET', route, 'table') or '' }
@@ -276,7 +291,7 @@ end
 local most = tonumber(current[2] or 0)
 local room = most > 0 and most - call('HLEN', bodies) or math.huge
 
-local messages, plain, accepted, verdicts = tonumber(ARGV[8]), ARGV[9] == '2', {}, ''
+local accepted, verdicts = {}, ''
 if not plain then
   accepted, verdicts = publish_each(clock, room, FIRST_GROUP, BIG)
 end
@@ -284,15 +299,15 @@ if not accepted or plain and messages > room then
   return { 'FULL', most - room, most }
 end
 if plain and messages > 0 then -- as most are: ids made by the client, nothing delayed, all for every group
-  local sizes, first = {}, FIRST_GROUP + 2 * groups
+  local sizes = {}
   for i = 1, messages do
-    local at = first + 2 * (i - 1)
+    local at = FIRST_MESSAGE + 2 * (i - 1)
     accepted[i] = ARGV[at]
     if #ARGV[at + 1] > BIG then
       sizes[#sizes + 1], sizes[#sizes + 2] = ARGV[at], #ARGV[at + 1]
     end
   end
-  call('HSET', bodies, unpack(ARGV, first))
+  call('HSET', bodies, unpack(ARGV, FIRST_MESSAGE, FIRST_MESSAGE + 2 * messages - 1))
   if #sizes > 0 then
     call('HSET', big, unpack(sizes))
   end

@@ -6,17 +6,52 @@ itself, either certainly not done or possibly done (reliability.md R19, G9).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from redis.exceptions import AskError, NoScriptError
 
-from rqretry.command import Command
+from rqretry.command import Command, Operation, Step
 from rqretry.durability import check_server
 from rqretry.errors import AmbiguousResult, RqretryError
 from rqretry.topology import Node, Topology, key_of
 from rqretry.wire import Requests, TryAgain
 
 RedisNode = Node[Any]
+T = TypeVar("T")
+
+
+class Turn(Generic[T]):
+    """An operation in its turn, behind one that has no answer yet.
+
+    Attributes:
+        operation: The operation.
+        step: Its first step; None before it was begun, and where it has none.
+        sent: Whether that is under way.
+        answer: What it came to.
+    """
+
+    __slots__ = ("answer", "operation", "sent", "step")
+
+    def __init__(self, operation: Operation[T]) -> None:
+        self.operation = operation
+        self.step: Step | None = None
+        self.sent = False
+        self.answer: T | RqretryError
+
+    def begin(self) -> None:
+        """Find its first step."""
+        try:
+            self.step = self.operation.send(None)
+        except StopIteration as end:
+            self.answer = end.value
+        except RqretryError as error:
+            self.answer = error
+
+    @property
+    def command(self) -> Command[Any] | None:
+        """Its first step, where that can be sent ahead: a call that needs no confirmation."""
+        step = self.step
+        return step if isinstance(step, Command) and not step.confirm else None
 
 
 class Share:

@@ -19,7 +19,7 @@ _INCOMPLETE = object()
 
 
 class Channel(asyncio.Protocol):
-    """One request or batch of them at a time, and its replies."""
+    """Requests, and their replies in their order; one waits for replies at a time."""
 
     def __init__(self, transport: asyncio.WriteTransport, reader: Any) -> None:
         self._transport = transport
@@ -62,12 +62,20 @@ class Channel(asyncio.Protocol):
         Raises:
             OSError, RedisError, TimeoutError: The connection is of no use any more.
         """
+        self.send(data)
+        return await self.receive(count, seconds)
+
+    def send(self, data: bytes) -> None:
+        """Send requests, packed; of a connection that is lost `receive` says so."""
+        if self._lost is None:
+            self._transport.write(data)
+
+    async def receive(self, count: int, seconds: float) -> list[Any]:
+        """Wait for the next replies to what was sent; see `exchange`."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[list[Any]] = loop.create_future()
         self._waiter = waiter
         self._replies, self._count = [], count
-        if self._lost is None:
-            self._transport.write(data)
         self._read(waiter)  # what was said unasked comes first
         if self._lost is not None and not waiter.done():
             waiter.set_exception(self._lost)

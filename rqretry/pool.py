@@ -133,15 +133,34 @@ class Pool:
         patience, packed = seconds or self.reply_seconds, pack(requests)
         try:
             if line.channel is not None:
-                data = packed[0] if len(packed) == 1 else b"".join(packed)
-                return await line.channel.exchange(data, len(requests), patience)
+                return await line.channel.exchange(_joined(packed), len(requests), patience)
             async with asyncio.timeout(patience):
                 await line.connection.send_packed_command(packed, check_health=False)
                 return [await _reply(line.connection) for _ in requests]
         except (RedisError, OSError, TimeoutError) as error:
-            broken = line.node.wire.broken(error, sent=True)
-            self.note(line.node, str(broken.error))
-            raise broken from error
+            raise self._broken(line, error) from error
+
+    async def send(self, line: Line, requests: Requests) -> None:
+        """Send requests, whose replies are received later; nothing else may come in between."""
+        packed = pack(requests)
+        try:
+            if line.channel is not None:
+                line.channel.send(_joined(packed))
+                return
+            async with asyncio.timeout(self.reply_seconds):
+                await line.connection.send_packed_command(packed, check_health=False)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise self._broken(line, error) from error
+
+    async def receive(self, line: Line, count: int) -> list[Any]:
+        """Read replies to what was sent; errors of the server are values here."""
+        try:
+            if line.channel is not None:
+                return await line.channel.receive(count, self.reply_seconds)
+            async with asyncio.timeout(self.reply_seconds):
+                return [await _reply(line.connection) for _ in range(count)]
+        except (RedisError, OSError, TimeoutError) as error:
+            raise self._broken(line, error) from error
 
     async def distrust(self, node: Node[Line], again: TryAgain) -> None:
         """A call to a server failed: its idle connections are as broken as the call's own was."""
@@ -176,6 +195,11 @@ class Pool:
         """Close the idle connections."""
         for node in list(self.topology.nodes.values()):
             await self._empty(node)
+
+    def _broken(self, line: Line, error: BaseException) -> TryAgain:
+        broken = line.node.wire.broken(error, sent=True)
+        self.note(line.node, str(broken.error))
+        return broken
 
     async def _empty(self, node: Node[Line]) -> None:
         idle, node.idle = node.idle, []
@@ -222,6 +246,10 @@ class Pool:
 
 def _told(node: Node[Line], error: Exception) -> Exception:
     return error if isinstance(error, RqretryError) else node.wire.refused(error)
+
+
+def _joined(packed: list[bytes]) -> bytes:
+    return packed[0] if len(packed) == 1 else b"".join(packed)
 
 
 async def _reply(connection: AbstractConnection) -> Any:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rqretry.codec import decode, digest, encode, encode_all
-from rqretry.commands.producing import Prepared
+from rqretry.commands.producing import PlainMessages, Prepared
 from rqretry.durability import check_durability
 from rqretry.durations import epoch_ms, spell
 from rqretry.errors import CodecError, refuse, show
@@ -27,8 +27,6 @@ from rqretry.message import OutgoingMessage
 from rqretry.noted import noted
 from rqretry.traceparent import without_trace
 from rqretry.typed import PLAIN, plain
-
-_new = tuple.__new__
 
 
 @contextmanager
@@ -52,8 +50,8 @@ Draft = tuple[Prepared, int]
 
 
 def drafts(
-    items: Sequence[Any], made: Sequence[str], now_ms: int
-) -> tuple[list[Prepared], dict[int, int]]:
+    items: Sequence[Any], made: list[str], now_ms: int
+) -> tuple[list[Prepared] | PlainMessages, dict[int, int]]:
     """Check and encode many; the delay levels that some ask for are by index.
 
     Raises:
@@ -61,8 +59,7 @@ def drafts(
     """
     if PLAIN.issuperset(map(type, items)):  # bare bodies, as most are
         with collector_paused():
-            pairs = zip(made, encode_all(items), strict=True)
-            return [_new(Prepared, (id_, data, "", "", None, "")) for id_, data in pairs], {}
+            return PlainMessages(made, encode_all(items)), {}
     found = [draft(item, id_, now_ms) for item, id_ in zip(items, made, strict=True)]
     return [message for message, _ in found], {
         at: level for at, (_, level) in enumerate(found) if level

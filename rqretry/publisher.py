@@ -6,15 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rqretry import observing
+from rqretry.bulk import Place, chunks, collected, each, joined, split
 from rqretry.command import MAX_BATCH
 from rqretry.commands.producing import Prepared
 from rqretry.errors import AmbiguousResult, RqretryError
 from rqretry.ids import MessageId
 from rqretry.limits import MAX_CALL_BYTES, check_topic
-from rqretry.publishing import Lane, Place, Publishing, chunks, collected, joined, split
+from rqretry.publishing import Lane, Publishing
 from rqretry.store import Store
+from rqretry.turns import perform_in_turn
 
-_Waiting = tuple[list[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
+_Waiting = tuple[Sequence[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
 
 
 class LaneQueue:
@@ -28,8 +30,18 @@ class LaneQueue:
         self._busy = False
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._two: tuple[Lane, Lane] | None = None
+        """The lanes of a bulk; None while one is under way on them, and before the first."""
 
-    async def send(self, messages: list[Prepared]) -> list[MessageId | Exception]:
+    async def send_all(self, calls: Sequence[Sequence[Prepared]]) -> list[MessageId | Exception]:
+        """Send a bulk, cut into calls, beside what others publish; an id or an error for each."""
+        two, self._two = self._two or (self._lane.beside(), self._lane.beside()), None
+        operations = self._publishing.send_in_turn(two, calls)
+        answers = await perform_in_turn(self._store, operations)
+        self._two = two
+        return each(calls, answers)
+
+    async def send(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
         """Send messages (one call's worth); an id or an error for each."""
         self._notice_loop()
         if not self._busy:
@@ -146,7 +158,7 @@ class Publisher:
         for lane in self._lanes.values():
             await lane.aclose()
 
-    async def _prepare(self, topic: str, items: Iterable[Any]) -> list[tuple[int, Prepared]]:
+    async def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
         await self._store.connect()
         prepare = self._publishing.prepare(check_topic(topic), items)
         return await self._store.perform(prepare)
@@ -154,14 +166,13 @@ class Publisher:
     async def _publish_to(
         self, topic: str, place: Place, messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
-        lane = self._lane(topic, place)
-        answers: list[MessageId | Exception] = []
-        for chunk in chunks(messages):
-            try:
-                answers += await lane.send(chunk)
-            except RqretryError as error:
-                answers += [error] * len(chunk)
-        return answers
+        lane, calls = self._lane(topic, place), list(chunks(messages))
+        if len(calls) > 1:
+            return await lane.send_all(calls)
+        try:
+            return await lane.send(calls[0])
+        except RqretryError as error:
+            return [error] * len(messages)
 
     def _lane(self, topic: str, place: Place) -> LaneQueue:
         if (topic, place) not in self._lanes:

@@ -6,18 +6,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rqretry import observing
+from rqretry.bulk import Place, chunks, collected, each, joined, split
 from rqretry.commands.producing import Prepared
-from rqretry.errors import RqretryError
 from rqretry.ids import MessageId
 from rqretry.limits import check_topic
-from rqretry.publishing import Lane, Place, Publishing, chunks, collected, joined, split
+from rqretry.publishing import Lane, Publishing
 from rqretry.store_sync import SyncStore
+from rqretry.turns_sync import perform_in_turn
 
 
 class _Lanes(threading.local):
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.lanes: dict[tuple[str, Place], Lane] = {}
+        self.lanes: dict[tuple[str, Place], tuple[Lane, Lane]] = {}
 
 
 class SyncPublisher:
@@ -43,7 +44,7 @@ class SyncPublisher:
         found = self._publishing.prepared(check_topic(topic), item)
         partition, message = found or self._prepare(topic, [item])[0]
         (answer,) = self._store.perform(
-            self._publishing.send(self._lane(topic, (partition, message.durability)), [message])
+            self._publishing.send(self._two(topic, (partition, message.durability))[0], [message])
         )
         if isinstance(answer, Exception):
             raise answer
@@ -68,24 +69,21 @@ class SyncPublisher:
     def _publish_to(
         self, topic: str, place: Place, messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
-        lane = self._lane(topic, place)
-        answers: list[MessageId | Exception] = []
-        for chunk in chunks(messages):
-            try:
-                answers += self._store.perform(self._publishing.send(lane, chunk))
-            except RqretryError as error:
-                answers += [error] * len(chunk)
-        return answers
+        calls = list(chunks(messages))
+        operations = self._publishing.send_in_turn(self._two(topic, place), calls)
+        return each(calls, perform_in_turn(self._store, operations))
 
-    def _prepare(self, topic: str, items: Iterable[Any]) -> list[tuple[int, Prepared]]:
+    def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
         self._store.connect()
         prepare = self._publishing.prepare(check_topic(topic), items)
         return self._store.perform(prepare)
 
-    def _lane(self, topic: str, place: Place) -> Lane:
+    def _two(self, topic: str, place: Place) -> tuple[Lane, Lane]:
+        """This thread's lanes to a place: one for single calls, and both for a bulk."""
         local = self._local
         if local.pid != os.getpid():  # forked: the parent's lanes are the parent's
             local.pid, local.lanes = os.getpid(), {}
         if (topic, place) not in local.lanes:
-            local.lanes[topic, place] = Lane(topic, place[0], durability=place[1])
+            one, other = (Lane(topic, place[0], durability=place[1]) for _ in range(2))
+            local.lanes[topic, place] = one, other
         return local.lanes[topic, place]

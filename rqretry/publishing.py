@@ -3,30 +3,39 @@
 A lane is one producer's line into one partition with at most one unresolved call (decisions 3). A
 call that may have happened is remembered with its lane: publishing one of its ids again repeats
 that very call, so the answer is exact; everybody else gets a fresh lane at once.
+
+In bulk a producer has two lanes, whose calls take turns: one is sent while the other is executed
+(turns.py). It says so, and stores nothing unless the other did, so that nothing overtakes a call
+that was refused or lost; it is sent again by itself when that one is settled.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+from rqretry.bulk import Together
 from rqretry.catalog import Catalog
 from rqretry.codec import checksum, encode
-from rqretry.command import Operation
-from rqretry.commands.producing import Prepared, Published, publish
+from rqretry.command import Operation, Pause
+from rqretry.commands.producing import (
+    Front,
+    PlainMessages,
+    Prepared,
+    Published,
+    ids_of,
+    is_plain,
+    publish,
+)
 from rqretry.durability import MEMORY
 from rqretry.errors import (
     AmbiguousResult,
     InvalidArgument,
     NotConfirmed,
-    PublishError,
     QueueFull,
     ScriptError,
     show,
 )
 from rqretry.ids import MessageId, make_id, make_ids, make_producer, new_ids, partition_of
-from rqretry.limits import (
-    MAX_CALL_BYTES,
-)
 from rqretry.noted import encode_noted
 from rqretry.preparing import (
     collector_paused,
@@ -40,9 +49,6 @@ from rqretry.wire import ServerClock
 
 LANE_TTL_MS = 3_600_000
 """How long a partition remembers a silent lane's last call."""
-FULL_CALL = 470
-"""Messages per call in bulk; a script may take 500. The server keeps the history entry of a call in
-one piece of memory: 470 ids as text fit into 8 KiB (500 would take 10), and packed into 6."""
 _UNRESOLVED_KEPT = 1000
 _ROUTE_CHANGES = 50
 _NOT_SENT = Published("STALE_ROUTE", 0, "")
@@ -58,6 +64,13 @@ class Lane:
     seq: int = 0
     durability: str = ""
     """What the server must confirm for each message of the lane; '' for nothing."""
+    record: str | None = None
+    """What the partition keeps of the call under way once it is done; '' where nobody knows that,
+    and None where none is under way."""
+
+    def beside(self) -> "Lane":
+        """Another lane to the same place."""
+        return Lane(self.topic, self.partition, durability=self.durability)
 
     def start_over(self) -> None:
         """Leave the unresolved call behind: a fresh producer cannot meet it."""
@@ -71,7 +84,7 @@ class Call(NamedTuple):
     partition: int
     producer: str
     seq: int
-    messages: tuple[Prepared, ...]
+    messages: Sequence[Prepared]
     checksum: str
     """Over ids and bodies, of this call or of the lane up to it."""
     lane_ttl_ms: int = LANE_TTL_MS
@@ -86,7 +99,9 @@ class Publishing:
         self.clock = clock
         self._unresolved: dict[str, Call] = {}
 
-    def prepare(self, topic: str, bodies: Iterable[Any]) -> Operation[list[tuple[int, Prepared]]]:
+    def prepare(
+        self, topic: str, bodies: Iterable[Any]
+    ) -> Operation[Sequence[tuple[int, Prepared]]]:
         """Check and encode bodies or OutgoingMessages; each with its partition.
 
         Everything is checked before the topic is created, if it has to be.
@@ -100,11 +115,13 @@ class Publishing:
         messages, asked = drafts(items, made, now_ms)
         record = yield from self.catalog.topic(topic, create=True)
         levels = yield from self.catalog.open()
-        for at, level in asked.items():
-            messages[at] = on_level(messages[at], level, levels)
-        with collector_paused():
+        if isinstance(messages, PlainMessages):
             if record.partitions == 1:
-                return [(0, message) for message in messages]
+                return Together(messages)
+        else:
+            for at, level in asked.items():
+                messages[at] = on_level(messages[at], level, levels)
+        with collector_paused():
             return [(partition_for(message, record.partitions), message) for message in messages]
 
     def prepared(self, topic: str, body: Any) -> tuple[int, Prepared] | None:
@@ -120,26 +137,45 @@ class Publishing:
         message = Prepared(id_, encode(body), "", "")
         return partition_of(id_, record.partitions), message
 
+    def send_in_turn(
+        self, lanes: tuple[Lane, Lane], calls: Iterable[Sequence[Prepared]]
+    ) -> Iterator[Operation[list[MessageId | Exception]]]:
+        """The calls of a bulk through two lanes, each sent while the one in front is executed.
+
+        Each operation is `send`, and is begun when the one in front has sent its first call
+        (turns.py).
+        """
+        for number, messages in enumerate(calls):
+            yield self.send(lanes[number % 2], messages, front=lanes[1 - number % 2])
+
     def send(
-        self, lane: Lane, messages: Sequence[Prepared]
+        self, lane: Lane, messages: Sequence[Prepared], front: Lane | None = None
     ) -> Operation[list[MessageId | Exception]]:
         """One call through a lane; an id, or what is wrong with it, for each message.
+
+        Args:
+            lane: The lane.
+            messages: At most as many as one call takes.
+            front: The lane of the call in front, which may be under way: see `send_in_turn`.
 
         Raises:
             AmbiguousResult: It may have happened; publishing the same ids again finds out.
             StoreUnavailable, QueueFull: Nothing was stored.
         """
+        known = front is not None and self._may_be_followed(lane, messages)
+        if front is not None and front.record is not None and not (known and front.record):
+            yield Pause(0)  # until it is answered, since nothing can be made to depend on it
         repeated = self._repeated(messages)
         if repeated is not None:
             return (yield from self._resolve(repeated, messages))
         lane.seq += 1
-        total = checksum([*[m.id for m in messages], *[m.data for m in messages]])
         call = Call(
-            lane.topic, lane.partition, lane.producer, lane.seq, tuple(messages), total,
+            lane.topic, lane.partition, lane.producer, lane.seq, messages, _total(messages),
             LANE_TTL_MS, lane.durability,
         )  # fmt: skip
+        lane.record = f"{call.seq} {call.checksum}" if known else ""
         try:
-            answer = yield from self._sent(call)
+            answer = yield from self._sent(call, front)
         except AmbiguousResult:
             self._remember(call)
             lane.start_over()
@@ -147,10 +183,20 @@ class Publishing:
         except GeneratorExit:  # cancelled: what was sent is not known
             lane.start_over()
             raise
+        finally:
+            lane.record = None
         return _verdicts(messages, answer, call.durability)
 
-    def call(self, call: Call) -> Operation[Published]:
+    def _may_be_followed(self, lane: Lane, messages: Sequence[Prepared]) -> bool:
+        """Whether a call may be sent ahead of an answer: it is told by nothing but its checksum."""
+        if lane.durability or self._unresolved:
+            return False
+        return is_plain(self.catalog.route(lane.topic, lane.partition), messages)
+
+    def call(self, call: Call, front: Lane | None = None) -> Operation[Published]:
         """Send one call, by the route as it is now; what the partition answered.
+
+        Where the lane in front has a call under way, nothing is stored unless that was done.
 
         Raises:
             AmbiguousResult: It may have happened.
@@ -170,7 +216,10 @@ class Publishing:
                 lane_ttl_ms=call.lane_ttl_ms,
                 blob=blob,
                 durability=call.durability,
+                front=Front(front.producer, front.record) if front and front.record else None,
             )
+            if answer.status == "LANE_GAP":
+                continue  # by now the call in front is settled, and was not done
             if answer.route is None:
                 break
             yield from self.catalog.note_route(topic, number, answer.route, create=True)
@@ -180,8 +229,8 @@ class Publishing:
             self.clock.note(answer.now_ms)
         return answer
 
-    def _sent(self, call: Call) -> Operation[Published]:
-        answer = yield from self.call(call)
+    def _sent(self, call: Call, front: Lane | None = None) -> Operation[Published]:
+        answer = yield from self.call(call, front)
         if answer.status not in {"OK", "DUPLICATE"}:
             raise ScriptError("lua/publish.lua", 0, f"unexpected answer {answer.status}")
         return answer
@@ -217,76 +266,17 @@ class Publishing:
             self._unresolved.pop(next(iter(self._unresolved)))
 
 
-def chunks(messages: Sequence[Prepared]) -> Iterable[list[Prepared]]:
-    """Cut messages into calls: at most FULL_CALL messages or 1 MiB, one message at least."""
-    chunk: list[Prepared] = []
-    size = 0
-    for message in messages:
-        length = len(message.data)
-        if chunk and (len(chunk) >= FULL_CALL or size + length > MAX_CALL_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(message)
-        size += length
-    if chunk:
-        yield chunk
-
-
-Place = tuple[int, str]
-"""A partition, and a durability: what shares a lane."""
-
-
-def split(prepared: Sequence[tuple[int, Prepared]]) -> dict[Place, list[Prepared]]:
-    """The messages of each place, in their order."""
-    found: dict[Place, list[Prepared]] = {}
-    for partition, message in prepared:
-        found.setdefault((partition, message.durability), []).append(message)
-    return found
-
-
-def joined(
-    messages: Mapping[Place, Sequence[Prepared]],
-    answers: Sequence[list[MessageId | Exception]],
-    prepared: Sequence[tuple[int, Prepared]],
-) -> list[MessageId | Exception]:
-    """The answers of all places in the order in which the messages were given."""
-    if len(answers) == 1:
-        return answers[0]
-    streams = {place: iter(part) for place, part in zip(messages, answers, strict=True)}
-    return [next(streams[partition, message.durability]) for partition, message in prepared]
-
-
-def collected(
-    answers: list[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
-) -> list[MessageId]:
-    """The ids, or a PublishError that says what is where, or a NotConfirmed for what has less."""
-    if set(map(type, answers)) == {MessageId}:
-        return cast("list[MessageId]", answers)
-    done: list[MessageId] = []
-    failed: list[str] = []
-    ambiguous: list[str] = []
-    unconfirmed: list[NotConfirmed] = []
-    first = ""
-    for answer, (_, message) in zip(answers, prepared, strict=True):
-        if isinstance(answer, MessageId):
-            done.append(answer)
-            continue
-        if isinstance(answer, NotConfirmed):
-            done.append(MessageId(message.id))
-            unconfirmed.append(answer)
-            continue
-        (ambiguous if isinstance(answer, AmbiguousResult) else failed).append(message.id)
-        first = first or str(answer)
-    if failed or ambiguous:
-        raise PublishError(done, failed, ambiguous, first)
-    if unconfirmed:
-        ids = [error.id for error in unconfirmed]
-        raise NotConfirmed(ids, unconfirmed[0].durability, unconfirmed[0].reason)
-    return done
+def _total(messages: Sequence[Prepared]) -> str:
+    """The checksum of a call that stands alone: over all ids, and all bodies."""
+    if isinstance(messages, PlainMessages):
+        return checksum([*messages.ids, *messages.data])
+    return checksum([*[m.id for m in messages], *[m.data for m in messages]])
 
 
 def _blob(messages: Sequence[Prepared]) -> bytes:
     """What the history notes of a call beside the ids; of plain messages nothing."""
+    if isinstance(messages, PlainMessages):
+        return b""
     notes = [message.noted for message in messages]
     if notes.count(None) == len(notes):
         return b""
@@ -299,7 +289,7 @@ def _verdicts(
 ) -> list[MessageId | Exception]:
     again = answer.status == "DUPLICATE"
     if not (again or answer.verdicts or durability):
-        return [*new_ids([message.id for message in messages])]
+        return [*new_ids(ids_of(messages))]
     letters = answer.verdicts or "A" * len(messages)
     return [
         refused(message.id, letter)

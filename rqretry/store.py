@@ -23,7 +23,7 @@ from rqretry.command import Block, Command, Operation, Pause, Word
 from rqretry.errors import RqretryError
 from rqretry.pool import Line, Pool
 from rqretry.scripts import ScriptLibrary
-from rqretry.topology import Topology, key_of, topology_of
+from rqretry.topology import Node, Topology, key_of, topology_of
 from rqretry.url import RedisUrl
 from rqretry.watching import Watch
 from rqretry.wire import (
@@ -51,6 +51,9 @@ class Store:
         pool: The connections.
         proved_at: Monotonic time of the last call that the server answered as it should.
     """
+
+    ahead = True
+    """Whether a call may be sent before the one in front of it is answered (turns.py)."""
 
     def __init__(
         self,
@@ -190,10 +193,13 @@ class Store:
         except RqretryError as error:
             self.pool.lose(str(error))
 
-    async def perform(self, operation: Operation[T]) -> T:
-        """Perform an operation to its end; its errors are raised inside it, then here."""
-        step: Any = None
-        error: BaseException | None = None
+    async def perform(
+        self, operation: Operation[T], step: Any = None, error: BaseException | None = None
+    ) -> T:
+        """Perform an operation to its end; its errors are raised inside it, then here.
+
+        One that was begun goes on with what came of its last step: a result, or an error.
+        """
         while True:
             try:
                 step = operation.throw(error) if error else operation.send(step)
@@ -202,7 +208,7 @@ class Store:
                 return result
             error = None
             try:
-                step = await self._step(step)
+                step = await self.step(step)
             except Exception as caught:  # noqa: BLE001 - handed to the operation, which may handle it
                 error = caught
             except BaseException:  # cancelled: the operation learns that now, not when collected
@@ -219,7 +225,8 @@ class Store:
         await self._watch.aclose()
         await self.pool.aclose()
 
-    async def _step(self, step: Any) -> Any:
+    async def step(self, step: Any) -> Any:
+        """Do one step of an operation."""
         if isinstance(step, Command):
             return await self.run(step)
         if isinstance(step, Block):
@@ -278,14 +285,18 @@ class Store:
             reply = await self._reply(command, line)
         except TryAgain as again:
             await self.pool.distrust(node, again)
-            return await self._run_again(command, again)
+            return await self.repeat(command, again)
+        return await self.answer(node, command, reply)
+
+    async def answer(self, node: Node[Line], command: Command[T], reply: Any) -> T:
+        """What a server's reply to a command means; what is worth repeating is repeated."""
         try:
             result = node.wire.result(command, reply)
         except TryAgain as again:
             self.pool.note(node, str(again.error))
             if again.elsewhere:
                 await self.pool.distrust(node, again)
-            return await self._run_again(command, again)
+            return await self.repeat(command, again)
         except RqretryError:
             self.pool.note(node, None)  # it answers
             raise
@@ -294,7 +305,8 @@ class Store:
         self.pool.lose(None)
         return result
 
-    async def _run_again(self, command: Command[T], again: TryAgain) -> T:
+    async def repeat(self, command: Command[T], again: TryAgain) -> T:
+        """Run a command whose first attempt has failed; raises what `run` raises."""
         batch = Batch((command,))
         batch.put_off(0, again)
         await self._repeat(batch, self.repeat_seconds)

@@ -17,7 +17,7 @@ from rqretry.command import Block, Command, Operation, Pause, Word
 from rqretry.errors import RqretryError
 from rqretry.pool_sync import SyncLine, SyncPool
 from rqretry.scripts import ScriptLibrary
-from rqretry.topology import Topology, topology_of
+from rqretry.topology import Node, Topology, topology_of
 from rqretry.url import RedisUrl
 from rqretry.watching_sync import wait_apart
 from rqretry.wire import (
@@ -40,6 +40,9 @@ class SyncStore:
         clock: The server's time as this client estimates it; of a cluster, roughly.
         pool: The connections.
     """
+
+    ahead = True
+    """Whether a call may be sent before the one in front of it is answered (turns_sync.py)."""
 
     def __init__(
         self,
@@ -132,10 +135,13 @@ class SyncStore:
             pass
         return batch.outcomes()
 
-    def perform(self, operation: Operation[T]) -> T:
-        """Perform an operation to its end; its errors are raised inside it, then here."""
-        step: Any = None
-        error: BaseException | None = None
+    def perform(
+        self, operation: Operation[T], step: Any = None, error: BaseException | None = None
+    ) -> T:
+        """Perform an operation to its end; its errors are raised inside it, then here.
+
+        One that was begun goes on with what came of its last step: a result, or an error.
+        """
         while True:
             try:
                 step = operation.throw(error) if error else operation.send(step)
@@ -144,7 +150,7 @@ class SyncStore:
                 return result
             error = None
             try:
-                step = self._step(step)
+                step = self.step(step)
             except Exception as caught:  # noqa: BLE001 - handed to the operation, which may handle it
                 error = caught
             except BaseException:  # interrupted: the operation learns that now
@@ -181,7 +187,8 @@ class SyncStore:
         self.pool.release(line)
         return reply[0].decode() if isinstance(reply, list) else None
 
-    def _step(self, step: Any) -> Any:
+    def step(self, step: Any) -> Any:
+        """Do one step of an operation."""
         if isinstance(step, Command):
             return self.run(step)
         if isinstance(step, Block):
@@ -197,16 +204,21 @@ class SyncStore:
             reply = self._reply(command, line)
         except TryAgain as again:
             self.pool.distrust(node, again)
-            return self._run_again(command, again)
+            return self.repeat(command, again)
+        return self.answer(node, command, reply)
+
+    def answer(self, node: Node[SyncLine], command: Command[T], reply: Any) -> T:
+        """What a server's reply to a command means; what is worth repeating is repeated."""
         node.trouble = None
         try:
             return node.wire.result(command, reply)
         except TryAgain as again:
             if again.elsewhere:
                 self.pool.distrust(node, again)
-            return self._run_again(command, again)
+            return self.repeat(command, again)
 
-    def _run_again(self, command: Command[T], again: TryAgain) -> T:
+    def repeat(self, command: Command[T], again: TryAgain) -> T:
+        """Run a command whose first attempt has failed; raises what `run` raises."""
         batch = Batch((command,))
         batch.put_off(0, again)
         self._repeat(batch, self.repeat_seconds)

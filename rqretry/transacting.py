@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from rqretry import observing
+from rqretry.bulk import chunks
 from rqretry.catalog import Catalog
 from rqretry.command import Command, Operation, Performer, SyncPerformer, awaitable, blocking
 from rqretry.commands import transacting
@@ -30,7 +31,7 @@ from rqretry.ids import MessageId, make_id
 from rqretry.limits import MAX_TRANSACTION_MESSAGES, check_topic
 from rqretry.message import OutgoingMessage, PublishOptions, outgoing
 from rqretry.noted import NOTHING, encode_noted
-from rqretry.publishing import Publishing, chunks, full, refused
+from rqretry.publishing import Publishing, full, refused
 from rqretry.resolving import WORDS, resolve, unknown
 
 _ROUTE_CHANGES = 50

@@ -2,11 +2,17 @@
 -- while not all of its message is written, and matches any where its message came without one.
 local BEGUN, ANY = '?', ''
 
--- Answers, by id, the digest it is known with, or false.
+-- Answers, by id, the digest it is known with, or false; and the ids that are to be forgotten some time.
 local function look_up_chosen(keys, now, chosen)
-  local known, forgotten = call('HMGET', keys.ids, unpack(chosen)), call('ZMSCORE', keys.id_expiry, unpack(chosen))
-  local unknown, digests = {}, {}
+  local known, forgotten = call('HMGET', keys.ids, unpack(chosen)), {}
+  if call('EXISTS', keys.id_expiry) > 0 then -- where nothing was consumed there is none
+    forgotten = call('ZMSCORE', keys.id_expiry, unpack(chosen))
+  end
+  local unknown, digests, expiring = {}, {}, {}
   for i, id in ipairs(chosen) do
+    if forgotten[i] then
+      expiring[id] = id
+    end
     local expired = forgotten[i] and tonumber(forgotten[i]) <= now
     local begun = known[i] and string.sub(known[i], 1, 1) == BEGUN -- a call that was cut
     digests[id] = not expired and not begun and known[i]
@@ -17,5 +23,5 @@ local function look_up_chosen(keys, now, chosen)
   for i, id in ipairs(unknown) do
     digests[id] = stored[i] and ANY
   end
-  return digests
+  return digests, expiring
 end

@@ -1,9 +1,11 @@
 """publish, scheduled and deliver: how messages become ready."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple, overload
 
 from rqretry.command import Command, Word, number, text
 from rqretry.durability import confirmation, doubt
@@ -52,13 +54,67 @@ class Prepared(NamedTuple):
         return " ".join(self.noted.keys) if self.noted else ""
 
 
+class PlainMessages(Sequence[Prepared]):
+    """Very many messages of which each is a bare body under an id that the client made.
+
+    They are kept as two lists, and none is made alone until somebody asks for it: objects for each
+    cost more than the rest of publishing it.
+
+    Attributes:
+        ids: Their ids.
+        data: Their envelopes, in step.
+    """
+
+    __slots__ = ("data", "ids")
+
+    def __init__(self, ids: list[str], data: list[bytes]) -> None:
+        self.ids = ids
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, at: int) -> Prepared: ...
+    @overload
+    def __getitem__(self, at: slice) -> "PlainMessages": ...
+    def __getitem__(self, at: int | slice) -> "Prepared | PlainMessages":
+        if isinstance(at, slice):
+            return PlainMessages(self.ids[at], self.data[at])
+        return Prepared(self.ids[at], self.data[at], "", "")
+
+    def cut(self, most: int, most_bytes: int) -> Iterator["PlainMessages"]:
+        """In parts of at most so many messages and bytes of bodies, one message at least."""
+        at = 0
+        while at < len(self.ids):
+            ends = list(accumulate(map(len, self.data[at : at + most])))
+            count = max(1, bisect_right(ends, most_bytes))
+            yield self[at : at + count]
+            at += count
+
+    def words(self) -> list[Word]:
+        """The id and the envelope of each, as publish.lua takes them."""
+        made: list[Word] = [""] * (2 * len(self.ids))
+        made[::2] = self.ids
+        made[1::2] = self.data
+        return made
+
+
+def ids_of(messages: Sequence[Prepared]) -> list[str]:
+    """The ids of messages."""
+    if isinstance(messages, PlainMessages):
+        return messages.ids
+    return [message.id for message in messages]
+
+
 class Published(NamedTuple):
     """What a publish call answered.
 
     Attributes:
         status: "OK", "DUPLICATE" (this very call was done before), "STALE_ROUTE" (nothing was
             written; `route` is the partition's), "FULL" (nothing was written; `stored` and
-            `limit` say why) or "LANE_CONFLICT" (a bug: a lane used twice).
+            `limit` say why), "LANE_GAP" (nothing was written: the call in front was not done) or
+            "LANE_CONFLICT" (a bug: a lane used twice).
         now_ms: The server's time, 0 where nothing was written.
         verdicts: A letter per message, A accepted, D duplicate, C another body has this id,
             H a half of an undecided transaction has it.
@@ -77,6 +133,18 @@ class Published(NamedTuple):
     doubt: str = ""
 
 
+class Front(NamedTuple):
+    """A call that is under way on another lane of the same partition.
+
+    Attributes:
+        producer: Its lane.
+        record: What the lane holds once it is done.
+    """
+
+    producer: str
+    record: str
+
+
 def publish(
     keys: PartitionKeys,
     route: Route,
@@ -88,16 +156,60 @@ def publish(
     lane_ttl_ms: int,
     blob: bytes = b"",
     durability: str = "",
+    front: Front | None = None,
 ) -> Command[Published]:
-    """Nothing to ready (or scheduled): store the messages for every group of the route."""
+    """Nothing to ready (or scheduled): store the messages for every group of the route.
+
+    Args:
+        keys: The partition.
+        route: Its groups, as far as the caller knows.
+        messages: What to publish.
+        producer: The lane.
+        seq: The number of the call in its lane.
+        checksum: What tells the call from another one of that number.
+        lane_ttl_ms: How long the lane is remembered.
+        blob: What the history notes of the messages.
+        durability: What is to be confirmed; "" for nothing.
+        front: A call on another lane that is not answered, and without which nothing may be
+            stored; only for messages that are `plain` by the route.
+    """
     words = _words(route, messages)
+    ids = tuple(ids_of(messages))
     if words == _PLAIN and len(messages) >= _PACKED:
-        blob = pack_ids([message.id for message in messages])
+        blob = pack_ids(ids)
     touched, groups = _targets(keys, route, plain=words == _PLAIN)
     args: list[Any] = [
         route.version, seq, checksum, lane_ttl_ms, producer, blob, len(route.groups),
         len(messages), words, *groups,
     ]  # fmt: skip
+    if isinstance(messages, PlainMessages) and words == _PLAIN:
+        args += messages.words()
+    else:
+        args += _each(route, messages, words)
+    if front is not None:
+        assert words == _PLAIN, "only plain messages may be sent ahead"
+        touched = (*touched, keys.lane(front.producer))
+        args.append(front.record)
+    command = Command(
+        "publish",
+        (keys.meta, keys.route, keys.lane(producer), *touched),
+        tuple(args),
+        _published,
+        ids=ids,
+    )
+    if not durability:
+        return command
+    confirmed = partial(_confirmed, durability)
+    return replace(command, confirm=confirmation(durability), confirmed=confirmed)
+
+
+def is_plain(route: Route, messages: Sequence[Prepared]) -> bool:
+    """Whether a call needs no more than an id and a body of each message."""
+    return _words(route, messages) == _PLAIN
+
+
+def _each(route: Route, messages: Sequence[Prepared], words: int) -> list[Any]:
+    args: list[Any] = []
     for message in messages:
         args += message[: min(words, _SENT)]
         if words >= _WITH_TARGETS:
@@ -106,17 +218,7 @@ def publish(
             args.append(message.message_group)
         if words >= _WITH_KEYS:
             args.append(message.keys)
-    command = Command(
-        "publish",
-        (keys.meta, keys.route, keys.lane(producer), *touched),
-        tuple(args),
-        _published,
-        ids=tuple([message.id for message in messages]),
-    )
-    if not durability:
-        return command
-    confirmed = partial(_confirmed, durability)
-    return replace(command, confirm=confirmation(durability), confirmed=confirmed)
+    return args
 
 
 @lru_cache(maxsize=1024)
@@ -145,6 +247,8 @@ def _targets(
 def _words(route: Route, messages: Sequence[Prepared]) -> int:
     """How many words a message takes: most need the least."""
     if not (route.filtered or route.broadcast):
+        if isinstance(messages, PlainMessages):
+            return _PLAIN
         for message in messages:
             if message[2:5] != _BARE:
                 break
@@ -226,7 +330,7 @@ def _published(reply: list[Any]) -> Published:
         return Published(status, 0, "", Route.decode(int(reply[1]), reply[2]))
     if status == "FULL":
         return Published(status, 0, "", stored=int(reply[1]), limit=int(reply[2]))
-    if status == "LANE_CONFLICT":
+    if status in {"LANE_CONFLICT", "LANE_GAP"}:
         return Published(status, 0, "")
     return Published(status, int(reply[1]), text(reply[2]))
 

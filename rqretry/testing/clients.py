@@ -30,7 +30,9 @@ class LabPublishing(Publishing):
         super().__init__(catalog, clock)
         self._numbers = numbers
 
-    def prepare(self, topic: str, bodies: Iterable[Any]) -> Operation[list[tuple[int, Prepared]]]:
+    def prepare(
+        self, topic: str, bodies: Iterable[Any]
+    ) -> Operation[Sequence[tuple[int, Prepared]]]:
         """Check and encode; see Publishing."""
         prepared = yield from super().prepare(topic, bodies)
         record = yield from self.catalog.topic(topic)

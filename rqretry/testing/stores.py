@@ -20,6 +20,7 @@ _CHANGES_NOTHING_READY = frozenset(
 class LabStore(SyncStore):
     """The sync store, which also counts the calls that may have made a message ready."""
 
+    ahead = False
     changes = 0
 
     def __init__(self, url: RedisUrl, library: ScriptLibrary) -> None:
@@ -83,6 +84,8 @@ def first_score(store: LabStore, key: str) -> int | None:
 
 class LabAsyncStore(Store):
     """The asyncio store over the sync one: calls of a test happen one after another."""
+
+    ahead = False
 
     def __init__(self, store: LabStore) -> None:
         super().__init__(store.url, store.wire.scripts)

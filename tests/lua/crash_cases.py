@@ -6,6 +6,7 @@ from typing import Any
 
 from rqretry.commands import administering
 from rqretry.commands.consuming import Receipt
+from rqretry.commands.producing import Front
 from tests.support.builders import HOUR, SECOND, failure, first, prepared
 from tests.support.world import VISIBILITY_MS, World
 
@@ -168,6 +169,11 @@ def with_backlog(world: World, *, and_ready: bool = False) -> None:
         world.client.rename(keys.ready, world.keys.backlog)
 
 
+def in_front(world: World) -> None:
+    published(world)
+    world.publish("d", producer="q", seq=7)
+
+
 # Calls.
 
 
@@ -215,6 +221,12 @@ def subscribe(world: World) -> None:
 
 CASES = [
     Case("publish", published, lambda w: do_publish(w, "x", "y"), publishes="xy"),
+    Case(
+        "publish behind a call",
+        in_front,
+        lambda w: w.publish("x", "y", seq=77, checksum="s", front=Front("q", "7 sum")),
+        publishes="xy",
+    ),
     Case(
         "publish to two groups",
         lambda w: published(w, *TWO),

@@ -61,8 +61,10 @@ def test_time_follows_the_clock_again_once_it_is_past_the_mark(world: World) -> 
     world.set_time(START_MS - MINUTE)
     world.publish("b")
     assert meta(world)["offset"] == str(MINUTE)
+    world.advance(SECOND)
+    assert world.publish("c").now_ms == START_MS + SECOND
     world.set_time(START_MS + HOUR)
-    assert world.publish("c").now_ms == START_MS + HOUR
+    assert world.publish("d").now_ms == START_MS + HOUR
     assert meta(world)["offset"] == "0"
 
 

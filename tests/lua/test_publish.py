@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rqretry.commands import administering, archiving
+from rqretry.commands.producing import Front
 from rqretry.ids import make_ids, pack_ids
 from rqretry.routes import Route
 from tests.support.builders import HOUR, SECOND, prepared
@@ -316,3 +317,56 @@ def test_publish_repeated_keeps_the_memory_of_its_call_alive(world: World) -> No
     world.client.pexpire(world.keys.lane("p"), 5 * SECOND)
     assert world.publish("a", seq=7).status == "DUPLICATE"
     assert world.client.pttl(world.keys.lane("p")) > 5 * SECOND
+
+
+@pytest.mark.parametrize("groups", [0, 1, 2])
+def test_publish_behind_a_call_stores_its_messages_once_that_is_done(
+    world: World, groups: int
+) -> None:
+    for name in ("g", "h")[:groups]:
+        world.subscribe(name)
+    front = Front("q", "7 one")
+    with world.changes() as changed:
+        answer = world.publish("b", producer="p", seq=4, checksum="two", front=front)
+    assert (answer.status, changed) == ("LANE_GAP", {})
+
+    world.publish("a", producer="q", seq=7, checksum="one")
+    with world.changes() as changed:
+        answer = world.publish("b", producer="p", seq=4, checksum="two", front=front)
+
+    assert (answer.status, changed["bodies"]) == ("OK", {"b": "body of b"})
+    assert changed["lane:p"] == "4 two"
+    assert changed["events"] == ["publish  p b"]
+    assert world.client.xrevrange(world.keys.events)[0][1][b"b"] == b""
+    assert world.state()["g:ready" if groups else "backlog"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("seq", "checksum"), [(6, "one"), (8, "one"), (7, "other")])
+def test_publish_behind_a_call_that_is_not_the_last_of_its_lane_writes_nothing(
+    world: World, seq: int, checksum: str
+) -> None:
+    world.publish("a", producer="q", seq=seq, checksum=checksum)
+    with world.changes() as changed:
+        answer = world.publish("b", producer="p", seq=4, front=Front("q", "7 one"))
+    assert (answer.status, changed) == ("LANE_GAP", {})
+
+
+def test_publish_behind_a_call_is_answered_as_before_when_it_is_repeated(world: World) -> None:
+    world.publish("a", producer="q", seq=7, checksum="one")
+    world.publish("b", producer="p", seq=4, front=Front("q", "7 one"))
+    world.publish("c", producer="q", seq=8, checksum="three", front=Front("p", "4 sum"))
+    with world.changes() as changed:
+        answer = world.publish("b", producer="p", seq=4, front=Front("q", "7 one"))
+    assert (answer.status, changed) == ("DUPLICATE", {})
+
+
+def test_publish_of_new_ids_where_others_are_to_be_forgotten_leaves_those_alone(
+    world: World,
+) -> None:
+    world.subscribe()
+    world.publish(prepared("a", digest="x"))
+    world.succeed(*world.leased("a", publish=False))
+    with world.changes() as changed:
+        assert world.publish(prepared("b", digest="x"), prepared("a", digest="x")).verdicts == "AD"
+    assert changed["ids"] == {"b": "x"}
+    assert "id_expiry" not in changed

@@ -9,7 +9,7 @@ from rqretry.checks.auditor import Finding, audit
 from rqretry.command import Command, Operation, Pause
 from rqretry.commands import administering, consuming, moving, producing, upkeep
 from rqretry.commands.consuming import Failed, Failure, Leased, Receipt
-from rqretry.commands.producing import Prepared, Published
+from rqretry.commands.producing import Front, Prepared, Published
 from rqretry.keys import GroupKeys, PartitionKeys, partition_keys
 from rqretry.routes import Route, RouteGroup
 from tests.support.backends import Backend
@@ -129,6 +129,7 @@ class World:
         seq: int | None = None,
         checksum: str = "sum",
         route: Route | None = None,
+        front: Front | None = None,
     ) -> Published:
         """Publish messages, or ids with a small body, in the producer's next call."""
         if seq is None:
@@ -143,6 +144,7 @@ class World:
                 seq=seq,
                 checksum=checksum,
                 lane_ttl_ms=3600 * SECOND,
+                front=front,
             )
         )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rqretry.bulk import chunks
 from rqretry.catalog import Catalog
 from rqretry.codec import digest
 from rqretry.command import Command
@@ -13,7 +14,7 @@ from rqretry.errors import AmbiguousResult, InvalidArgument, MessageTooLarge
 from rqretry.ids import MessageId, partition_of
 from rqretry.levels import DEFAULT_LEVELS
 from rqretry.message import OutgoingMessage
-from rqretry.publishing import Lane, Publishing, chunks
+from rqretry.publishing import Lane, Publishing
 from rqretry.records import TopicRecord
 from rqretry.routes import Route
 from rqretry.wire import ServerClock
