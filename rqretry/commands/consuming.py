@@ -324,12 +324,13 @@ def _numbers(entry: bytes) -> tuple[int, int]:
 def _failed(reply: list[bytes], count: int) -> list[Failed]:
     verdicts = reply[:-1]
     if len(verdicts) == 1:  # of all
-        return [_outcome(verdicts[0])] * count
-    known = {verdict: _outcome(verdict) for verdict in set(verdicts)}  # most are alike
+        return [outcome(verdicts[0])] * count
+    known = {verdict: outcome(verdict) for verdict in set(verdicts)}  # most are alike
     return [known[verdict] for verdict in verdicts]
 
 
-def _outcome(verdict: bytes) -> Failed:
+def outcome(verdict: bytes) -> Failed:
+    """What fail.lua says of one message, in its answer and in the history."""
     if verdict in (STALE, GONE):
         return Failed(verdict.decode())
     attempt, *place = verdict.split(b",")

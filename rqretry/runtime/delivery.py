@@ -18,7 +18,7 @@ class Delivery:
 
     __slots__ = (
         "attempt", "data", "error", "id", "lease_no", "leased_at", "lost", "message", "sent_at",
-        "settled", "source", "task", "watch",
+        "settled", "source", "task", "told_at", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +41,8 @@ class Delivery:
         self.watch: Attempt | None = None
         self.settled = False
         self.lost = False
+        self.told_at = 0.0
+        """Monotonic time at which its result was told first, of one whose call failed."""
 
     @property
     def receipt(self) -> Receipt:
@@ -81,6 +83,8 @@ class Source:
         self.failed: list[tuple[Delivery, Failure]] = []
         self.released: list[tuple[Delivery, int | str]] = []
         self.tracebacks: dict[str, str] = {}
+        self.doubts: list[Any] = []
+        """Results of which nobody knows here whether they were taken (recollecting.Doubt)."""
         self.told: set[str] = set()
         """Fingerprints whose traceback the server has."""
 

@@ -1,7 +1,8 @@
 """Telling the server how attempts ended: batches per source, one round trip for all of them.
 
 While one round trip is under way the next batch gathers. A settle is repeated with back-off until
-it is answered or the lease is over; GONE after a repeat means that it was done the first time.
+it is answered or the lease is over. Where it is refused, or there is no answer at all, the history
+tells whether the result was taken the first time (recollecting.py).
 """
 
 import asyncio
@@ -12,19 +13,12 @@ from typing import Any, NamedTuple
 
 from rqretry.command import Command, batches
 from rqretry.commands.consuming import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
-from rqretry.failures import read_line
-from rqretry.hooks import Announcer, Event
-from rqretry.logs import about
-from rqretry.observing import (
-    DEAD_LETTER,
-    FAILURE,
-    POSTPONED,
-    RELEASED,
-    STALE,
-    SUCCESS,
-    Attempt,
-)
+from rqretry.errors import AmbiguousResult, RqretryError, StoreUnavailable
+from rqretry.hooks import Announcer
+from rqretry.observing import POSTPONED, RELEASED, SUCCESS
 from rqretry.runtime.delivery import Delivery, Source
+from rqretry.runtime.recollecting import SLACK_MS, Doubt, Recollection, recollect
+from rqretry.runtime.verdicts import Herald
 from rqretry.store import Store
 
 log = logging.getLogger("rqretry")
@@ -44,7 +38,7 @@ class Settler:
 
     def __init__(self, store: Store, announcer: Announcer, worker: str) -> None:
         self._store = store
-        self._announcer = announcer
+        self._herald = Herald(announcer, worker)
         self._worker = worker
         self._dirty: dict[Source, None] = {}
         self._sick: set[Source] = set()
@@ -55,8 +49,6 @@ class Settler:
         self._postpones: dict[Delivery, tuple[int, Failure]] = {}
         self.on_settled: Callable[[], None] = lambda: None
         """Called after each round trip: there is room again for those who waited for it."""
-        self.stale = 0
-        """Results that came after their lease was over."""
 
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""
@@ -122,23 +114,59 @@ class Settler:
 
     async def _flush(self, sources: Sequence[Source]) -> None:
         pairs = [(source, made) for source in sources for made in self._settlements(source)]
-        if not pairs:
+        if not (pairs or any(source.doubts for source in sources)):
             return
         self._busy += 1
         try:
-            results = await self._store.run_each(
-                [made.command for _, made in pairs], self._store.patience
-            )
+            commands = [made.command for _, made in pairs]
+            results = await self._store.run_each(commands, self._store.patience) if pairs else []
             self._sick.difference_update(sources)
             errors = [
                 self._tell(*pair, result) for pair, result in zip(pairs, results, strict=True)
             ]
+            in_doubt = [s for s in sources if s.doubts and s not in self._sick]
+            errors += [await self._recollect(source) for source in in_doubt]
             if any(errors):
                 log.warning("settling failed, trying again: %s", next(filter(None, errors)))
                 await asyncio.sleep(0.1)
             self.on_settled()
         finally:
             self._busy -= 1
+
+    async def _recollect(self, source: Source) -> Exception | None:
+        """Ask the history what became of results that are in doubt; why it could not be asked."""
+        doubts, source.doubts = source.doubts, []
+        now = time.monotonic()
+        since = min(doubt.told_at for doubt in doubts)
+        clock = self._store.clock_of(source.keys.partition.meta)
+        since_ms = clock.now_ms() - int((now - since) * 1000) - SLACK_MS
+        asked = recollect(source.keys, doubts, self._worker, since_ms)
+        try:
+            found = await self._store.perform(asked)
+        except (StoreUnavailable, AmbiguousResult) as error:
+            source.doubts += doubts
+            self._sick.add(source)
+            self._want(source)
+            return error
+        except RqretryError as error:  # it may not be read
+            log.warning("what became of results is not known: %s", error)
+            found = Recollection({}, whole=False)
+        for doubt in doubts:
+            self._conclude(source, doubt, found)
+        return None
+
+    def _conclude(self, source: Source, doubt: Doubt, found: Recollection) -> None:
+        delivery, failure = doubt.delivery, doubt.failure
+        taken = found.taken.get(doubt.result)
+        if taken is None and doubt.gone and not found.whole:
+            taken = Failed("GONE")
+        if taken is None:
+            self._herald.refused(source, delivery)
+        elif failure is None:
+            self._herald.succeeded(delivery)
+        else:
+            curious = self._herald.curious
+            self._herald.failed(source, delivery, failure, taken, curious=curious)
 
     def _tell(self, source: Source, made: Settlement, result: Any) -> Exception | None:
         """A call was answered, or is to be made again; why it failed."""
@@ -163,46 +191,45 @@ class Settler:
             yield from (self._release_batch(source, batch, most) for batch in batches(items))
 
     def _succeed_batch(self, source: Source, batch: Sequence[Delivery]) -> Settlement:
-        leases = source.leases
+        leases, told_at = source.leases, time.monotonic()
 
         def answered(verdicts: list[bytes]) -> None:
             for delivery, verdict in zip(batch, verdicts, strict=True):
-                if verdict == OK and leases.get(delivery.id) is delivery:  # the hot path
+                if leases.get(delivery.id) is delivery:  # it may be ours again, anew
                     del leases[delivery.id]
-                else:
-                    self._over(source, delivery, late=verdict not in (OK, GONE))
-                if delivery.watch is not None:
+                if verdict != OK:
+                    self._doubt(source, delivery, None, told_at, gone=verdict == GONE)
+                elif delivery.watch is not None:
                     delivery.watch.settled(SUCCESS)
 
         def again() -> None:
-            for delivery in self._still_ours(source, batch):
-                self.succeed(delivery)
+            for delivery in batch:
+                if self._still_ours(source, delivery, None, told_at):
+                    self.succeed(delivery)
 
         command = succeed(source.keys, [(d.id, d.lease_no) for d in batch], worker=self._worker)
         return Settlement(command, answered, again)
 
     def _fail_batch(self, source: Source, batch: Sequence[tuple[Delivery, Failure]]) -> Settlement:
         tracebacks, source.tracebacks = source.tracebacks, {}
-        leases = source.leases
+        leases, told_at = source.leases, time.monotonic()
 
         def answered(results: list[Failed]) -> None:
             source.told.update(tracebacks)
-            heard = log.isEnabledFor(logging.DEBUG) or self._announcer.wants("failure")
+            curious = self._herald.curious
             for (delivery, failure), result in zip(batch, results, strict=True):
-                if result.verdict == "OK" and leases.get(delivery.id) is delivery:  # the hot path
+                if leases.get(delivery.id) is delivery:  # it may be ours again, anew
                     del leases[delivery.id]
-                else:
-                    self._over(source, delivery, late=result.verdict == "STALE")
-                if delivery.watch is not None:
-                    _tell(delivery.watch, failure, result)
-                if result.dead or (heard and result.verdict == "OK"):
-                    self._announce(source, failure, result)
+                if result.verdict != "OK":
+                    gone = result.verdict == "GONE"
+                    self._doubt(source, delivery, failure, told_at, gone=gone)
+                elif curious or result.dead or delivery.watch is not None:
+                    self._herald.failed(source, delivery, failure, result, curious=curious)
 
         def again() -> None:
             source.tracebacks = {**tracebacks, **source.tracebacks}
-            ours = set(self._still_ours(source, [delivery for delivery, _ in batch]))
             for delivery, failure in batch:
-                if delivery in ours:
+                if self._still_ours(source, delivery, failure, told_at):
                     self.fail(delivery, failure)
 
         failures = [failure for _, failure in batch]
@@ -218,15 +245,17 @@ class Settler:
                 if verdict == LIMIT and limit is not None:
                     self.fail(delivery, limit)
                 else:
-                    self._over(source, delivery, late=False)
+                    _forget(source, delivery)
                     if delivery.watch is not None:
                         delivery.watch.settled(RELEASED if limit is None else POSTPONED)
 
         def again() -> None:
-            ours = set(self._still_ours(source, [delivery for delivery, _ in batch]))
             for delivery, delay_ms in batch:
-                if delivery in ours:
+                if _is_ours(source, delivery):
                     self.release(delivery, delay_ms)
+                else:
+                    _forget(source, delivery)
+                    self._herald.refused(source, delivery)
 
         command = release(
             source.keys,
@@ -237,78 +266,37 @@ class Settler:
         )
         return Settlement(command, answered, again)
 
-    def _over(self, source: Source, delivery: Delivery, *, late: bool) -> None:
-        if source.leases.get(delivery.id) is delivery:
-            del source.leases[delivery.id]
-        if late:
-            self.stale += 1
-            if delivery.watch is not None:
-                delivery.watch.settled(STALE)
-            log.warning(
-                "a result was refused: the lease of message %s, attempt %d, was over",
-                delivery.id, delivery.attempt,
-                extra=about(delivery.id, source.topic, source.keys.group, delivery.attempt),
-            )  # fmt: skip
+    def _doubt(
+        self,
+        source: Source,
+        delivery: Delivery,
+        failure: Failure | None,
+        told_at: float,
+        *,
+        gone: bool,
+    ) -> None:
+        """A result was refused, or not answered before its lease was over: the history knows."""
+        _forget(source, delivery)
+        source.doubts.append(Doubt(delivery, failure, delivery.told_at or told_at, gone))
 
-    def _announce(self, source: Source, failure: Failure, result: Failed) -> None:
-        if result.dead or log.isEnabledFor(logging.DEBUG):
-            _log_failure(source, failure, result)
-        buried = result.dead and not source.keys.source
-        for name in ("failure", "dead_letter") if buried else ("failure",):
-            if self._announcer.wants(name):
-                self._announcer.post(_event(name, self._worker, source, failure, result))
-
-    def _still_ours(self, source: Source, batch: Sequence[Delivery]) -> list[Delivery]:
-        now, ours = time.monotonic(), []
-        for delivery in batch:
-            if now < delivery.sent_at + source.visibility_s:
-                ours.append(delivery)
-            else:
-                self._over(source, delivery, late=True)
+    def _still_ours(
+        self, source: Source, delivery: Delivery, failure: Failure | None, told_at: float
+    ) -> bool:
+        """Whether to tell it again."""
+        delivery.told_at = delivery.told_at or told_at
+        ours = _is_ours(source, delivery)
+        if not ours:
+            self._doubt(source, delivery, failure, told_at, gone=False)
+            self._want(source)
         return ours
 
 
-def _tell(watch: Attempt, failure: Failure, result: Failed) -> None:
-    """What became of a failed attempt; GONE is a repeated call that was done the first time."""
-    if result.dead:
-        watch.settled(DEAD_LETTER, record=failure.record)
-    else:
-        due_ms = result.due_ms or None
-        watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)
+def _is_ours(source: Source, delivery: Delivery) -> bool:
+    """Whether its lease lasts for sure."""
+    return time.monotonic() < delivery.sent_at + source.visibility_s
 
 
-def _log_failure(source: Source, failure: Failure, result: Failed) -> None:
-    id_, topic, group = failure.receipt.id, source.topic, source.keys.group
-    if result.dead:
-        log.warning(
-            "%s: message %s of %s, group %s, after %d %s: %s",
-            "dropped" if source.keys.source else "dead letter", id_, topic, group, result.attempt,
-            "delivery" if result.attempt == 1 else "deliveries", _reason(failure, result),
-            extra=about(id_, topic, group, result.attempt),
-        )  # fmt: skip
-    else:
-        log.debug(
-            "message %s of %s, group %s, failed at attempt %d: %s",
-            id_, topic, group, result.attempt, _reason(failure, result),
-            extra=about(id_, topic, group, result.attempt),
-        )  # fmt: skip
-
-
-def _reason(failure: Failure, result: Failed) -> str:
-    """What the handler raised or said."""
-    error = read_line(f"{result.attempt} 0 {failure.record}")
-    said = ": ".join(filter(None, (error.type, error.message))) if error else ""
-    return said or failure.cause
-
-
-def _event(name: str, worker: str, source: Source, failure: Failure, result: Failed) -> Event:
-    return Event(
-        name,
-        worker,
-        source.keys.group,
-        source.topic,
-        failure.receipt.id,
-        result.attempt,
-        _reason(failure, result),
-        None if result.dead else result.due_ms,
-    )
+def _forget(source: Source, delivery: Delivery) -> None:
+    """The lease is over; the message may be ours again, under another one."""
+    if source.leases.get(delivery.id) is delivery:
+        del source.leases[delivery.id]
