@@ -97,6 +97,7 @@ _CODES: dict[type[Exception], str] = {  # it cuts the code off the texts of thes
     MasterDownError: "MASTERDOWN",
     AuthenticationError: "NOAUTH",
 }
+_NO_DATABASE = "DB index is out of range"
 _INNER_DENIED = "The user executing the script can't"
 _FULL = "max number of clients reached"
 _SCRIPT_LINE = re.compile(r"user_script: ?(\d+)")
@@ -266,6 +267,11 @@ class Wire:
                     " no TLS, or check the certificate files"
                 )
         if isinstance(error, SERVER_ERRORS):
+            if _NO_DATABASE in str(error):
+                return ConfigError(
+                    f"Redis at {self.place} has no database of the number in the URL: give a lower"
+                    " one, or raise `databases` on the server"
+                )
             return self.meaning(Command("connect", (), (), bytes, words=("PING",)), error)
         return self.broken(error, sent=False)
 

@@ -128,7 +128,8 @@ def _state(
     if p.dead_since_ms is not None:
         deliveries, _, cause = p.grave.partition(" ")
         last = f": {errors[-1].message}" if errors and errors[-1].message else ""
-        return made("dead", None, f"dead after {deliveries} deliveries, cause {cause}{last}")
+        noun = "delivery" if deliveries == "1" else "deliveries"
+        return made("dead", None, f"dead after {deliveries} {noun}, cause {cause}{last}")
     if p.deadline_ms is not None:
         return made("inflight", p.deadline_ms, _why_inflight(p, attempt, ours))
     if p.waiting:

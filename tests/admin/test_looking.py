@@ -58,7 +58,7 @@ def test_explaining_a_message_in_every_state(bench: Bench) -> None:
         return sentence
 
     (dead,) = bench.bury("d", reason="no use")
-    assert said(dead) == "dead after 1 deliveries, cause failure: no use"
+    assert said(dead) == "dead after 1 delivery, cause failure: no use"
     (waits,) = bench.publish("w")
     bench.fail(bench.lease())
     date = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -213,7 +213,7 @@ def test_every_cause_has_a_sentence_of_its_own(bench: Bench) -> None:
     told |= other_causes(bench)
     words = {
         "a date": "published with a delay, due in",
-        "dead": "dead after 1 deliveries, cause failure: no use",
+        "dead": "dead after 1 delivery, cause failure: no use",
         "a level": "waits on level 3, due in",
         "in flight": "worker w has it since",
         "ready": "ready, no worker has taken it yet",

@@ -83,6 +83,10 @@ WRONG_USAGE = [
     (["reaper", "--onse"], "did you mean --once?"),
     (["exporter", "--port", "0"], "1<=x<=65535"),
     (["exporter", "--port", "http"], "not a valid integer"),
+    (["exporter", "--host", ""], "--host is empty"),
+    (["worker", "m:app", "--health-host", ""], "--health-host is empty"),
+    (["acl", "worker", "--user", ""], "--user ''"),
+    (["acl", "worker", "--user", "a b"], "--user 'a b'"),
     (["status", "--watch", "--json"], "--watch is for people"),
     (["dev"], "Missing argument 'MODULE:APP'"),
     (["dev", "app"], "write MODULE:APP"),
@@ -278,6 +282,17 @@ def test_the_password_is_not_in_what_doctor_prints(server: EmbeddedRedis) -> Non
     assert "***@" in text
     assert "hunter2" not in text
     assert "hunter3" not in wrong
+
+
+@pytest.mark.parametrize("words", [["status"], ["doctor"], ["worker", "shop:app"]])
+def test_a_database_that_is_not_there_is_named(
+    shell: Shell, server: EmbeddedRedis, tmp_path: Path, words: list[str]
+) -> None:
+    text = "from rqretry import App\napp = App()\n@app.consumer('t', group='g')\ndef f(m): ...\n"
+    (tmp_path / "shop.py").write_text(text)
+    more = ["--app-dir", str(tmp_path)] if words[0] == "worker" else []
+    line = shell.fails(*words, *more, "--url", f"unix://{server.socket_path}?db=99", status=1)
+    assert "has no database of the number in the URL" in line
 
 
 def test_doctor_refuses_a_user_who_may_not_run_what_the_scripts_run(

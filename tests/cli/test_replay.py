@@ -164,6 +164,32 @@ def test_the_written_test_fails_for_the_same_reason_and_passes_when_it_is_fixed(
 
 
 @pytest.mark.parametrize(
+    ("moment", "when"),
+    [("raise OSError('away')\n    yield", "starts"), ("yield\n    1 / 0", "ends")],
+)
+def test_a_lifespan_that_fails_is_the_apps(
+    shop: Path, server: EmbeddedRedis, moment: str, when: str
+) -> None:
+    life = f"""
+from contextlib import asynccontextmanager
+
+@asynccontextmanager
+async def life(app):
+    {moment}
+"""
+    text = (shop / "shop.py").read_text()
+    start, end = text.index("app = App("), text.index("\n", text.index("app = App("))
+    made = text[start : end - 1] + ", lifespan=life)"
+    (shop / "shop.py").write_text(life + text[:start] + made + text[end:])
+
+    told = replay(shop, server)
+
+    assert told.returncode == 1
+    assert f"Error: the lifespan of the app failed where it {when}" in told.stderr
+    assert "bug" not in told.stderr
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--pdb", "--as-test", "x.py"], "--pdb and --as-test do different things"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import rqretry.__main__ as program_module
 from rqretry import Client
 from tests.cli.conftest import Program
 from tests.cli.shell import bury
@@ -48,3 +49,15 @@ def test_what_an_encoding_lacks_is_escaped(program: Program, client: Client) -> 
     assert err.strip() == ""
     assert "Zürich \\u26a1" in shown
     assert json.loads(told)["body"] == TEXT
+
+
+def test_ctrl_c_while_the_program_loads_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(program_module, "import_module", pressed)
+
+    with pytest.raises(SystemExit) as ended:
+        program_module.main()
+
+    assert ended.value.code == 1

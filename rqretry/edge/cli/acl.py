@@ -24,7 +24,9 @@ def acl(
 
     Nothing is sent to a server. The password is yours to add: >PASSWORD behind the name.
     """
-    if user is not None and (not user.isascii() or not user.isprintable() or " " in user):
+    if user is not None and (
+        not user or not user.isascii() or not user.isprintable() or " " in user
+    ):
         raise click.UsageError(f"--user {show(user)} must be visible ASCII without blanks")
     settings = target_of(context).settings()
     spread = cluster or settings.url.kind == "cluster"

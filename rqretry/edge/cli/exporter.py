@@ -8,7 +8,7 @@ import click
 
 from rqretry.client import Client
 from rqretry.edge.cli.metrics import render
-from rqretry.edge.cli.options import server_options
+from rqretry.edge.cli.options import read_host, server_options
 from rqretry.edge.cli.session import connected
 from rqretry.reaching import FIRST_REPEAT_SECONDS
 from rqretry.runtime.stopping import Stoppable, StoppedEarly
@@ -28,7 +28,12 @@ _POLL_S = 0.2
     help="The TCP port.",
 )
 @click.option(
-    "--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Where it listens."
+    "--host",
+    metavar="HOST",
+    default="127.0.0.1",
+    show_default=True,
+    callback=read_host,
+    help="Where it listens.",
 )
 @server_options
 @click.pass_context

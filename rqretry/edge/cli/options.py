@@ -58,6 +58,13 @@ def read_date(
     return _zoned(name, text, date)
 
 
+def read_host(_context: click.Context, parameter: click.Parameter, host: str | None) -> str | None:
+    """An address to listen on; an empty one would be every address of the machine."""
+    if host == "":
+        raise click.UsageError(f"{parameter.opts[0]} is empty: name an address, such as 127.0.0.1")
+    return host
+
+
 def _zoned(name: str, text: str, date: datetime) -> datetime:
     if date.tzinfo is None:
         raise click.UsageError(f"{name} {show(text)} has no time zone: write {show(f'{text}Z')}")

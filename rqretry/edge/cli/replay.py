@@ -16,7 +16,7 @@ from rqretry.edge.cli.finding import find_group
 from rqretry.edge.cli.output import clean, note
 from rqretry.edge.cli.replay_test import write_test
 from rqretry.edge.cli.session import connected
-from rqretry.errors import ConfigError, MessageNotFound, show
+from rqretry.errors import ConfigError, MessageNotFound, RqretryError, show
 from rqretry.keys import GroupKeys
 from rqretry.loading import load_app, require_consumers
 from rqretry.registry import ConsumerSpec
@@ -98,8 +98,18 @@ def _run(app: App, spec: ConsumerSpec, found: Found, *, with_pdb: bool) -> int:
 
 
 async def _rehearse(app: App, spec: ConsumerSpec, delivery: Delivery, most: int) -> Rehearsal:
-    async with app.living():
-        return await rehearse(app.hooks, spec, delivery, most)
+    ended: Rehearsal | None = None
+    try:
+        async with app.living():
+            ended = await rehearse(app.hooks, spec, delivery, most)
+    except RqretryError:
+        raise
+    except Exception as error:
+        when = "starts" if ended is None else "ends"
+        raise ConfigError(
+            f"the lifespan of the app failed where it {when}: {type(error).__name__}: {error}"
+        ) from error
+    return ended
 
 
 def _tell(spec: ConsumerSpec, letter: DeadLetter, ended: Rehearsal) -> None:

@@ -13,7 +13,7 @@ from rqretry.checks.doctor import refused
 from rqretry.checks.findings import Finding
 from rqretry.edge.cli.banner import print_banner
 from rqretry.edge.cli.examining import examine
-from rqretry.edge.cli.options import duration, server_options
+from rqretry.edge.cli.options import duration, read_host, server_options
 from rqretry.edge.cli.session import Target, target_of
 from rqretry.edge.cli.tracing import traced_workers, worker_trace_options
 from rqretry.embedded import EmbeddedRedis
@@ -100,6 +100,7 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
 @click.option(
     "--health-host",
     metavar="HOST",
+    callback=read_host,
     help=f"The address of these two ports; default {HEALTH_HOST}.",
 )
 @click.option(

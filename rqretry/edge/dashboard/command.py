@@ -11,7 +11,7 @@ import click
 
 from rqretry.client import AsyncClient
 from rqretry.config import variable
-from rqretry.edge.cli.options import server_options
+from rqretry.edge.cli.options import read_host, server_options
 from rqretry.edge.cli.session import connected, target_of
 from rqretry.edge.cli.stopping import stop_signals
 from rqretry.edge.cli.tracing import otlp_option
@@ -28,7 +28,12 @@ _MOST_CONNECTIONS = 64
 
 @click.command(epilog="Example: rqretry dashboard --operator --port 8765")
 @click.option(
-    "--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Where it listens."
+    "--host",
+    metavar="HOST",
+    default="127.0.0.1",
+    show_default=True,
+    callback=read_host,
+    help="Where it listens.",
 )
 @click.option(
     "--port",
