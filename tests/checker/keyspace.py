@@ -287,6 +287,13 @@ def _bound(word: str) -> tuple[float, bool]:
     return float(word.removeprefix("(")), word.startswith("(")
 
 
+def _zremrangebyrank(space: Keyspace, args: list[str]) -> None:
+    held = space.scores(args[0])
+    firsts = sorted(held, key=lambda member: (held[member], member))
+    least, most = (int(arg) + (len(firsts) if int(arg) < 0 else 0) for arg in args[1:3])
+    space._take(args[0], SortedSet, firsts[least : most + 1])
+
+
 def _zremrangebyscore(space: Keyspace, args: list[str]) -> None:
     (least, above), (most, below) = _bound(args[1]), _bound(args[2])
     doomed = [
@@ -322,8 +329,9 @@ _COMMANDS: dict[str, Callable[[Keyspace, list[str]], None]] = {
     "INCRBY": _increase, "HSET": _hset, "HMSET": _hset, "HSETNX": _hsetnx, "HDEL": _hdel,
     "HINCRBY": _hincrby, "RPUSH": _rpush, "LPUSH": _lpush, "LPOP": _lpop, "RPOP": _rpop,
     "LTRIM": _ltrim, "LMOVE": _lmove, "LREM": _lrem, "RENAME": _rename, "ZADD": _zadd,
-    "ZREM": _zrem, "ZPOPMIN": _zpopmin, "ZREMRANGEBYSCORE": _zremrangebyscore, "XADD": _xadd,
-    "XDEL": _xdel, "XTRIM": _nothing, "XSETID": _nothing, "PEXPIREAT": _nothing,
+    "ZREM": _zrem, "ZPOPMIN": _zpopmin, "ZREMRANGEBYSCORE": _zremrangebyscore,
+    "ZREMRANGEBYRANK": _zremrangebyrank, "XADD": _xadd, "XDEL": _xdel, "XTRIM": _nothing,
+    "XSETID": _nothing, "PEXPIREAT": _nothing,
     "PEXPIRE": _nothing, "EXPIRE": _nothing, "EXPIREAT": _nothing, "PERSIST": _nothing,
     "SCRIPT": _nothing, "FUNCTION": _nothing, "PUBLISH": _nothing,
 }  # fmt: skip

@@ -54,3 +54,12 @@ def test_what_was_there_before_is_noted_until_it_is_forgotten() -> None:
 
     assert space.before == {("l", "a"): 2, ("m", "a"): 0, ("z", "a"): 1.0}
     assert (space.now("m", "a"), space.now("z", "a")) == (2, None)
+
+
+def test_what_is_removed_by_rank_goes_by_score_and_then_by_name() -> None:
+    space = Keyspace()
+    space.apply(["ZADD", "z", "2", "b", "1", "d", "1", "c", "3", "a"])
+    space.apply(["ZREMRANGEBYRANK", "z", "0", "1"])
+    assert space.scores("z") == {"b": 2.0, "a": 3.0}
+    space.apply(["ZREMRANGEBYRANK", "z", "-1", "-1"])
+    assert space.scores("z") == {"b": 2.0}
