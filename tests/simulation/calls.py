@@ -39,7 +39,9 @@ class Call(NamedTuple):
 
 
 def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
-    """A succeed with all of its receipts and verdicts; first leases and successes are implied."""
+    """A succeed or fail with all of its words and verdicts; what all have in common is implied."""
+    if call.verb == "fail":
+        return _fail_spelled_out(call, reply)
     if call.verb != "succeed":
         return call, reply
     group, worker, strict, words, *rest = call.args
@@ -49,6 +51,29 @@ def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
     return call._replace(args=(group, worker, strict, *rest)), verdicts
 
 
+def _fail_spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
+    """Each message with its lease number and record: 3 words, or 7."""
+    group, worker, traces, words, random, shared, *rest = call.args
+    first = 2 * traces + shared
+    told, records = rest[: 2 * traces], rest[2 * traces : first]
+    rows = [rest[at : at + words] for at in range(first, len(rest), words)]
+    if words == 1:
+        rows = [[id_, 1] for (id_,) in rows]
+    if words <= _ALIKE:
+        rows = [[*row, 1] for row in rows]
+    if shared:
+        rows = [[*row[:-1], records[row[-1] - 1]] for row in rows]
+    spelled = [word for row in rows for word in row]
+    args = (group, worker, traces, max(words, _ALIKE + 1), random, *told, *spelled)
+    if not isinstance(reply, Exception) and len(reply) == _ONE_VERDICT:
+        reply = [reply[0]] * len(rows) + reply[1:]
+    return call._replace(args=args), reply
+
+
+_ALIKE = 2
+"""Words of a message that says what all others of its call say."""
+_ONE_VERDICT = 2
+"""Words of an answer that is the same of all: the verdict, and the time."""
 _COUNTED = {"lease": 5, "expire": 2, "promote": 1, "deliver": 2}
 """Where the answer says what was moved."""
 
