@@ -32,6 +32,7 @@ class Seen:
         live: By group, the lease number of what is in flight.
         dead: By group, its dead letters.
         numbers: By group and id, the lease number.
+        ending: What a cut settle left in flight without a body, until its lease ends.
     """
 
     common: frozenset[str]
@@ -39,6 +40,7 @@ class Seen:
     live: dict[str, dict[str, int]]
     dead: dict[str, frozenset[str]]
     numbers: dict[tuple[str, str], int]
+    ending: frozenset[str] = frozenset()
 
 
 class Observer:
@@ -97,7 +99,8 @@ class Observer:
     def unfinished(self) -> set[str]:
         """What somebody still has to see to."""
         now = self._before
-        return set(now.common).union(*(ids - now.dead[group] for group, ids in now.held.items()))
+        held = (ids - now.dead[group] for group, ids in now.held.items())
+        return set(now.common | now.ending).union(*held)
 
 
 def modelled(place: Place) -> Seen:
@@ -132,7 +135,8 @@ def seen(place: Place, held: Held, groups: dict[str, Held]) -> Seen:
         live[name] = {
             i: numbers.get((name, i), 1) for i in found["inflight"] if i in owed - dead[name]
         }
-    return Seen(frozenset(common & bodies), kept, live, dead, numbers)
+    ending = frozenset(i for found in groups.values() for i in found["inflight"]) - bodies
+    return Seen(frozenset(common & bodies), kept, live, dead, numbers, ending)
 
 
 def _everywhere(found: Held) -> set[str]:
