@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from rqretry.errors import RqretryError
 from rqretry.exposition import CONTENT_TYPE, Family, Sample, expose, expose_histogram
+from rqretry.observing import OUTCOMES
 from rqretry.supervision.health import Board
 from rqretry.supervision.small_server import Port, SmallHandler, SmallServer, opened
 from rqretry.tallying import BUCKETS_S, Figures
@@ -39,9 +40,15 @@ def render(board: Board) -> str:
 
 def _families(board: Board, figures: Figures) -> Iterator[Family]:
     text = "Attempts that ended, by outcome; stale: the result came after the lease was over."
+    # Also of what never happened yet: Prometheus sees no increase in a series that is new.
+    places = sorted({(topic, group) for topic, group, _ in figures.attempts})
     rows: list[Sample] = [
-        ({"topic": topic, "group": group, "outcome": outcome}, count)
-        for (topic, group, outcome), count in sorted(figures.attempts.items())
+        (
+            {"topic": topic, "group": group, "outcome": outcome},
+            figures.attempts.get((topic, group, outcome), 0),
+        )
+        for topic, group in places
+        for outcome in sorted(OUTCOMES)
     ]
     yield "rqretry_worker_attempts_total", "counter", text, rows
     rows = [

@@ -173,6 +173,7 @@ def test_the_exporter_answers_with_the_numbers(program: Program, client: Client)
     assert f"rqretry_due_messages{{{of}}} 1" in text
     assert f"rqretry_workers{{{of}}} 0" in text
     assert f'rqretry_verbs_total{{{of},verb="lease"}} 2' in text
+    assert f'rqretry_verbs_total{{{of},verb="stale"}} 0' in text, "an alert sees the first one"
     assert "rqretry_redis_used_memory_bytes{" in text
     (age,) = re.findall(rf"^rqretry_oldest_age_seconds{{{of}}} (.*)$", text, re.MULTILINE)
     assert 0 <= float(age) < 60

@@ -49,6 +49,7 @@ def test_what_the_workers_counted_is_what_the_history_says(site: Site) -> None:
     seen, notes = scrape(port), _notes(site.client, "many")
     assert seen[attempts("failure")] == known["fail"] == MESSAGES // 5
     assert (len(notes["succeed"]), len(notes["fail"])) == (MESSAGES, MESSAGES // 5)
+    assert {seen[attempts(other)] for other in ("dead_letter", "lost", "stale")} == {0}
     timed = 'rqretry_worker_attempt_seconds_count{topic="many",group="many"}'
     assert seen[timed] == known["succeed"] + known["fail"]
     assert seen['rqretry_worker_processes{state="working"}'] == 2
@@ -124,7 +125,7 @@ def test_after_an_outage_the_metrics_are_what_the_history_says(site: Site, when:
     seen, notes = scrape(port), _notes(site.client, "many")
     assert len(notes["succeed"]) == first + MESSAGES
     assert seen[attempts("failure")] == len(notes["fail"])
-    assert seen.get(attempts("stale"), 0) == 0
+    assert seen[attempts("stale")] == 0
 
 
 def test_spans_are_counted_by_what_became_of_them(site: Site) -> None:

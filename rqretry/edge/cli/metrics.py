@@ -5,6 +5,9 @@ from collections.abc import Iterable, Iterator
 from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.exposition import Family, Sample, expose
 
+_NEVER_YET = dict.fromkeys(("dead", "expire", "fail", "lease", "stale", "succeed"), 0)
+"""Told of before they happen, too: Prometheus sees no increase in a series that is new."""
+
 
 def render(stats: Stats) -> str:
     """All metrics of a namespace, each family with its help and type."""
@@ -50,7 +53,7 @@ def _group_families(
     verbs = [
         (_of(t, g) | {"verb": verb}, float(count))
         for t, g in pairs
-        for verb, count in sorted(g.counters.items())
+        for verb, count in sorted({**_NEVER_YET, **g.counters}.items())
     ]
     yield "rqretry_verbs_total", "counter", text, verbs
 
