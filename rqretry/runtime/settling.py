@@ -23,6 +23,8 @@ from rqretry.store import Store
 
 log = logging.getLogger("rqretry")
 
+_NOTHING_KNOWN = Recollection({}, whole=False)
+
 
 class Settlement(NamedTuple):
     """One call to settle a batch, and what to do about its answer."""
@@ -101,6 +103,9 @@ class Settler:
         """Settle what is left, until a monotonic time at the latest."""
         while (self._dirty or self._busy) and time.monotonic() < until:  # noqa: ASYNC110 - at the end
             await asyncio.sleep(0.002)
+        for source in self._dirty:
+            doubts, source.doubts = source.doubts, []
+            self._conclude(source, doubts, _NOTHING_KNOWN)
 
     def _want(self, source: Source) -> None:
         if source not in self._dirty:
@@ -150,23 +155,26 @@ class Settler:
             return error
         except RqretryError as error:  # it may not be read
             log.warning("what became of results is not known: %s", error)
-            found = Recollection({}, whole=False)
-        for doubt in doubts:
-            self._conclude(source, doubt, found)
+            found = _NOTHING_KNOWN
+        except asyncio.CancelledError:  # the end, and nobody will ask again
+            self._conclude(source, doubts, _NOTHING_KNOWN)
+            raise
+        self._conclude(source, doubts, found)
         return None
 
-    def _conclude(self, source: Source, doubt: Doubt, found: Recollection) -> None:
-        delivery, failure = doubt.delivery, doubt.failure
-        taken = found.taken.get(doubt.result)
-        if taken is None and doubt.gone and not found.whole:
-            taken = Failed("GONE")
-        if taken is None:
-            self._herald.refused(source, delivery)
-        elif failure is None:
-            self._herald.succeeded(delivery)
-        else:
-            curious = self._herald.curious
-            self._herald.failed(source, delivery, failure, taken, curious=curious)
+    def _conclude(self, source: Source, doubts: Sequence[Doubt], found: Recollection) -> None:
+        curious = self._herald.curious
+        for doubt in doubts:
+            delivery, failure = doubt.delivery, doubt.failure
+            taken = found.taken.get(doubt.result)
+            if taken is None and doubt.gone and not found.whole:
+                taken = Failed("GONE")
+            if taken is None:
+                self._herald.refused(source, delivery)
+            elif failure is None:
+                self._herald.succeeded(delivery)
+            else:
+                self._herald.failed(source, delivery, failure, taken, curious=curious)
 
     def _tell(self, source: Source, made: Settlement, result: Any) -> Exception | None:
         """A call was answered, or is to be made again; why it failed."""

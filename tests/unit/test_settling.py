@@ -5,14 +5,20 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
+import pytest
+
+from rqretry import observing
 from rqretry.command import Command
 from rqretry.commands.consuming import OK
 from rqretry.errors import StoreUnavailable
 from rqretry.hooks import Announcer, Hooks
 from rqretry.keys import partition_keys
+from rqretry.message import Message
 from rqretry.runtime.delivery import Delivery, Source
 from rqretry.runtime.settling import Settler
 from rqretry.store import Store
+from rqretry.tallying import Figures, Tally
+from rqretry.wire import ServerClock
 
 
 class Line:
@@ -48,3 +54,48 @@ async def test_what_ends_while_a_server_gets_well_is_told_too() -> None:
         await settler.finish(time.monotonic() + 10)
         running.cancel()
     assert source.leases == {}
+
+
+class Away(Line):
+    """A server that answers nothing."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+        self._hangs = hangs
+
+    def clock_of(self, key: str) -> ServerClock:
+        """As Store.clock_of."""
+        return ServerClock()
+
+    async def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+        """As Store.run_each."""
+        return [StoreUnavailable("away")] * len(commands)
+
+    async def perform(self, operation: Any) -> Any:
+        """As Store.perform."""
+        self.asked.set()
+        if self._hangs:
+            await asyncio.Event().wait()
+        raise StoreUnavailable("away")
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_at_the_end_a_result_that_nobody_knows_of_is_refused(*, hangs: bool) -> None:
+    line, source = (
+        Away(hangs=hangs),
+        Source("t", 0, partition_keys("n", "t", 0).group("g", 18), 0.0),
+    )
+    settler = Settler(cast(Store, line), Announcer(Hooks()), "w")
+    delivery = Delivery(source, "a", b"", (1, 1), time.monotonic())  # its lease is over
+    tally = Tally()
+    message: Any = Message(("t", 0, "g", 1, "a"), (1, None, (), {}, None, 0), 1, 16, 0.0)
+    delivery.watch = tally.attempting("n", message, "w")
+    async with asyncio.timeout(20):
+        running = asyncio.create_task(settler.run())
+        settler.succeed(delivery)
+        await line.asked.wait()
+        await settler.finish(time.monotonic())
+        running.cancel()
+        await asyncio.wait([running])
+    assert Figures.read(tally.snapshot()).attempts == {("t", "g", observing.STALE): 1}
