@@ -28,6 +28,8 @@ _DIGEST_BYTES = 8
 _FIXMAP, _MAP16 = 0x80, 0xDE
 _SEVEN = bytes((0x90 + _FIELDS,))
 """How msgpack begins an array of all fields."""
+_LEAST = bytes((0x90 + _LEAST_FIELDS, VERSION))
+"""How it begins the least message: the body follows."""
 _new = tuple.__new__
 
 
@@ -86,7 +88,7 @@ def encode_all(bodies: Iterable[object]) -> list[bytes]:
     for body in bodies:
         if is_flat(body):
             try:
-                data = pack((VERSION, body))
+                data = _LEAST + pack(body)  # a third faster than to pack the two together
             except Exception as error:
                 raise _unsendable(body, error) from error
             if len(data) <= _KEPT_BUFFER_BYTES:

@@ -205,6 +205,7 @@ class Publishing:
         topic, number = call.topic, call.partition
         blob = _blob(call.messages)
         answer = _NOT_SENT
+        ahead = Front(front.producer, front.record) if front and front.record else None
         for _ in range(_ROUTE_CHANGES):
             answer = yield publish(
                 self.catalog.partition(topic, number),
@@ -216,10 +217,11 @@ class Publishing:
                 lane_ttl_ms=call.lane_ttl_ms,
                 blob=blob,
                 durability=call.durability,
-                front=Front(front.producer, front.record) if front and front.record else None,
+                front=ahead,
             )
+            ahead = None  # by now the call in front is settled
             if answer.status == "LANE_GAP":
-                continue  # by now the call in front is settled, and was not done
+                continue
             if answer.route is None:
                 break
             yield from self.catalog.note_route(topic, number, answer.route, create=True)

@@ -8,8 +8,8 @@ import pytest
 from rqretry.bulk import chunks
 from rqretry.catalog import Catalog
 from rqretry.codec import digest
-from rqretry.command import Command
-from rqretry.commands.producing import Prepared, Published
+from rqretry.command import Command, Pause
+from rqretry.commands.producing import PlainMessages, Prepared, Published
 from rqretry.errors import AmbiguousResult, InvalidArgument, MessageTooLarge
 from rqretry.ids import MessageId, partition_of
 from rqretry.levels import DEFAULT_LEVELS
@@ -49,6 +49,19 @@ class Server:
                 step = self.answer(command)
             except Exception as caught:  # noqa: BLE001 - handed to the operation
                 error = caught
+
+    def perform_from(self, operation: Any, answer: Published) -> Any:
+        """Go on with an operation whose first call was answered."""
+
+        def rest() -> Any:
+            try:
+                command = operation.send(answer)
+                while True:
+                    command = operation.send((yield command))
+            except StopIteration as end:
+                return end.value
+
+        return self.perform(rest())
 
     def send(self, lane: Lane, *messages: Prepared) -> Any:
         """One call through a lane."""
@@ -291,3 +304,70 @@ def test_a_call_carries_470_messages_or_a_mebibyte_of_bodies_at_most() -> None:
     assert [len(chunk) for chunk in chunks(large)] == [3, 3, 3, 1]
     assert [len(chunk) for chunk in chunks(small)] == [470, 470, 160]
     assert [len(chunk) for chunk in chunks([*large[:1], *huge, *large[:1]])] == [1, 1, 1]
+
+
+def begun(operation: Any) -> Any:
+    """The first step of an operation."""
+    return operation.send(None)
+
+
+def plain(*ids: str) -> PlainMessages:
+    return PlainMessages([*ids], [b"x"] * len(ids))
+
+
+def test_a_call_ahead_names_the_one_in_front_until_that_is_settled() -> None:
+    server, two = Server(), (Lane("t", 0), Lane("t", 0))
+    one, other, third = server.publishing.send_in_turn(two, [plain("a"), plain("b"), plain("c")])
+    first, second = begun(one), begun(other)
+
+    assert first.args[-2:] == ("a", b"x")
+    assert second.args[-1] == f"1 {first.args[2]!s}"
+    assert second.keys[-1].endswith(f"lane:{two[0].producer}")
+
+    assert server.perform_from(one, ACCEPTED) == ["a"]
+    assert begun(third).args[-1] == f"1 {second.args[2]!s}"
+    assert server.perform_from(other, Published("LANE_GAP", 0, "")) == ["b"]
+    (again,) = server.calls
+    assert again.args == second.args[:-1]
+    assert (again.args[1], again.args[4]) == (1, two[1].producer)
+
+
+@pytest.mark.parametrize(
+    "messages", [[message("b", same="d")], [message("b")._replace(delay_ms=5)]]
+)
+def test_what_cannot_depend_on_the_call_in_front_waits_for_it(messages: list[Prepared]) -> None:
+    server, two = Server(), (Lane("t", 0), Lane("t", 0))
+    one, other = server.publishing.send_in_turn(two, [plain("a"), messages])
+    begun(one)
+    assert begun(other) == Pause(0)
+
+
+def test_what_goes_behind_a_call_that_may_have_verdicts_waits_for_it() -> None:
+    server, two = Server(), (Lane("t", 0), Lane("t", 0))
+    one, other = server.publishing.send_in_turn(two, [[message("a", same="d")], plain("b")])
+    begun(one)
+    assert begun(other) == Pause(0)
+
+
+def test_an_ambiguous_call_in_front_leaves_the_one_behind_to_itself() -> None:
+    server, two = Server(), (Lane("t", 0), Lane("t", 0))
+    one, other = server.publishing.send_in_turn(two, [plain("a"), plain("b")])
+    begun(one)
+    begun(other)
+    with pytest.raises(AmbiguousResult):
+        one.throw(AmbiguousResult("publish", ["a"]))
+
+    assert server.perform_from(other, Published("LANE_GAP", 0, "")) == ["b"]
+    assert server.send(two[0], message("a", same=digest(b"x"))) == ["a"]
+    assert [call.ids for call in server.calls] == [("b",), ("a",)]
+
+
+def test_plain_messages_are_cut_as_others_are() -> None:
+    data = [b"x" * 300_000] * 7 + [b"x"] * 900 + [b"x" * 3_000_000]
+    ids = [f"m{n}" for n in range(len(data))]
+    many = PlainMessages(ids, data)
+
+    cut = [list(part) for part in chunks(many)]
+
+    assert cut == [list(part) for part in chunks(list(many))]
+    assert many[1:3].ids == ["m1", "m2"]
