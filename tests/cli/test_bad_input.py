@@ -86,6 +86,8 @@ WRONG_USAGE = [
     (["exporter", "--host", ""], "--host is empty"),
     (["worker", "m:app", "--health-host", ""], "--health-host is empty"),
     (["acl", "worker", "--user", ""], "--user ''"),
+    (["pipeline", "ingest", "a.csv", "t", "--master", "foo://x"], "--master 'foo://x' is no"),
+    (["pipeline", "archive", "a", "--master", "local[0]"], "--master 'local[0]' is no"),
     (["acl", "worker", "--user", "a b"], "--user 'a b'"),
     (["status", "--watch", "--json"], "--watch is for people"),
     (["dev"], "Missing argument 'MODULE:APP'"),

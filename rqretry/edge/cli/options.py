@@ -13,6 +13,9 @@ from rqretry.errors import show
 
 Reader = Callable[[click.Context, click.Parameter, str | None], Any]
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
+_MASTER = re.compile(
+    r"local|local\[(\*|[1-9]\d*)(, *[1-9]\d*)?\]|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://\S+"
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -116,11 +119,24 @@ def json_option(command: F) -> F:
     return click.option("as_json", "--json", is_flag=True, help="Print one JSON object.")(command)
 
 
+def _read_master(
+    _context: click.Context, parameter: click.Parameter, master: str | None
+) -> str | None:
+    """What Spark takes; it would tell of anything else with a stack of Java."""
+    if master is not None and not _MASTER.fullmatch(master):
+        raise click.UsageError(
+            f"{parameter.opts[0]} {show(master)} is no place where Spark runs: write local[*],"
+            " local[4], spark://host:7077, yarn or k8s://https://host"
+        )
+    return master
+
+
 def master_option(command: F) -> F:
     """--master: where Spark runs."""
     return click.option(
         "--master",
         metavar="URL",
+        callback=_read_master,
         help='Where Spark runs, such as spark://host:7077; default "local[*]".',
     )(command)
 

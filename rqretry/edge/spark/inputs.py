@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rqretry.edge.spark.plainly import gist
 from rqretry.errors import ConfigError, InvalidArgument, refuse, show
 
 FORMATS = ("parquet", "csv", "json")
@@ -95,5 +96,4 @@ def _read(spark: SparkSession, path: str, kind: str, schema: str | None) -> Data
         columns = StructType([*fields, StructField(CORRUPT, StringType())])
         return reader.schema(columns).format(kind).load(path)
     except (AnalysisException, ParseException) as error:
-        first = str(error).partition("\n")[0]
-        raise ConfigError(f"{show(path)} cannot be read as {kind}: {first}") from None
+        raise ConfigError(f"{show(path)} cannot be read as {kind}: {gist(error)}") from None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from rqretry import errors
@@ -13,6 +14,8 @@ from rqretry.errors import ConfigError, RqretryError
 
 _OURS = re.compile(r"rqretry\.(?:errors|edge\.spark\.\w+)\.(\w+): (.+)")
 _CODES = re.compile(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$")
+_REASON = re.compile(r"\[[A-Z][A-Z0-9_.]{3,}\] .+")
+_CAUSE = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
 _BUGS = ("ScriptError",)
 
 
@@ -44,6 +47,30 @@ def plain_on_driver() -> Iterator[None]:
         if found is None:
             raise
         raise found from None
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """Around a whole job: what Spark could not do is one sentence, in its words.
+
+    Raises:
+        ConfigError: Spark failed at something that nobody here has words for.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        raise sentence_in(text) or ConfigError(f"Spark failed: {_cause(text)}") from None
+
+
+def _cause(text: str) -> str:
+    """The reason in an error of Spark, which may be a whole stack of Java."""
+    reason = _REASON.search(text)
+    if reason is not None:
+        return _CODES.sub("", reason[0]).strip()
+    causes = _CAUSE.findall(text)
+    first = text.strip().partition("\n")[0]
+    return str(causes[-1] if causes else first).strip()
 
 
 def gist(error: Exception) -> str:

@@ -1,19 +1,22 @@
 """A Spark session that is ready to use: a Java, this Python, a quiet log, and the data source."""
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from rqretry.edge.spark.java import prepare_environment
-from rqretry.edge.spark.plainly import plain_on_driver
+from rqretry.edge.spark.plainly import plain_failures, plain_on_driver
 from rqretry.edge.spark.source import RqretryDataSource
 
 DEFAULT_MASTER = "local[*]"
 _LOG_SETTINGS = "log4j2.properties"
+_QUERIES = "SQLQueryContextLogger"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -64,12 +67,15 @@ def session(
 def session_for(
     name: str, master: str | None = None, config: dict[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session for one job, which ends with it."""
-    spark = session(name, master, config)
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    """A session for one job, which ends with it. Raises ConfigError where Spark fails."""
+    # It logs errors of queries, with Java's stack, before it raises them.
+    PySparkLogger.getLogger(_QUERIES).setLevel(logging.CRITICAL)
+    with plain_failures():
+        spark = session(name, master, config)
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 def _log_settings() -> Path:
