@@ -51,6 +51,7 @@ _NAME_CHARACTERS = "A-Z a-z 0-9 _ -"
 _ID_CHARACTERS = "A-Z a-z 0-9 _ . : -"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _ID = re.compile(r"[A-Za-z0-9_.:-]+")
+_ID_BYTES = bytes(byte for byte in range(128) if _ID.fullmatch(chr(byte)))
 
 
 def check_topic(value: object) -> str:
@@ -87,6 +88,14 @@ def check_message_id(value: object) -> str:
     if not isinstance(value, str) or not _fits(value, MAX_MESSAGE_ID, _ID):
         _refuse_name("message id", value, MAX_MESSAGE_ID, _ID, _ID_CHARACTERS)
     return _plain(value)
+
+
+def are_message_ids(values: Sequence[object]) -> bool:
+    """Whether `check_message_id` takes all of these as they are; of many it is told sooner."""
+    texts = [value for value in values if type(value) is str and 0 < len(value) <= MAX_MESSAGE_ID]
+    if len(texts) < len(values):
+        return False
+    return not "".join(texts).encode(errors="replace").translate(None, _ID_BYTES)
 
 
 def check_transaction(value: object) -> str:

@@ -9,6 +9,8 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,14 @@ from tests.spark.pipeline import QUICK, Pipeline
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 KILLS = 10
+WAITING = 2
+"""Drivers that have started their JVM, which takes most of a round, before it is their turn."""
 PROGRAM = """
 import json, sys
 from rqretry.spark import archive, session
 output, url, namespace, settings = sys.argv[1:]
 spark = session("archive", "local[2]", json.loads(settings))
+sys.stdin.readline()
 archive(spark, output, url=url, namespace=namespace, follow=True, interval=0.1, max_events=5000)
 """
 
@@ -191,8 +196,12 @@ def test_an_archive_killed_again_and_again_under_load_has_every_event_once(
     worker = threading.Thread(target=load)
     worker.start()
     try:
-        for number in range(KILLS):
-            kill_when_it_has_grown(pipeline, output, files=2 + number % 4)
+        with ExitStack() as stack:
+            drivers = [stack.enter_context(driver(pipeline, output)) for _ in range(WAITING)]
+            for number in range(KILLS):
+                if number + WAITING < KILLS:
+                    drivers.append(stack.enter_context(driver(pipeline, output)))
+                kill_when_it_has_grown(drivers[number], output, files=2 + number % 4)
     finally:
         done.set()
         worker.join()
@@ -213,18 +222,36 @@ def counted(pipeline: Pipeline, topic: str, group: str) -> dict[str, int]:
     return found
 
 
-def kill_when_it_has_grown(pipeline: Pipeline, output: Path, files: int) -> None:
-    """Start an archive in processes of its own, and kill driver and JVM while it writes."""
-    before = len(list(output.rglob("*.parquet")))
+@contextmanager
+def driver(pipeline: Pipeline, output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An archive in processes of its own, which begins when it is told to."""
     settings = json.dumps({**QUICK, "spark.local.dir": str(output.parent)})
     words = [sys.executable, "-c", PROGRAM, str(output), pipeline.url, pipeline.namespace, settings]
-    process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 250
-        while len(list(output.rglob("*.parquet"))) < before + files:
-            assert process.poll() is None, "the archive ended by itself"
-            assert time.monotonic() < deadline, "the archive did not begin"
-            time.sleep(0.05)
-    finally:
+    with subprocess.Popen(
+        words, start_new_session=True, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            yield process
+        finally:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Driver and JVM at once."""
+    if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def kill_when_it_has_grown(process: subprocess.Popen[bytes], output: Path, files: int) -> None:
+    """Let an archive begin, and kill it while it writes."""
+    before = len(list(output.rglob("*.parquet")))
+    assert process.stdin is not None
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + 250
+    while len(list(output.rglob("*.parquet"))) < before + files:
+        assert process.poll() is None, "the archive ended by itself"
+        assert time.monotonic() < deadline, "the archive did not begin"
+        time.sleep(0.05)
+    kill(process)

@@ -71,6 +71,13 @@ def test_a_member_of_a_str_enum_is_stored_by_its_value() -> None:
     assert f"{limits.check_topic(Topic.FLIGHTS)}" == "flights"
 
 
+def test_many_message_ids_are_checked_at_once() -> None:
+    assert limits.are_message_ids([])
+    assert limits.are_message_ids(["order:17.A_b-c", "x" * 128])
+    for bad in ("", "x" * 129, "a b", "\n", "\u00e4", "\ud800", None, 5, b"a"):
+        assert not limits.are_message_ids(["a", bad])
+
+
 def test_a_message_id_allows_dots_and_colons() -> None:
     assert limits.check_message_id("order:17.A_b-c") == "order:17.A_b-c"
     assert limits.check_message_id("x" * 128)

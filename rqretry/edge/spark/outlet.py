@@ -25,7 +25,7 @@ from rqretry.edge.spark.tracing import traced, traced_task
 from rqretry.errors import RqretryError
 from rqretry.identity import worker_name
 from rqretry.ids import MessageId
-from rqretry.limits import MAX_CALL_BYTES, check_message_id
+from rqretry.limits import MAX_CALL_BYTES, are_message_ids, check_message_id
 from rqretry.message import OutgoingMessage
 from rqretry.preparing import collector_paused, draft, partition_for
 from rqretry.publishing import Lane, Publishing
@@ -225,7 +225,9 @@ class _ById(_Outlet):
         now_ms: int,
     ) -> list[Prepared]:
         """With their digests, too."""
-        ids = map(check_message_id, rows.parts[ID])
+        ids = rows.parts[ID]
+        if not are_message_ids(ids):
+            ids = [*map(check_message_id, ids)]
         data = stamp_all(plain, now_ms) if now_ms else plain
         return [
             _new(Prepared, (id_, one, same, "", None, ""))
