@@ -30,7 +30,7 @@ from tests.spark.pipeline import QUICK, Pipeline
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 KILLS = 10
-WAITING = 2
+WAITING = 3
 """Drivers that have started their JVM, which takes most of a round, before it is their turn."""
 PROGRAM = """
 import json, sys
@@ -38,7 +38,7 @@ from rqretry.spark import archive, session
 output, url, namespace, settings = sys.argv[1:]
 spark = session("archive", "local[2]", json.loads(settings))
 sys.stdin.readline()
-archive(spark, output, url=url, namespace=namespace, follow=True, interval=0.1, max_events=5000)
+archive(spark, output, url=url, namespace=namespace, follow=True, interval=0.1, max_events=2000)
 """
 
 
@@ -188,8 +188,8 @@ def test_an_archive_killed_again_and_again_under_load_has_every_event_once(
     def load() -> None:
         with Client(pipeline.url, namespace=pipeline.namespace) as client:
             consumer = client.simple_consumer("g", "t", create_group=True)
-            while not done.wait(0.1):
-                client.publish_many("t", list(range(100)))
+            while not done.wait(0.2):
+                client.publish_many("t", list(range(30)))
                 consumer.ack(consumer.receive(max_messages=32, invisible_duration=60, wait=0))
 
     pipeline.client.admin.create_topic("t", 2)
@@ -201,7 +201,7 @@ def test_an_archive_killed_again_and_again_under_load_has_every_event_once(
             for number in range(KILLS):
                 if number + WAITING < KILLS:
                     drivers.append(stack.enter_context(driver(pipeline, output)))
-                kill_when_it_has_grown(drivers[number], output, files=2 + number % 4)
+                kill_when_it_has_grown(drivers[number], output, files=1 + number % 3)
     finally:
         done.set()
         worker.join()
@@ -227,8 +227,14 @@ def driver(pipeline: Pipeline, output: Path) -> Iterator[subprocess.Popen[bytes]
     """An archive in processes of its own, which begins when it is told to."""
     settings = json.dumps({**QUICK, "spark.local.dir": str(output.parent)})
     words = [sys.executable, "-c", PROGRAM, str(output), pipeline.url, pipeline.namespace, settings]
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(output.parent / "compiled")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each of its Pythons would compile again
     with subprocess.Popen(
-        words, start_new_session=True, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+        words,
+        env=environment,
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as process:
         try:
             yield process
