@@ -160,8 +160,9 @@ def loss(name: str, place: Path) -> dict[str, Any]:
     """Kill a worker that holds messages; does another one get them all, without any traffic?"""
     with Server() as server:
         bench = Bench(name, server, place)
-        bench.publish("bulk", HELD)
         with bench.worker(HELD, BENCH_HANGS="1") as out:
+            time.sleep(STARTS_S)  # saq may lose what waits when a worker starts, kill or no kill
+            bench.publish("bulk", HELD)
             _wait_for(out, 30)
             time.sleep(HELD_S)
         killed_at = time.monotonic()

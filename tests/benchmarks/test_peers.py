@@ -114,6 +114,7 @@ def test_what_a_killed_worker_held_comes_back_or_needs_traffic_or_is_lost(
     needs_traffic: bool,
 ) -> None:
     monkeypatch.setattr(measure, "HELD_S", 0)
+    monkeypatch.setattr(measure, "STARTS_S", 0)
     if returns != "at the start":
         monkeypatch.setattr(measure, "LOSS_WAIT_S", 0.3)
     if returns == "never":
