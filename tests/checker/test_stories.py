@@ -38,7 +38,7 @@ BUGS = {
         "include/fence.lua", " and lease_no == (entry and read_entry(entry) or 1)", "", "I6"
     ),
     "the message leaves the list before it is in flight, and the script ends there": Bug(
-        "lease.lua", "call('ZADD', inflight, unpack(members))", "#found", "I1"
+        "lease.lua", "call('ZADD', inflight, 'NX', unpack(members))", "#found", "I1"
     ),
     "done deletes the lease and leaves the body": Bug(
         "include/forget.lua", "  call('HDEL', keys.bodies, unpack(last))", "", "I1c"

@@ -20,6 +20,7 @@ BANNED_CALLS = {"eval", "exec", "compile", "__import__"}
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "yaml"}
 BANNED_ATTRIBUTES = {("os", "system"), ("os", "popen"), ("subprocess", "getoutput")}
 IMPORTS_BY_NAME = {
+    "rqretry/__main__.py": "the program, by its name",
     "rqretry/app.py": "include=, which the app names",
     "rqretry/connecting.py": "hiredis, by its name",
     "rqretry/edge/cli/boundary.py": "the commands of the program, from its own table",
