@@ -38,6 +38,11 @@ def until(condition: Callable[[], bool], seconds: float = PATIENCE_S, say: Any =
     return time.monotonic() - start
 
 
+def _without_nohup() -> None:
+    """A worker goes on ignoring SIGHUP where the tests were started so."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Service:
     """One `rqretry worker`: its process, its log and its health port."""
 
@@ -53,6 +58,7 @@ class Service:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 start_new_session=True,
+                preexec_fn=_without_nohup,  # noqa: PLW1509 - it only sets a signal
                 text=True,
             )
 
