@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.crew import Crew, Job, rate_of
 from benchmarks.figures import Figures
-from benchmarks.servers import Server
+from benchmarks.servers import MICROSECONDS, Server
 from benchmarks.workload import bodies, encoded_size, join, publish_all, unfinished
 
 _SLICE = 100_000
@@ -59,7 +59,7 @@ def _measure(waiting: int, measured: int) -> dict[str, float]:
         # In a process of its own: the memory of this one is full of ids.
         with ProcessPoolExecutor(1, get_context("spawn")) as publisher:
             made, publish_s = publisher.submit(_publish, server.url, measured).result()
-        redis_us = (server.cpu_s() - used) / measured * 1e6
+        redis_us = (server.cpu_s() - used) / measured * MICROSECONDS
         ids.update(made)
         with Crew(Job(server.url, "noop")) as crew:
             crew.wait_for(measured)

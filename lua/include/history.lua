@@ -33,15 +33,14 @@ local function append_history(clock, meta, events, verb, group, worker, ids, not
     drop_oldest(clock, meta, events)
   end
   -- Numbers are spelled here, as whole ones: left to the server that takes several times as long.
-  local spell, seq = string.format, '0'
+  local spell, seq, offset = string.format, '0', '0'
   local now, bytes = spell('%d', clock.now), spell('%d', clock.bytes)
   if clock.seq > 0 then
     seq = spell('%d', clock.seq)
   end
-  if clock.kept[2] == '0' and clock.kept[3] == seq then -- offset and number stay, as they mostly do
-    call('HSET', meta, 'mark', now, 'bytes', bytes)
-  else
-    call('HSET', meta, 'mark', now, 'bytes', bytes, 'offset', spell('%d', clock.offset), 'seq', seq)
+  if clock.offset > 0 then
+    offset = spell('%d', clock.offset)
   end
+  call('HSET', meta, 'mark', now, 'offset', offset, 'seq', seq, 'bytes', bytes)
   call('XADD', events, now .. '-' .. seq, 'e', verb, 'g', group, 'w', worker, 'i', batch, 'd', notes, 'b', blob)
 end

@@ -18,7 +18,6 @@ local function read_clock(meta)
     seq = kept[3] ~= '0' and tonumber(kept[3]) or 0,
     bytes = tonumber(kept[4]) or 0,
     limit = tonumber(kept[5]) or 67108864,
-    kept = kept,
     order = kept[6], -- numbers given to messages with a message group; false: there never was one
   }
 end

@@ -8,7 +8,7 @@ import click
 
 from rqretry.client import Client
 from rqretry.edge.cli.metrics import render
-from rqretry.edge.cli.options import read_host, server_options
+from rqretry.edge.cli.options import host_option, server_options
 from rqretry.edge.cli.session import connected
 from rqretry.reaching import FIRST_REPEAT_SECONDS
 from rqretry.runtime.stopping import Stoppable, StoppedEarly
@@ -27,14 +27,7 @@ _POLL_S = 0.2
     metavar="PORT",
     help="The TCP port.",
 )
-@click.option(
-    "--host",
-    metavar="HOST",
-    default="127.0.0.1",
-    show_default=True,
-    callback=read_host,
-    help="Where it listens.",
-)
+@host_option
 @server_options
 @click.pass_context
 def exporter(context: click.Context, *, port: int, host: str) -> None:

@@ -119,6 +119,18 @@ def json_option(command: F) -> F:
     return click.option("as_json", "--json", is_flag=True, help="Print one JSON object.")(command)
 
 
+def host_option(command: F) -> F:
+    """--host: where a server listens."""
+    return click.option(
+        "--host",
+        metavar="HOST",
+        default="127.0.0.1",
+        show_default=True,
+        callback=read_host,
+        help="Where it listens.",
+    )(command)
+
+
 def _read_master(
     _context: click.Context, parameter: click.Parameter, master: str | None
 ) -> str | None:

@@ -11,7 +11,7 @@ import click
 
 from rqretry.client import AsyncClient
 from rqretry.config import variable
-from rqretry.edge.cli.options import read_host, server_options
+from rqretry.edge.cli.options import host_option, server_options
 from rqretry.edge.cli.session import connected, target_of
 from rqretry.edge.cli.stopping import stop_signals
 from rqretry.edge.cli.tracing import otlp_option
@@ -27,14 +27,7 @@ _MOST_CONNECTIONS = 64
 
 
 @click.command(epilog="Example: rqretry dashboard --operator --port 8765")
-@click.option(
-    "--host",
-    metavar="HOST",
-    default="127.0.0.1",
-    show_default=True,
-    callback=read_host,
-    help="Where it listens.",
-)
+@host_option
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
