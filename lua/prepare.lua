@@ -17,6 +17,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
+-- @include begun
 -- @include chosen
 -- @include message_keys
 
@@ -43,7 +44,7 @@ for at = FIRST, #ARGV, STRIDE do
   chosen[#chosen + 1] = ARGV[at + 3] ~= '' and id or nil
   members[#ids] = table.concat({ transaction, string.format('%08d', ARGV[at]), id, ARGV[at + 4], ARGV[at + 5] }, ' ')
 end
-local known_ids = { ids = ids_key, id_expiry = id_expiry, bodies = bodies }
+local known_ids = { meta = KEYS[1], ids = ids_key, id_expiry = id_expiry, bodies = bodies }
 local digests = #chosen > 0 and look_up_chosen(known_ids, now, chosen) or {}
 local there = call('HMGET', half_of, unpack(ids))
 

@@ -8,7 +8,7 @@ local call = redis.call
   A call that would store more messages than the topic may hold stores none. An id that is a half of an
   undecided transaction is refused: whether it will have been published nobody knows yet.
 
-  A producer that has two lanes may send a call before the one in front of it, on the other lane, is
+  A producer may send a call before the one in front of it, on another lane or on the same, is
   answered. It says what that lane will hold then; until it does, the call writes nothing, so that
   nothing overtakes a call that was refused.
 
@@ -21,16 +21,17 @@ local call = redis.call
   KEYS   meta route lane bodies big pending backlog events counters; with more than 2 words ids id_expiry
          scheduled message_groups half_of keyed message_keys; then ready and wake of each group; and with
          more than 2 words line and heads of each ordered one, and broadcast, where the topic has a
-         broadcast group; with 2 words the other lane, where the call in front is not answered
-  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (2, or 4 to 7 a
-         message), then name and byte (and 'o' for an ordered one) of each group, then id, body,
+         broadcast group; with 2 or 3 words the lane of the call in front, where that is not answered
+  ARGV   route_version seq checksum lane_ttl_ms worker blob groups messages words (2 to 7 a message),
+         then name and byte (and 'o' for an ordered one) of each group, then id, body,
          digest ('' for an id the client made), delay_ms ('' for none, '@' and a date), as the fifth
          word the bytes of its groups (the tag of one that is delayed), and as the sixth its message
          group ('' for none), and as the seventh its message keys, with blanks between, of each message;
          with 2 words all ids are made by the client, nothing is delayed, no group is a broadcast group
-         and blob, if any, is the ids packed, with 4 all go to every group and none has a tag,
-         with 5 none has a message group, with 6 none has message keys; with 2 words at last what
-         the other lane holds once the call in front is done, where it is not answered
+         and blob, if any, is the ids packed, with 3 it is so but for the ids, which are all the
+         caller's and differ, and their digests come behind all bodies, with 4 all go to every group and none has
+         a tag, with 5 none has a message group, with 6 none has message keys; with 2 or 3 words at last
+         what its lane holds, up to the verdicts, once the call in front is done, where it is not answered
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or a letter per message: A accepted, D duplicate,
          C another body has this id, H a half of an undecided transaction has it)
          or STALE_ROUTE, version, table or FULL, stored, limit
@@ -43,8 +44,9 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
+-- @include begun
 
--- Messages that are not plain ones: with an id, a delay, a tag, a message group or keys, or for
+-- Messages that are not bare ones: with a known id, a delay, a tag, a message group or keys, or for
 -- broadcast groups too. It takes thirty functions, which would be a third of the time of a call with one
 -- plain message, so they are made in here; and it captures nothing, which takes time at each call, too.
 -- Answers what was accepted and the verdicts; nothing where there is no room.
@@ -61,17 +63,28 @@ local function publish_each(time, room, FIRST_GROUP, BIG)
   local groups, messages, WORDS = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
   local now, FIRST_MESSAGE = time.now, FIRST_GROUP + 2 * groups
 
+  -- Id, body, digest and delay of a message.
+  local function message(i)
+    if WORDS == 3 then
+      local at = FIRST_MESSAGE + 2 * (i - 1)
+      return ARGV[at], ARGV[at + 1], ARGV[FIRST_MESSAGE + 2 * messages + i - 1], ''
+    end
+    local at = FIRST_MESSAGE + WORDS * (i - 1)
+    return ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  end
+
   -- Ids the caller chose: known already, and with the same body?
   local chosen, digests, expiring, halves = {}, {}, {}, {}
   for i = 1, messages do
-    local at = FIRST_MESSAGE + WORDS * (i - 1)
-    if ARGV[at + 2] ~= '' then
-      chosen[#chosen + 1] = ARGV[at]
+    local id, _, digest = message(i)
+    if digest ~= '' then
+      chosen[#chosen + 1] = id
     end
   end
 
   if #chosen > 0 then
-    digests, expiring = look_up_chosen({ ids = ids_key, id_expiry = id_expiry, bodies = bodies }, now, chosen)
+    local keys = { meta = meta, ids = ids_key, id_expiry = id_expiry, bodies = bodies }
+    digests, expiring = look_up_chosen(keys, now, chosen)
     local some = call('EXISTS', half_of) > 0 and call('HMGET', half_of, unpack(chosen)) or {}
     for i, half in ipairs(some) do
       halves[chosen[i]] = half
@@ -129,7 +142,7 @@ local function publish_each(time, room, FIRST_GROUP, BIG)
 
   for i = 1, messages do
     local at = FIRST_MESSAGE + WORDS * (i - 1)
-    local id, digest = ARGV[at], ARGV[at + 2]
+    local id, body, digest, delay_ms = message(i)
     if digest ~= '' and halves[id] then
       verdicts[i], all_new = 'H', false
     elseif digest ~= '' and digests[id] then
@@ -137,8 +150,7 @@ local function publish_each(time, room, FIRST_GROUP, BIG)
       verdicts[i], all_new = same and 'D' or 'C', false
     else
       verdicts[i] = 'A'
-      accept(id, ARGV[at + 1], ARGV[at + 3], WORDS > 4 and ARGV[at + 4], WORDS > 5 and ARGV[at + 5],
-        WORDS > 6 and ARGV[at + 6])
+      accept(id, body, delay_ms, WORDS > 4 and ARGV[at + 4], WORDS > 5 and ARGV[at + 5], WORDS > 6 and ARGV[at + 6])
       if digest ~= '' then
         digests[id] = digest
         begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
@@ -257,11 +269,71 @@ local function publish_each(time, room, FIRST_GROUP, BIG)
   return accepted, all_new and '' or table.concat(verdicts)
 end
 
-local meta, route, lane, bodies, big, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local backlog, events, counters = KEYS[7], KEYS[8], KEYS[9]
+-- Messages as most are: bare bodies, at once, all for every group; under ids that the client made or that
+-- are all new. Answers the ids; nothing where one may be known.
+local function publish_bare(bodies, groups, messages, named, FIRST_GROUP, BIG)
+  local FIRST_MESSAGE, FIRST_KEY = FIRST_GROUP + 2 * groups, named and 17 or 10
+  local BEHIND, ids, sizes = FIRST_MESSAGE + 2 * messages, {}, {}
+  for i = 1, messages do
+    local at = FIRST_MESSAGE + 2 * (i - 1)
+    ids[i] = ARGV[at]
+    if #ARGV[at + 1] > BIG then
+      sizes[#sizes + 1], sizes[#sizes + 2] = ARGV[at], #ARGV[at + 1]
+    end
+  end
+
+  if named then
+    local meta, ids_key, half_of = KEYS[1], KEYS[10], KEYS[14]
+    local function is_any_in(key)
+      for _, found in ipairs(call('HMGET', key, unpack(ids))) do
+        if found then
+          return true
+        end
+      end
+    end
+    if call('EXISTS', half_of) + call('HEXISTS', meta, BEGUN) > 0 or is_any_in(ids_key) or is_any_in(bodies) then
+      return nil
+    end
+    call('HSET', meta, BEGUN, table.concat(ids, ' '))
+  end
+  call('HSET', bodies, unpack(ARGV, FIRST_MESSAGE, BEHIND - 1))
+  if #sizes > 0 then
+    call('HSET', KEYS[5], unpack(sizes))
+  end
+  if groups == 0 then
+    call('RPUSH', KEYS[7], unpack(ids))
+  elseif groups > 1 then
+    local bytes, owed = '', {}
+    for group = 1, groups do
+      bytes = bytes .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
+    end
+    for i = 1, messages do
+      owed[2 * i - 1], owed[2 * i] = ids[i], bytes
+    end
+    call('HSET', KEYS[6], unpack(owed))
+  end
+  for group = 1, groups do
+    local at, name = FIRST_KEY + 2 * group - 2, ARGV[FIRST_GROUP + 2 * group - 2]
+    if call('RPUSH', KEYS[at], unpack(ids)) == messages then
+      call('ZADD', KEYS[at + 1], '0', '1')
+    end
+    call('HINCRBY', KEYS[9], 'publish:' .. name, ARGV[8])
+  end
+  if named then
+    local digests = {}
+    for i, id in ipairs(ids) do
+      digests[2 * i - 1], digests[2 * i] = id, ARGV[BEHIND + i - 1]
+    end
+    call('HSET', KEYS[10], unpack(digests))
+    call('HDEL', KEYS[1], BEGUN)
+  end
+  return ids
+end
+
+local meta, route, lane, bodies, events, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[8], KEYS[9]
 local route_version, seq, checksum, lane_ttl_ms = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local worker, blob, groups = ARGV[5], ARGV[6], tonumber(ARGV[7])
-local FIRST_KEY, FIRST_GROUP, BIG = 10, 10, 8192
+local FIRST_GROUP, BIG = 10, 8192
 
 local clock = read_clock(meta)
 
@@ -278,10 +350,10 @@ if last then
     return { 'DUPLICATE', clock.now, last_verdicts }
   end
 end
-local messages, plain = tonumber(ARGV[8]), ARGV[9] == '2'
+local messages, WORDS = tonumber(ARGV[8]), tonumber(ARGV[9])
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
-local in_front = plain and ARGV[FIRST_MESSAGE + 2 * messages]
-if in_front and call('GET', KEYS[#KEYS]) ~= in_front then
+local in_front = WORDS < 4 and ARGV[FIRST_MESSAGE + WORDS * messages]
+if in_front and string.sub(call('GET', KEYS[#KEYS]) or '', 1, #in_front) ~= in_front then
   return { 'LANE_GAP' }
 end
 local current = call('HMGET', route, 'version', 'limit')
@@ -291,45 +363,15 @@ end
 local most = tonumber(current[2] or 0)
 local room = most > 0 and most - call('HLEN', bodies) or math.huge
 
-local accepted, verdicts = {}, ''
-if not plain then
+local accepted, verdicts = messages == 0 and room >= 0 and {}, ''
+if not accepted and WORDS < 4 and messages <= room then
+  accepted = publish_bare(bodies, groups, messages, WORDS == 3, FIRST_GROUP, BIG)
+end
+if not accepted and WORDS > 2 then
   accepted, verdicts = publish_each(clock, room, FIRST_GROUP, BIG)
 end
-if not accepted or plain and messages > room then
+if not accepted then
   return { 'FULL', most - room, most }
-end
-if plain and messages > 0 then -- as most are: ids made by the client, nothing delayed, all for every group
-  local sizes = {}
-  for i = 1, messages do
-    local at = FIRST_MESSAGE + 2 * (i - 1)
-    accepted[i] = ARGV[at]
-    if #ARGV[at + 1] > BIG then
-      sizes[#sizes + 1], sizes[#sizes + 2] = ARGV[at], #ARGV[at + 1]
-    end
-  end
-  call('HSET', bodies, unpack(ARGV, FIRST_MESSAGE, FIRST_MESSAGE + 2 * messages - 1))
-  if #sizes > 0 then
-    call('HSET', big, unpack(sizes))
-  end
-  if groups == 0 then
-    call('RPUSH', backlog, unpack(accepted))
-  elseif groups > 1 then
-    local bytes, owed = '', {}
-    for group = 1, groups do
-      bytes = bytes .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
-    end
-    for i = 1, messages do
-      owed[2 * i - 1], owed[2 * i] = accepted[i], bytes
-    end
-    call('HSET', pending, unpack(owed))
-  end
-  for group = 1, groups do
-    local at, name = FIRST_KEY + 2 * group - 2, ARGV[FIRST_GROUP + 2 * group - 2]
-    if call('RPUSH', KEYS[at], unpack(accepted)) == messages then
-      call('ZADD', KEYS[at + 1], '0', '1')
-    end
-    call('HINCRBY', counters, 'publish:' .. name, ARGV[8])
-  end
 end
 local count = #accepted
 if count > 0 then
@@ -338,6 +380,6 @@ end
 call('SET', lane, ARGV[2] .. ' ' .. checksum .. (verdicts == '' and '' or ' ' .. verdicts), 'PX', lane_ttl_ms)
 if count > 0 then
   -- The blob of plain messages is their ids, packed, where they are many.
-  append_history(clock, meta, events, 'publish', '', worker, plain and blob ~= '' and {} or accepted, '', blob)
+  append_history(clock, meta, events, 'publish', '', worker, WORDS == 2 and blob ~= '' and {} or accepted, '', blob)
 end
 return { 'OK', clock.now, verdicts }

@@ -32,16 +32,16 @@ class Together(Sequence[tuple[int, Prepared]]):
         return 0, self.messages[at]
 
 
-def chunks(messages: Sequence[Prepared]) -> Iterator[Sequence[Prepared]]:
-    """Cut messages into calls: at most FULL_CALL messages or 1 MiB, one message at least."""
+def chunks(messages: Sequence[Prepared], most: int = FULL_CALL) -> Iterator[Sequence[Prepared]]:
+    """Cut messages into calls: at most so many messages or 1 MiB, one message at least."""
     if isinstance(messages, PlainMessages):
-        yield from messages.cut(FULL_CALL, MAX_CALL_BYTES)
+        yield from messages.cut(most, MAX_CALL_BYTES)
         return
     chunk: list[Prepared] = []
     size = 0
     for message in messages:
         length = len(message.data)
-        if chunk and (len(chunk) >= FULL_CALL or size + length > MAX_CALL_BYTES):
+        if chunk and (len(chunk) >= most or size + length > MAX_CALL_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(message)

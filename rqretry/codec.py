@@ -147,6 +147,12 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
 
 
+def digest_all(many: Iterable[bytes]) -> list[str]:
+    """`digest` of each."""
+    hash_, size = hashlib.blake2b, _DIGEST_BYTES
+    return [hash_(data, digest_size=size).hexdigest() for data in many]
+
+
 class _Packer(threading.local):
     """A packer for each thread: making one costs as much as packing a small message."""
 

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from rqretry.durations import Duration, milliseconds
 from rqretry.errors import refuse, show
@@ -92,8 +92,10 @@ def check_message_id(value: object) -> str:
 
 def are_message_ids(values: Sequence[object]) -> bool:
     """Whether `check_message_id` takes all of these as they are; of many it is told sooner."""
-    texts = [value for value in values if type(value) is str and 0 < len(value) <= MAX_MESSAGE_ID]
-    if len(texts) < len(values):
+    if not {str}.issuperset(map(type, values)):
+        return False
+    texts = cast("Sequence[str]", values)
+    if "" in texts or max(map(len, texts), default=0) > MAX_MESSAGE_ID:
         return False
     return not "".join(texts).encode(errors="replace").translate(None, _ID_BYTES)
 

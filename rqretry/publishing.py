@@ -23,7 +23,7 @@ from rqretry.commands.producing import (
     Prepared,
     Published,
     ids_of,
-    is_plain,
+    may_be_ahead,
     publish,
 )
 from rqretry.durability import MEMORY
@@ -191,12 +191,16 @@ class Publishing:
         """Whether a call may be sent ahead of an answer: it is told by nothing but its checksum."""
         if lane.durability or self._unresolved:
             return False
-        return is_plain(self.catalog.route(lane.topic, lane.partition), messages)
+        return self.may_be_ahead(lane.topic, lane.partition, messages)
 
-    def call(self, call: Call, front: Lane | None = None) -> Operation[Published]:
+    def may_be_ahead(self, topic: str, partition: int, messages: Sequence[Prepared]) -> bool:
+        """Whether a call can be made to depend on one in front of it, by the route as it is now."""
+        return may_be_ahead(self.catalog.route(topic, partition), messages)
+
+    def call(self, call: Call, front: Front | None = None) -> Operation[Published]:
         """Send one call, by the route as it is now; what the partition answered.
 
-        Where the lane in front has a call under way, nothing is stored unless that was done.
+        With a call in front nothing is stored unless that was done: the answer is LANE_GAP then.
 
         Raises:
             AmbiguousResult: It may have happened.
@@ -205,7 +209,6 @@ class Publishing:
         topic, number = call.topic, call.partition
         blob = _blob(call.messages)
         answer = _NOT_SENT
-        ahead = Front(front.producer, front.record) if front and front.record else None
         for _ in range(_ROUTE_CHANGES):
             answer = yield publish(
                 self.catalog.partition(topic, number),
@@ -217,13 +220,11 @@ class Publishing:
                 lane_ttl_ms=call.lane_ttl_ms,
                 blob=blob,
                 durability=call.durability,
-                front=ahead,
+                front=front,
             )
-            ahead = None  # by now the call in front is settled
-            if answer.status == "LANE_GAP":
-                continue
             if answer.route is None:
                 break
+            front = None  # the script asks for it first, so that it was done
             yield from self.catalog.note_route(topic, number, answer.route, create=True)
         if answer.status == "FULL":
             raise full(topic, answer.stored, answer.limit)
@@ -232,7 +233,10 @@ class Publishing:
         return answer
 
     def _sent(self, call: Call, front: Lane | None = None) -> Operation[Published]:
-        answer = yield from self.call(call, front)
+        ahead = Front(front.producer, front.record) if front and front.record else None
+        answer = yield from self.call(call, ahead)
+        if answer.status == "LANE_GAP":  # by now the call in front is settled
+            answer = yield from self.call(call)
         if answer.status not in {"OK", "DUPLICATE"}:
             raise ScriptError("lua/publish.lua", 0, f"unexpected answer {answer.status}")
         return answer

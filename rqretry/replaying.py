@@ -4,17 +4,18 @@ A task that is run again (a retry, a speculative twin, a restarted query) sends 
 same order, cut into the same chunks. Its lane is named after the task, its ids are made of the lane
 and the row, and its checksums are chained, so that one of them answers for every chunk before it. A
 chunk that the partition knows already is skipped, the last one it knows is compared, and what comes
-after it is published (decisions 3).
+after it is published (decisions 3). A chunk may be sent before the one in front of it is answered
+(turns.py); it says what the lane must hold by then, and after a failure nothing more is published.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rqretry.codec import checksum
-from rqretry.command import Operation
+from rqretry.command import Operation, Pause
 from rqretry.commands.archiving import read_lanes
-from rqretry.commands.producing import Prepared
-from rqretry.errors import ConfigError, show
+from rqretry.commands.producing import Front, Prepared, ids_of
+from rqretry.errors import ConfigError, StoreUnavailable, show
 from rqretry.keys import PartitionKeys
 from rqretry.publishing import Call, Publishing
 
@@ -23,9 +24,6 @@ LANE_TTL_MS = 7 * 86_400_000
 EPOCH_CALLS = 1_000_000
 """The most calls of one lane in one epoch; numbers of calls grow from epoch to epoch."""
 MAX_EPOCH = 90_000_000
-
-Content = Callable[[Prepared], bytes]
-"""What of a message must be the same when it is published again."""
 
 
 @dataclass(slots=True)
@@ -52,6 +50,10 @@ class ReplayableLane:
     """The epoch was done before: nothing more may be published in it."""
     last: tuple[int, str] | None = None
     """Number and checksum of the lane's last call, as far as this attempt knows."""
+    under_way: str = ""
+    """What the partition keeps of the newest call once it is done; '' where none is under way."""
+    failed: bool = False
+    """A call was not done, or nobody knows: what comes behind it must not be published."""
 
     @property
     def seq(self) -> int:
@@ -60,9 +62,18 @@ class ReplayableLane:
 
 
 def replay(
-    publishing: Publishing, lane: ReplayableLane, messages: Sequence[Prepared], content: Content
+    publishing: Publishing,
+    lane: ReplayableLane,
+    messages: Sequence[Prepared],
+    contents: Sequence[bytes],
 ) -> Operation[None]:
     """Publish the next chunk of a lane, unless it was published before.
+
+    Args:
+        publishing: Where to.
+        lane: The lane.
+        messages: The chunk.
+        contents: What of each must be the same when it is published again.
 
     Raises:
         ConfigError: Other messages were published in its place: the plan has changed.
@@ -70,34 +81,70 @@ def replay(
         StoreUnavailable, QueueFull: Nothing was stored.
     """
     lane.calls += 1
-    parts = (part for m in messages for part in (m.id.encode(), content(m)))
-    lane.chain = checksum([lane.chain.encode(), *parts])
+    lane.chain = checksum([lane.chain, *ids_of(messages), *contents])
+    call = Call(
+        lane.topic,
+        lane.partition,
+        lane.producer,
+        lane.seq,
+        messages,
+        checksum=lane.chain,
+        lane_ttl_ms=LANE_TTL_MS,
+    )
+    try:
+        front = yield from _in_front(publishing, lane, messages)
+        lane.under_way = record = f"{call.seq} {call.checksum}"
+        added = yield from _replayed(publishing, lane, call, front)
+    except BaseException:
+        lane.failed = True
+        raise
+    if lane.under_way == record:
+        lane.under_way = ""
+    lane.last = (call.seq, call.checksum)
+    if added:
+        lane.sent += len(messages)
+    else:
+        lane.known += len(messages)
+
+
+def _in_front(
+    publishing: Publishing, lane: ReplayableLane, messages: Sequence[Prepared]
+) -> Operation[Front | None]:
+    """The call that has no answer yet; what cannot depend on it waits until it has one."""
+    if not lane.under_way:
+        return None
+    if publishing.may_be_ahead(lane.topic, lane.partition, messages):
+        return Front(lane.producer, lane.under_way)
+    yield Pause(0)
+    return None
+
+
+def _replayed(
+    publishing: Publishing, lane: ReplayableLane, call: Call, front: Front | None
+) -> Operation[bool]:
+    """Whether this attempt has published it, and none before."""
     while True:
+        if lane.failed:
+            raise StoreUnavailable(f"{lane.producer}: what comes before this was not published")
         if lane.last is None:
-            (lane.last,) = yield read_lanes(_keys(publishing, lane), [lane.producer])
-        if _is_known(lane, lane.last):
-            lane.known += len(messages)
-            return
+            yield from read_last(publishing, [lane])
+        if _is_known(lane, call):
+            return False
         if lane.closed:
             raise _changed(lane)
-        call = Call(
-            lane.topic,
-            lane.partition,
-            lane.producer,
-            lane.seq,
-            tuple(messages),
-            checksum=lane.chain,
-            lane_ttl_ms=LANE_TTL_MS,
-        )
-        answer = yield from publishing.call(call)
-        if answer.status != "LANE_CONFLICT":
-            break
-        lane.last = None  # a twin of this task was faster
-    if answer.status == "DUPLICATE":
-        lane.known += len(messages)
-    else:
-        lane.sent += len(messages)
-    lane.last = (lane.seq, lane.chain)
+        answer = yield from publishing.call(call, front)
+        if answer.status not in {"LANE_CONFLICT", "LANE_GAP"}:
+            return answer.status != "DUPLICATE"
+        if answer.status == "LANE_CONFLICT":
+            lane.last = None  # a twin of this task was faster
+        front = None  # by now the call in front is settled
+
+
+def read_last(publishing: Publishing, lanes: Sequence[ReplayableLane]) -> Operation[None]:
+    """Find out how far each lane has come, in one round trip."""
+    found = yield [read_lanes(_keys(publishing, lane), [lane.producer]) for lane in lanes]
+    for lane, (last,) in zip(lanes, found, strict=True):
+        lane.last = last
 
 
 def check_complete(publishing: Publishing, lanes: Sequence[ReplayableLane]) -> Operation[None]:
@@ -106,10 +153,9 @@ def check_complete(publishing: Publishing, lanes: Sequence[ReplayableLane]) -> O
     Raises:
         ConfigError: An earlier run of the task had more rows, or others: the plan has changed.
     """
-    if not lanes:
-        return
-    found = yield [read_lanes(_keys(publishing, lane), [lane.producer]) for lane in lanes]
-    for lane, ((seq, chain),) in zip(lanes, found, strict=True):
+    yield from read_last(publishing, lanes)
+    for lane in lanes:
+        seq, chain = lane.last or (0, "")
         begun = seq > (lane.epoch + 1) * EPOCH_CALLS
         if begun and (seq, chain) != (lane.seq, lane.chain):
             raise _changed(lane)
@@ -146,11 +192,11 @@ def _keys(publishing: Publishing, lane: ReplayableLane) -> PartitionKeys:
     return publishing.catalog.partition(lane.topic, lane.partition)
 
 
-def _is_known(lane: ReplayableLane, last: tuple[int, str]) -> bool:
-    seq, chain = last
-    if seq == lane.seq and chain != lane.chain:
+def _is_known(lane: ReplayableLane, call: Call) -> bool:
+    seq, chain = lane.last or (0, "")
+    if seq == call.seq and chain != call.checksum:
         raise _changed(lane)
-    return seq >= lane.seq
+    return seq >= call.seq
 
 
 def _changed(lane: ReplayableLane) -> ConfigError:

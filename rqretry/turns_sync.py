@@ -80,7 +80,7 @@ class _Turns(Generic[T]):
         command = turn.command
         if command is None or not self._clean or not self._store.ahead:
             return
-        line = self._line = self._line or self._acquired(command)
+        line = self._line_to(command)
         if line is None:
             return
         turn.sent = True
@@ -89,13 +89,17 @@ class _Turns(Generic[T]):
         except TryAgain as again:
             self._lose(line, again)
 
-    def _acquired(self, command: Command[Any]) -> SyncLine | None:
+    def _line_to(self, command: Command[Any]) -> SyncLine | None:
+        """The connection, where it leads to the server of this command; None where not."""
         try:
-            self._pool.locate()
+            if self._line is None:
+                self._pool.locate()
             node = self._store.topology.node(key_of(command))
-            return self._pool.acquire(node, self._store.clock)
+            if self._line is None:
+                self._line = self._pool.acquire(node, self._store.clock)
         except (TryAgain, RqretryError):
             return None  # the usual way finds out what is wrong
+        return self._line if self._line.node is node else None
 
     def _end(self, turn: Turn[T]) -> None:
         result, error = None, None

@@ -1,9 +1,24 @@
--- Ids that the caller chose: is one known, and is it the id of the same message? A digest is marked
--- while not all of its message is written, and matches any where its message came without one.
-local BEGUN, ANY = '?', ''
+-- Ids that the caller chose: is one known, and is it the id of the same message? A digest matches any
+-- where its message came without one.
+local ANY = ''
+
+-- The new ids of a call that was cut: from now on each is marked by itself.
+local function mark_begun(keys)
+  local cut, begun = call('HGET', keys.meta, BEGUN), {}
+  if cut then
+    for id in string.gmatch(cut, '%S+') do
+      begun[#begun + 1], begun[#begun + 2] = id, BEGUN
+    end
+    if call('HEXISTS', keys.ids, begun[1]) == 0 then -- they are stored last, all at once
+      call('HSET', keys.ids, unpack(begun))
+    end
+    call('HDEL', keys.meta, BEGUN)
+  end
+end
 
 -- Answers, by id, the digest it is known with, or false; and the ids that are to be forgotten some time.
 local function look_up_chosen(keys, now, chosen)
+  mark_begun(keys)
   local known, forgotten = call('HMGET', keys.ids, unpack(chosen)), {}
   if call('EXISTS', keys.id_expiry) > 0 then -- where nothing was consumed there is none
     forgotten = call('ZMSCORE', keys.id_expiry, unpack(chosen))

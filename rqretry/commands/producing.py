@@ -14,8 +14,9 @@ from rqretry.keys import GroupKeys, PartitionKeys
 from rqretry.noted import Noted
 from rqretry.routes import Route
 
-_PLAIN, _SENT = 2, 4
-"""Fields of a Prepared that the script takes: of plain messages alone, and of the rest."""
+_PLAIN, _NAMED, _SENT = 2, 3, 4
+"""Fields of a Prepared that the script takes: of plain messages alone, of such that all have ids of
+the caller's, and of the rest."""
 _WITH_TARGETS, _WITH_MESSAGE_GROUP, _WITH_KEYS = 5, 6, 7
 _PACKED = 32
 """From so many plain messages on the history has their ids packed, in 12 bytes each and not 17."""
@@ -55,21 +56,23 @@ class Prepared(NamedTuple):
 
 
 class PlainMessages(Sequence[Prepared]):
-    """Very many messages of which each is a bare body under an id that the client made.
+    """Very many messages of which each is a bare body under an id.
 
-    They are kept as two lists, and none is made alone until somebody asks for it: objects for each
+    They are kept as lists, and none is made alone until somebody asks for it: objects for each
     cost more than the rest of publishing it.
 
     Attributes:
         ids: Their ids.
         data: Their envelopes, in step.
+        digests: Of ids that the caller gave; None where the client made them.
     """
 
-    __slots__ = ("data", "ids")
+    __slots__ = ("data", "digests", "ids")
 
-    def __init__(self, ids: list[str], data: list[bytes]) -> None:
+    def __init__(self, ids: list[str], data: list[bytes], digests: list[str] | None = None) -> None:
         self.ids = ids
         self.data = data
+        self.digests = digests
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -79,9 +82,11 @@ class PlainMessages(Sequence[Prepared]):
     @overload
     def __getitem__(self, at: slice) -> "PlainMessages": ...
     def __getitem__(self, at: int | slice) -> "Prepared | PlainMessages":
+        digests = self.digests
         if isinstance(at, slice):
-            return PlainMessages(self.ids[at], self.data[at])
-        return Prepared(self.ids[at], self.data[at], "", "")
+            chosen = None if digests is None else digests[at]
+            return PlainMessages(self.ids[at], self.data[at], chosen)
+        return Prepared(self.ids[at], self.data[at], "" if digests is None else digests[at], "")
 
     def cut(self, most: int, most_bytes: int) -> Iterator["PlainMessages"]:
         """In parts of at most so many messages and bytes of bodies, one message at least."""
@@ -92,11 +97,26 @@ class PlainMessages(Sequence[Prepared]):
             yield self[at : at + count]
             at += count
 
+    def at(self, places: Sequence[int]) -> "PlainMessages":
+        """Some of them."""
+        ids, data, digests = self.ids, self.data, self.digests
+        return PlainMessages(
+            [ids[place] for place in places],
+            [data[place] for place in places],
+            None if digests is None else [digests[place] for place in places],
+        )
+
+    def followed_by(self, others: "PlainMessages") -> "PlainMessages":
+        """These and the others, which are of the same kind: both have digests, or none."""
+        digests = None if self.digests is None else [*self.digests, *(others.digests or [])]
+        return PlainMessages(self.ids + others.ids, self.data + others.data, digests)
+
     def words(self) -> list[Word]:
-        """The id and the envelope of each, as publish.lua takes them."""
+        """The id and the envelope of each, and then their digests, as publish.lua takes them."""
         made: list[Word] = [""] * (2 * len(self.ids))
         made[::2] = self.ids
         made[1::2] = self.data
+        made += self.digests or ()
         return made
 
 
@@ -134,11 +154,11 @@ class Published(NamedTuple):
 
 
 class Front(NamedTuple):
-    """A call that is under way on another lane of the same partition.
+    """A call to the same partition that is under way.
 
     Attributes:
         producer: Its lane.
-        record: What the lane holds once it is done.
+        record: What the lane holds once it is done, up to its verdicts.
     """
 
     producer: str
@@ -170,8 +190,8 @@ def publish(
         lane_ttl_ms: How long the lane is remembered.
         blob: What the history notes of the messages.
         durability: What is to be confirmed; "" for nothing.
-        front: A call on another lane that is not answered, and without which nothing may be
-            stored; only for messages that are `plain` by the route.
+        front: A call that is not answered, and without which nothing may be stored; only for
+            messages of which `may_be_ahead` says so.
     """
     words = _words(route, messages)
     ids = tuple(ids_of(messages))
@@ -182,12 +202,12 @@ def publish(
         route.version, seq, checksum, lane_ttl_ms, producer, blob, len(route.groups),
         len(messages), words, *groups,
     ]  # fmt: skip
-    if isinstance(messages, PlainMessages) and words == _PLAIN:
+    if isinstance(messages, PlainMessages) and words <= _NAMED:
         args += messages.words()
     else:
         args += _each(route, messages, words)
     if front is not None:
-        assert words == _PLAIN, "only plain messages may be sent ahead"
+        assert words <= _NAMED, "only bare bodies may be sent ahead"
         touched = (*touched, keys.lane(front.producer))
         args.append(front.record)
     command = Command(
@@ -203,13 +223,18 @@ def publish(
     return replace(command, confirm=confirmation(durability), confirmed=confirmed)
 
 
-def is_plain(route: Route, messages: Sequence[Prepared]) -> bool:
-    """Whether a call needs no more than an id and a body of each message."""
-    return _words(route, messages) == _PLAIN
+def may_be_ahead(route: Route, messages: Sequence[Prepared]) -> bool:
+    """Whether a call can depend on one in front: it has bare bodies, and no more than their ids."""
+    return _words(route, messages) <= _NAMED
 
 
 def _each(route: Route, messages: Sequence[Prepared], words: int) -> list[Any]:
     args: list[Any] = []
+    if words == _NAMED:
+        for message in messages:
+            args += message[:_PLAIN]
+        args += [message.digest for message in messages]
+        return args
     for message in messages:
         args += message[: min(words, _SENT)]
         if words >= _WITH_TARGETS:
@@ -248,12 +273,18 @@ def _words(route: Route, messages: Sequence[Prepared]) -> int:
     """How many words a message takes: most need the least."""
     if not (route.filtered or route.broadcast):
         if isinstance(messages, PlainMessages):
-            return _PLAIN
+            if messages.digests is None:
+                return _PLAIN
+            return _NAMED if _differ(messages.ids) else _SENT
         for message in messages:
             if message[2:5] != _BARE:
                 break
         else:
             return _PLAIN
+        if all(message.digest and message[3:5] == _BARE[1:] for message in messages) and _differ(
+            [message.id for message in messages]
+        ):
+            return _NAMED
     notes = [message.noted for message in messages if message.noted is not None]
     if any(note.keys for note in notes):
         return _WITH_KEYS
@@ -261,6 +292,10 @@ def _words(route: Route, messages: Sequence[Prepared]) -> int:
         return _WITH_MESSAGE_GROUP
     delayed = notes and any(message.tag and message.delay_ms != "" for message in messages)
     return _WITH_TARGETS if route.filtered or delayed else _SENT
+
+
+def _differ(ids: list[str]) -> bool:
+    return len(set(ids)) == len(ids)
 
 
 def _stream(keys: PartitionKeys, route: Route) -> tuple[str, ...]:

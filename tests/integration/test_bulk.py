@@ -15,6 +15,9 @@ BACKLOG = "rqretry:test:{t:0}:backlog"
 MANY = 1800
 """Four calls."""
 
+BARE = list(range(MANY))
+NAMED = [OutgoingMessage(body=n, id=f"m{n}") for n in range(MANY)]
+
 Publish = Callable[[list[Any]], Awaitable[list[MessageId]]]
 
 
@@ -27,7 +30,7 @@ async def publish_many(
     lab: Lab, kind: str, rules: list[Rule], items: list[Any] | None = None
 ) -> tuple[list[str], FaultProxy]:
     """Publish through a proxy that strikes from the first call on."""
-    items = list(range(MANY)) if items is None else items
+    items = BARE if items is None else items
     async with proxied(lab.server) as proxy:
         if kind == "async":
             async with AsyncClient(proxy.url, namespace=NAMESPACE) as client:
@@ -54,10 +57,12 @@ async def publish_many(
         Fault.REPLAY,
     ],
 )
+@pytest.mark.parametrize("items", [BARE, NAMED], ids=["bare", "named"])
 async def test_a_bulk_is_stored_once_and_in_order_whatever_happens_to_a_call(
-    lab: Lab, fault: Fault, nth: int, kind: str
+    lab: Lab, items: list[Any], fault: Fault, nth: int, kind: str
 ) -> None:
-    ids, proxy = await publish_many(lab, kind, [Rule(fault, "publish", nth=nth, amount=5000)])
+    rules = [Rule(fault, "publish", nth=nth, amount=5000)]
+    ids, proxy = await publish_many(lab, kind, rules, items)
 
     assert proxy.struck == [("publish", fault)]
     assert len(set(ids)) == MANY
@@ -98,12 +103,18 @@ async def test_what_does_not_fit_is_refused_call_by_call_and_the_rest_keeps_its_
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
-async def test_a_bulk_of_ids_of_the_callers_is_stored_once_and_in_order(
-    lab: Lab, kind: str
+@pytest.mark.parametrize("known", [slice(0, 1), slice(500, 900, 7), slice(1799, 1800), slice(None)])
+async def test_a_bulk_of_which_some_is_known_adds_the_rest_in_order(
+    lab: Lab, known: slice, kind: str
 ) -> None:
-    given = [OutgoingMessage(body=n, id=f"m{n}") for n in range(MANY)]
-    ids, _ = await publish_many(lab, kind, [Rule(Fault.DROP_REPLY, "publish", nth=2)], given)
-    assert stored(lab) == ids == [f"m{n}" for n in range(MANY)]
+    client = lab.client()
+    first = [str(id_) for id_ in client.publish_many("t", NAMED[known])]
+
+    ids, _ = await publish_many(lab, kind, [], NAMED)
+
+    assert stored(lab) == [*first, *(id_ for id_ in ids if id_ not in set(first))]
+    assert [id_ for id_ in ids if id_ in set(first)] == first
+    assert ids == [item.id for item in NAMED]
 
 
 async def test_the_next_call_is_sent_before_the_one_in_front_is_answered(lab: Lab) -> None:

@@ -1,46 +1,66 @@
 """Replayable lanes: a task that is run again from its first row publishes each row once."""
 
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
 import pytest
 
 from rqretry import Client, ConfigError, QueueFull
-from rqretry.commands.producing import Prepared
+from rqretry.command import Operation
+from rqretry.commands.producing import PlainMessages, Prepared
 from rqretry.publishing import Publishing
 from rqretry.replaying import (
     EPOCH_CALLS,
     LANE_TTL_MS,
-    Content,
     ReplayableLane,
     check_complete,
     is_closed,
     note,
     replay,
 )
-from tests.integration.harness import Lab
+from rqretry.turns_sync import perform_in_turn
+from tests.integration.harness import NAMESPACE, Lab
+from tests.support.faults.proxy import proxied
+from tests.support.faults.rules import Fault, Rule
 
 BASE = "rqretry:test:{t:0}:"
-
-
-def data(message: Prepared) -> bytes:
-    return message.data
 
 
 class Task:
     """One attempt of a task: a fresh client, the same lane."""
 
-    def __init__(self, lab: Lab, epoch: int = 0, *, content: Content = data) -> None:
-        self.client: Client = lab.client()
+    def __init__(
+        self,
+        lab: Lab,
+        epoch: int = 0,
+        *,
+        content: slice = slice(None),
+        client: Client | None = None,
+    ) -> None:
+        self.client: Client = client or lab.client()
         self.client.store.perform(self.client.catalog.topic("t", create=True))
         self.publishing = Publishing(self.client.catalog, self.client.store.clock)
         self.lane = ReplayableLane("t", 0, "job-0", epoch)
         self.content = content
+        self.rows = 0
 
     def send(self, *bodies: str) -> None:
-        first = self.lane.sent + self.lane.known
-        rows = [
-            Prepared(f"e{self.lane.epoch}.{first + n}", b"\x92\x01\xa1" + body.encode(), "", "")
-            for n, body in enumerate(bodies)
-        ]
-        self.client.store.perform(replay(self.publishing, self.lane, rows, self.content))
+        self.client.store.perform(self.chunk(*bodies))
+
+    def send_ahead(self, *chunks: str) -> list[str]:
+        """Chunks of which each is sent before the one in front is answered; what went wrong."""
+        answers = perform_in_turn(self.client.store, (self.chunk(*chunk) for chunk in chunks))
+        return [type(answer).__name__ for answer in answers if answer is not None]
+
+    def chunk(self, *bodies: str, delay_ms: int | str = "") -> Operation[None]:
+        first, self.rows = self.rows, self.rows + len(bodies)
+        ids = [f"e{self.lane.epoch}.{first + n}" for n in range(len(bodies))]
+        data = [b"\x92\x01\xa1" + body.encode() for body in bodies]
+        rows: Sequence[Prepared] = PlainMessages(ids, data)
+        if delay_ms != "":
+            rows = [row._replace(delay_ms=delay_ms) for row in rows]
+        return replay(self.publishing, self.lane, rows, [one[self.content] for one in data])
 
     def finish(self) -> tuple[int, int]:
         self.client.store.perform(check_complete(self.publishing, [self.lane]))
@@ -134,7 +154,7 @@ async def test_an_epoch_without_rows_is_no_change(lab: Lab) -> None:
 
 async def test_what_may_differ_between_attempts_is_left_out_of_the_comparison(lab: Lab) -> None:
     for letter in ("a", "b"):
-        task = Task(lab, content=lambda message: message.data[:-1])
+        task = Task(lab, content=slice(-1))
         task.send(letter)
         task.finish()
     assert len(stored(lab)) == 1
@@ -159,6 +179,58 @@ async def test_a_full_topic_stores_nothing_and_the_task_can_be_run_again(lab: La
     again.send("a")
     again.send("b")
     assert again.finish() == (1, 1)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.DROP_REQUEST, Fault.DROP_REPLY, Fault.CUT_REPLY, Fault.RESET, Fault.REPLAY],
+)
+async def test_chunks_sent_ahead_are_stored_once_and_in_order_whatever_happens_to_one(
+    lab: Lab, fault: Fault, nth: int
+) -> None:
+    async with proxied(lab.server) as proxy:
+        with Client(proxy.url, namespace=NAMESPACE) as client:
+            task = await asyncio.to_thread(partial(Task, lab, client=client))
+            proxy.rules = [Rule(fault, "publish", nth=nth)]
+            assert await asyncio.to_thread(task.send_ahead, "ab", "c", "d", "ef") == []
+            assert sum(await asyncio.to_thread(task.finish)) == 6
+            assert proxy.struck == [("publish", fault)]
+
+    assert stored(lab) == [f"e0.{n}" for n in range(6)]
+    again = Task(lab)
+    assert again.send_ahead("ab", "c", "d", "ef", "g") == []
+    assert again.finish() == (1, 6)
+
+
+async def test_nothing_is_published_behind_a_chunk_that_was_refused(lab: Lab) -> None:
+    task = Task(lab)
+    task.client.admin.set_topic("t", max_messages=3)
+    assert task.send_ahead("ab", "cd", "e") == ["QueueFull", "StoreUnavailable"]
+    assert stored(lab) == ["e0.0", "e0.1"]
+
+    task.client.admin.set_topic("t", max_messages=None)
+    again = Task(lab)
+    assert again.send_ahead("ab", "cd", "e") == []
+    assert again.finish() == (3, 2)
+    assert stored(lab) == [f"e0.{n}" for n in range(5)]
+
+
+async def test_a_chunk_that_cannot_depend_on_the_one_in_front_waits_for_it(lab: Lab) -> None:
+    task = Task(lab)
+    chunks = [task.chunk("a"), task.chunk("b", delay_ms=1), task.chunk("c")]
+    assert perform_in_turn(task.client.store, chunks) == [None] * 3
+    assert task.finish() == (3, 0)
+    assert stored(lab) == ["e0.0", "e0.2"]
+
+
+async def test_twins_that_send_ahead_publish_each_row_once(lab: Lab) -> None:
+    first, second = Task(lab), Task(lab)
+    first.send("a")
+    assert second.send_ahead("a", "b", "c") == []
+    assert first.send_ahead("b", "c", "d") == []
+    assert (first.finish(), second.lane.sent) == ((2, 2), 2)
+    assert stored(lab) == [f"e0.{n}" for n in range(4)]
 
 
 async def test_an_epoch_is_noted_once_and_by_one_plan(lab: Lab) -> None:

@@ -183,6 +183,12 @@ def do_publish(world: World, *messages: str, delay_ms: int | str = "", digest: s
     )
 
 
+def publish_one_of_them(world: World) -> None:
+    world.publish(prepared("y", digest="d"), prepared("z", digest="d"), producer="q", seq=1)
+    assert {"y", "z"} <= {*world.state()["g:ready"]} & {*world.state()["h:ready"]}
+    assert world.client.hget(world.keys.ids, "y") == b"d"
+
+
 def settle(world: World, lease_no: int) -> list[str]:
     return world.succeed(Receipt("a", lease_no), Receipt("b", lease_no))
 
@@ -237,6 +243,35 @@ CASES = [
         "publish chosen ids",
         lambda w: published(w, *TWO),
         lambda w: do_publish(w, "x", "y", digest="d"),
+        publishes="xy",
+    ),
+    Case(
+        "publish chosen ids of which another publishes one meanwhile",
+        lambda w: published(w, *TWO),
+        lambda w: do_publish(w, "x", "y", digest="d"),
+        publishes="xy",
+        meanwhile=publish_one_of_them,
+    ),
+    Case(
+        "publish chosen ids of which one is known",
+        lambda w: published(w, *TWO),
+        lambda w: w.publish(
+            *(prepared(id_, digest=digest) for id_, digest in ("xd", "ad", "yd")),
+            seq=77,
+            checksum="s",
+        ),
+        publishes="xy",
+    ),
+    Case(
+        "publish chosen ids behind a call",
+        in_front,
+        lambda w: w.publish(
+            prepared("x", "x" * 9000, digest="d"),
+            prepared("y", digest="e"),
+            seq=77,
+            checksum="s",
+            front=Front("q", "7 sum"),
+        ),
         publishes="xy",
     ),
     Case(

@@ -351,6 +351,52 @@ def test_publish_behind_a_call_that_is_not_the_last_of_its_lane_writes_nothing(
     assert (answer.status, changed) == ("LANE_GAP", {})
 
 
+def test_publish_behind_a_call_does_not_ask_for_its_verdicts(world: World) -> None:
+    world.publish(prepared("a", digest="x"))
+    known, new = prepared("a", digest="x"), prepared("b", digest="y")
+    world.publish(known, new, producer="q", seq=7, checksum="one")
+    assert world.client.get(world.keys.lane("q")) == b"7 one DA"
+
+    front = Front("q", "7 one")
+    answer = world.publish(prepared("c", digest="z"), producer="p", seq=4, front=front)
+
+    assert (answer.status, answer.verdicts) == ("OK", "")
+    assert world.state()["ids"] == {"a": "x", "b": "y", "c": "z"}
+
+
+def test_publish_behind_a_call_on_the_same_lane(world: World) -> None:
+    front = Front("p", "6 one")
+    world.publish("a", producer="p", seq=5, checksum="zero")
+    assert world.publish("c", producer="p", seq=7, front=front).status == "LANE_GAP"
+    world.publish("b", producer="p", seq=6, checksum="one")
+    assert world.publish("c", producer="p", seq=7, front=front).status == "OK"
+    assert world.state()["backlog"] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("groups", [0, 1, 2])
+def test_publish_of_ids_that_are_all_new_leaves_what_it_leaves_one_by_one(
+    world: World, groups: int
+) -> None:
+    for name in ("g", "h")[:groups]:
+        world.subscribe(name)
+    ready = {f"{name}:ready": ["a", "b"] for name in ("g", "h")[:groups]}
+    bodies = {"a": "x" * 9000, "b": "body of b"}
+    with world.changes() as changed:
+        answer = world.publish(prepared("a", bodies["a"], digest="d"), prepared("b", digest="e"))
+    assert (answer.status, answer.verdicts) == ("OK", "")
+    assert changed == {
+        "bodies": bodies,
+        "big": {"a": "9000"},
+        "ids": {"a": "d", "b": "e"},
+        **(ready or {"backlog": ["a", "b"]}),
+        **{key.replace("ready", "wake"): {"1": 0} for key in ready},
+        **({"pending": {"a": "ab", "b": "ab"}} if groups > 1 else {}),
+        "lane:p": "1 sum",
+        "counters": {"publish": 2, **{f"publish:{key[0]}": 2 for key in ready}},
+        "events": ["publish  p a b"],
+    }
+
+
 def test_publish_behind_a_call_is_answered_as_before_when_it_is_repeated(world: World) -> None:
     world.publish("a", producer="q", seq=7, checksum="one")
     world.publish("b", producer="p", seq=4, front=Front("q", "7 one"))

@@ -9,20 +9,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rqretry import RqretryError
+from rqretry import Client, QueueFull, RqretryError
 from rqretry.codec import encode
 from rqretry.commands.producing import Prepared
 from rqretry.edge.spark.options import Options, read_options
 from rqretry.edge.spark.outlet import _ById, _ByLane, publish_batches, publishing_to
 from rqretry.edge.spark.packing import pack_structs
 from rqretry.edge.spark.rows import Mapping, Rows
-from rqretry.edge.spark.task import Task
+from rqretry.edge.spark.task import Task, Totals
 from rqretry.edge.spark.values import values_of
 from rqretry.embedded import EmbeddedRedis
 
 NOW_MS = 1_795_000_000_000
 TASK = Task("job", 3)
 BY_ID = Mapping(None, False, (("id", "n"),))
+IN_ORDER = Mapping(None, False, (("id", "n"), ("message_group", "m")))
 WHOLE = Mapping(None, False, ())
 
 
@@ -65,17 +66,13 @@ def options(redis_server: EmbeddedRedis) -> Options:
 @pytest.fixture
 def by_id(options: Options) -> Iterator[_ById]:
     with publishing_to(options) as (store, publishing):
-        outlet = _ById(store, publishing, options, TASK, 1)
-        yield outlet
-        outlet.close()
+        yield _ById(store, publishing, options, TASK, 1)
 
 
 @pytest.fixture
 def by_lane(options: Options) -> Iterator[_ByLane]:
     with publishing_to(options) as (store, publishing):
-        outlet = _ByLane(store, publishing, options, TASK, 1)
-        yield outlet
-        outlet.close()
+        yield _ByLane(store, publishing, options, TASK, 1)
 
 
 def batch() -> pa.RecordBatch:
@@ -91,7 +88,7 @@ def test_rows_with_ids_are_the_same_all_at_once_as_one_by_one(by_id: _ById) -> N
     rows = Rows(batch(), BY_ID)
     for now_ms in (NOW_MS, 0):
         made = by_id.prepare_all(packed(rows), rows, 5, now_ms)
-        assert made == [by_id.prepare(item, "", now_ms) for item in rows.items()]
+        assert [*made] == [by_id.prepare(item, "", now_ms) for item in rows.items()]
         assert [one.id for one in made] == ["a", "b", "c:1"]
 
 
@@ -101,7 +98,7 @@ def test_rows_without_ids_are_the_same_all_at_once_as_one_by_one(by_lane: _ByLan
     named = [f"{prefix}{number}" for number in range(5, 8)]
     items = rows.items()
     alone = [by_lane.prepare(*one, NOW_MS) for one in zip(items, named, strict=True)]
-    assert made == alone
+    assert [*made] == alone
     assert made[0] == Prepared(f"{prefix}5", encode(items[0], born_ms=NOW_MS), "", "")
 
 
@@ -161,3 +158,65 @@ def test_one_bad_id_is_rejected_alone(options: Options, bad: str | None) -> None
     ((place, said),) = refused
     assert place == 1
     assert "id" in said
+
+
+class Killed(Exception):
+    """What happens to a task."""
+
+
+def publish(
+    options: Options, mapping: Mapping, ids: list[str], size: int, *, most: int = 10_000
+) -> Totals:
+    """Publish rows with these ids in batches, in a task that may be killed behind one of them."""
+
+    def refuse(place: int, error: RqretryError) -> None:
+        raise AssertionError(f"row {place}: {error}")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for at in range(0, len(ids), size):
+            if at >= most:
+                raise Killed
+            part = ids[at : at + size]
+            yield pa.RecordBatch.from_pydict({"n": part, "m": part})
+
+    task = Task(options.target, 0, replayable=True)
+    return publish_batches(options, mapping, task, batches(), refuse)
+
+
+@pytest.mark.parametrize("mapping", [BY_ID, WHOLE], ids=["ids", "lanes"])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_task_that_was_killed_runs_again_with_batches_of_another_size(
+    redis_server: EmbeddedRedis, mapping: Mapping, partitions: int
+) -> None:
+    topic = f"t{partitions}-{'ids' if mapping is BY_ID else 'lanes'}"
+    options = read_options({"url": redis_server.url, "namespace": "rows", "topic": topic})
+    ids = [f"m{n}" for n in range(4100)]
+    with Client(redis_server.url, namespace="rows") as client:
+        client.admin.create_topic(topic, partitions=partitions)
+
+        with pytest.raises(Killed):
+            publish(options, mapping, ids, 700, most=2800)
+        before = stored(client, topic)
+        again = publish(options, mapping, ids, 900)
+
+        assert 1000 <= before <= 2800
+        assert (again.rows, again.sent, again.known) == (4100, 4100 - before, before)
+        assert stored(client, topic) == 4100
+        last = publish(options, mapping, ids, 4100)
+        assert (last.rows, last.sent, last.known) == (4100, 0, 4100)
+
+
+@pytest.mark.parametrize("mapping", [WHOLE, IN_ORDER], ids=["lanes", "in order"])
+def test_nothing_overtakes_what_was_refused(redis_server: EmbeddedRedis, mapping: Mapping) -> None:
+    topic = f"full-{'ids' if mapping is IN_ORDER else 'lanes'}"
+    options = read_options({"url": redis_server.url, "namespace": "rows", "topic": topic})
+    with Client(redis_server.url, namespace="rows") as client:
+        client.admin.create_topic(topic)
+        client.admin.set_topic(topic, max_messages=1200)
+        with pytest.raises(QueueFull, match="full"):
+            publish(options, mapping, [f"m{n}" for n in range(1600)], 400)
+        assert stored(client, topic) == 1000
+
+
+def stored(client: Client, topic: str) -> int:
+    return sum(one.stored for one in client.admin.stats(topic).topics)

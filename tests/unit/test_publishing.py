@@ -1,6 +1,6 @@
 """Publishing without I/O: what goes into a call, and what an unresolved call means later."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -50,7 +50,7 @@ class Server:
             except Exception as caught:  # noqa: BLE001 - handed to the operation
                 error = caught
 
-    def perform_from(self, operation: Any, answer: Published) -> Any:
+    def perform_from(self, operation: Any, answer: Published | None) -> Any:
         """Go on with an operation whose first call was answered."""
 
         def rest() -> Any:
@@ -332,21 +332,27 @@ def test_a_call_ahead_names_the_one_in_front_until_that_is_settled() -> None:
     assert (again.args[1], again.args[4]) == (1, two[1].producer)
 
 
+def test_what_cannot_depend_on_the_call_in_front_waits_for_it() -> None:
+    server, two = Server(), (Lane("t", 0), Lane("t", 0))
+    delayed = [message("b")._replace(delay_ms=5)]
+    one, other, third = server.publishing.send_in_turn(two, [plain("a"), delayed, plain("c")])
+    begun(one)
+    assert begun(other) == Pause(0)
+    assert server.perform_from(one, ACCEPTED) == ["a"]
+    assert server.perform_from(other, None) == ["b"]
+    assert begun(third).args[-2:] == ("c", b"x")
+
+
 @pytest.mark.parametrize(
-    "messages", [[message("b", same="d")], [message("b")._replace(delay_ms=5)]]
+    "named", [[message("b", same="d")], PlainMessages(["b"], [b"x"], ["d"])], ids=["one", "many"]
 )
-def test_what_cannot_depend_on_the_call_in_front_waits_for_it(messages: list[Prepared]) -> None:
+def test_ids_of_the_callers_go_ahead_and_may_be_followed(named: Sequence[Prepared]) -> None:
     server, two = Server(), (Lane("t", 0), Lane("t", 0))
-    one, other = server.publishing.send_in_turn(two, [plain("a"), messages])
-    begun(one)
-    assert begun(other) == Pause(0)
-
-
-def test_what_goes_behind_a_call_that_may_have_verdicts_waits_for_it() -> None:
-    server, two = Server(), (Lane("t", 0), Lane("t", 0))
-    one, other = server.publishing.send_in_turn(two, [[message("a", same="d")], plain("b")])
-    begun(one)
-    assert begun(other) == Pause(0)
+    one, other, third = server.publishing.send_in_turn(two, [plain("a"), named, plain("c")])
+    first, second = begun(one), begun(other)
+    assert second.args[-4:] == ("b", named[0].data, "d", f"1 {first.args[2]!s}")
+    assert server.perform_from(one, ACCEPTED) == ["a"]
+    assert begun(third).args[-1] == f"1 {second.args[2]!s}"
 
 
 def test_an_ambiguous_call_in_front_leaves_the_one_behind_to_itself() -> None:
@@ -362,12 +368,18 @@ def test_an_ambiguous_call_in_front_leaves_the_one_behind_to_itself() -> None:
     assert [call.ids for call in server.calls] == [("b",), ("a",)]
 
 
-def test_plain_messages_are_cut_as_others_are() -> None:
+@pytest.mark.parametrize("named", [False, True])
+def test_plain_messages_are_cut_as_others_are(named: bool) -> None:
     data = [b"x" * 300_000] * 7 + [b"x"] * 900 + [b"x" * 3_000_000]
     ids = [f"m{n}" for n in range(len(data))]
-    many = PlainMessages(ids, data)
+    digests = [f"d{n}" for n in range(len(data))] if named else None
+    many = PlainMessages(ids, data, digests)
+    alone = [Prepared(*one, "") for one in zip(ids, data, digests or [""] * len(ids), strict=True)]
 
-    cut = [list(part) for part in chunks(many)]
-
-    assert cut == [list(part) for part in chunks(list(many))]
+    for most in (470, 100):
+        cut = [list(part) for part in chunks(many, most)]
+        assert cut == [list(part) for part in chunks(alone, most)]
+        assert [message for part in cut for message in part] == alone
     assert many[1:3].ids == ["m1", "m2"]
+    assert [*many.at([2, 0])] == [alone[2], alone[0]]
+    assert [*many.followed_by(many[:2])] == [*alone, *alone[:2]]

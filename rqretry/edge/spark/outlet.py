@@ -7,7 +7,6 @@ partition of the topic, with ids made of the task and the number of the row.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,9 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from rqretry.catalog import Catalog
-from rqretry.codec import digest, encode, stamp_all
-from rqretry.command import Operation
-from rqretry.commands.producing import Prepared
+from rqretry.codec import digest_all, encode, stamp_all
+from rqretry.command import Operation, Pause
+from rqretry.commands.producing import PlainMessages, Prepared, ids_of
+from rqretry.edge.spark.cutting import Call, Cutter
 from rqretry.edge.spark.options import Options
 from rqretry.edge.spark.rows import ID, Mapping, RowError, Rows
 from rqretry.edge.spark.task import Task, Totals, short
@@ -25,17 +25,24 @@ from rqretry.edge.spark.tracing import traced, traced_task
 from rqretry.errors import RqretryError
 from rqretry.identity import worker_name
 from rqretry.ids import MessageId
-from rqretry.limits import MAX_CALL_BYTES, are_message_ids, check_message_id
+from rqretry.limits import are_message_ids, check_message_id
 from rqretry.message import OutgoingMessage
-from rqretry.preparing import collector_paused, draft, partition_for
+from rqretry.preparing import collector_paused, draft
 from rqretry.publishing import Lane, Publishing
 from rqretry.reaching import reach
-from rqretry.replaying import ReplayableLane, check_complete, is_closed, note, replay
+from rqretry.replaying import (
+    ReplayableLane,
+    check_complete,
+    is_closed,
+    note,
+    read_last,
+    replay,
+)
 from rqretry.store_sync import SyncStore
+from rqretry.turns_sync import perform_in_turn
 
 _BORN_BYTES = 9  # msgpack's form of a time in milliseconds, at the end of an envelope
 _OTHERS = 64
-_new = tuple.__new__
 
 Reject = Callable[[int, RqretryError], None]
 """Told the place of a row in its batch, and why it cannot be published."""
@@ -69,13 +76,7 @@ def publish_batches(
         kind = _ByLane if mapping.id_column is None else _ById
         record = store.perform(publishing.catalog.topic(options.target, create=True))
         outlet = kind(store, publishing, options, task, record.partitions)
-        try:
-            for batch in batches:
-                outlet.take(Rows(batch, mapping), reject)
-            outlet.finish()
-        finally:
-            outlet.close()
-        return outlet.totals
+        return outlet.publish(batches, mapping, reject)
 
 
 def begin_job(options: Options, task: Task, plan: str) -> None:
@@ -106,7 +107,7 @@ def close_epoch(options: Options, task: Task, tasks: int) -> None:
 
 @dataclass
 class _Outlet(ABC):
-    """Rows become chunks for each partition of the topic; one call is under way at a time."""
+    """Rows become calls; while the server executes one, the next one is made and sent."""
 
     store: SyncStore
     publishing: Publishing
@@ -114,33 +115,52 @@ class _Outlet(ABC):
     task: Task
     partitions: int
     totals: Totals = field(default_factory=Totals)
+    _failed: bool = False
 
-    def __post_init__(self) -> None:
-        """Start the thread that sends, so that the next chunk is encoded meanwhile."""
-        self._sender = ThreadPoolExecutor(1)
-        self._under_way: Future[None] | None = None
-        self._chunks: list[list[Prepared]] = [[] for _ in range(self.partitions)]
-        self._sizes = [0] * self.partitions
-        self._prefix = self.task.id_prefix
+    def publish(
+        self, batches: Iterable[pa.RecordBatch], mapping: Mapping, reject: Reject
+    ) -> Totals:
+        """All rows; what became of them."""
+        cutter = Cutter(self.partitions, self.options.batch_size)
 
-    def take(self, rows: Rows, reject: Reject) -> None:
-        """The next rows."""
+        def calls() -> Iterator[Call]:
+            for batch in batches:
+                yield from cutter.add(self._messages(Rows(batch, mapping), reject))
+            yield from cutter.rest()
+
+        self.begin()
+        for answer in perform_in_turn(self.store, self._deliveries(calls())):
+            if answer is not None:
+                raise answer
+        self.finish()
+        return self.totals
+
+    def _deliveries(self, calls: Iterable[Call]) -> Iterator[Operation[None]]:
+        for partition, chunk in calls:
+            if self._failed:
+                return
+            yield self._deliver(partition, chunk)
+
+    def _deliver(self, partition: int, chunk: Sequence[Prepared]) -> Operation[None]:
+        space, topic = self.publishing.catalog.keys.namespace, self.options.target
+        if not self.publishing.may_be_ahead(topic, partition, chunk):
+            yield Pause(0)  # until the call in front is answered: nothing may overtake it
+            if self._failed:
+                return
+        try:
+            with traced(space, topic, chunk) as (sent, tell):
+                tell((yield from self.send(partition, chunk, sent)))
+        except RqretryError:
+            self._failed = True
+            raise
+
+    def _messages(self, rows: Rows, reject: Reject) -> Sequence[Prepared]:
         now_ms, first = self.store.clock.now_ms(), self.totals.rows
         self.totals.rows += len(rows)
-        messages: Iterable[Prepared] | None = self._all_at_once(rows, first, now_ms)
-        if messages is None:
-            messages = self._one_by_one(rows, first, now_ms, reject)
-        alone, most = self.partitions == 1, self.options.batch_size
-        for message in messages:
-            partition = 0 if alone else partition_for(message, self.partitions)
-            chunk, size = self._chunks[partition], len(message.data)
-            if chunk and (len(chunk) >= most or self._sizes[partition] + size > MAX_CALL_BYTES):
-                self._flush(partition)
-                chunk = self._chunks[partition]
-            chunk.append(message)
-            self._sizes[partition] += size
+        messages = self._all_at_once(rows, first, now_ms)
+        return [*self._one_by_one(rows, first, now_ms, reject)] if messages is None else messages
 
-    def _all_at_once(self, rows: Rows, first: int, now_ms: int) -> list[Prepared] | None:
+    def _all_at_once(self, rows: Rows, first: int, now_ms: int) -> PlainMessages | None:
         """Most batches are bare bodies, with ids or without; None where this one is not."""
         if rows.parts.keys() - {ID}:
             return None
@@ -158,28 +178,19 @@ class _Outlet(ABC):
             try:
                 if isinstance(item, RowError):
                     raise item
-                message = self.prepare(item, f"{self._prefix}{first + place}", now_ms)
+                message = self.prepare(item, f"{self.task.id_prefix}{first + place}", now_ms)
             except RqretryError as error:
                 self.totals.rejected += 1
                 reject(place, error)
                 continue
             yield message
 
-    def finish(self) -> None:
-        """Send the rest and wait until all is stored."""
-        for partition in range(self.partitions):
-            if self._chunks[partition]:
-                self._flush(partition)
-        self._wait()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._sender.shutdown()
+    @abstractmethod
+    def begin(self) -> None:
+        """Before the first call: the lanes."""
 
     @abstractmethod
-    def prepare_all(
-        self, plain: list[bytes], rows: Rows, first: int, now_ms: int
-    ) -> list[Prepared]:
+    def prepare_all(self, plain: list[bytes], rows: Rows, first: int, now_ms: int) -> PlainMessages:
         """What `prepare` makes of rows whose bodies are packed, from this number of the task on."""
 
     @abstractmethod
@@ -189,33 +200,24 @@ class _Outlet(ABC):
     @abstractmethod
     def send(
         self, partition: int, chunk: Sequence[Prepared], sent: Sequence[Prepared]
-    ) -> Operation[Sequence[MessageId]]:
+    ) -> Operation[Iterable[MessageId]]:
         """One call; the ids. `sent` is the chunk as it goes out: with traces, if it is traced."""
 
-    def _flush(self, partition: int) -> None:
-        chunk = self._chunks[partition]
-        self._chunks[partition], self._sizes[partition] = [], 0
-        self._wait()
-        self._under_way = self._sender.submit(self._deliver, partition, chunk)
-
-    def _deliver(self, partition: int, chunk: Sequence[Prepared]) -> None:
-        space = self.publishing.catalog.keys.namespace
-        with traced(space, self.options.target, chunk) as (sent, answers):
-            answers.extend(self.store.perform(self.send(partition, chunk, sent)))
-
-    def _wait(self) -> None:
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            under_way.result()
+    @abstractmethod
+    def finish(self) -> None:
+        """All calls are done."""
 
 
 class _ById(_Outlet):
     """Rows that bring their ids."""
 
-    def __post_init__(self) -> None:
-        """A lane of this attempt for each partition."""
-        super().__post_init__()
-        self._lanes = [Lane(self.options.target, number) for number in range(self.partitions)]
+    def begin(self) -> None:
+        """Two lanes of this attempt for each partition, whose calls take turns."""
+        one, other = (
+            [Lane(self.options.target, number) for number in range(self.partitions)]
+            for _ in range(2)
+        )
+        self._lanes = [*zip(one, other, strict=True)]
 
     def prepare_all(
         self,
@@ -223,43 +225,45 @@ class _ById(_Outlet):
         rows: Rows,
         first: int,  # noqa: ARG002
         now_ms: int,
-    ) -> list[Prepared]:
+    ) -> PlainMessages:
         """With their digests, too."""
         ids = rows.parts[ID]
-        if not are_message_ids(ids):
-            ids = [*map(check_message_id, ids)]
-        data = stamp_all(plain, now_ms) if now_ms else plain
-        return [
-            _new(Prepared, (id_, one, same, "", None, ""))
-            for id_, one, same in zip(ids, data, map(digest, plain), strict=True)
-        ]
+        ids = [*ids] if are_message_ids(ids) else [*map(check_message_id, ids)]
+        return PlainMessages(ids, stamp_all(plain, now_ms) if now_ms else plain, digest_all(plain))
 
     def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
         """With its id's digest, by which the partition knows it again."""
         return draft(item, made_id, now_ms)[0]
 
     def send(
-        self, partition: int, chunk: Sequence[Prepared], sent: Sequence[Prepared]
-    ) -> Operation[Sequence[MessageId]]:
+        self,
+        partition: int,
+        chunk: Sequence[Prepared],  # noqa: ARG002
+        sent: Sequence[Prepared],
+    ) -> Operation[Iterable[MessageId]]:
         """One call; an id with another body ends the job."""
-        answers = yield from self.publishing.send(self._lanes[partition], sent)
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        ids = [answer for answer in answers if not isinstance(answer, Exception)]
+        lane, front = self._lanes[partition]
+        self._lanes[partition] = front, lane
+        answers = yield from self.publishing.send(lane, sent, front)
+        ids = [answer for answer in answers if isinstance(answer, MessageId)]
+        if len(ids) < len(answers):
+            raise next(answer for answer in answers if isinstance(answer, Exception))
         known = sum(id_.duplicate for id_ in ids)
         self.totals.known += known
-        self.totals.sent += len(chunk) - known
+        self.totals.sent += len(ids) - known
         return ids
+
+    def finish(self) -> None:
+        """Nothing is left to be done."""
 
 
 class _ByLane(_Outlet):
     """Rows whose ids are made of the task and their number."""
 
-    def __post_init__(self) -> None:
+    def begin(self) -> None:
         """The task's lane for each partition."""
-        super().__post_init__()
         self._lanes = [_lane(self.options, self.task, n) for n in range(self.partitions)]
+        self.store.perform(read_last(self.publishing, self._lanes))
         if self.task.replayable:
             mark = _mark(self.options, self.task)
             closed = self.store.perform(is_closed(self.publishing, mark))
@@ -272,12 +276,11 @@ class _ByLane(_Outlet):
         rows: Rows,  # noqa: ARG002
         first: int,
         now_ms: int,
-    ) -> list[Prepared]:
+    ) -> PlainMessages:
         """With the time of publishing, too."""
-        return [
-            _new(Prepared, (f"{self._prefix}{number}", one, "", "", None, ""))
-            for number, one in enumerate(stamp_all(plain, now_ms), first)
-        ]
+        prefix = self.task.id_prefix
+        ids = [f"{prefix}{number}" for number in range(first, first + len(plain))]
+        return PlainMessages(ids, stamp_all(plain, now_ms))
 
     def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
         """With the time of publishing, which such an id does not tell."""
@@ -288,17 +291,15 @@ class _ByLane(_Outlet):
 
     def send(
         self, partition: int, chunk: Sequence[Prepared], sent: Sequence[Prepared]
-    ) -> Operation[Sequence[MessageId]]:
+    ) -> Operation[Iterable[MessageId]]:
         """One call, unless an earlier attempt made it, traced or not."""
         lane = self._lanes[partition]
         before = lane.known
-        said = map(_content, chunk)  # asked for one by one, in this order
-        yield from replay(self.publishing, lane, sent, lambda _: next(said))
-        return [MessageId(message.id, duplicate=lane.known > before) for message in chunk]
+        yield from replay(self.publishing, lane, sent, _contents(chunk))
+        return (MessageId(id_, duplicate=lane.known > before) for id_ in ids_of(chunk))
 
     def finish(self) -> None:
-        """Send the rest; then no lane may hold more than was sent."""
-        super().finish()
+        """No lane may hold more than was sent."""
         self.store.perform(check_complete(self.publishing, self._lanes))
         self.totals.sent = sum(lane.sent for lane in self._lanes)
         self.totals.known = sum(lane.known for lane in self._lanes)
@@ -313,6 +314,8 @@ def _mark(options: Options, task: Task, what: str = "end") -> ReplayableLane:
     return ReplayableLane(options.target, 0, f"spark-{short(task.job)}-{what}", task.epoch)
 
 
-def _content(message: Prepared) -> bytes:
-    """The message without the time of publishing, which differs when it is published again."""
-    return message.data[:-_BORN_BYTES]
+def _contents(messages: Sequence[Prepared]) -> list[bytes]:
+    """The messages without the time of publishing, which differs when they are published again."""
+    if isinstance(messages, PlainMessages):
+        return [data[:-_BORN_BYTES] for data in messages.data]
+    return [message.data[:-_BORN_BYTES] for message in messages]

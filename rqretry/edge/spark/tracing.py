@@ -1,12 +1,12 @@
 """Tracing of what tasks publish: each row has a producer span, as a publish has anywhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from rqretry import observing
 from rqretry.codec import decode, encode
 from rqretry.commands.producing import Prepared
+from rqretry.ids import MessageId
 from rqretry.message import OutgoingMessage
 from rqretry.noted import noted
 from rqretry.observing import Publication
@@ -46,24 +46,28 @@ def traced_task() -> Iterator[None]:
 @contextmanager
 def traced(
     namespace: str, topic: str, chunk: Sequence[Prepared]
-) -> Iterator[tuple[Sequence[Prepared], list[Any]]]:
-    """Around one call: the messages with the contexts of their spans, and a list for the answers.
+) -> Iterator[tuple[Sequence[Prepared], Callable[[Iterable[MessageId]], None]]]:
+    """Around one call: the messages with the contexts of their spans, and what to tell the answers.
 
-    Where nobody traces, the messages as they are.
+    Where nobody traces, the messages as they are, and nobody asks for an answer.
     """
     if observing.installed is None:
-        yield chunk, []
+        yield chunk, _ignore
         return
     spans: list[Publication] = []
-    answers: list[Any] = []
+    answers: list[MessageId] = []
     try:
-        yield [_begun(spans, namespace, topic, message) for message in chunk], answers
+        yield [_begun(spans, namespace, topic, message) for message in chunk], answers.extend
     except BaseException as error:
         for span in spans:
             span.failed(error)
         raise
     for span, answer in zip(spans, answers, strict=True):
         span.done([answer])
+
+
+def _ignore(_answers: Iterable[MessageId]) -> None:
+    """No span ends with them."""
 
 
 def _begun(spans: list[Publication], namespace: str, topic: str, message: Prepared) -> Prepared:
