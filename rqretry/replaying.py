@@ -66,8 +66,8 @@ def replay(
     lane: ReplayableLane,
     messages: Sequence[Prepared],
     contents: Sequence[bytes],
-) -> Operation[None]:
-    """Publish the next chunk of a lane, unless it was published before.
+) -> Operation[bool]:
+    """Publish the next chunk of a lane, unless it was published before: whether this attempt did.
 
     Args:
         publishing: Where to.
@@ -105,6 +105,7 @@ def replay(
         lane.sent += len(messages)
     else:
         lane.known += len(messages)
+    return added
 
 
 def _in_front(

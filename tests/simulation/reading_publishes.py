@@ -9,6 +9,8 @@ from tests.model.partition import Half
 from tests.simulation.calls import Reading, require
 from tests.simulation.ledger import Place, flat
 
+_NAMED = 3
+
 
 class Publishes(Reading):
     """Checks the answers to those who bring messages."""
@@ -50,11 +52,8 @@ class Publishes(Reading):
         if stale:
             return
         require(status == "OK", f"publish answered {status}")
-        first = 9 + 2 * groups
-        verdicts = "".join(
-            self._publish_one(place, args[at : at + words])
-            for at in range(first, first + messages * words, words)
-        )
+        told_of = _messages(args[9 + 2 * groups :], messages, words)
+        verdicts = "".join(self._publish_one(place, message) for message in told_of)
         told = reply[2].decode() or "A" * messages
         require(told == verdicts, f"publish answered {told}, not {verdicts}")
         place.lanes[producer] = (seq, total, reply[2].decode())
@@ -151,3 +150,11 @@ class Publishes(Reading):
 
     def _is(self, transaction: str, decision: str) -> bool:
         return self.decided.get(transaction) == decision or self.blurred
+
+
+def _messages(words: Sequence[Any], count: int, width: int) -> list[Sequence[Any]]:
+    """The words of each message; where they are three, the digests come behind all bodies."""
+    if width != _NAMED:
+        return [words[at : at + width] for at in range(0, count * width, width)]
+    pairs, digests = words[: 2 * count], words[2 * count :]
+    return [(*pairs[2 * n : 2 * n + 2], digests[n]) for n in range(count)]

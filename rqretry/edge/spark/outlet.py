@@ -294,9 +294,8 @@ class _ByLane(_Outlet):
     ) -> Operation[Iterable[MessageId]]:
         """One call, unless an earlier attempt made it, traced or not."""
         lane = self._lanes[partition]
-        before = lane.known
-        yield from replay(self.publishing, lane, sent, _contents(chunk))
-        return (MessageId(id_, duplicate=lane.known > before) for id_ in ids_of(chunk))
+        added = yield from replay(self.publishing, lane, sent, _contents(chunk))
+        return (MessageId(id_, duplicate=not added) for id_ in ids_of(chunk))
 
     def finish(self) -> None:
         """No lane may hold more than was sent."""
