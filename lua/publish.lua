@@ -271,7 +271,7 @@ end
 
 -- Messages as most are: bare bodies, at once, all for every group; under ids that the client made or that
 -- are all new. Answers the ids; nothing where one may be known.
-local function publish_bare(bodies, groups, messages, named, FIRST_GROUP, BIG)
+local function publish_bare(now, bodies, groups, messages, named, FIRST_GROUP, BIG)
   local FIRST_MESSAGE, FIRST_KEY = FIRST_GROUP + 2 * groups, named and 17 or 10
   local BEHIND, ids, sizes = FIRST_MESSAGE + 2 * messages, {}, {}
   for i = 1, messages do
@@ -283,15 +283,20 @@ local function publish_bare(bodies, groups, messages, named, FIRST_GROUP, BIG)
   end
 
   if named then
-    local meta, ids_key, half_of = KEYS[1], KEYS[10], KEYS[14]
-    local function is_any_in(key)
-      for _, found in ipairs(call('HMGET', key, unpack(ids))) do
+    local meta, ids_key, id_expiry, half_of = KEYS[1], KEYS[10], KEYS[11], KEYS[14]
+    local function is_any_in(key, read)
+      for _, found in ipairs(call(read, key, unpack(ids))) do
         if found then
           return true
         end
       end
     end
-    if call('EXISTS', half_of) + call('HEXISTS', meta, BEGUN) > 0 or is_any_in(ids_key) or is_any_in(bodies) then
+    if call('EXISTS', half_of) + call('HEXISTS', meta, BEGUN) > 0 or is_any_in(ids_key, 'HMGET')
+      or is_any_in(bodies, 'HMGET') then
+      return nil
+    end
+    -- A sweep that was cut has forgotten ids, but not that they are to be forgotten.
+    if #call('ZRANGEBYSCORE', id_expiry, '-inf', now, 'LIMIT', '0', '1') > 0 and is_any_in(id_expiry, 'ZMSCORE') then
       return nil
     end
     call('HSET', meta, BEGUN, table.concat(ids, ' '))
@@ -365,7 +370,7 @@ local room = most > 0 and most - call('HLEN', bodies) or math.huge
 
 local accepted, verdicts = messages == 0 and room >= 0 and {}, ''
 if not accepted and WORDS < 4 and messages <= room then
-  accepted = publish_bare(bodies, groups, messages, WORDS == 3, FIRST_GROUP, BIG)
+  accepted = publish_bare(clock.now, bodies, groups, messages, WORDS == 3, FIRST_GROUP, BIG)
 end
 if not accepted and WORDS > 2 then
   accepted, verdicts = publish_each(clock, room, FIRST_GROUP, BIG)

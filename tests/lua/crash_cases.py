@@ -189,6 +189,14 @@ def publish_one_of_them(world: World) -> None:
     assert world.client.hget(world.keys.ids, "y") == b"d"
 
 
+def publish_again(world: World) -> None:
+    world.publish(prepared("a", digest="other"), producer="q", seq=1)
+
+
+def still_known(world: World) -> None:
+    assert world.publish(prepared("a", digest="third"), producer="r", seq=1).verdicts == "C"
+
+
 def settle(world: World, lease_no: int) -> list[str]:
     return world.succeed(Receipt("a", lease_no), Receipt("b", lease_no))
 
@@ -383,4 +391,11 @@ CASES = [
     ),
     Case("configure", leased, lambda w: w.configure("g", 2, max_retries=1)),
     Case("sweep", committed, lambda w: w.sweep()),
+    Case(
+        "sweep of an id that is new again meanwhile",
+        committed,
+        lambda w: w.sweep(),
+        meanwhile=publish_again,
+        after=still_known,
+    ),
 ]

@@ -34,3 +34,14 @@ def test_sweep_takes_a_bounded_batch(world: World) -> None:
     committed(world, "a", "b", "c")
     world.advance(HOUR)
     assert (world.sweep(2), world.sweep(2), world.sweep(2)) == (2, 1, 0)
+
+
+def test_sweep_keeps_an_id_that_is_new_again_after_a_sweep_that_was_cut(world: World) -> None:
+    committed(world, "a", "b")
+    world.advance(HOUR)
+    world.client.hdel(world.keys.ids, "a")  # as far as it came
+    world.publish(prepared("a", digest="e"))
+    with world.changes() as changed:
+        assert world.sweep() == 1
+    assert changed == {"ids": {"b": None}, "id_expiry": {"b": None}}
+    assert world.publish(prepared("a", digest="d")).verdicts == "C"

@@ -1,5 +1,7 @@
 """What Spark cannot do is one sentence of a command, and no Java stack comes before it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,6 @@ from pyspark.errors import PySparkException
 from rqretry.edge.spark.plainly import plain_failures
 from rqretry.embedded import EmbeddedRedis
 from rqretry.errors import ConfigError, RqretryError, TopicNotFound
-from tests.cli.shell import Shell
 
 STACK = """An error occurred while calling o1.parquet.
 : org.apache.spark.SparkException: {first}
@@ -56,7 +57,16 @@ def test_what_spark_cannot_do_is_one_sentence(tmp_path: Path, words: list[str], 
     rows.write_text("a,b\n1,2\n")
     named = [word.format(torn=torn, rows=rows) for word in words]
     with EmbeddedRedis() as server:
-        line = Shell(server.url).fails("pipeline", *named, status=1)
+        ended = subprocess.run(  # it ends its session, which would be that of all tests here
+            [sys.executable, "-m", "rqretry", "pipeline", *named, "--url", server.url],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
+    *before, line = ended.stderr.splitlines()
+    assert ended.returncode == 1, ended.stderr
+    assert line.startswith("Error: ")
     assert said.lower() in line.lower()
     assert "bug" not in line
+    assert not [one for one in before if "Traceback" in one or one.startswith(("\tat ", "Caused"))]
