@@ -416,3 +416,26 @@ def test_publish_of_new_ids_where_others_are_to_be_forgotten_leaves_those_alone(
         assert world.publish(prepared("b", digest="x"), prepared("a", digest="x")).verdicts == "AD"
     assert changed["ids"] == {"b": "x"}
     assert "id_expiry" not in changed
+
+
+@pytest.mark.parametrize("other", ["a", "c"])
+def test_publish_after_one_of_new_ids_was_cut_at_its_start_takes_them_as_new(
+    world: World, other: str
+) -> None:
+    world.client.hset(world.keys.meta, "?", "a b")  # what it notes first
+    world.client.hset(world.keys.bodies, "a", "body of a")
+    assert world.publish(prepared(other, digest="d")).verdicts == ""
+    assert world.publish(prepared("a", digest="d"), producer="q").verdicts in {"", "D"}
+    assert world.publish(prepared("b", digest="d"), producer="r").verdicts == ""
+    assert {*world.state()["backlog"]} == {"a", "b", other}
+    assert world.state()["ids"] == dict.fromkeys({"a", "b", other}, "d")
+    assert not world.client.hexists(world.keys.meta, "?")
+
+
+def test_publish_after_one_of_new_ids_was_cut_at_its_end_knows_them(world: World) -> None:
+    world.publish(prepared("a", digest="d"), prepared("b", digest="d"))
+    world.client.hset(world.keys.meta, "?", "a b")  # all but the last call of the script
+    answer = world.publish(prepared("a", digest="d"), prepared("c", digest="d"), producer="q")
+    assert answer.verdicts == "DA"
+    assert world.publish(prepared("b", digest="e"), producer="r").verdicts == "C"
+    assert not world.client.hexists(world.keys.meta, "?")
