@@ -100,7 +100,6 @@ def replay(
         raise
     if lane.under_way == record:
         lane.under_way = ""
-    lane.last = (call.seq, call.checksum)
     if added:
         lane.sent += len(messages)
     else:
@@ -135,6 +134,7 @@ def _replayed(
             raise _changed(lane)
         answer = yield from publishing.call(call, front)
         if answer.status not in {"LANE_CONFLICT", "LANE_GAP"}:
+            lane.last = (call.seq, call.checksum)
             return answer.status != "DUPLICATE"
         if answer.status == "LANE_CONFLICT":
             lane.last = None  # a twin of this task was faster

@@ -442,7 +442,9 @@ def test_publish_after_one_of_new_ids_was_cut_at_its_end_knows_them(world: World
 
 
 def test_publish_of_an_id_of_a_half_whose_rollback_was_cut_is_refused(world: World) -> None:
-    world.client.hset(world.keys.half_of, "a", "t 00000000 a")  # its body is gone, this comes next
+    world.damage().hset(
+        world.keys.half_of, "a", "t 00000000 a"
+    )  # its body is gone, this comes next
     answer = world.publish(prepared("a", digest="d"), prepared("b", digest="d"))
     assert answer.verdicts == "HA"
     assert world.state()["bodies"] == {"b": "body of b"}
