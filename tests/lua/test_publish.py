@@ -395,6 +395,7 @@ def test_publish_of_ids_that_are_all_new_leaves_what_it_leaves_one_by_one(
         "counters": {"publish": 2, **{f"publish:{key[0]}": 2 for key in ready}},
         "events": ["publish  p a b"],
     }
+    assert not world.client.hexists(world.keys.meta, "?")
 
 
 def test_publish_behind_a_call_is_answered_as_before_when_it_is_repeated(world: World) -> None:
