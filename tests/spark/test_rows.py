@@ -93,14 +93,14 @@ def batch() -> pa.RecordBatch:
 def test_rows_with_ids_are_the_same_all_at_once_as_one_by_one(by_id: _ById) -> None:
     rows = Rows(batch(), BY_ID)
     for now_ms in (NOW_MS, 0):
-        made = by_id.prepare_all(packed(rows), rows, 5, now_ms)
+        made = by_id.prepare_all(packed(rows), rows.parts["id"], 5, now_ms)
         assert [*made] == [by_id.prepare(item, "", now_ms) for item in rows.items()]
         assert [one.id for one in made] == ["a", "b", "c:1"]
 
 
 def test_rows_without_ids_are_the_same_all_at_once_as_one_by_one(by_lane: _ByLane) -> None:
     rows, prefix = Rows(batch(), WHOLE), TASK.id_prefix
-    made = by_lane.prepare_all(packed(rows), rows, 5, NOW_MS)
+    made = by_lane.prepare_all(packed(rows), (), 5, NOW_MS)
     named = [f"{prefix}{number}" for number in range(5, 8)]
     items = rows.items()
     alone = [by_lane.prepare(*one, NOW_MS) for one in zip(items, named, strict=True)]

@@ -25,7 +25,7 @@ from rqretry.edge.spark.tracing import traced, traced_task
 from rqretry.errors import RqretryError
 from rqretry.identity import worker_name
 from rqretry.ids import MessageId
-from rqretry.limits import are_message_ids, check_message_id
+from rqretry.limits import are_message_ids
 from rqretry.message import OutgoingMessage
 from rqretry.preparing import collector_paused, draft
 from rqretry.publishing import Lane, Publishing
@@ -125,7 +125,8 @@ class _Outlet(ABC):
 
         def calls() -> Iterator[Call]:
             for batch in batches:
-                yield from cutter.add(self._messages(Rows(batch, mapping), reject))
+                for messages in self._messages(Rows(batch, mapping), reject):
+                    yield from cutter.add(messages)
             yield from cutter.rest()
 
         self.begin()
@@ -154,22 +155,18 @@ class _Outlet(ABC):
             self._failed = True
             raise
 
-    def _messages(self, rows: Rows, reject: Reject) -> Sequence[Prepared]:
+    def _messages(self, rows: Rows, reject: Reject) -> Iterator[Sequence[Prepared]]:
+        """A batch in parts: the server executes one part while the next one is prepared."""
         now_ms, first = self.store.clock.now_ms(), self.totals.rows
         self.totals.rows += len(rows)
-        messages = self._all_at_once(rows, first, now_ms)
-        return [*self._one_by_one(rows, first, now_ms, reject)] if messages is None else messages
-
-    def _all_at_once(self, rows: Rows, first: int, now_ms: int) -> PlainMessages | None:
-        """Most batches are bare bodies, with ids or without; None where this one is not."""
-        if rows.parts.keys() - {ID}:
-            return None
-        try:
-            with collector_paused():
-                plain = rows.packed()
-                return None if plain is None else self.prepare_all(plain, rows, first, now_ms)
-        except RqretryError:  # one by one it shows which row it is
-            return None
+        plain, size = _packed(rows), self.options.batch_size
+        if plain is None:
+            yield [*self._one_by_one(rows, first, now_ms, reject)]
+            return
+        ids = rows.parts.get(ID, ())
+        for at in range(0, len(plain), size):
+            end = at + size
+            yield self.prepare_all(plain[at:end], ids[at:end], first + at, now_ms)
 
     def _one_by_one(
         self, rows: Rows, first: int, now_ms: int, reject: Reject
@@ -190,7 +187,9 @@ class _Outlet(ABC):
         """Before the first call: the lanes."""
 
     @abstractmethod
-    def prepare_all(self, plain: list[bytes], rows: Rows, first: int, now_ms: int) -> PlainMessages:
+    def prepare_all(
+        self, plain: list[bytes], ids: Sequence[str], first: int, now_ms: int
+    ) -> PlainMessages:
         """What `prepare` makes of rows whose bodies are packed, from this number of the task on."""
 
     @abstractmethod
@@ -222,14 +221,13 @@ class _ById(_Outlet):
     def prepare_all(
         self,
         plain: list[bytes],
-        rows: Rows,
+        ids: Sequence[str],
         first: int,  # noqa: ARG002
         now_ms: int,
     ) -> PlainMessages:
         """With their digests, too."""
-        ids = rows.parts[ID]
-        ids = [*ids] if are_message_ids(ids) else [*map(check_message_id, ids)]
-        return PlainMessages(ids, stamp_all(plain, now_ms) if now_ms else plain, digest_all(plain))
+        data = stamp_all(plain, now_ms) if now_ms else plain
+        return PlainMessages([*ids], data, digest_all(plain))
 
     def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
         """With its id's digest, by which the partition knows it again."""
@@ -273,14 +271,14 @@ class _ByLane(_Outlet):
     def prepare_all(
         self,
         plain: list[bytes],
-        rows: Rows,  # noqa: ARG002
+        ids: Sequence[str],  # noqa: ARG002
         first: int,
         now_ms: int,
     ) -> PlainMessages:
         """With the time of publishing, too."""
         prefix = self.task.id_prefix
-        ids = [f"{prefix}{number}" for number in range(first, first + len(plain))]
-        return PlainMessages(ids, stamp_all(plain, now_ms))
+        made = [f"{prefix}{number}" for number in range(first, first + len(plain))]
+        return PlainMessages(made, stamp_all(plain, now_ms))
 
     def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
         """With the time of publishing, which such an id does not tell."""
@@ -302,6 +300,17 @@ class _ByLane(_Outlet):
         self.store.perform(check_complete(self.publishing, self._lanes))
         self.totals.sent = sum(lane.sent for lane in self._lanes)
         self.totals.known = sum(lane.known for lane in self._lanes)
+
+
+def _packed(rows: Rows) -> list[bytes] | None:
+    """Most batches are bare bodies, with ids or without; None where this one is not."""
+    if rows.parts.keys() - {ID} or not are_message_ids(rows.parts.get(ID, ())):
+        return None
+    try:
+        with collector_paused():
+            return rows.packed()
+    except RqretryError:  # one by one it shows which row it is
+        return None
 
 
 def _lane(options: Options, task: Task, number: int) -> ReplayableLane:
