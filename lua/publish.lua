@@ -36,20 +36,20 @@ local call = redis.call
          C another body has this id, H a half of an undecided transaction has it)
          or STALE_ROUTE, version, table or FULL, stored, limit
          or LANE_CONFLICT or LANE_GAP: the call in front was not done
-  COST   O(messages * groups); 10 commands and 3 a group, 6 more for ids that the caller chose, 1 more
-         where a group takes only some, 3 more for message groups and 3 for an ordered
-         group, 3 for broadcast, 2 for message keys (and 1 for each 3000 of them), 1 behind a call
-         that is not answered
+  COST   O(messages * groups); 10 commands and 3 a group, 8 more for ids that the caller chose and
+         that are new, up to 15 more where one may be known, 1 more where a group takes only some, 3 more
+         for message groups and 3 for an ordered group, 3 for broadcast, 2 for message keys (and 1 for
+         each 3000 of them), 1 behind a call that is not answered
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include begun
 
--- Messages that are not bare ones: with a known id, a delay, a tag, a message group or keys, or for
--- broadcast groups too. It takes thirty functions, which would be a third of the time of a call with one
--- plain message, so they are made in here; and it captures nothing, which takes time at each call, too.
--- Answers what was accepted and the verdicts; nothing where there is no room.
+-- Messages that are not bare ones: with an id that may be known, a delay, a tag, a message group or keys,
+-- or for broadcast groups too. It takes thirty functions, which would be a third of the time of a call with
+-- one plain message, so they are made in here; and it captures next to nothing, which takes time at each
+-- call, too. Answers what was accepted and the verdicts; nothing where there is no room.
 local function publish_each(time, room, FIRST_GROUP, BIG)
 -- @include message_keys
 -- @include forget

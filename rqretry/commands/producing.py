@@ -231,10 +231,8 @@ def may_be_ahead(route: Route, messages: Sequence[Prepared]) -> bool:
 def _each(route: Route, messages: Sequence[Prepared], words: int) -> list[Any]:
     args: list[Any] = []
     if words == _NAMED:
-        for message in messages:
-            args += message[:_PLAIN]
-        args += [message.digest for message in messages]
-        return args
+        ids, data, digests = zip(*(message[:words] for message in messages), strict=True)
+        return PlainMessages([*ids], [*data], [*digests]).words()
     for message in messages:
         args += message[: min(words, _SENT)]
         if words >= _WITH_TARGETS:

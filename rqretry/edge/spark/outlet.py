@@ -212,11 +212,8 @@ class _ById(_Outlet):
 
     def begin(self) -> None:
         """Two lanes of this attempt for each partition, whose calls take turns."""
-        one, other = (
-            [Lane(self.options.target, number) for number in range(self.partitions)]
-            for _ in range(2)
-        )
-        self._lanes = [*zip(one, other, strict=True)]
+        topic = self.options.target
+        self._lanes = [(Lane(topic, n), Lane(topic, n)) for n in range(self.partitions)]
 
     def prepare_all(
         self,
