@@ -70,7 +70,7 @@ lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
 	$(BIN)/python tools/lint_lua.py
 
 simulation: setup ## run simulated systems, each from one seed (SEEDS=n of them, from SEED=n on, JOBS=n)
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS))
+	@$(BIN)/python -m tests.model.simulation --seeds $(SEEDS) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS))
 
 mutants: setup ## break the rules of conformance.md and guarantees.md one by one: each must be noticed (RULES=...)
 	@$(BIN)/python tools/mutants.py $(RULES)

@@ -22,8 +22,8 @@ from typing import Any, Self
 from benchmarks.handlers import Tally, register
 from benchmarks.workload import TOPIC, loop_factory
 from rqretry import App
-from rqretry.runtime.collecting import calm_collector
-from rqretry.runtime.worker import Worker
+from rqretry.worker.gc_tuning import calm_collector
+from rqretry.worker.worker import Worker
 
 _spawn = multiprocessing.get_context("spawn")
 PATIENCE_S = 900.0
@@ -214,7 +214,7 @@ def _main(job: Job, count: Any, ready: Any, stop: Any, reports: Connection) -> N
     if job.otel == ABSENT:
         sys.modules["opentelemetry"] = None  # type: ignore[assignment] # cannot be imported
     elif job.otel:
-        import_module("rqretry.edge.otel.setup")
+        import_module("rqretry.otel.setup")
     calm_collector()
     # What a worker logs is formatted and written, as it would be; but nobody wants to read it.
     logging.basicConfig(stream=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123

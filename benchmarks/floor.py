@@ -8,10 +8,11 @@ import redis
 
 from benchmarks.workload import bodies
 from rqretry import App, Client
-from rqretry.codec import checksum, encode
-from rqretry.commands.consuming import Receipt, lease, succeed
-from rqretry.commands.producing import Prepared, publish
-from rqretry.ids import make_ids, make_producer
+from rqretry.core.envelope import checksum, encode
+from rqretry.core.message_id import make_ids, make_producer
+from rqretry.core.receipt import Receipt
+from rqretry.protocol.lease import lease, succeed
+from rqretry.protocol.publish import Prepared, publish
 
 BATCH = 100
 _LANE_TTL_MS = 60_000

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from rqretry.embedded import find_server, server_version
+from rqretry.testing.embedded_redis import find_server, server_version
 
 _LIBRARIES = ("redis", "hiredis", "uvloop", "msgpack")
 

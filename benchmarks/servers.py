@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import redis
 
-from rqretry.embedded import EmbeddedRedis
+from rqretry.testing.embedded_redis import EmbeddedRedis
 
 MICROSECONDS = 1_000_000
 _SENT = ("cmdstat_evalsha", "cmdstat_script", "cmdstat_bzpopmin", "cmdstat_client", "cmdstat_ping")

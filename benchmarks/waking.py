@@ -19,16 +19,17 @@ import redis.asyncio
 from benchmarks.servers import Server
 from benchmarks.workload import body, run
 from rqretry import App
-from rqretry.codec import encode
-from rqretry.command import Command, Word
-from rqretry.commands.consuming import Receipt, lease, succeed
-from rqretry.commands.producing import Prepared, publish
-from rqretry.connecting import pack
-from rqretry.ids import make_id, make_producer
-from rqretry.keys import GroupKeys
-from rqretry.routes import Route
-from rqretry.scripts import ScriptLibrary
-from rqretry.wire import Wire, dialect_of
+from rqretry.core.envelope import encode
+from rqretry.core.message_id import make_id, make_producer
+from rqretry.core.receipt import Receipt
+from rqretry.core.route import Route
+from rqretry.protocol.command import Command, Word
+from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.lease import lease, succeed
+from rqretry.protocol.publish import Prepared, publish
+from rqretry.protocol.scripts import ScriptLibrary
+from rqretry.transport.connection import pack
+from rqretry.transport.replies import Wire, dialect_of
 
 SOCKETS, REDIS_PY = "sockets", "redis-py"
 _NAMESPACE, _TOPIC, _GROUP = "floor", "bare-wake", "bare"

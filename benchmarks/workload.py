@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from rqretry import App
-from rqretry.codec import encode
+from rqretry.core.envelope import encode
 
 SMALL, LARGE = 60, 960
 """Bytes of filling that make a body of about 100 bytes, and of 1 KB."""

@@ -7,7 +7,7 @@ from importlib import import_module
 def main() -> None:
     """Run the program; does not return."""
     try:
-        program = import_module("rqretry.edge.cli.main")
+        program = import_module("rqretry.cli.main")
     except KeyboardInterrupt:  # nothing has begun
         sys.exit(1)
     program.main()

@@ -6,20 +6,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, Unpack
 
-from rqretry.checkers import CheckerOptions, Checkers, TermOptions
 from rqretry.client import AsyncAdmin, AsyncClient, Client
-from rqretry.config import Settings
-from rqretry.durations import Duration
-from rqretry.hooks import Callback, Hooks, Middleware
-from rqretry.ids import MessageId
-from rqretry.limits import check_partitions, check_topic
-from rqretry.message import OutgoingMessage, PublishOptions
-from rqretry.registry import ConsumerOptions, ConsumerSpec, Registry
-from rqretry.runtime.running import run_until_stopped
-from rqretry.runtime.worker import GRACE_S, Worker
-from rqretry.tasks import Task, bind_task
-from rqretry.topics import Topic
-from rqretry.transacting import AsyncTransaction
+from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec, Registry
+from rqretry.consumer.task import Task, bind_task
+from rqretry.consumer.transaction_checker import CheckerOptions, Checkers, TermOptions
+from rqretry.consumer.typed_topic import Topic
+from rqretry.core.durations import Duration
+from rqretry.core.limits import check_partitions, check_topic
+from rqretry.core.message import OutgoingMessage, PublishOptions
+from rqretry.core.message_id import MessageId
+from rqretry.core.middleware import Callback, Hooks, Middleware
+from rqretry.core.settings import Settings
+from rqretry.producer.transaction import AsyncTransaction
+from rqretry.worker.embedded_run import run_until_stopped
+from rqretry.worker.worker import GRACE_S, Worker
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)

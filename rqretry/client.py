@@ -6,25 +6,25 @@ from typing import Any, Literal, Self, Unpack
 
 from rqretry.admin import AdminOperations
 from rqretry.admin.facades import Admin, AsyncAdmin
-from rqretry.catalog import Catalog
-from rqretry.checkers import Checkers, TermOptions
-from rqretry.config import Settings
-from rqretry.durations import Duration
-from rqretry.identity import worker_name
-from rqretry.ids import MessageId
-from rqretry.limits import (
+from rqretry.catalog.groups import Catalog
+from rqretry.consumer.simple_consumers import AsyncSimpleConsumer, SimpleConsumer, simple_operations
+from rqretry.consumer.transaction_checker import Checkers, TermOptions
+from rqretry.core.durations import Duration
+from rqretry.core.limits import (
     check_topic,
 )
-from rqretry.message import PublishOptions, durable, outgoing
-from rqretry.publisher import Publisher
-from rqretry.publisher_sync import SyncPublisher
-from rqretry.publishing import Publishing
-from rqretry.recalling import recall
-from rqretry.scripts import ScriptLibrary
-from rqretry.simple_consumers import AsyncSimpleConsumer, SimpleConsumer, simple_operations
-from rqretry.store import Store
-from rqretry.store_sync import SyncStore
-from rqretry.transacting import AsyncTransaction, Transaction, TransactionOperations
+from rqretry.core.message import PublishOptions, durable, outgoing
+from rqretry.core.message_id import MessageId
+from rqretry.core.settings import Settings
+from rqretry.core.worker_name import worker_name
+from rqretry.producer.cancel import recall
+from rqretry.producer.lane import Publishing
+from rqretry.producer.publisher import Publisher
+from rqretry.producer.publisher_sync import SyncPublisher
+from rqretry.producer.transaction import AsyncTransaction, Transaction, TransactionOperations
+from rqretry.protocol.scripts import ScriptLibrary
+from rqretry.transport.store import Store
+from rqretry.transport.store_sync import SyncStore
 
 __all__ = [
     "Admin",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from rqretry.embedded import EmbeddedRedis
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.support.servers import available_servers, start
 
 SLOW_FOLDERS = (

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from lupa.lua51 import LuaError, LuaRuntime
 
-from rqretry.errors import ScriptError
-from rqretry.scripts import Script, ScriptLibrary
+from rqretry.core.errors import ScriptError
+from rqretry.protocol.scripts import Script, ScriptLibrary
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "lua"

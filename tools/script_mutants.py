@@ -32,7 +32,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from rqretry import scripts  # noqa: E402
+from rqretry.protocol import scripts  # noqa: E402
 from tests.support.lua_mutants import Mutant, mutants_of  # noqa: E402
 from tests.support.mutant_tests import OPTIONS, SUITES, tests_for, touched_tests  # noqa: E402
 

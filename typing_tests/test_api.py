@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from rqretry import App, AsyncClient, Client, ConsumeResult, Message, MessageId, RetryPolicy
-from rqretry.admin.views import DeadLetter, GroupStats, MessageView, Stats
-from rqretry.hooks import Event, Next
-from rqretry.tasks import Call, Task
-from rqretry.topics import Topic
+from rqretry.admin.views import GroupStats, MessageView, Stats
+from rqretry.consumer.task import Call, Task
+from rqretry.consumer.typed_topic import Topic
+from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.middleware import Event, Next
 
 
 @dataclass
@@ -103,8 +104,8 @@ async def publishing_answers_ids() -> None:
 
 
 async def the_operators_verbs_are_typed(client: Client, other: AsyncClient) -> None:
-    assert_type(client.admin.dead_letters("g"), list[DeadLetter])
-    assert_type(await other.admin.dead_letters("g"), list[DeadLetter])
+    assert_type(client.admin.dead_letters("g"), list[DeadLetterRecord])
+    assert_type(await other.admin.dead_letters("g"), list[DeadLetterRecord])
     assert_type(await app.admin.message("id"), MessageView)
     assert_type(client.admin.message("id"), MessageView)
     stats = client.admin.stats("t")

@@ -5,8 +5,8 @@ from benchmarks.figures import Figures, percentile
 from benchmarks.servers import MICROSECONDS, Server
 from benchmarks.workload import TOPIC, bodies, check, publish_all
 from rqretry import App
-from rqretry.command import MAX_BATCH
-from rqretry.commands.consuming import lease
+from rqretry.protocol.command import MAX_BATCH
+from rqretry.protocol.lease import lease
 
 VISIBILITY_MS = 2000
 

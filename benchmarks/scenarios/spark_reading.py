@@ -15,9 +15,9 @@ from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
 from benchmarks.workload import TOPIC, bodies, publish_all
 from rqretry import RetryPolicy
-from rqretry.config import Settings
-from rqretry.ids import spell_ids
-from rqretry.keys import PartitionKeys
+from rqretry.core.message_id import spell_ids
+from rqretry.core.settings import Settings
+from rqretry.protocol.keys import PartitionKeys
 
 ROUNDS, WARMING = 5, 3
 EVENTS = 6

@@ -13,9 +13,9 @@ from benchmarks.crew import family_cpu_s
 from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
 from rqretry import Client
-from rqretry.config import Settings
+from rqretry.core.settings import Settings
 from rqretry.demo.flights import load
-from rqretry.keys import PartitionKeys
+from rqretry.protocol.keys import PartitionKeys
 
 ROUNDS = 3
 ID = "flight_id"
@@ -122,7 +122,7 @@ def _publish(url: str, batches: Iterator[Any]) -> int:
 
 
 def _naive(spark: Any, url: str, path: str) -> None:
-    from rqretry.edge.spark.inputs import open_files  # noqa: PLC0415
+    from rqretry.spark.input_files import open_files  # noqa: PLC0415
 
     with open_files(spark, path, "parquet", None) as rows:  # cut as ingest cuts it
         rows.mapInArrow(partial(_publish_part, url), "n long").collect()

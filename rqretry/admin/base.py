@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rqretry.catalog import Catalog
-from rqretry.command import Operation
-from rqretry.commands.auditing import note
-from rqretry.commands.upkeep import LiveWorker, roster
-from rqretry.errors import ConfigError, show
-from rqretry.keys import GroupKeys
-from rqretry.live import groups_of
-from rqretry.records import GroupRecord
+from rqretry.catalog.groups import Catalog
+from rqretry.core.catalog_records import GroupRecord
+from rqretry.core.errors import ConfigError, show
+from rqretry.core.worker_info import groups_of
+from rqretry.protocol.audit_log import note
+from rqretry.protocol.command import Operation
+from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.maintain import LiveWorker, roster
 
 
 class Place(NamedTuple):

@@ -1,7 +1,7 @@
 """The operator's verbs as users call them: `client.admin`, without asyncio and with it."""
 
 from rqretry.admin import AdminOperations
-from rqretry.command import Performer, SyncPerformer, awaitable, blocking
+from rqretry.protocol.command import Performer, SyncPerformer, awaitable, blocking
 
 
 class Admin:

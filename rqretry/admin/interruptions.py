@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from rqretry.admin.telling import read_timeline
-from rqretry.admin.views import DeadLetter, Event
-from rqretry.catalog import Catalog
-from rqretry.command import Operation
-from rqretry.commands.auditing import Note, all_last_words
+from rqretry.admin.timeline import read_timeline
+from rqretry.admin.views import Event
+from rqretry.catalog.groups import Catalog
+from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.protocol.audit_log import Note, all_last_words
+from rqretry.protocol.command import Operation
 
 EXPIRED = "expired"
 
@@ -39,8 +40,8 @@ def with_interruptions(catalog: Catalog, events: Sequence[Event]) -> Operation[l
 
 
 def explained(
-    catalog: Catalog, letter: DeadLetter, topic: str, partition: int
-) -> Operation[DeadLetter]:
+    catalog: Catalog, letter: DeadLetterRecord, topic: str, partition: int
+) -> Operation[DeadLetterRecord]:
     """A dead letter whose interrupted attempts name their workers, and how these ended."""
     if not any(error.cause == EXPIRED for error in letter.errors):
         return letter

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
-from rqretry.catalog import Catalog
-from rqretry.command import Operation, batches
-from rqretry.commands.administering import Stats as Part
-from rqretry.commands.administering import memory, server_memory, stats
-from rqretry.commands.transacting import size
-from rqretry.errors import RqretryError
-from rqretry.ids import born_ms
-from rqretry.live import groups_of
-from rqretry.records import TopicRecord
-from rqretry.routes import RouteGroup
+from rqretry.catalog.groups import Catalog
+from rqretry.core.catalog_records import TopicRecord
+from rqretry.core.errors import RqretryError
+from rqretry.core.message_id import born_ms
+from rqretry.core.route import RouteGroup
+from rqretry.core.worker_info import groups_of
+from rqretry.protocol.command import Operation, batches
+from rqretry.protocol.inspect import Stats as Part
+from rqretry.protocol.inspect import memory, server_memory, stats
+from rqretry.protocol.transaction import size
 
 _NO_GROUP = RouteGroup("-", 0, "")
 

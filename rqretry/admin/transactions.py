@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from rqretry.admin.base import AdminBase
-from rqretry.command import Operation
-from rqretry.commands import transacting
-from rqretry.commands.transacting import COMMITTED, OPEN, ROLLED_BACK, Record
-from rqretry.durations import spell
-from rqretry.limits import check_transaction
-from rqretry.resolving import record_of, resolve, unresolved
+from rqretry.core.durations import spell
+from rqretry.core.limits import check_transaction
+from rqretry.maintenance.transaction_resolver import record_of, resolve, unresolved
+from rqretry.protocol import transaction as transacting
+from rqretry.protocol.command import Operation
+from rqretry.protocol.transaction import COMMITTED, OPEN, ROLLED_BACK, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rqretry.failures import AttemptError, latest
+from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.failure_record import AttemptError
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,58 +160,6 @@ class Stats:
     def backlog(self) -> int:
         """Waiting for a topic's first group."""
         return sum(topic.backlog for topic in self.topics)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """One entry of a group's dead-letter queue (semantics.md section 5)."""
-
-    id: str
-    topic: str
-    group: str
-    body: Any
-    """None when it was not asked for, or cannot be decoded (then `raw` has the bytes)."""
-    raw: bytes
-    tag: str | None
-    keys: tuple[str, ...]
-    headers: dict[str, str]
-    born_ms: int | None
-    attempt: int
-    """Deliveries made."""
-    cause: str
-    """Why the last one ended: failure, expired, timeout, rejected, undecodable."""
-    dead_since_ms: int
-    errors: tuple[AttemptError, ...]
-    """The failure record: the first 3 and the last 16 attempts."""
-
-    @property
-    def error(self) -> str:
-        """The last error in one line: its type and message, or the reason or cause."""
-        return self.cause if self._last is None else str(self._last)
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint of the last error."""
-        return self._last.fingerprint if self._last else ""
-
-    @property
-    def deliveries(self) -> int:
-        """How often it was delivered."""
-        return self.attempt
-
-    @property
-    def interruptions(self) -> int:
-        """Attempts in `errors` since it was sent back that ended as their workers died or hung."""
-        return sum(error.cause == "expired" for error in latest(self.errors))
-
-    @property
-    def failures(self) -> int:
-        """Attempts in `errors` since it was sent back that failed."""
-        return len(latest(self.errors)) - self.interruptions
-
-    @property
-    def _last(self) -> AttemptError | None:
-        return self.errors[-1] if self.errors else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,9 +329,9 @@ class GroupInfo:
     ordered: bool = False
 
 
-def clusters(letters: Sequence[DeadLetter]) -> list[Cluster]:
+def clusters(letters: Sequence[DeadLetterRecord]) -> list[Cluster]:
     """Dead letters by fingerprint, the most frequent first."""
-    found: dict[str, list[DeadLetter]] = {}
+    found: dict[str, list[DeadLetterRecord]] = {}
     for letter in letters:
         found.setdefault(letter.fingerprint, []).append(letter)
     rows = [

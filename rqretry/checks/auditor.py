@@ -6,9 +6,9 @@ is read, so what looks wrong is looked at twice, and only what is wrong both tim
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from rqretry.checks.auditor_lines import misplaced
+from rqretry.checks.auditor_ordering import misplaced
 from rqretry.checks.auditor_pages import read_hash, read_list, read_scores
-from rqretry.checks.auditor_seen import (
+from rqretry.checks.findings import (
     ERROR,
     ORDER_DIGITS,
     WARNING,
@@ -16,10 +16,10 @@ from rqretry.checks.auditor_seen import (
     GroupSnapshot,
     Snapshot,
 )
-from rqretry.command import Operation, Pause, batches
-from rqretry.commands.producing import id_of_member
-from rqretry.commands.transacting import Record, read_many
-from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
+from rqretry.protocol.command import Operation, Pause, batches
+from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
+from rqretry.protocol.publish import id_of_member
+from rqretry.protocol.transaction import Record, read_many
 
 __all__ = [
     "ERROR", "WARNING", "Finding", "GroupSnapshot", "Snapshot", "audit", "examine", "judge", "look",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from rqretry.command import Command, Operation, Word
+from rqretry.protocol.command import Command, Operation, Word
 
 PAGE = 500
 PAGE_BYTES = 1024 * 1024

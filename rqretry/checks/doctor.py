@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rqretry.checks.findings import Finding
-from rqretry.checks.fleets import fencing, replicas, slots
-from rqretry.command import Command, Operation, Word
-from rqretry.connecting import read_info
-from rqretry.errors import RqretryError, UnsafeServer
-from rqretry.scripts import ScriptLibrary
-from rqretry.url import Kind
+from rqretry.checks.check_result import Finding
+from rqretry.checks.replica_checks import fencing, replicas, slots
+from rqretry.core.errors import RqretryError, UnsafeServer
+from rqretry.core.redis_url import Kind
+from rqretry.protocol.command import Command, Operation, Word
+from rqretry.protocol.scripts import ScriptLibrary
+from rqretry.transport.connection import read_info
 
 T = TypeVar("T")
 

@@ -1,23 +1,102 @@
-"""One result of one check."""
+"""What the auditor saw of a partition, and what it found wrong in it."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-Severity = Literal["ok", "warning", "refused"]
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
+
+ORDER_DIGITS = 16
+"""Of the number before a message group in `message_groups`, and before an id in a line."""
+ERROR, WARNING = "error", "warning"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """What one check found.
+    """Something that should not be.
 
     Attributes:
-        check: Its stable name, such as "eviction".
-        severity: "ok", "warning", or "refused": a worker does not start.
-        sentence: What is so.
-        fix: What to do; "" when it is in order.
+        severity: "error" (a message is lost, stuck or would be handled twice) or "warning" (a
+            leftover that the scripts pass over).
+        kind: One word or two, the same for all findings of a kind.
+        key: The Redis key it is in.
+        id: The message, or the field, it is about.
+        text: What is wrong, as a sentence.
     """
 
-    check: str
-    severity: Severity
-    sentence: str
-    fix: str = ""
+    severity: str
+    kind: str
+    key: str
+    id: str
+    text: str
+
+
+@dataclass(slots=True)
+class GroupSnapshot:
+    """What was read of one group; ids and their scores or values."""
+
+    keys: GroupKeys
+    byte: str = ""
+    lists: dict[str, list[str]] = field(default_factory=dict)
+    inflight: dict[str, float] = field(default_factory=dict)
+    dead: dict[str, float] = field(default_factory=dict)
+    levels: dict[str, dict[str, float]] = field(default_factory=dict)
+    due: dict[str, float] = field(default_factory=dict)
+    attempts: set[str] = field(default_factory=set)
+    failures: set[str] = field(default_factory=set)
+    graves: set[str] = field(default_factory=set)
+    ordered: bool = False
+    line: list[str] = field(default_factory=list)
+    heads: dict[str, str] = field(default_factory=dict)
+    letters: set[str] = field(default_factory=set)
+    """The dead letters of the other group, where this one consumes them."""
+
+    def places(self) -> Iterator[tuple[str, Iterable[str]]]:
+        """Each key that holds messages, with the ids in it."""
+        yield from self.lists.items()
+        yield self.keys.inflight, self.inflight
+        yield self.keys.dead, self.dead
+        yield from self.levels.items()
+
+    def blocked(self) -> Iterator[str]:
+        """Messages in line that are not out."""
+        out = set(self.heads.items())
+        return (id_ for name, id_ in map(in_line, self.line) if (name, id_) not in out)
+
+    def held(self) -> set[str]:
+        """Every message that the group has."""
+        return {id_ for _, ids in self.places() for id_ in ids}.union(self.blocked())
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What was read of one partition."""
+
+    keys: PartitionKeys
+    bodies: set[str] = field(default_factory=set)
+    pending: dict[str, str] = field(default_factory=dict)
+    big: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    id_expiry: dict[str, float] = field(default_factory=dict)
+    scheduled: dict[str, float] = field(default_factory=dict)
+    scheduled_members: dict[str, str] = field(default_factory=dict)
+    """How each of them is named there: with its tag, if it has one."""
+    backlog: list[str] = field(default_factory=list)
+    message_groups: dict[str, str] = field(default_factory=dict)
+    keyed: dict[str, str] = field(default_factory=dict)
+    """The message keys of each message that has some, with blanks between."""
+    message_keys: set[tuple[str, str]] = field(default_factory=set)
+    """The index: message key and id."""
+    halves: dict[str, float] = field(default_factory=dict)
+    half_of: dict[str, str] = field(default_factory=dict)
+    unknown_transactions: set[str] = field(default_factory=set)
+    groups: list[GroupSnapshot] = field(default_factory=list)
+
+    def noted_keys(self) -> set[tuple[str, str]]:
+        """What the index should hold: message key and id."""
+        return {(key, id_) for id_, names in self.keyed.items() for key in names.split(" ")}
+
+
+def in_line(member: str) -> tuple[str, str]:
+    """The message group and the id that a member of a line names."""
+    name, _, rest = member.partition("\0")
+    return name, rest[ORDER_DIGITS:]

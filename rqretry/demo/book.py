@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from rqretry.command import Command, Operation, text
-from rqretry.message import Message
-from rqretry.store import Store
+from rqretry.core.message import Message
+from rqretry.protocol.command import Command, Operation, text
+from rqretry.transport.store import Store
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -9,10 +9,10 @@ in the book, and the ladder brings the claim back. The ladder is RocketMQ's, 16 
 from typing import Any
 
 from rqretry.app import App
+from rqretry.core.consume_result import ConsumeResult
+from rqretry.core.message import Message
+from rqretry.core.retry_policy import RetryPolicy
 from rqretry.demo.book import Book
-from rqretry.message import Message
-from rqretry.outcome import ConsumeResult
-from rqretry.policy import RetryPolicy
 
 LEVELS = (
     "1ms 5ms 10ms 30ms 60ms 120ms 180ms 240ms 300ms 360ms 420ms 480ms 540ms 600ms 1200ms 1800ms"

@@ -15,16 +15,16 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from rqretry.config import URL_VARIABLE, Settings
+from rqretry.cli.options import json_option
+from rqretry.cli.output import note, terminal
+from rqretry.cli.session import Target, target_of
+from rqretry.core.errors import ConfigError, show
+from rqretry.core.settings import URL_VARIABLE, Settings
 from rqretry.demo.feed import CLAIMS_GROUP
 from rqretry.demo.flights import INSTALL, Flight, installed_archive, load, sample_size
-from rqretry.demo.live import View
+from rqretry.demo.live_table import View
 from rqretry.demo.report import print_report, problems
 from rqretry.demo.run import Pipeline, Place, run_demo
-from rqretry.edge.cli.options import json_option
-from rqretry.edge.cli.output import note, terminal
-from rqretry.edge.cli.session import Target, target_of
-from rqretry.errors import ConfigError, show
 
 DEFAULT_ROWS = 20_000
 EMBEDDED = "embedded"

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from rqretry.admin.views import GroupStats
 from rqretry.client import Client
+from rqretry.core.message import OutgoingMessage
 from rqretry.demo.flights import Flight
-from rqretry.message import OutgoingMessage
 
 FLIGHTS = "flights"
 ARRIVALS = "arrivals"

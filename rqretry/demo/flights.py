@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal, TextIO
 from zipfile import BadZipFile, ZipFile
 
-from rqretry.errors import ConfigError, refuse, show
+from rqretry.core.errors import ConfigError, refuse, show
 
 Value = int | str | None
 Outcome = Literal["committed", "cancelled", "no arrival delay"]

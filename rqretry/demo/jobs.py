@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from rqretry.core.errors import ConfigError, show
 from rqretry.demo.feed import ARRIVALS, CLAIMS_GROUP, FLIGHTS, Pace
 from rqretry.demo.flights import ARRIVAL_COLUMNS, CLAIM_COLUMNS, TEXT_COLUMNS, Flight
 from rqretry.demo.proof import Told
-from rqretry.edge.spark.archive import archive
-from rqretry.edge.spark.ingest import ingest
-from rqretry.edge.spark.reporting import PAGE, ReportSummary, report
-from rqretry.edge.spark.sessions import session
-from rqretry.errors import ConfigError, show
+from rqretry.spark.archive_job import archive
+from rqretry.spark.ingest_job import ingest
+from rqretry.spark.report_job import PAGE, ReportSummary, report
+from rqretry.spark.sessions import session
 
 _MASTER = "local[4]"
 """More tasks at once than the archive has: an ingest never waits until it has written a batch."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rqretry.admin.views import DeadLetter
+from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.demo.book import Entry
 from rqretry.demo.claims import MAX_RETRIES
 from rqretry.demo.feed import BOOK_GROUP, CLAIMS_GROUP, Progress
@@ -28,8 +28,8 @@ class Evidence:
 
     settled: Sequence[Entry]
     booked: Sequence[Entry]
-    dead_claims: Sequence[DeadLetter]
-    dead_arrivals: Sequence[DeadLetter]
+    dead_claims: Sequence[DeadLetterRecord]
+    dead_arrivals: Sequence[DeadLetterRecord]
     published: tuple[int, int]
     last: Progress
 
@@ -201,7 +201,9 @@ def _explained(
     return min(again - twice, excuses)
 
 
-def _check_outcomes(proof: Proof, flights: Sequence[Flight], dead: dict[str, DeadLetter]) -> None:
+def _check_outcomes(
+    proof: Proof, flights: Sequence[Flight], dead: dict[str, DeadLetterRecord]
+) -> None:
     expected = expected_dead(flights)
     wrong = proof.wrong
     wrong += _named("dead, and must not be", dead.keys() - expected.keys())
@@ -214,7 +216,7 @@ def _check_outcomes(proof: Proof, flights: Sequence[Flight], dead: dict[str, Dea
     )
 
 
-def _reason(letter: DeadLetter) -> str:
+def _reason(letter: DeadLetterRecord) -> str:
     return letter.errors[-1].message if letter.errors else letter.cause
 
 

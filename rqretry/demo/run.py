@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from rqretry.admin.views import DeadLetter
 from rqretry.client import Client
-from rqretry.command import Command
+from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.errors import ConfigError, RqretryError, show
 from rqretry.demo.book import BookKeys, forget_everything, read_ledger
 from rqretry.demo.claims import LEVELS
-from rqretry.demo.crew import Crew
 from rqretry.demo.feed import (
     ARRIVALS,
     BOOK_GROUP,
@@ -23,14 +22,15 @@ from rqretry.demo.feed import (
     Progress,
 )
 from rqretry.demo.flights import Flight
-from rqretry.demo.live import View
+from rqretry.demo.live_table import View
 from rqretry.demo.proof import Evidence, Told, prove
 from rqretry.demo.result import Archived, Result
-from rqretry.embedded import EmbeddedRedis
-from rqretry.errors import ConfigError, RqretryError, show
-from rqretry.keys import NamespaceKeys
-from rqretry.reaching import reach
-from rqretry.store_sync import SyncStore
+from rqretry.demo.worker_processes import Crew
+from rqretry.protocol.command import Command
+from rqretry.protocol.keys import NamespaceKeys
+from rqretry.testing.embedded_redis import EmbeddedRedis
+from rqretry.transport.first_call import reach
+from rqretry.transport.store_sync import SyncStore
 
 T = TypeVar("T")
 
@@ -257,7 +257,7 @@ class _Run:
         return len({entry.flight_id for entry in settled}.intersection(ids) - still_dead)
 
 
-def _choose(dead: Sequence[DeadLetter]) -> list[str]:
+def _choose(dead: Sequence[DeadLetterRecord]) -> list[str]:
     """Ten of the dead claims: the first ones and the last ones."""
     ids = [letter.id for letter in dead]
     half = REDRIVEN // 2

@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from rqretry.runtime.presence import PROOF_S, ROSTER_EVERY_S, Condition
-from rqretry.tallying import Figures
+from rqretry.observability.counters import Figures
+from rqretry.worker.registration import PROOF_S, ROSTER_EVERY_S, Condition
 
 SCHEMA = 1
 SILENT_S = 4.0

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from rqretry.commands.upkeep import register
-from rqretry.config import Settings
-from rqretry.identity import worker_name
-from rqretry.keys import NamespaceKeys
-from rqretry.store import Store
+from rqretry.core.settings import Settings
+from rqretry.core.worker_name import worker_name
+from rqretry.protocol.keys import NamespaceKeys
+from rqretry.protocol.maintain import register
 from rqretry.supervision.health import Answer, Board
-from rqretry.supervision.small_server import Port, SmallHandler, SmallServer, opened
+from rqretry.supervision.http_port import Port, SmallHandler, SmallServer, opened
+from rqretry.transport.store import Store
 
 log = logging.getLogger("rqretry")
 

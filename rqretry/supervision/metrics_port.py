@@ -2,12 +2,18 @@
 
 from collections.abc import Callable, Iterator
 
-from rqretry.errors import RqretryError
-from rqretry.exposition import CONTENT_TYPE, Family, Sample, expose, expose_histogram
-from rqretry.observing import OUTCOMES
+from rqretry.core.errors import RqretryError
+from rqretry.observability.counters import BUCKETS_S, Figures
+from rqretry.observability.observer import OUTCOMES
+from rqretry.observability.prometheus_text import (
+    CONTENT_TYPE,
+    Family,
+    Sample,
+    expose,
+    expose_histogram,
+)
 from rqretry.supervision.health import Board
-from rqretry.supervision.small_server import Port, SmallHandler, SmallServer, opened
-from rqretry.tallying import BUCKETS_S, Figures
+from rqretry.supervision.http_port import Port, SmallHandler, SmallServer, opened
 
 PATH = "/metrics"
 

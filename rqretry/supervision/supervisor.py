@@ -18,19 +18,19 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
-from rqretry.logs import LogSettings
-from rqretry.processes import how_ended
-from rqretry.runtime.retiring import resident_bytes
-from rqretry.runtime.stopping import SIGNALS, Stoppable, StoppedEarly
-from rqretry.runtime.worker import GRACE_S
-from rqretry.supervision.child import AT_ONCE, REFUSED, REPLACE, read_report, run_child
+from rqretry.consumer.process_pool import how_ended
+from rqretry.observability.log_format import LogSettings
+from rqretry.observability.trace_settings import TraceSettings
+from rqretry.supervision.exit_records import LastWords
 from rqretry.supervision.health import Board
 from rqretry.supervision.health_port import HealthPort, ServerCheck
-from rqretry.supervision.last_words import LastWords
 from rqretry.supervision.metrics_port import MetricsPort
-from rqretry.supervision.orders import Orders, apply_settings, load
-from rqretry.supervision.reloading import CodeWatch
-from rqretry.tracing import TraceSettings
+from rqretry.supervision.reload import CodeWatch
+from rqretry.supervision.worker_config import Orders, apply_settings, load
+from rqretry.supervision.worker_process import AT_ONCE, REFUSED, REPLACE, read_report, run_child
+from rqretry.worker.recycle_process import resident_bytes
+from rqretry.worker.stop_signals import SIGNALS, Stoppable, StoppedEarly
+from rqretry.worker.worker import GRACE_S
 
 log = logging.getLogger("rqretry")
 

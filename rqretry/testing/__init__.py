@@ -4,15 +4,15 @@ See docs/testing.md. The pytest plugin gives the fixtures `lab`, `lab_redis` and
 pytest imports it at every start, so the names here are imported when they are first used.
 """
 
-from rqretry.lazy import attributes
+from rqretry.core.lazy_exports import attributes
 
 __all__ = ["Attempt", "Lab", "Step"]
 
 __getattr__, __dir__ = attributes(
     __name__,
     {
-        "Attempt": "rqretry.testing.paths",
+        "Attempt": "rqretry.testing.history",
         "Lab": "rqretry.testing.lab",
-        "Step": "rqretry.testing.paths",
+        "Step": "rqretry.testing.history",
     },
 )

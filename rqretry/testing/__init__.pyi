@@ -1,5 +1,5 @@
+from rqretry.testing.history import Attempt as Attempt
+from rqretry.testing.history import Step as Step
 from rqretry.testing.lab import Lab as Lab
-from rqretry.testing.paths import Attempt as Attempt
-from rqretry.testing.paths import Step as Step
 
 __all__ = ["Attempt", "Lab", "Step"]

@@ -6,8 +6,8 @@ Each namespace has a clock of its own, so that labs can share a server.
 import time
 from functools import cache
 
-from rqretry.scripts import ScriptLibrary
-from rqretry.wire import ServerClock
+from rqretry.protocol.scripts import ScriptLibrary
+from rqretry.transport.replies import ServerClock
 
 START_MS = 2_208_988_800_000
 """2040-01-01 00:00 UTC."""

@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from rqretry.command import Command
-from rqretry.durations import spell
-from rqretry.failures import describe_cause
-from rqretry.runtime.delivery import Delivery
+from rqretry.core.durations import spell
+from rqretry.core.failure_record import describe_cause
+from rqretry.protocol.command import Command
 from rqretry.testing.clock import VirtualClock, clock_key
-from rqretry.testing.crew import Crew, Line
 from rqretry.testing.faults import Fault, Faults
-from rqretry.testing.stores import LabStore, score
+from rqretry.testing.lab_stores import LabStore, score
+from rqretry.testing.lab_workers import Crew, Line
+from rqretry.worker.delivery import Delivery
 
 MAX_STEPS = 10_000
 """Attempts of one run, unless the test says otherwise; more are taken for an endless loop."""

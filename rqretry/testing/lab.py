@@ -9,22 +9,22 @@ from typing import Any, Self, TypeVar, Unpack
 
 from rqretry.app import App
 from rqretry.client import Admin, Client
-from rqretry.command import Command
-from rqretry.durations import Duration, milliseconds
-from rqretry.embedded import EmbeddedRedis
-from rqretry.errors import ConfigError, InvalidArgument
-from rqretry.ids import MessageId
-from rqretry.keys import ROOT
-from rqretry.message import PublishOptions
-from rqretry.testing import servers
-from rqretry.testing.bound import BoundApp
-from rqretry.testing.clients import make_clients
+from rqretry.core.durations import Duration, milliseconds
+from rqretry.core.errors import ConfigError, InvalidArgument
+from rqretry.core.message import PublishOptions
+from rqretry.core.message_id import MessageId
+from rqretry.protocol.command import Command
+from rqretry.protocol.keys import ROOT
+from rqretry.testing import lab_servers
+from rqretry.testing.assertions import Looking
+from rqretry.testing.bound_app import BoundApp
 from rqretry.testing.clock import VirtualClock, clock_key
-from rqretry.testing.crew import Crew
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.testing.engine import MAX_STEPS, RUNNING, Engine
-from rqretry.testing.looking import Looking
-from rqretry.testing.stores import LabStore
-from rqretry.testing.trouble import Trouble, loop_here
+from rqretry.testing.faults_api import Trouble, loop_here
+from rqretry.testing.lab_clients import make_clients
+from rqretry.testing.lab_stores import LabStore
+from rqretry.testing.lab_workers import Crew
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Lab(Trouble, Looking):
     @property
     def server(self) -> str:
         """Where it runs: "redis" or "fakeredis"."""
-        return servers.REDIS if type(self._store) is LabStore else servers.FAKEREDIS
+        return lab_servers.REDIS if type(self._store) is LabStore else lab_servers.FAKEREDIS
 
     @property
     def url(self) -> str:
@@ -94,7 +94,7 @@ class Lab(Trouble, Looking):
         Raises:
             ConfigError: The lab runs on fakeredis, which has none.
         """
-        if self.server == servers.FAKEREDIS:
+        if self.server == lab_servers.FAKEREDIS:
             raise ConfigError("fakeredis has no URL: use lab.client, or a lab on a real Redis")
         return str(self._store.url)
 
@@ -189,7 +189,7 @@ class Lab(Trouble, Looking):
         self._runner.close()
         if self._own is not None:
             self._own.stop()
-        elif self.server == servers.REDIS:
+        elif self.server == lab_servers.REDIS:
             self._delete_everything()
         self._store.shut()
 
@@ -211,11 +211,11 @@ class Lab(Trouble, Looking):
 
     def _open(self, server: str | EmbeddedRedis | None) -> LabStore:
         if isinstance(server, EmbeddedRedis):
-            return servers.redis_store(server)
-        if servers.choose(server) == servers.FAKEREDIS:
-            return servers.fake_store()
+            return lab_servers.redis_store(server)
+        if lab_servers.choose(server) == lab_servers.FAKEREDIS:
+            return lab_servers.fake_store()
         self._own = EmbeddedRedis().start()
-        return servers.redis_store(self._own)
+        return lab_servers.redis_store(self._own)
 
     def _begin_with(self, app: App) -> None:
         try:

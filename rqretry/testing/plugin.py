@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def _rqretry_lab_redis() -> Iterator[Any]:
     """One private server for the whole session; each lab has a namespace of its own."""
-    with import_module("rqretry.embedded").EmbeddedRedis() as server:
+    with import_module("rqretry.testing.embedded_redis").EmbeddedRedis() as server:
         yield server
 
 
@@ -64,7 +64,7 @@ def lab_fakeredis(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def _lab(request: pytest.FixtureRequest, name: str | None) -> Iterator[Any]:
-    chosen: Any = import_module("rqretry.testing.servers").choose(name)
+    chosen: Any = import_module("rqretry.testing.lab_servers").choose(name)
     if chosen == "redis":
         chosen = request.getfixturevalue("_rqretry_lab_redis")
     with import_module("rqretry.testing").Lab(server=chosen) as lab:

@@ -15,8 +15,8 @@ import redis
 
 from rqretry import Client
 from rqretry.admin.views import GroupStats
-from rqretry.commands.upkeep import roster
-from rqretry.embedded import EmbeddedRedis
+from rqretry.protocol.maintain import roster
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.support.soundness import assert_sound
 
 HERE = Path(__file__).parent

@@ -12,14 +12,14 @@ import redis
 
 from rqretry import AsyncClient, Client, Message, OutgoingMessage
 from rqretry.client import SimpleConsumer
-from rqretry.embedded import EmbeddedRedis
-from rqretry.errors import (
+from rqretry.core.errors import (
     InvalidArgument,
     InvalidReceiptHandle,
     MessageTooLarge,
     RqretryError,
     StoreUnavailable,
 )
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.support.faults.proxy import FaultProxy
 
 NAMESPACE = "test"

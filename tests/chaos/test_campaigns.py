@@ -24,8 +24,8 @@ from tests.chaos.campaigns.nursery import ROOT
 from tests.chaos.campaigns.plan import Kind, draw, named
 from tests.chaos.campaigns.report import Wanted, bound, parts_of, shortage, table, total_of
 from tests.chaos.campaigns.run import Run
-from tests.checker.history import Effect, Operation
-from tests.checker.report import Finding, Report
+from tests.model.checker.history import Effect, Operation
+from tests.model.checker.report import Finding, Report
 from tests.support.faults.power import NoCompiler
 
 pytestmark = pytest.mark.chaos

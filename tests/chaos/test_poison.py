@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rqretry.commands.auditing import all_last_words
+from rqretry.protocol.audit_log import all_last_words
 from tests.chaos.conftest import Zoo
-from tests.cli.shell import Shell
+from tests.edges.cli.shell import Shell
 
 pytestmark = pytest.mark.chaos
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rqretry import Client, OutgoingMessage
-from rqretry.embedded import EmbeddedRedis
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.support.faults.power import NoCompiler, PoweredRedis
 from tests.support.servers import ServerBinary, available_servers
 from tests.support.soundness import assert_sound

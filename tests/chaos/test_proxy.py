@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from rqretry import Client
-from rqretry.embedded import EmbeddedRedis
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.conftest import emptied
 from tests.support.faults.proxy import FaultProxy
 from tests.support.faults.resp import ReplyReader, RequestReader, frame_end

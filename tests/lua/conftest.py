@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from rqretry.scripts import ScriptLibrary
+from rqretry.protocol.scripts import ScriptLibrary
 from tests.conftest import ServerOf
 from tests.support import lua_hooks
 from tests.support.backends import Backend, fake_backend, server_backend

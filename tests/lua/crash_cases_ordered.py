@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from rqretry.commands import moving
-from rqretry.commands.producing import Prepared
+from rqretry.protocol import operate
+from rqretry.protocol.publish import Prepared
 from tests.lua.crash_cases import TWO, Act, Case, subscribe
 from tests.support.builders import SECOND, failure, first, prepared
 from tests.support.world import VISIBILITY_MS, World
@@ -81,9 +81,9 @@ def die(world: World) -> None:
 
 
 def clear(world: World) -> object:
-    page = world.run(moving.blocked(world.group()))
+    page = world.run(operate.blocked(world.group()))
     members = page.members or ["x\x000000000000000002b"]
-    return world.run(moving.clear(world.group(), members, actor="ops"))
+    return world.run(operate.clear(world.group(), members, actor="ops"))
 
 
 DEATHS: dict[str, tuple[Callable[..., None], Act]] = {

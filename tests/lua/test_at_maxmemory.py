@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rqretry.embedded import EmbeddedRedis
-from rqretry.errors import QueueFull
+from rqretry.core.errors import QueueFull
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.lua.conftest import virtual_time
 from tests.support.backends import server_backend
 from tests.support.builders import HOUR, SECOND, failure, prepared

@@ -5,9 +5,9 @@ import redis
 
 from rqretry.checks.auditor import Finding, Snapshot, audit, judge
 from rqretry.client import Client
-from rqretry.command import Command, Pause
-from rqretry.embedded import EmbeddedRedis
-from rqretry.keys import partition_keys
+from rqretry.protocol.command import Command, Pause
+from rqretry.protocol.keys import partition_keys
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.lua.damages import DAMAGES, Damage, busy
 from tests.support.builders import prepared
 from tests.support.soundness import assert_sound

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rqretry.commands import administering, broadcasting
-from rqretry.commands.broadcasting import Entry, Mark
+from rqretry.protocol import broadcast as broadcasting
+from rqretry.protocol import inspect
+from rqretry.protocol.broadcast import Entry, Mark
 from tests.lua.test_halves import commit, halves, prepare
 from tests.support.builders import MINUTE, SECOND, prepared
 from tests.support.world import START_MS, World
@@ -15,7 +16,7 @@ def broadcast(world: World, *others: str) -> None:
     for name in others:
         world.subscribe(name)
     world.route = replace(world.route, version=world.route.version + 1, broadcast=True)
-    world.run(administering.subscribe(world.keys, world.route))
+    world.run(inspect.subscribe(world.keys, world.route))
 
 
 def entries(world: World, after: Mark | None = None) -> list[Entry]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rqretry.commands.consuming import Receipt
-from rqretry.errors import ScriptError
+from rqretry.core.errors import ScriptError
+from rqretry.core.receipt import Receipt
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, world_on
 from tests.lua.test_broadcast import broadcast, shown

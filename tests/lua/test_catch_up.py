@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from rqretry.catalog_starting import catch_up
-from rqretry.commands.consuming import Receipt
-from rqretry.commands.moving import CaughtUp, missed
+from rqretry.catalog.backfill import catch_up
+from rqretry.core.receipt import Receipt
+from rqretry.protocol.operate import CaughtUp, missed
 from tests.support.builders import HOUR, failure, first, prepared
 from tests.support.world import START_MS, World
 

@@ -1,6 +1,6 @@
 """change: inflight -> inflight with a new receipt, or -> ready."""
 
-from rqretry.commands.consuming import Receipt
+from rqretry.core.receipt import Receipt
 from tests.support.builders import SECOND, failure
 from tests.support.world import START_MS, VISIBILITY_MS, World
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rqretry.commands.consuming import Receipt
+from rqretry.core.receipt import Receipt
 from tests.conftest import ServerOf
 from tests.lua.conftest import counted, world_on
 from tests.support.builders import SECOND, failure, first, prepared

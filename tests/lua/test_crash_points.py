@@ -10,11 +10,11 @@ from collections import Counter
 import pytest
 
 from rqretry.checks.auditor import ERROR
-from rqretry.checks.auditor_seen import in_line
-from rqretry.commands.consuming import Receipt
-from rqretry.commands.producing import id_of_member
-from rqretry.errors import ScriptError
-from rqretry.scripts import ScriptLibrary
+from rqretry.checks.findings import in_line
+from rqretry.core.errors import ScriptError
+from rqretry.core.receipt import Receipt
+from rqretry.protocol.publish import id_of_member
+from rqretry.protocol.scripts import ScriptLibrary
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, cut_writes, world_on
 from tests.lua.crash_cases import CASES, Case, subscribe

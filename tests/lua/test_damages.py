@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rqretry.commands.consuming import Receipt
+from rqretry.core.receipt import Receipt
 from tests.conftest import ServerOf
 from tests.lua.conftest import open_backend
 from tests.lua.damages import DAMAGES, Damage, busy

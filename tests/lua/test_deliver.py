@@ -1,6 +1,6 @@
 """deliver: scheduled and due -> ready of every group of the topic."""
 
-from rqretry.routes import Route
+from rqretry.core.route import Route
 from tests.support.builders import SECOND, prepared
 from tests.support.world import World
 

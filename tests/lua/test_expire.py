@@ -1,6 +1,6 @@
 """expire: inflight past its deadline -> ready (the first time) | waiting_retry | dead."""
 
-from rqretry.commands.consuming import Receipt
+from rqretry.core.receipt import Receipt
 from tests.support.builders import MINUTE, SECOND, failure
 from tests.support.world import START_MS, VISIBILITY_MS, World
 

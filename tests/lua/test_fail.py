@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from rqretry.commands import consuming
-from rqretry.commands.consuming import Failed, Receipt
+from rqretry.core.receipt import Receipt
+from rqretry.protocol import lease
+from rqretry.protocol.lease import Failed
 from tests.support.builders import LEVELS, MINUTE, SECOND, failure, first
 from tests.support.world import START_MS, VISIBILITY_MS, WORKER, World
 
@@ -248,7 +249,7 @@ def test_fail_keeps_what_each_message_says_however_it_is_sent(
     failures = [
         failure(id_, level=level, record=text) for id_, text in zip("abcd", said, strict=True)
     ]
-    command = consuming.fail(
+    command = lease.fail(
         world.group(), failures, worker=WORKER, tracebacks={"f1": "T 1", "f2": "T 2"}
     )
     assert command.args[3] == words
@@ -283,9 +284,7 @@ def test_fail_of_alike_messages_of_which_one_came_too_late_fails_the_others(worl
 def test_fail_answers_once_what_is_the_same_of_all(world: World) -> None:
     world.subscribe()
     world.leased("a", "b", "c")
-    alike = consuming.fail(
-        world.group(), [failure("a"), failure("b")], worker=WORKER, tracebacks={}
-    )
+    alike = lease.fail(world.group(), [failure("a"), failure("b")], worker=WORKER, tracebacks={})
     assert len(world.run(replace(alike, decode=list))) == 2
     failed = [Failed("OK", False, 1, 3, START_MS + 10 * SECOND), Failed("GONE")]
     assert world.fail(failure("c"), failure("nobody")) == failed

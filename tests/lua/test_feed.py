@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from rqretry.commands import administering, consuming, upkeep
-from rqretry.commands.consuming import Failure, Leased, Receipt
-from rqretry.errors import ScriptError
-from rqretry.keys import GroupKeys
+from rqretry.core.errors import ScriptError
+from rqretry.core.receipt import Receipt
+from rqretry.protocol import inspect, maintain
+from rqretry.protocol import lease as consuming
+from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.lease import Failure, Leased
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, world_on
 from tests.support.builders import LEVELS, SECOND, failure, first, group_fields
@@ -23,12 +25,12 @@ def view(world: World, **settings: object) -> GroupKeys:
     """Group g, and group v that consumes its dead letters."""
     world.subscribe("g")
     fields = group_fields(1, **settings) | {"byte": b"", "view": 1}
-    world.run(administering.configure(keys_of(world), 1, fields))
+    world.run(inspect.configure(keys_of(world), 1, fields))
     return keys_of(world)
 
 
 def feed(world: World, limit: int = 500) -> int:
-    return world.run(upkeep.feed(keys_of(world), worker=WORKER, limit=limit))
+    return world.run(maintain.feed(keys_of(world), worker=WORKER, limit=limit))
 
 
 def lease(world: World, want: int = 10) -> Leased:
@@ -44,8 +46,8 @@ def fail(world: World, *failures: Failure) -> Sequence[consuming.Failed]:
     return world.run(consuming.fail(keys_of(world), failures, worker=WORKER, tracebacks={}))
 
 
-def expire(world: World) -> upkeep.Expired:
-    return world.run(upkeep.expire(keys_of(world), worker=WORKER, hold_ms=SECOND, random=0.5))
+def expire(world: World) -> maintain.Expired:
+    return world.run(maintain.expire(keys_of(world), worker=WORKER, hold_ms=SECOND, random=0.5))
 
 
 def test_feed_lists_each_letter_once_in_the_order_of_death(world: World) -> None:
@@ -121,7 +123,7 @@ def test_what_is_given_up_is_dropped_and_leaves_the_letter(world: World) -> None
     lease(world)
     assert not fail(world, failure("a", delay_ms=1))[0].dead
     world.advance(1)
-    world.run(upkeep.promote(keys_of(world), worker=WORKER))
+    world.run(maintain.promote(keys_of(world), worker=WORKER))
     assert lease(world).numbers == [(2, 2)]
     with world.changes() as changed:
         assert fail(world, failure("a", 2))[0].dead
@@ -176,7 +178,7 @@ def test_a_letter_that_is_gone_takes_its_numbers_and_failures_along(world: World
     lease(world)
     fail(world, failure("a", delay_ms=1))
     world.advance(1)
-    world.run(upkeep.promote(keys_of(world), worker=WORKER))
+    world.run(maintain.promote(keys_of(world), worker=WORKER))
     world.redrive("a")
     with world.changes() as changed:
         assert lease(world).ids == []
@@ -229,8 +231,8 @@ def test_feed_cut_anywhere_and_repeated_loses_no_letter(server_of: ServerOf) -> 
 def test_letters_that_were_not_looked_at_yet_count_as_ready(world: World) -> None:
     view(world)
     world.bury("a", "b")
-    assert world.run(administering.stats(keys_of(world))).ready == 2
+    assert world.run(inspect.stats(keys_of(world))).ready == 2
     feed(world)
     world.advance(1)
     world.bury("c")
-    assert world.run(administering.stats(keys_of(world))).ready == 3
+    assert world.run(inspect.stats(keys_of(world))).ready == 3

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from rqretry.checks.auditor import Finding
-from rqretry.commands import transacting
-from rqretry.commands.consuming import Receipt
-from rqretry.commands.producing import Prepared
-from rqretry.commands.transacting import Half, PreparedHalves
-from rqretry.errors import ScriptError
-from rqretry.noted import Noted
-from rqretry.routes import Route
+from rqretry.core.errors import ScriptError
+from rqretry.core.history_notes import Noted
+from rqretry.core.receipt import Receipt
+from rqretry.core.route import Route
+from rqretry.protocol import transaction
+from rqretry.protocol.publish import Prepared
+from rqretry.protocol.transaction import Half, PreparedHalves
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, world_on
 from tests.support.builders import HOUR, MINUTE, SECOND, failure, prepared
@@ -30,17 +30,17 @@ def halves(*messages: str | Prepared, first: int = 1, tag: str = "") -> list[Hal
 def prepare(
     world: World, batch: Sequence[Half], tx: str = TX, route: Route | None = None
 ) -> PreparedHalves:
-    command = transacting.prepare(world.keys, route or world.route, tx, batch, worker="w1")
+    command = transaction.prepare(world.keys, route or world.route, tx, batch, worker="w1")
     return world.run(command)
 
 
 def commit(world: World, tx: str = TX, limit: int = 500) -> tuple[int, int]:
-    command = transacting.commit(world.keys, tx, worker="w1", decided_ms=world.now, limit=limit)
+    command = transaction.commit(world.keys, tx, worker="w1", decided_ms=world.now, limit=limit)
     return world.run(command)
 
 
 def rollback(world: World, tx: str = TX, limit: int = 500) -> tuple[int, int]:
-    return world.run(transacting.rollback(world.keys, tx, worker="w1", limit=limit))
+    return world.run(transaction.rollback(world.keys, tx, worker="w1", limit=limit))
 
 
 def unexplained(world: World) -> list[Finding]:

@@ -1,12 +1,12 @@
 """The history (one entry per call, bounded in bytes) and logical time (never back)."""
 
-from rqretry.commands import administering
+from rqretry.protocol import inspect
 from tests.support.builders import HOUR, MINUTE, SECOND, failure
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
 
 def ids(world: World) -> list[str]:
-    return [id_ for id_, _ in world.run(administering.history(world.keys, start="-"))]
+    return [id_ for id_, _ in world.run(inspect.history(world.keys, start="-"))]
 
 
 def meta(world: World) -> dict[str, str]:
@@ -120,5 +120,5 @@ def test_history_keeps_the_failure_lines_of_a_call(world: World) -> None:
     world.subscribe()
     world.leased("a", "b")
     world.fail(failure("a", record='{"n":1}'), failure("b", record='{"n":2}'))
-    entries = world.run(administering.history(world.keys, start="-"))
+    entries = world.run(inspect.history(world.keys, start="-"))
     assert entries[-1][1]["b"] == b'{"n":1}\n{"n":2}'

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rqretry.command import MAX_BATCH_BYTES
-from rqretry.commands.consuming import Receipt
+from rqretry.core.receipt import Receipt
+from rqretry.protocol.command import MAX_BATCH_BYTES
 from tests.support.builders import MINUTE, SECOND, failure, first, prepared
 from tests.support.world import START_MS, VISIBILITY_MS, World
 

@@ -1,6 +1,6 @@
 """look: is there anything to lease in some places; reads only."""
 
-from rqretry.commands.consuming import Seen, look
+from rqretry.protocol.lease import Seen, look
 from tests.support.builders import SECOND, failure, prepared
 from tests.support.world import START_MS, VISIBILITY_MS, World
 

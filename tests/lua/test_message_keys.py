@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rqretry.commands import administering, moving, transacting
-from rqretry.commands.transacting import Half
-from rqretry.noted import Noted
+from rqretry.core.history_notes import Noted
+from rqretry.protocol import inspect, operate, transaction
+from rqretry.protocol.transaction import Half
 from tests.support.builders import HOUR, SECOND, failure, first, prepared
 from tests.support.world import START_MS, World
 
@@ -26,7 +26,7 @@ def with_keys(world: World, id_: str = "a", *keys: str, **options: object) -> No
 
 
 def found(world: World, key: str) -> list[str]:
-    return world.run(administering.ids_with_key(world.keys, key, after="", count=100))
+    return world.run(inspect.ids_with_key(world.keys, key, after="", count=100))
 
 
 def test_a_message_with_keys_is_indexed_and_others_cost_nothing(world: World) -> None:
@@ -53,7 +53,7 @@ def test_messages_are_found_by_the_very_key_page_by_page(world: World) -> None:
     world.publish(*(prepared(id_, keys=("k",)) for id_ in ids))
     with_keys(world, "x", "kk", "\u00e9", "k!")
     pages, after = list[list[str]](), ""
-    while page := world.run(administering.ids_with_key(world.keys, "k", after=after, count=10)):
+    while page := world.run(inspect.ids_with_key(world.keys, "k", after=after, count=10)):
         pages.append(page)
         after = page[-1]
     assert pages == [ids[:10], ids[10:20], ids[20:]]
@@ -148,8 +148,8 @@ def test_a_delayed_message_that_nobody_wants_is_forgotten_with_its_keys(world: W
 def test_messages_that_are_cleared_out_of_a_line_lose_their_keys(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(prepared("head", group="x"), prepared("a", group="x", keys=("k", "l")))
-    page = world.run(moving.blocked(world.group()))
-    assert world.run(moving.clear(world.group(), page.members, actor="ops")) == [b"OK"]
+    page = world.run(operate.blocked(world.group()))
+    assert world.run(operate.clear(world.group(), page.members, actor="ops")) == [b"OK"]
     assert index(world) == {}
 
 
@@ -157,7 +157,7 @@ def prepare(world: World) -> None:
     message = prepared("a", keys=("k", "l"))
     half = Half(1, message, "", "")
     for _ in range(2):
-        answer = world.run(transacting.prepare(world.keys, world.route, "tx", [half], worker="w1"))
+        answer = world.run(transaction.prepare(world.keys, world.route, "tx", [half], worker="w1"))
         assert answer.verdicts == "A"
 
 
@@ -167,14 +167,14 @@ def test_a_half_is_found_by_its_keys_until_it_is_rolled_back(world: World) -> No
     with world.changes() as changed:
         prepare(world)
     assert {name: changed[name] for name in KEYED} == KEYED
-    assert world.run(transacting.rollback(world.keys, "tx", worker="w1")) == (1, 0)
+    assert world.run(transaction.rollback(world.keys, "tx", worker="w1")) == (1, 0)
     assert index(world) == {}
 
 
 def test_a_half_that_is_committed_keeps_its_keys_until_it_ends(world: World) -> None:
     world.subscribe()
     prepare(world)
-    world.run(transacting.commit(world.keys, "tx", worker="w1", decided_ms=START_MS))
+    world.run(transaction.commit(world.keys, "tx", worker="w1", decided_ms=START_MS))
     world.deliver()
     assert index(world) == KEYED
     world.lease()

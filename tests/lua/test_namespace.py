@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rqretry.commands import administering, auditing, upkeep
-from rqretry.keys import NamespaceKeys
+from rqretry.protocol import audit_log, inspect, maintain
+from rqretry.protocol.keys import NamespaceKeys
 from tests.support.builders import SECOND
 from tests.support.lua_hooks import CLOCK_KEY
 from tests.support.world import START_MS, World
@@ -25,19 +25,19 @@ def set_time(world: World, now_ms: int) -> None:
 
 
 def swap(world: World, old: str, new: str) -> bool:
-    return world.run(administering.swap(KEYS, KEYS.topics, "t", old, new))
+    return world.run(inspect.swap(KEYS, KEYS.topics, "t", old, new))
 
 
 def record(world: World) -> str:
-    return world.run(administering.read_record(KEYS.topics, "t"))
+    return world.run(inspect.read_record(KEYS.topics, "t"))
 
 
 def register(world: World, worker: str, ttl_ms: int = 15 * SECOND) -> int:
-    return world.run(upkeep.register(KEYS, worker=worker, about=f"{worker}!", ttl_ms=ttl_ms))
+    return world.run(maintain.register(KEYS, worker=worker, about=f"{worker}!", ttl_ms=ttl_ms))
 
 
 def roster(world: World) -> tuple[int, dict[str, str]]:
-    now_ms, workers = world.run(upkeep.roster(KEYS))
+    now_ms, workers = world.run(maintain.roster(KEYS))
     return now_ms, {worker.name: worker.about for worker in workers}
 
 
@@ -94,7 +94,7 @@ def test_roster_tells_since_when_a_worker_lives(catalog: World) -> None:
     set_time(catalog, START_MS + 5 * SECOND)
     register(catalog, "w1")
     register(catalog, "w2")
-    _, workers = catalog.run(upkeep.roster(KEYS))
+    _, workers = catalog.run(maintain.roster(KEYS))
     assert {worker.name: worker.since_ms for worker in workers} == {
         "w1": START_MS,
         "w2": START_MS + 5 * SECOND,
@@ -103,29 +103,31 @@ def test_roster_tells_since_when_a_worker_lives(catalog: World) -> None:
 
 def note(world: World, verb: str, **counts: int) -> int:
     arguments = {"group": "g"}
-    return world.run(auditing.note(KEYS, actor="me", verb=verb, arguments=arguments, counts=counts))
+    return world.run(
+        audit_log.note(KEYS, actor="me", verb=verb, arguments=arguments, counts=counts)
+    )
 
 
 def test_notes_are_kept_in_order_and_read_from_the_newest(catalog: World) -> None:
     assert note(catalog, "purge", messages=2) == START_MS
     set_time(catalog, START_MS + SECOND)
     assert note(catalog, "pause") == START_MS + SECOND
-    assert catalog.run(auditing.notes(KEYS, count=10)) == [
+    assert catalog.run(audit_log.notes(KEYS, count=10)) == [
         (START_MS + SECOND, "me", "pause", {"group": "g"}, {}),
         (START_MS, "me", "purge", {"group": "g"}, {"messages": 2}),
     ]
-    assert [line.verb for line in catalog.run(auditing.notes(KEYS, count=1))] == ["pause"]
+    assert [line.verb for line in catalog.run(audit_log.notes(KEYS, count=1))] == ["pause"]
 
 
 def test_notes_go_on_in_time_when_the_clock_goes_back(catalog: World) -> None:
     note(catalog, "pause")
     set_time(catalog, START_MS - SECOND)
     assert note(catalog, "resume") == START_MS
-    assert catalog.run(auditing.now(KEYS)) == START_MS
+    assert catalog.run(audit_log.now(KEYS)) == START_MS
 
 
 def test_the_audit_record_is_bounded(catalog: World) -> None:
-    limit = auditing.note(KEYS, actor="me", verb="pause", arguments={}, counts={})
+    limit = audit_log.note(KEYS, actor="me", verb="pause", arguments={}, counts={})
     for _ in range(300):
         catalog.run(replace(limit, args=(*limit.args[:-1], 100)))
     assert catalog.client.xlen(KEYS.audit) < 300

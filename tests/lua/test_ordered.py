@@ -1,7 +1,7 @@
 """Ordered groups: one message of a message group is out at a time, in the order of publishing."""
 
-from rqretry.commands import administering, moving
-from rqretry.commands.consuming import Receipt
+from rqretry.core.receipt import Receipt
+from rqretry.protocol import inspect, operate
 from tests.support.builders import SECOND, failure, first, prepared
 from tests.support.ordering import leased, line, sent
 from tests.support.world import START_MS, VISIBILITY_MS, World
@@ -217,7 +217,7 @@ def test_the_first_group_takes_the_backlog_in_order_and_then_the_route(world: Wo
     world.publish(*(prepared(f"m{n:03}", group=f"x{n % 2}") for n in range(500)))
     world.publish(*sent("a", "x0"), "b")
     world.subscribe(ordered=True, install=False)
-    install = administering.subscribe(world.keys, world.route)
+    install = inspect.subscribe(world.keys, world.route)
     assert world.run(install) == 2
     assert "route" not in world.state()  # what is published now goes behind what waits
     assert world.run(install) == 0
@@ -253,14 +253,14 @@ def test_purging_a_dead_letter_leaves_the_line_alone(world: World) -> None:
 def test_blocked_messages_are_read_in_pages_and_cleared_without_who_is_out(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(*sent("abc", "x"), *sent("de", "y"))
-    page = world.run(moving.blocked(world.group(), count=2))
+    page = world.run(operate.blocked(world.group(), count=2))
     assert page.ids == ["b"]
-    rest = world.run(moving.blocked(world.group(), after=page.after))
+    rest = world.run(operate.blocked(world.group(), after=page.after))
     assert (rest.ids, rest.after) == (["c", "e"], "")
     members = [*page.members, *rest.members]
     heads = [member for member in world.state()["g:line"] if member[-1] in "ad"]
     with world.changes() as changed:
-        answer = world.run(moving.clear(world.group(), [*members, *heads, members[0]], actor="o"))
+        answer = world.run(operate.clear(world.group(), [*members, *heads, members[0]], actor="o"))
     assert answer == [b"OK"] * 3 + [b"GONE"] * 3
     assert changed == {
         "bodies": {"b": None, "c": None, "e": None},
@@ -270,7 +270,7 @@ def test_blocked_messages_are_read_in_pages_and_cleared_without_who_is_out(world
         "events": ["purge g o b c e"],
     }
     with world.changes() as changed:
-        assert world.run(moving.clear(world.group(), members, actor="o")) == [b"GONE"] * 3
+        assert world.run(operate.clear(world.group(), members, actor="o")) == [b"GONE"] * 3
     assert changed == {}
 
 
@@ -282,11 +282,11 @@ def test_a_blocked_message_that_had_failed_is_cleared_with_its_numbers_and_failu
     world.lease()
     world.fail(failure("a", level=-1))
     world.redrive("a")  # to the end of its message group, behind b
-    page = world.run(moving.blocked(world.group()))
+    page = world.run(operate.blocked(world.group()))
     assert page.ids == ["a"]
     assert '"c":"failure"' in page.failures[0]
     with world.changes() as changed:
-        assert world.run(moving.clear(world.group(), page.members, actor="o")) == [b"OK"]
+        assert world.run(operate.clear(world.group(), page.members, actor="o")) == [b"OK"]
     assert (changed["g:attempts"], changed["g:failures"]) == ({"a": None}, {"a": None})
 
 
@@ -294,9 +294,9 @@ def test_a_blocked_message_is_cleared_for_its_group_alone(world: World) -> None:
     world.subscribe("h")
     world.subscribe("g", ordered=True)
     world.publish(*sent("ab"))
-    page = world.run(moving.blocked(world.group()))
+    page = world.run(operate.blocked(world.group()))
     with world.changes() as changed:
-        assert world.run(moving.clear(world.group(), page.members, actor="o")) == [b"OK"]
+        assert world.run(operate.clear(world.group(), page.members, actor="o")) == [b"OK"]
     assert changed["pending"] == {"b": "a"}
     assert "bodies" not in changed
 
@@ -305,8 +305,8 @@ def test_a_group_leaves_nothing_of_its_lines(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(*sent("abc"))
     assert world.leave() == 4  # one is ready, and three stand in line
-    page = world.run(moving.blocked(world.group()))
-    world.run(moving.clear(world.group(), page.members, actor="o"))
+    page = world.run(operate.blocked(world.group()))
+    world.run(operate.clear(world.group(), page.members, actor="o"))
     world.drop()
     assert world.leave() == 0
     assert not [key for key in world.state() if key.startswith("g:")]
@@ -315,13 +315,13 @@ def test_a_group_leaves_nothing_of_its_lines(world: World) -> None:
 def test_stats_count_who_is_blocked_and_peek_says_behind_whom(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(*sent("abc"), "d")
-    stats = world.run(administering.stats(world.group()))
+    stats = world.run(inspect.stats(world.group()))
     assert (stats.ready, stats.blocked, stats.in_message_groups) == (2, 2, 3)
-    seen = world.run(administering.peek(world.group(), "c"))
+    seen = world.run(inspect.peek(world.group(), "c"))
     assert (seen.head, seen.in_line, seen.in_ready) == ("a", 2, None)
-    out = world.run(administering.peek(world.group(), "a"))
+    out = world.run(inspect.peek(world.group(), "a"))
     assert (out.head, out.in_line, out.in_ready) == ("", 0, 0)
-    alone = world.run(administering.peek(world.group(), "d"))
+    alone = world.run(inspect.peek(world.group(), "d"))
     assert (alone.head, alone.in_line) == ("", None)
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from rqretry.commands import administering, archiving
-from rqretry.commands.producing import Front
-from rqretry.ids import make_ids, pack_ids
-from rqretry.routes import Route
+from rqretry.core.message_id import make_ids, pack_ids
+from rqretry.core.route import Route
+from rqretry.protocol import history, inspect
+from rqretry.protocol.publish import Front
 from tests.support.builders import HOUR, SECOND, prepared
 from tests.support.world import START_MS, World
 
@@ -39,10 +39,10 @@ def test_publish_of_many_plain_messages_notes_their_ids_packed(world: World) -> 
         (" ".join(few).encode(), b""),
         (b"", pack_ids(many)),
     ]
-    told = world.run(administering.history(world.keys, start="-"))
+    told = world.run(inspect.history(world.keys, start="-"))
     assert [fields["i"].decode().split(" ") for _, fields in told] == [few, many]
     assert {fields["b"] for _, fields in told} == {b""}
-    raw = world.run(archiving.entries(world.keys, start="-", end="+", count=10))
+    raw = world.run(history.entries(world.keys, start="-", end="+", count=10))
     assert [
         dict(zip(flat[::2], flat[1::2], strict=True))[b"i"].decode().split(" ") for _, flat in raw
     ] == [
@@ -283,7 +283,7 @@ def test_publish_takes_a_full_batch_of_ids_that_the_caller_chose(world: World) -
 def limited(world: World, most: int) -> None:
     world.subscribe()
     world.route = replace(world.route, version=9, max_messages=most)
-    world.run(administering.subscribe(world.keys, world.route))
+    world.run(inspect.subscribe(world.keys, world.route))
 
 
 def test_publish_that_would_go_over_the_limit_stores_nothing(world: World) -> None:

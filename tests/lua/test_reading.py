@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from rqretry.command import MAX_BATCH_BYTES
-from rqretry.commands import administering
-from rqretry.commands.administering import DeadPage, LevelStats, Peeked, Stats
+from rqretry.protocol import inspect
+from rqretry.protocol.command import MAX_BATCH_BYTES
+from rqretry.protocol.inspect import DeadPage, LevelStats, Peeked, Stats
 from tests.support.builders import SECOND, failure, first, prepared
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
@@ -23,21 +23,21 @@ def busy(world: World) -> World:
 
 def stats(world: World) -> Stats:
     with world.changes() as changed:
-        answer = world.run(administering.stats(world.group()))
+        answer = world.run(inspect.stats(world.group()))
     assert changed == {}
     return answer
 
 
 def peek(world: World, id_: str) -> Peeked:
     with world.changes() as changed:
-        answer = world.run(administering.peek(world.group(), id_))
+        answer = world.run(inspect.peek(world.group(), id_))
     assert changed == {}
     return answer
 
 
 def dead_letters(world: World, offset: int = 0, **options: Any) -> DeadPage:
     with world.changes() as changed:
-        page = world.run(administering.dead_letters(world.group(), offset=offset, **options))
+        page = world.run(inspect.dead_letters(world.group(), offset=offset, **options))
     assert changed == {}
     return page
 
@@ -132,7 +132,7 @@ def test_tracebacks_are_read_by_fingerprint(world: World) -> None:
     world.subscribe()
     world.leased("a")
     world.fail(failure("a"), tracebacks={"f1": "Traceback"})
-    found = world.run(administering.tracebacks(world.group(), ["f1", "f2"]))
+    found = world.run(inspect.tracebacks(world.group(), ["f1", "f2"]))
     assert found == ["Traceback", ""]
 
 
@@ -141,7 +141,7 @@ def test_history_is_read_in_order_with_its_times(world: World) -> None:
     world.leased("a")
     world.advance(SECOND)
     world.succeed(*first("a"))
-    entries = world.run(administering.history(world.keys, start="-"))
+    entries = world.run(inspect.history(world.keys, start="-"))
     assert [(id_, fields["e"]) for id_, fields in entries] == [
         (f"{START_MS}-0", b"publish"),
         (f"{START_MS}-1", b"lease"),

@@ -1,6 +1,6 @@
 """redrive: dead -> ready."""
 
-from rqretry.commands.consuming import Receipt
+from rqretry.core.receipt import Receipt
 from tests.support.builders import failure, first
 from tests.support.world import START_MS, World
 

@@ -1,6 +1,6 @@
 """renew: inflight -> inflight, with a later deadline and the same receipt."""
 
-from rqretry.commands.consuming import Receipt
+from rqretry.core.receipt import Receipt
 from tests.support.builders import MINUTE, SECOND, failure, first
 from tests.support.world import START_MS, VISIBILITY_MS, World
 

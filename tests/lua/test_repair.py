@@ -1,7 +1,7 @@
 """mend, realign, adopt, tidy: what was damaged by hand is found, made right, and delivered."""
 
 from rqretry.checks.auditor import ERROR
-from rqretry.commands import repairing
+from rqretry.protocol import repair
 from tests.conftest import ServerOf
 from tests.lua.conftest import virtual_time, world_on
 from tests.lua.damages import busy
@@ -291,7 +291,7 @@ def test_a_call_searches_a_bounded_part_and_says_how_many_it_looked_at(
         world.publish(*(f"m{n}" for n in range(start, start + 500)))
     ids = [f"m{n}" for n in range(40)]
     world.damage().ltrim(world.group().ready, 40, -1)
-    looked, mended = world.run(repairing.mend(world.group(), "put_back", ids, actor="ops"))
+    looked, mended = world.run(repair.mend(world.group(), "put_back", ids, actor="ops"))
     assert 1 <= looked < 40
     assert mended == ids[:looked]
     (done, *_) = repaired(world)

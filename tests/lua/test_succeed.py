@@ -1,6 +1,6 @@
 """succeed: inflight -> committed."""
 
-from rqretry.commands.consuming import Receipt
+from rqretry.core.receipt import Receipt
 from tests.support.builders import HOUR, failure, first, prepared
 from tests.support.world import START_MS, VISIBILITY_MS, World
 

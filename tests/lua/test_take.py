@@ -2,9 +2,9 @@
 
 import pytest
 
-from rqretry.commands.limiting import Tokens, limit, take
-from rqretry.errors import ScriptError
-from rqretry.keys import bucket_key
+from rqretry.core.errors import ScriptError
+from rqretry.protocol.keys import bucket_key
+from rqretry.protocol.rate_limit import Tokens, limit, take
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, world_on
 from tests.support.builders import SECOND

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from rqretry.commands import transacting
-from rqretry.commands.transacting import (
+from rqretry.core.errors import ScriptError
+from rqretry.protocol import transaction
+from rqretry.protocol.keys import NamespaceKeys
+from rqretry.protocol.transaction import (
     COMMITTED,
     OPEN,
     PARKED,
@@ -17,8 +19,6 @@ from rqretry.commands.transacting import (
     Record,
     Terms,
 )
-from rqretry.errors import ScriptError
-from rqretry.keys import NamespaceKeys
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, world_on
 from tests.support.builders import MINUTE, SECOND
@@ -56,31 +56,31 @@ def enlist(
     known: bool = False,
     terms: Terms = TERMS,
 ) -> Enlisted:
-    command = transacting.enlist(KEYS, id_, place, terms, known=known, worker="p1")
+    command = transaction.enlist(KEYS, id_, place, terms, known=known, worker="p1")
     return world.run(command)
 
 
 def decide(world: World, decision: str, id_: str = "a", **options: Any) -> Decided:
-    command = transacting.decide(
+    command = transaction.decide(
         KEYS, id_, "shop", decision, worker="w1", lease_ms=LEASE_MS, **options
     )
     return world.run(command)
 
 
 def finish(world: World, *places: tuple[str, int], id_: str = "a") -> int:
-    return world.run(transacting.finish(KEYS, id_, places))
+    return world.run(transaction.finish(KEYS, id_, places))
 
 
 def claim(world: World, *groups: str, limit: int = 10) -> Claimed:
-    return world.run(transacting.claim(KEYS, groups, lease_ms=LEASE_MS, limit=limit))
+    return world.run(transaction.claim(KEYS, groups, lease_ms=LEASE_MS, limit=limit))
 
 
 def defer(world: World, number: int, reason: str = "not yet", id_: str = "a") -> str:
-    return world.run(transacting.defer(KEYS, id_, "shop", claim=number, reason=reason))
+    return world.run(transaction.defer(KEYS, id_, "shop", claim=number, reason=reason))
 
 
 def record(world: World, id_: str = "a") -> Record:
-    found = world.run(transacting.read(KEYS, id_))
+    found = world.run(transaction.read(KEYS, id_))
     assert found is not None
     return found
 
@@ -118,7 +118,7 @@ def test_enlist_notes_each_place_once_and_does_not_put_off_the_check(space: Worl
 
 def test_enlist_in_a_transaction_that_must_be_there_and_is_not_is_gone(space: World) -> None:
     assert enlist(space, known=True) == Enlisted("GONE")
-    assert space.run(transacting.read(KEYS, "a")) is None
+    assert space.run(transaction.read(KEYS, "a")) is None
 
 
 @pytest.mark.parametrize("decision", [COMMITTED, ROLLED_BACK])
@@ -158,7 +158,7 @@ def test_finish_of_the_last_place_forgets_the_transaction_after_ten_minutes(spac
     assert decide(space, COMMITTED) == Decided("ALREADY", START_MS, ())
     advance(space, KEPT_MS)
     enlist(space, "b")
-    assert space.run(transacting.read(KEYS, "a")) is None
+    assert space.run(transaction.read(KEYS, "a")) is None
     assert finish(space, HERE) == 0
 
 

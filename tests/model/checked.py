@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from rqretry.checks.auditor import audit
-from rqretry.checks.auditor_seen import ORDER_DIGITS, in_line
-from rqretry.command import Command
-from rqretry.commands.consuming import Receipt
-from rqretry.commands.producing import scheduled_member
-from rqretry.commands.transacting import read_record
-from rqretry.keys import GroupKeys, NamespaceKeys, PartitionKeys
-from rqretry.routes import Route
-from rqretry.store_sync import SyncStore
+from rqretry.checks.findings import ORDER_DIGITS, in_line
+from rqretry.core.receipt import Receipt
+from rqretry.core.route import Route
+from rqretry.protocol.command import Command
+from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
+from rqretry.protocol.publish import scheduled_member
+from rqretry.protocol.transaction import read_record
+from rqretry.transport.store_sync import SyncStore
 from tests.model.model import (
     BLOCKED,
     DEAD,

@@ -3,9 +3,10 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from rqretry.commands import administering, consuming, upkeep
-from rqretry.commands.consuming import Receipt
-from rqretry.keys import GroupKeys
+from rqretry.core.receipt import Receipt
+from rqretry.protocol import inspect, maintain
+from rqretry.protocol import lease as consuming
+from rqretry.protocol.keys import GroupKeys
 from tests.model.checked import Settle
 from tests.model.model import INFLIGHT, MAX_ATTEMPTS, READY, RETRY
 from tests.model.publishing import Publishing, parts
@@ -96,7 +97,7 @@ class Leasing(Publishing):
 
     def configure(self, keys: GroupKeys, **fields: int) -> None:
         self.versions += 1
-        assert self.run(administering.configure(keys, self.versions, fields)) == 1
+        assert self.run(inspect.configure(keys, self.versions, fields)) == 1
 
     @rule(ms=st.sampled_from([1, 999, 2_000, 10_000, 61_000, 3_700_000]), lazy=st.booleans())
     def let_time_pass(self, ms: int, lazy: bool) -> None:
@@ -112,12 +113,12 @@ class Leasing(Publishing):
 
     def expire(self, part: int, name: str) -> None:
         keys = self.group(part, name)
-        answer = self.run(upkeep.expire(keys, worker="w1", hold_ms=1, random=0.5))
+        answer = self.run(maintain.expire(keys, worker="w1", hold_ms=1, random=0.5))
         assert not answer.held
         self.model[part].groups[name].expire(self.now)
 
     def promote(self, part: int, name: str) -> None:
-        self.run(upkeep.promote(self.group(part, name), worker="w1"))
+        self.run(maintain.promote(self.group(part, name), worker="w1"))
         group = self.model[part].groups[name]
         due, before = group.promote(self.now), group.lists[RETRY]
         after = self.words(self.client.lrange(self.group(part, name).retry, 0, -1))

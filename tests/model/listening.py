@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from rqretry.commands import broadcasting, consuming, upkeep
-from rqretry.commands.broadcasting import Entry, Mark
-from rqretry.commands.consuming import Failure, Receipt
+from rqretry.core.receipt import Receipt
+from rqretry.protocol import broadcast, lease, maintain
+from rqretry.protocol.broadcast import Entry, Mark
+from rqretry.protocol.lease import Failure
 from tests.model.checked import SOURCE, VIEW
 from tests.model.leasing import VISIBILITY_MS
 from tests.model.model import DEAD, LEVELS_MS
@@ -35,7 +36,7 @@ class Listening(Transacting):
     @rule(part=parts)
     def join(self, part: int) -> None:
         part %= len(self.keys)
-        mark = self.run(broadcasting.now_at(self.keys[part]))
+        mark = self.run(broadcast.now_at(self.keys[part]))
         cast = self.model[part].cast
         assert cast is not None
         assert mark.passed == len(cast.shown)
@@ -48,7 +49,7 @@ class Listening(Transacting):
         reader = self.readers[pick % len(self.readers)]
         cast = self.model[reader.part].cast
         assert cast is not None
-        command = broadcasting.read_after(self.keys[reader.part], reader.mark, count=count)
+        command = broadcast.read_after(self.keys[reader.part], reader.mark, count=count)
         entries: list[Entry] = self.run(command)
         for entry in entries:
             gap = entry.first - reader.mark.passed
@@ -71,13 +72,11 @@ class Listening(Transacting):
         deaths = sorted((died, id_) for id_, died in letters.items())
         new = [death for death in deaths if (part, *death) not in self.fed]
         self.fed.update((part, *death) for death in new)
-        assert self.run(upkeep.feed(keys, worker="w1")) == len(new)
+        assert self.run(maintain.feed(keys, worker="w1")) == len(new)
         listed = [*self.unread.get(part, ()), *(id_ for _, id_ in new)]
         wanted = list(dict.fromkeys(id_ for id_ in listed if id_ in letters))
         leased = self.run(
-            consuming.lease(
-                keys, worker="w1", want=500, visibility_ms=VISIBILITY_MS, prefer="ready"
-            )
+            lease.lease(keys, worker="w1", want=500, visibility_ms=VISIBILITY_MS, prefer="ready")
         )
         assert leased.ids == wanted
         pairs = zip(leased.ids, leased.numbers, strict=True)
@@ -89,11 +88,11 @@ class Listening(Transacting):
     def settle_letters(self, part: int, receipts: list[Receipt], verb: str) -> None:
         keys = self.keys[part].group(VIEW, len(LEVELS_MS), SOURCE)
         if verb == "succeed":
-            verdicts = self.run(consuming.succeed(keys, receipts, worker="w1"))
+            verdicts = self.run(lease.succeed(keys, receipts, worker="w1"))
         elif verb == "release":
-            verdicts = self.run(consuming.release(keys, receipts, worker="w1"))
+            verdicts = self.run(lease.release(keys, receipts, worker="w1"))
         else:
             failures = [Failure(receipt, -1, "", 0.5, "failure", "{}") for receipt in receipts]
-            answers = self.run(consuming.fail(keys, failures, worker="w1", tracebacks={}))
+            answers = self.run(lease.fail(keys, failures, worker="w1", tracebacks={}))
             verdicts = [answer.verdict.encode() for answer in answers]
         assert set(verdicts) == {b"OK"}

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from rqretry.catalog_starting import catch_up
-from rqretry.commands import moving
+from rqretry.catalog.backfill import catch_up
+from rqretry.protocol import operate as moving
 from tests.model.leasing import groups
 from tests.model.model import DEAD, DONE, READY, Lease
 from tests.model.publishing import parts

@@ -3,9 +3,10 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from rqretry.commands import moving, producing
-from rqretry.commands.producing import Prepared
-from rqretry.noted import Noted
+from rqretry.core.history_notes import Noted
+from rqretry.protocol import operate
+from rqretry.protocol import publish as producing
+from rqretry.protocol.publish import Prepared
 from tests.model.checked import Checked
 
 PRODUCER_TTL_MS = 10**9
@@ -108,7 +109,7 @@ class Publishing(Checked):
         pool = [*sorted(model.stored if stored else model.scheduled), "unknown"]
         id_ = pool[pick % len(pool)]
         tag = model.tags.get(id_, "")
-        command = moving.recall(self.keys[part], id_, worker="w1", tag=tag)
+        command = operate.recall(self.keys[part], id_, worker="w1", tag=tag)
         assert self.run(command) == model.recall(id_, self.now)
 
     def deliver_all(self) -> None:

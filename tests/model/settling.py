@@ -3,8 +3,9 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from rqretry.commands import consuming
-from rqretry.commands.consuming import Failure, Receipt
+from rqretry.core.receipt import Receipt
+from rqretry.protocol import lease
+from rqretry.protocol.lease import Failure
 from tests.model.checked import Settle
 from tests.model.leasing import VISIBILITY_MS, Leasing, workers
 from tests.model.model import INFLIGHT, MAX_POSTPONES, WAITING
@@ -39,7 +40,7 @@ class Settling(Leasing):
     def renew(self, s: Settle, data: st.DataObject) -> None:
         visibility_ms = data.draw(st.sampled_from([1_000, VISIBILITY_MS, 20_000]), "visibility")
         verdicts = self.verdicts(s)
-        command = consuming.renew(self.group(s.part, s.name), s.batch, visibility_ms=visibility_ms)
+        command = lease.renew(self.group(s.part, s.name), s.batch, visibility_ms=visibility_ms)
         assert self.words(self.run(command)) == verdicts
         for one in self.won(s, verdicts).values():
             one.until = max(one.until, self.now + visibility_ms)
@@ -48,7 +49,7 @@ class Settling(Leasing):
         strict = data.draw(st.booleans(), "strict")
         verdicts = self.verdicts(s, strict=strict)
         keys = self.group(s.part, s.name)
-        command = consuming.succeed(keys, s.batch, worker=s.worker, strict=strict)
+        command = lease.succeed(keys, s.batch, worker=s.worker, strict=strict)
         assert self.words(self.run(command)) == verdicts
         for id_ in self.won(s, verdicts):
             self.model[s.part].finish(s.name, id_, self.now)
@@ -63,7 +64,7 @@ class Settling(Leasing):
         said: int | str = "" if delay is None else delay
         failures = [Failure(receipt, level, said, 0.5, "failure", "{}") for receipt in s.batch]
         keys = self.group(s.part, s.name)
-        command = consuming.fail(keys, failures, worker=s.worker, tracebacks={})
+        command = lease.fail(keys, failures, worker=s.worker, tracebacks={})
         assert [answer.verdict for answer in self.run(command)] == verdicts
         for id_ in self.won(s, verdicts):
             group = self.model[s.part].groups[s.name]
@@ -71,14 +72,14 @@ class Settling(Leasing):
 
     def release(self, s: Settle, _data: st.DataObject) -> None:
         verdicts = self.verdicts(s)
-        command = consuming.release(self.group(s.part, s.name), s.batch, worker=s.worker)
+        command = lease.release(self.group(s.part, s.name), s.batch, worker=s.worker)
         assert self.words(self.run(command)) == verdicts
         self.model[s.part].groups[s.name].give_back(list(self.won(s, verdicts)))
 
     def postpone(self, s: Settle, data: st.DataObject) -> None:
         delay = data.draw(waits, "delay")
         verdicts = self.verdicts(s)
-        command = consuming.release(
+        command = lease.release(
             self.group(s.part, s.name),
             s.batch,
             worker=s.worker,
@@ -100,7 +101,7 @@ class Settling(Leasing):
         ((id_, old),) = s.batch
         keys = self.group(s.part, s.name)
         answer = self.run(
-            consuming.change(keys, Receipt(id_, old), worker=s.worker, duration_ms=duration)
+            lease.change(keys, Receipt(id_, old), worker=s.worker, duration_ms=duration)
         )
         if verdicts != ["OK"]:
             assert answer == verdicts[0].encode()

@@ -3,10 +3,10 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from rqretry.commands import transacting
-from rqretry.commands.producing import Prepared
-from rqretry.commands.transacting import COMMITTED, ROLLED_BACK, Decided, Terms
-from rqretry.noted import Noted
+from rqretry.core.history_notes import Noted
+from rqretry.protocol import transaction
+from rqretry.protocol.publish import Prepared
+from rqretry.protocol.transaction import COMMITTED, ROLLED_BACK, Decided, Terms
 from tests.model.checked import CATALOG, PRODUCERS
 from tests.model.operating import Operating
 from tests.model.partition import Half
@@ -48,7 +48,7 @@ class Transacting(Operating):
         self.made += 1
         tx = tx or f"tx{self.made}"
         place = (TOPIC, part)
-        command = transacting.enlist(CATALOG, tx, place, TERMS, known=known, worker="p")
+        command = transaction.enlist(CATALOG, tx, place, TERMS, known=known, worker="p")
         status = self.transactions.enlist(tx, part, self.now, known=known)
         assert self.run(command).status == status
         if status == "OK":
@@ -80,12 +80,12 @@ class Transacting(Operating):
         for id_ in ids:
             self.made += 1
             message = Prepared(id_, content.encode(), digest, "", Noted(None, keys))
-            batch.append(transacting.Half(self.made, message, tag, name))
+            batch.append(transaction.Half(self.made, message, tag, name))
             if given and not self.remembered(part, id_):
                 self.forget_receipts(part, {id_})
             half = Half(tx, self.made, tag, name)
             wanted.append(model.prepare(id_, content, self.now, half, given=given, keys=keys))
-        command = transacting.prepare(self.keys[part], self.route, tx, batch, worker="p")
+        command = transaction.prepare(self.keys[part], self.route, tx, batch, worker="p")
         for _ in range(2):
             answer = self.run(command)
             assert (answer.status, answer.verdicts) == ("OK", "".join(wanted))
@@ -98,9 +98,9 @@ class Transacting(Operating):
         closed = list(self.model[part].closed)
         if closed:
             message = Prepared(self.fresh(), b"late", "", "")
-            batch = [transacting.Half(1, message, "", "")]
+            batch = [transaction.Half(1, message, "", "")]
             tx = closed[pick % len(closed)]
-            command = transacting.prepare(self.keys[part], self.route, tx, batch, worker="p")
+            command = transaction.prepare(self.keys[part], self.route, tx, batch, worker="p")
             assert self.run(command).status == "CLOSED"
 
     @precondition(lambda self: self.transactions.records)
@@ -114,7 +114,7 @@ class Transacting(Operating):
     def decided(self, tx: str, decision: str, claim: int | None = None) -> str:
         wanted = self.transactions.decide(tx, decision, self.now, claim)
         answer: Decided = self.run(
-            transacting.decide(
+            transaction.decide(
                 CATALOG, tx, PRODUCERS, decision,
                 worker="p", lease_ms=FINISH_LEASE_MS, claim=claim,
             )
@@ -135,17 +135,17 @@ class Transacting(Operating):
         for part in places[:cut]:
             self.carry_out_in(part, tx, record)
         if cut is None and places:
-            command = transacting.finish(CATALOG, tx, [(TOPIC, part) for part in places])
+            command = transaction.finish(CATALOG, tx, [(TOPIC, part) for part in places])
             assert self.run(command) == 0
             self.transactions.finish(tx, self.now)
 
     def carry_out_in(self, part: int, tx: str, record: Record) -> None:
         keys, model = self.keys[part], self.model[part]
         if record.state == COMMITTED:
-            command = transacting.commit(keys, tx, worker="p", decided_ms=record.decided)
+            command = transaction.commit(keys, tx, worker="p", decided_ms=record.decided)
             assert self.run(command) == (model.commit(tx, record.decided, self.now), 0)
         else:
-            command = transacting.rollback(keys, tx, worker="p")
+            command = transaction.rollback(keys, tx, worker="p")
             assert self.run(command) == (model.rollback(tx, self.now), 0)
 
     # -- whoever comes next --------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Transacting(Operating):
         """A process with a checker: it completes what was cut off, and answers for the rest."""
         if later:
             self.advance(EVERY_MS)
-        claimed = self.run(transacting.claim(CATALOG, [PRODUCERS], lease_ms=CLAIM_MS, limit=100))
+        claimed = self.run(transaction.claim(CATALOG, [PRODUCERS], lease_ms=CLAIM_MS, limit=100))
         taken, parked = self.transactions.claim(self.now, CLAIM_MS)
         assert {r.id: (r.state, r.claim) for r in claimed.records} == taken
         assert sorted(claimed.parked) == sorted(parked)
@@ -181,7 +181,7 @@ class Transacting(Operating):
     def answer(self, tx: str, claim: int, answer: str) -> None:
         if answer == "unknown":
             wanted = self.transactions.defer(tx, claim, self.now)
-            command = transacting.defer(CATALOG, tx, PRODUCERS, claim=claim, reason="not yet")
+            command = transaction.defer(CATALOG, tx, PRODUCERS, claim=claim, reason="not yet")
             assert self.run(command) == wanted
         elif answer != "crash":
             self.carry_out(tx, self.decided(tx, answer, claim))

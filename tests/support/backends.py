@@ -8,11 +8,11 @@ import fakeredis
 import redis
 from redis.exceptions import NoScriptError, ResponseError
 
-from rqretry.command import Command
-from rqretry.scripts import Dialect, ScriptLibrary
-from rqretry.store_sync import SyncStore
-from rqretry.url import RedisUrl
-from rqretry.wire import Wire
+from rqretry.core.redis_url import RedisUrl
+from rqretry.protocol.command import Command
+from rqretry.protocol.scripts import Dialect, ScriptLibrary
+from rqretry.transport.replies import Wire
+from rqretry.transport.store_sync import SyncStore
 
 Run = Callable[[Command[Any]], Any]
 

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from rqretry.commands.consuming import Failure, Receipt
-from rqretry.commands.producing import Prepared
-from rqretry.levels import LevelTable
-from rqretry.noted import Noted
-from rqretry.policy import RetryPolicy
+from rqretry.core.delay_levels import LevelTable
+from rqretry.core.history_notes import Noted
+from rqretry.core.receipt import Receipt
+from rqretry.core.retry_policy import RetryPolicy
+from rqretry.protocol.lease import Failure
+from rqretry.protocol.publish import Prepared
 
 SECOND = 1000
 MINUTE = 60 * SECOND

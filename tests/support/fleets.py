@@ -11,7 +11,7 @@ from typing import Any, Self
 import redis
 from redis.crc import key_slot
 
-from rqretry.embedded import EmbeddedRedis, find_server
+from rqretry.testing.embedded_redis import EmbeddedRedis, find_server
 from tests.support.servers import free_port
 
 PATIENCE_S = 20.0

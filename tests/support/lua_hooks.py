@@ -3,7 +3,7 @@
 Every other line of a script stays what production runs (see ScriptLibrary).
 """
 
-from rqretry.scripts import ScriptLibrary
+from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.testing.clock import virtual_clock
 
 CLOCK_KEY = "rqretry:virtual-clock"

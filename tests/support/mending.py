@@ -1,8 +1,8 @@
 """The repairs of the auditor on a World: one script each, or all that a look finds to do."""
 
 from rqretry.checks.auditor import examine
-from rqretry.checks.repairs import Repaired, Site, repair
-from rqretry.commands import repairing
+from rqretry.checks.repair import Repaired, Site, repair
+from rqretry.protocol import repair as repairing
 from tests.support.world import World
 
 ACTOR = "ops"

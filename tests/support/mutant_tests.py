@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from rqretry import scripts, wire
+from rqretry.protocol import scripts
+from rqretry.transport import replies
 
 ROOT = Path(__file__).resolve().parents[2]
 TOUCHED = ROOT / ".script-mutants-tests.json"
 SUITES = (
-    "tests/lua", "tests/model", "tests/checker/test_stories.py", "tests/checker/test_journal.py",
-    "tests/integration/test_timing.py",
+    "tests/lua", "tests/model/test_conservation.py", "tests/model/checker/test_stories.py",
+    "tests/model/checker/test_journal.py", "tests/contract/integration/test_timing.py",
 )  # fmt: skip
 LEFT_OUT = ("[redis-6.2", "[fakeredis", "[cluster", "known_bug")
 """The same tests on other servers, which tell the same; and those that break scripts themselves."""
@@ -94,13 +95,13 @@ def look_up(again: Sequence[str]) -> int:
         script: {node: s for node, s in tests.items() if not node.startswith(tuple(again))}
         for script, tests in _kept().items()
     }
-    recorder, words = Recorder(known), wire.Wire.words
+    recorder, words = Recorder(known), replies.Wire.words
 
-    def noted(self: wire.Wire, command: Any) -> Any:
+    def noted(self: replies.Wire, command: Any) -> Any:
         recorder.use(command.verb)
         return words(self, command)
 
-    wire.Wire.words = noted  # type: ignore[method-assign]
+    replies.Wire.words = noted  # type: ignore[method-assign]
     status = int(pytest.main([*OPTIONS, *SUITES], plugins=[recorder]))
     if status in {0, _TESTS_FAILED, _NO_TESTS}:
         TOUCHED.write_text(json.dumps(recorder.touched), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rqretry.commands.producing import Prepared
+from rqretry.protocol.publish import Prepared
 from tests.support.builders import prepared
 from tests.support.world import World
 

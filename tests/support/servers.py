@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rqretry.embedded import EmbeddedRedis, bundled_server, server_version
+from rqretry.testing.embedded_redis import EmbeddedRedis, bundled_server, server_version
 
 SLOTS = 16384
 SLOTS_PER_CALL = 4096

@@ -3,11 +3,11 @@
 import json
 
 from rqretry.checks.auditor import Finding, audit
-from rqretry.command import Operation, Performer, SyncPerformer
-from rqretry.commands.administering import read_record, read_records
-from rqretry.keys import NamespaceKeys, partition_keys
-from rqretry.levels import LevelTable
-from rqretry.records import TopicRecord
+from rqretry.core.catalog_records import TopicRecord
+from rqretry.core.delay_levels import LevelTable
+from rqretry.protocol.command import Operation, Performer, SyncPerformer
+from rqretry.protocol.inspect import read_record, read_records
+from rqretry.protocol.keys import NamespaceKeys, partition_keys
 
 
 def assert_sound(store: SyncPerformer, namespace: str = "default") -> None:

@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rqretry.checks.auditor import Finding, audit
-from rqretry.command import Command, Operation, Pause
-from rqretry.commands import administering, consuming, moving, producing, upkeep
-from rqretry.commands.consuming import Failed, Failure, Leased, Receipt
-from rqretry.commands.producing import Front, Prepared, Published
-from rqretry.keys import GroupKeys, PartitionKeys, partition_keys
-from rqretry.routes import Route, RouteGroup
+from rqretry.core.receipt import Receipt
+from rqretry.core.route import Route, RouteGroup
+from rqretry.protocol import inspect, maintain, operate
+from rqretry.protocol import lease as consuming
+from rqretry.protocol import publish as producing
+from rqretry.protocol.command import Command, Operation, Pause
+from rqretry.protocol.keys import GroupKeys, PartitionKeys, partition_keys
+from rqretry.protocol.lease import Failed, Failure, Leased
+from rqretry.protocol.publish import Front, Prepared, Published
 from tests.support.backends import Backend
 from tests.support.builders import LEVELS, SECOND, failure, first, group_fields, prepared
 from tests.support.lua_hooks import CLOCK_KEY
@@ -112,7 +115,7 @@ class World:
 
     def install(self) -> None:
         """Tell the partition the route."""
-        self.run(administering.subscribe(self.keys, self.route))
+        self.run(inspect.subscribe(self.keys, self.route))
 
     def group(self, name: str = "g") -> GroupKeys:
         """The keys of a group."""
@@ -120,7 +123,7 @@ class World:
 
     def configure(self, name: str, version: int, **fields: Any) -> int:
         """Change a group's configuration."""
-        return self.run(administering.configure(self.group(name), version, fields))
+        return self.run(inspect.configure(self.group(name), version, fields))
 
     def publish(
         self,
@@ -208,16 +211,16 @@ class World:
         answer = self.run(command)
         return answer.decode() if isinstance(answer, bytes) else answer
 
-    def expire(self, *, group: str = "g", **changes: Any) -> upkeep.Expired:
+    def expire(self, *, group: str = "g", **changes: Any) -> maintain.Expired:
         """Expire what is overdue."""
         options: dict[str, Any] = {"worker": WORKER, "hold_ms": 10 * SECOND, "random": 0.5}
         options |= changes
-        return self.run(upkeep.expire(self.group(group), **options))
+        return self.run(maintain.expire(self.group(group), **options))
 
-    def promote(self, *, group: str = "g", limit: int = 500, **options: Any) -> upkeep.Promoted:
+    def promote(self, *, group: str = "g", limit: int = 500, **options: Any) -> maintain.Promoted:
         """Promote what is due."""
         keys = self.group(group)
-        return self.run(upkeep.promote(keys, worker=WORKER, limit=limit, **options))
+        return self.run(maintain.promote(keys, worker=WORKER, limit=limit, **options))
 
     def deliver(self, *, route: Route | None = None, limit: int = 500) -> Any:
         """Deliver what is scheduled and due; where groups filter, after a look at it."""
@@ -243,12 +246,12 @@ class World:
     ) -> list[str]:
         """Send dead letters back; verdicts as text."""
         keys = self.group(group)
-        return words(self.run(moving.redrive(keys, ids, actor="ops", delays_ms=delays_ms)))
+        return words(self.run(operate.redrive(keys, ids, actor="ops", delays_ms=delays_ms)))
 
     def purge(self, *ids: str, group: str = "g", place: str = "dead") -> list[str]:
         """Delete dead letters, or what is in another sorted set; verdicts as text."""
         key = f"{self.keys.base}group:{group}:{place}"
-        return words(self.run(moving.purge(self.group(group), ids, actor="ops", place=key)))
+        return words(self.run(operate.purge(self.group(group), ids, actor="ops", place=key)))
 
     def drop(
         self,
@@ -256,45 +259,45 @@ class World:
         group: str = "g",
         lane: str = "ready",
         limit: int = 500,
-    ) -> moving.Dropped:
+    ) -> operate.Dropped:
         """Delete what is ready, at the head of a lane."""
         keys = self.group(group)
         place = {"ready": keys.ready, "retry": keys.retry}[lane]
-        return self.run(moving.drop(keys, place, actor="ops", answers=answers, limit=limit))
+        return self.run(operate.drop(keys, place, actor="ops", answers=answers, limit=limit))
 
     def catch_up(
         self, place: str = "ready", *, of: str = "g", group: str = "h", offset: int = 0
-    ) -> moving.CaughtUp:
+    ) -> operate.CaughtUp:
         """Give a group one page of what another has in a place; of a list, its tail."""
         owner = next(other.byte for other in self.route.groups if other.name == of)
         in_list = place in ("ready", "retry")
         key = f"{self.keys.base}group:{of}:{place}"
         return self.run(
-            moving.catch_up(
+            operate.catch_up(
                 self.group(group), key, actor="ops", in_list=in_list, owner=owner, offset=offset
             )
         )
 
     def missed(self, group: str = "h") -> set[str]:
         """The stored messages that the group does not owe."""
-        cursor, ids = self.run(moving.missed(self.group(group), "0"))
+        cursor, ids = self.run(operate.missed(self.group(group), "0"))
         found = set(ids)
         while cursor != "0":
-            cursor, ids = self.run(moving.missed(self.group(group), cursor))
+            cursor, ids = self.run(operate.missed(self.group(group), cursor))
             found.update(ids)
         return found
 
     def leave(self, group: str = "g") -> int:
         """Forget a group that holds nothing; answers what it holds."""
-        return self.run(moving.leave(self.group(group)))
+        return self.run(operate.leave(self.group(group)))
 
     def recall(self, id_: str, tag: str = "") -> str:
         """Take back a scheduled message."""
-        return self.run(moving.recall(self.keys, id_, worker=WORKER, tag=tag))
+        return self.run(operate.recall(self.keys, id_, worker=WORKER, tag=tag))
 
     def sweep(self, limit: int = 500) -> int:
         """Forget caller-given ids whose hour is over."""
-        return self.run(upkeep.sweep(self.keys, limit=limit))
+        return self.run(maintain.sweep(self.keys, limit=limit))
 
     # Ways into a state
 

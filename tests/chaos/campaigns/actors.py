@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rqretry import App, Client, ConsumeResult, Message, OutgoingMessage, RetryPolicy
-from rqretry.errors import NotConfirmed, PublishError, RqretryError
-from tests.checker.history import HistoryWriter
-from tests.checker.recording import RecordedClient, recorded
+from rqretry.core.errors import NotConfirmed, PublishError, RqretryError
+from tests.model.checker.history import HistoryWriter
+from tests.model.checker.recording import RecordedClient, recorded
 
 NAMESPACE, TOPIC = "chaos", "t"
 VISIBILITY_S = 2.0

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.chaos.campaigns.actors import VISIBILITY_S
-from tests.checker.history import FAIL, OK, Effect, Operation
-from tests.checker.report import Report
+from tests.model.checker.history import FAIL, OK, Effect, Operation
+from tests.model.checker.report import Report
 
 MEMORY = "memory"
 SUCCESS, FAILURE, DEAD = "success", "failure", "dead_letter"

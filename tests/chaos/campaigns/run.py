@@ -7,16 +7,16 @@ from collections import Counter
 from pathlib import Path
 
 from rqretry import Client
-from rqretry.errors import RqretryError
+from rqretry.core.errors import RqretryError
 from tests.chaos.campaigns.actors import NAMESPACE, TOPIC
 from tests.chaos.campaigns.evidence import Troubles, by_message, consult, judge, told
 from tests.chaos.campaigns.nursery import Nursery
 from tests.chaos.campaigns.plan import KILLS, Kind, Plan, Strike, What, trials_of
 from tests.chaos.campaigns.result import Result
 from tests.chaos.campaigns.stages import Stage, stage_for
-from tests.checker.check import check
-from tests.checker.history import HistoryWriter
-from tests.checker.records import Expectations, gather
+from tests.model.checker.check import check
+from tests.model.checker.history import HistoryWriter
+from tests.model.checker.records import Expectations, gather
 from tests.support.fleets import until
 from tests.support.soundness import findings_of
 

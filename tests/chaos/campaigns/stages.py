@@ -8,9 +8,9 @@ from typing import Any
 
 import redis
 
-from rqretry.embedded import EmbeddedRedis
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.chaos.campaigns.plan import Kind, Plan, Strike, What
-from tests.checker.aof import CHECKED_SERVER
+from tests.model.checker.aof import CHECKED_SERVER
 from tests.support.faults.power import PoweredRedis
 from tests.support.faults.proxy import FaultProxy
 from tests.support.faults.rules import random_rules

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
-from rqretry.embedded import EmbeddedRedis, find_server
+from rqretry.testing.embedded_redis import EmbeddedRedis, find_server
 
 SOURCE = Path(__file__).with_name("fsyncs.c")
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from rqretry.embedded import EmbeddedRedis
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.support.faults.resp import ReplyReader, Request, RequestReader
 from tests.support.faults.rules import Fault, Rule, random_rules, verb_of
 

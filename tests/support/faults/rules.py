@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from rqretry.scripts import Dialect, ScriptLibrary
+from rqretry.protocol.scripts import Dialect, ScriptLibrary
 
 
 class Fault(StrEnum):

@@ -1,0 +1,114 @@
+"""The operator's verb that looks whether everything agrees, and makes it agree again."""
+
+from rqretry.admin.base import AdminBase
+from rqretry.admin.results import Checkup, Problem, Repair
+from rqretry.checks.auditor import Finding, Snapshot, examine
+from rqretry.checks.repair import Repaired, Site, repair
+from rqretry.checks.repair_plan import STEPS, advice_of, step_of
+from rqretry.core.catalog_records import TopicRecord
+from rqretry.core.envelope import decode
+from rqretry.core.errors import CodecError
+from rqretry.protocol.command import Operation
+
+_IDS_NOTED = 50
+"""Of the messages of a repair, so many are named in the audit record; all are counted."""
+
+Place = tuple[TopicRecord, int]
+
+
+class CheckingVerbs(AdminBase):
+    """The auditor, and its repairs."""
+
+    def fsck(self, *, repair: bool = False) -> Operation[Checkup]:
+        """Whether indexes, bodies and states agree in every partition of the namespace.
+
+        With `repair`, what can be made right without losing a message is: by one script for each
+        kind, which looks again in the same step, so that others may work meanwhile. Repeating it
+        changes nothing more, and one that was cut off is completed by the next one. What was done
+        is in the audit record.
+
+        Args:
+            repair: Repair; default only look, and say what a repair would do.
+
+        Returns:
+            What was found, what was done, and what is left.
+        """
+        places = yield from self._all_places()
+        problems: list[Problem] = []
+        repairs: list[Repair] = []
+        left: list[Problem] = []
+        for place in places:
+            findings, site = yield from self._examined(place)
+            found = _problems(place, site, findings)
+            problems += found
+            if repair and any(problem.remedy for problem in found):
+                repairs += yield from self._repaired(place, site, findings)
+                findings, site = yield from self._examined(place)
+                found = _problems(place, site, findings)
+            left += found
+        return Checkup(
+            len(places), tuple(_errors_first(problems)), tuple(repairs), tuple(_errors_first(left))
+        )
+
+    def _all_places(self) -> Operation[list[Place]]:
+        topics = yield from self.catalog.topics()
+        return [(topic, number) for topic in topics for number in range(topic.partitions)]
+
+    def _examined(self, place: Place) -> Operation[tuple[list[Finding], Site]]:
+        topic, number = place
+        keys = self.catalog.partition(topic.name, number)
+        groups = [self.catalog.group_keys(topic.name, number, g.name) for g in topic.members]
+        findings: list[Finding]
+        seen: Snapshot
+        findings, seen = yield from examine(keys, groups)
+        leaving = bool(findings) and (yield from self._is_being_left(topic.name))
+        return findings, Site(seen, topic.route, self.actor, _tag_of, leaving=leaving)
+
+    def _is_being_left(self, topic: str) -> Operation[bool]:
+        records = yield from self.catalog.groups()
+        return any(topic in record.leaving for record in records)
+
+    def _repaired(
+        self, place: Place, site: Site, findings: list[Finding]
+    ) -> Operation[list[Repair]]:
+        topic, number = place
+        done: list[Repaired] = yield from repair(site, findings)
+        for step, group, ids in done:
+            said = {
+                "repair": step, "topic": topic.name, "partition": number, "group": group or None,
+                "ids": ids[:_IDS_NOTED],
+            }  # fmt: skip
+            yield from self._note("repair", said, {"messages": len(ids)})
+        return [Repair(topic.name, number, group, STEPS[step], ids) for step, group, ids in done]
+
+
+def _problems(place: Place, site: Site, findings: list[Finding]) -> list[Problem]:
+    topic, number = place
+    problems = []
+    for finding in findings:
+        step = step_of(site.seen, finding, leaving=site.leaving)
+        problems.append(
+            Problem(
+                topic=topic.name,
+                partition=number,
+                severity=finding.severity,
+                kind=finding.kind,
+                key=finding.key,
+                id=finding.id,
+                text=finding.text,
+                remedy=STEPS.get(step, ""),
+                advice="" if step else advice_of(finding),
+            )
+        )
+    return problems
+
+
+def _errors_first(problems: list[Problem]) -> list[Problem]:
+    return sorted(problems, key=lambda p: (p.severity, p.topic, p.partition, p.kind, p.key, p.id))
+
+
+def _tag_of(data: bytes) -> str:
+    try:
+        return decode(data).tag or ""
+    except CodecError:
+        return ""

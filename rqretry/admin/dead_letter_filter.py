@@ -1,0 +1,128 @@
+"""The one filter that chooses dead letters, everywhere (design.md section 3)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Protocol
+
+from rqretry.core.durations import epoch_ms
+from rqretry.core.errors import InvalidArgument, refuse, show
+from rqretry.core.limits import check_message_id, check_topic
+
+_IDS_TOLD = 20
+
+
+class Matchable(Protocol):
+    """What a filter looks at."""
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+        ...
+
+    @property
+    def error(self) -> str:
+        """Its last error in one line."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of its last error."""
+        ...
+
+    @property
+    def dead_since_ms(self) -> int:
+        """When it died; 0 where it has not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFilter:
+    """Which dead letters; all conditions that are given must hold.
+
+    Attributes:
+        ids: These ids.
+        topic: Of this original topic.
+        fingerprint: With this fingerprint of the last error.
+        error: Whose last error's text contains this.
+        since: Dead at or after this time (an aware datetime, or seconds since the epoch).
+        before: Dead before this time.
+        all: All of them; needed where nothing else is given and something is moved.
+    """
+
+    ids: Sequence[str] | None = None
+    topic: str | None = None
+    fingerprint: str | None = None
+    error: str | None = None
+    since: datetime | float | None = None
+    before: datetime | float | None = None
+    all: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every condition. Raises InvalidArgument."""
+        if self.ids is not None:
+            listed = [self.ids] if isinstance(self.ids, str) else list(self.ids)
+            object.__setattr__(self, "ids", frozenset(map(check_message_id, listed)))
+        if self.topic is not None:
+            check_topic(self.topic)
+        if self.since is not None:
+            object.__setattr__(self, "since", epoch_ms("since", self.since))
+        if self.before is not None:
+            object.__setattr__(self, "before", epoch_ms("before", self.before))
+
+    @property
+    def says_something(self) -> bool:
+        """Whether anything was chosen at all."""
+        return any(getattr(self, f.name) not in (None, False) for f in fields(self))
+
+    def given(self) -> dict[str, Any]:
+        """The conditions that are given, for the audit record."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        said = {name: value for name, value in values.items() if value not in (None, False)}
+        if self.ids is not None:
+            listed = sorted(self.ids)
+            said["ids"] = listed if len(listed) <= _IDS_TOLD else f"{len(listed)} ids"
+        return said
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether nothing but the topic matters."""
+        others = (self.ids, self.fingerprint, self.error, self.since, self.before)
+        return not any(condition is not None for condition in others)
+
+    def matches(self, letter: Matchable) -> bool:
+        """Whether this message is chosen."""
+        return (
+            (self.ids is None or letter.id in self.ids)
+            and self.topic in (None, letter.topic)
+            and self.fingerprint in (None, letter.fingerprint)
+            and (self.error is None or self.error in letter.error)
+            and (self.since is None or letter.dead_since_ms >= self.since)  # type: ignore[operator]
+            and (self.before is None or letter.dead_since_ms < self.before)  # type: ignore[operator]
+        )
+
+
+def chosen(
+    filter_: DeadLetterFilter | None, given: Mapping[str, Any], *, default_all: bool
+) -> DeadLetterFilter:
+    """The filter that a call means: the object, or its fields as keywords."""
+    known = {field.name for field in fields(DeadLetterFilter)}
+    for name in given:
+        if name not in known:
+            refuse("filter", name, f"is not one of {', '.join(sorted(known))}")
+    if filter_ is not None and given:
+        raise InvalidArgument("give a filter or its fields as keywords, not both")
+    wanted = DeadLetterFilter(**given) if filter_ is None else filter_
+    if not isinstance(wanted, DeadLetterFilter):
+        refuse("filter", wanted, "must be a DeadLetterFilter")
+    if not default_all and not wanted.says_something:
+        raise InvalidArgument(
+            f"which dead letters? {show(wanted)} chooses none in particular: give ids, topic,"
+            " fingerprint, error, since or before, or all=True"
+        )
+    return wanted

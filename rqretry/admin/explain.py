@@ -1,0 +1,190 @@
+"""Looking at one message: where it is for each group, why it is not running, and what happened."""
+
+from collections.abc import Collection, Sequence
+
+from rqretry.admin.interruptions import with_interruptions
+from rqretry.admin.timeline import date, ends, read_timeline, with_record
+from rqretry.admin.transactions import why_half
+from rqretry.admin.views import Event, GroupState, MessageView
+from rqretry.catalog.groups import Catalog
+from rqretry.core.catalog_records import TopicRecord
+from rqretry.core.dead_letter import born
+from rqretry.core.durations import spell
+from rqretry.core.envelope import Envelope, decode
+from rqretry.core.errors import CodecError
+from rqretry.core.failure_record import read_record
+from rqretry.core.route import RouteGroup
+from rqretry.protocol import transaction
+from rqretry.protocol.command import Operation
+from rqretry.protocol.inspect import Peeked, peek, read_due
+from rqretry.protocol.publish import scheduled_member
+from rqretry.protocol.transaction import Record, StoredHalf, half_of
+
+_NO_GROUP = RouteGroup("-", 0, "")
+
+
+def look(
+    catalog: Catalog,
+    topic: TopicRecord,
+    partition: int,
+    id_: str,
+    served: Collection[str] = (),
+) -> Operation[MessageView | None]:
+    """The message, if this partition stores it; `served`: the groups with a live worker."""
+    groups = topic.route.groups or (_NO_GROUP,)
+    keys = [catalog.group_keys(topic.name, partition, group.name) for group in groups]
+    peeked: list[Peeked] = yield [peek(key, id_) for key in keys]
+    if not peeked[0].stored:
+        return None
+    try:
+        envelope = decode(peeked[0].body)
+    except CodecError:
+        envelope = Envelope(None, None, (), {}, None, None)
+    if envelope.tag is not None:  # what waits for its delay is named with its tag
+        member = scheduled_member(id_, envelope.tag)
+        due_ms = yield read_due(catalog.partition(topic.name, partition), member)
+        peeked = [p._replace(scheduled_ms=due_ms) for p in peeked]
+    timeline = yield from read_timeline(catalog, topic.name, partition, id_, born(id_, envelope))
+    found = tuple(states(groups, peeked, timeline, served, envelope.tag or ""))
+    half: StoredHalf | None = yield half_of(catalog.partition(topic.name, partition), id_)
+    if half is not None:
+        why = yield from _why_half(catalog, half, peeked[0].now_ms)
+        found = (GroupState("-", "prepared", 1, None, why, ()),)
+    return MessageView(
+        id=id_,
+        topic=topic.name,
+        partition=partition,
+        body=envelope.body,
+        tag=envelope.tag,
+        keys=envelope.keys,
+        headers=dict(envelope.headers),
+        born_ms=born(id_, envelope),
+        states=found,
+        timeline=tuple((yield from with_interruptions(catalog, with_record(timeline, found)))),
+    )
+
+
+def _why_half(catalog: Catalog, half: StoredHalf, now_ms: int) -> Operation[str]:
+    record: Record | None = yield transaction.read(catalog.keys, half.transaction)
+    next_ms: int | None = None
+    if record is not None:
+        group = record.terms.group
+        next_ms = yield transaction.next_check(catalog.keys, group, record.id)
+    return why_half(record, next_ms, now_ms)
+
+
+def states(
+    groups: Sequence[RouteGroup],
+    peeked: Sequence[Peeked],
+    timeline: Sequence[Event] = (),
+    served: Collection[str] = (),
+    tag: str = "",
+) -> list[GroupState]:
+    """Where the message is, for each group; `tag` is the message's."""
+    some_have = any(_has(p) for p in peeked)
+    found = []
+    for group, p in zip(groups, peeked, strict=True):
+        ours = [e for e in timeline if e.group == group.name]
+        leases = [e for e in ours if e.event == "lease"]
+        live = group.kind != "push" or group.name in served
+        if group.byte and not (group.takes(tag) or leases or _has(p) or _is_early(p)):
+            found.append(_filtered(group, tag))
+            continue
+        found.append(_state(group, p, ours, some_have=some_have, live=live))
+    return found
+
+
+def _has(p: Peeked) -> bool:
+    """Whether this group has the message, as far as is seen."""
+    places = (p.in_ready, p.in_retry, p.deadline_ms, p.dead_since_ms, p.in_line)
+    return bool(p.waiting) or any(place is not None for place in places)
+
+
+def _is_early(p: Peeked) -> bool:
+    """Whether the message is no group's yet."""
+    return p.scheduled_ms is not None or p.in_backlog is not None
+
+
+def _filtered(group: RouteGroup, tag: str) -> GroupState:
+    what = f"its tag is {tag}" if tag else "it has no tag"
+    why = f"not for this group, which takes {group.tags}: {what}"
+    return GroupState(group.name, "filtered", 0, None, why)
+
+
+def _state(
+    group: RouteGroup, p: Peeked, ours: Sequence[Event], *, some_have: bool, live: bool
+) -> GroupState:
+    attempt = int(p.entry.split(":")[1]) if p.entry else 1
+    errors = tuple(read_record(p.failures))
+
+    def made(state: str, due_ms: int | None, explain: str) -> GroupState:
+        return GroupState(group.name, state, attempt, due_ms, explain, errors)
+
+    if p.dead_since_ms is not None:
+        deliveries, _, cause = p.grave.partition(" ")
+        last = f": {errors[-1].message}" if errors and errors[-1].message else ""
+        noun = "delivery" if deliveries == "1" else "deliveries"
+        return made("dead", None, f"dead after {deliveries} {noun}, cause {cause}{last}")
+    if p.deadline_ms is not None:
+        return made("inflight", p.deadline_ms, _why_inflight(p, attempt, ours))
+    if p.waiting:
+        return made("waiting_retry", p.waiting[0][1], _why_waiting(p, attempt, live=live))
+    if p.scheduled_ms is not None:
+        when = spell(max(0, p.scheduled_ms - p.now_ms) / 1000)
+        return made("scheduled", p.scheduled_ms, f"published with a delay, due in {when}")
+    if group.byte == 0 or p.in_backlog is not None:
+        return made("ready", None, "waits in the backlog: the topic has no consumer group yet")
+    if group.ordered and p.in_line is not None and p.head:
+        ahead = f"behind {p.head} in its message group, {p.in_line} messages are ahead of it"
+        return made("ready", None, f"{ahead}{_also(p, live=live)}")
+    here = p.in_ready is not None or p.in_retry is not None
+    if not here and (p.byte not in p.owed if p.owed else some_have):
+        done = next((f": {text}" for name, text in ends(ours).items() if name), "") if ours else ""
+        return made("committed", None, f"this group has finished with it{done}")
+    return made("ready", None, _why_ready(p, live=live))
+
+
+def _why_inflight(p: Peeked, attempt: int, ours: Sequence[Event]) -> str:
+    deadline_ms = p.deadline_ms or 0
+    leases = [event for event in ours if event.event == "lease"]
+    who = f"worker {leases[-1].worker}" if leases else "a worker"
+    since = f" since {date(leases[-1].at_ms)}" if leases else ""
+    left = (deadline_ms - p.now_ms) / 1000
+    if left > 0:
+        until = f"until {date(deadline_ms)}, for {spell(left)} more"
+        return f"{who} has it{since}, attempt {attempt}, {until}"
+    return (
+        f"{who} had it{since}, attempt {attempt}, past its deadline {date(deadline_ms)},"
+        " until it expires"
+    )
+
+
+def _why_waiting(p: Peeked, attempt: int, *, live: bool) -> str:
+    level, due_ms = p.waiting[0]
+    left = (due_ms - p.now_ms) / 1000
+    if left > 0:
+        when = f"due in {spell(left)}, at {date(due_ms)}"
+        return f"waits on level {level}, {when}, then attempt {attempt}{_also(p, live=live)}"
+    late = f"was due {spell(-left)} ago" if left < 0 else "is due now"
+    moved = "" if live else ": no worker, receive or reaper has moved it yet"
+    return f"waits on level {level} and {late}{moved}{_also(p, live=live)}"
+
+
+def _also(p: Peeked, *, live: bool) -> str:
+    if p.paused:
+        return "; the group is paused"
+    return "" if live else "; the group has no live worker"
+
+
+def _why_ready(p: Peeked, *, live: bool) -> str:
+    if p.paused:
+        return "the group is paused"
+    if p.max_inflight is not None and p.inflight >= p.max_inflight:
+        has = f"{p.inflight} in flight in this partition, of at most {p.max_inflight}"
+        return f"ready, but the group is at its max_inflight: it has {has}"
+    place = p.in_retry if p.in_retry is not None else p.in_ready
+    ahead = "" if place is None else f", {place} messages are ahead of it"
+    if not live:
+        return f"ready, but the group has no live worker{ahead}"
+    limit = f"; the group takes {p.rate} (rate_limit)" if p.rate else ""
+    return f"ready, no worker has taken it yet{ahead}{limit}"

@@ -1,0 +1,312 @@
+"""The operator's verbs that move or end what is not dead yet: promote, purge, reset."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rqretry.admin.base import AdminBase, Place
+from rqretry.admin.dead_letter_filter import DeadLetterFilter, chosen
+from rqretry.admin.dead_letters import read_dead
+from rqretry.catalog.drain_group import drop_all, purge_all
+from rqretry.core.catalog_records import GroupRecord
+from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
+from rqretry.core.failure_record import AttemptError, read_record
+from rqretry.core.limits import EARLIEST, LATEST, check_count, check_group, check_start
+from rqretry.protocol.command import Command, Operation, batches
+from rqretry.protocol.inspect import Stats, stats
+from rqretry.protocol.maintain import Promoted, promote
+from rqretry.protocol.operate import Blocked, Dropped, Held, blocked, clear, drop, held, purge
+
+STATES = ("dead", "ready", "waiting_retry")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A message that is not dead, as a filter sees it."""
+
+    id: str
+    topic: str
+    failure: AttemptError | None
+    dead_since_ms: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its last failure; "" for none."""
+        return self.failure.fingerprint if self.failure else ""
+
+    @property
+    def error(self) -> str:
+        """Its last failure in one line; "" for none."""
+        if self.failure is None:
+            return ""
+        parts = (self.failure.type, self.failure.message)
+        return ": ".join(filter(None, parts)) or self.failure.cause
+
+
+class MovingVerbs(AdminBase):
+    """Promote, purge and reset."""
+
+    def promote(
+        self,
+        /,
+        group: str,
+        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+        *,
+        level: int | None = None,
+        dry_run: bool = False,
+        **fields: Any,
+    ) -> Operation[int]:
+        """Run waiting retries now, whatever their due time; their attempts stay counted.
+
+        Args:
+            group: The group's name.
+            filter: Which ones, by ids, topic, fingerprint or error of the last failure; default
+                all. Its fields can be given as keywords instead.
+            level: Only those that wait at this level, 1 for the shortest.
+            dry_run: Only count them.
+            fields: The filter's fields, where no filter is given.
+
+        Returns:
+            How many were promoted (or would be).
+
+        Raises:
+            GroupNotFound: There is no such group.
+            InvalidArgument: The filter is not one, or there is no such level.
+        """
+        wanted = _not_by_death(chosen(filter, fields, default_all=True))
+        record = yield from self.catalog.group(check_group(group))
+        table = yield from self.catalog.open()
+        if level is not None:
+            check_count(level, name="level", maximum=len(table))
+        moved = 0
+        for place in (yield from self._places(record, wanted.topic)):
+            for number, key in _levels(place, level):
+                moved += yield from self._promote(place, key, number, wanted, dry_run=dry_run)
+        if not dry_run:
+            said = {"group": group, "level": level} | wanted.given()
+            yield from self._note("promote", said, {"messages": moved})
+        return moved
+
+    def _promote(
+        self, place: Place, key: str, level: int, wanted: DeadLetterFilter, *, dry_run: bool
+    ) -> Operation[int]:
+        ids = yield from _matching(place, key, wanted)
+        if dry_run:
+            return len(ids)
+        moved = 0
+        for batch in batches(ids):
+            step: Command[Promoted] = promote(
+                place.keys, worker=self.actor, level=level, ids=batch, early=True
+            )
+            moved += (yield step).moved
+        return moved
+
+    def purge(
+        self,
+        /,
+        group: str,
+        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+        *,
+        state: str = "dead",
+        dry_run: bool = False,
+        **fields: Any,
+    ) -> Operation[int]:
+        """Delete messages of a group for good; other groups keep theirs.
+
+        Args:
+            group: The group's name.
+            filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, or all=True;
+                since= and before= for dead letters only.
+            state: "dead", "ready" (new messages and retries that can be delivered now) or
+                "waiting_retry".
+            dry_run: Only count them.
+            fields: The filter's fields, where no filter is given.
+
+        Returns:
+            How many were deleted (or would be).
+
+        Raises:
+            GroupNotFound: There is no such group.
+            InvalidArgument: The filter chooses nothing in particular (say all=True), or there is
+                no such state.
+        """
+        if state not in STATES:
+            refuse("state", state, f"is not one of {', '.join(STATES)}")
+        wanted = chosen(filter, fields, default_all=False)
+        if state != "dead":
+            _not_by_death(wanted)
+        record = yield from self.catalog.group(check_group(group))
+        _refuse_view(record, "purge")
+        gone = 0
+        for place in (yield from self._places(record, wanted.topic)):
+            gone += yield from self._purge(place, state, wanted, dry_run=dry_run)
+        if not dry_run:
+            said = {"group": group, "state": state} | wanted.given()
+            yield from self._note("purge", said, {"messages": gone})
+        return gone
+
+    def reset(self, group: str, to: str = LATEST, *, dry_run: bool = False) -> Operation[int]:
+        """Start a group afresh, at the end or at the beginning of what is stored.
+
+        To "latest", it skips all that waits for it, ready or to be retried; what is in flight is
+        finished, and dead letters stay. To "earliest", it gets what is still stored because another
+        group has not finished with it, also what it had finished with itself; what it has stays as
+        it is. It is paused until it has all of it; a call that is cut off is completed by the next
+        one, or by the next start of the group, and gives nothing twice (semantics.md section 4).
+
+        Args:
+            group: The group's name.
+            to: "latest": what is published from now on; "earliest": what is still stored.
+            dry_run: Only count what would be skipped or given.
+
+        Returns:
+            How many messages were skipped or given (or would be).
+
+        Raises:
+            GroupNotFound: There is no such group.
+            InvalidArgument: `to` is something else.
+            QueueFull: The server is at its memory limit; the next call goes on.
+        """
+        check_start(to, name="to")
+        record = yield from self.catalog.group(check_group(group))
+        _refuse_view(record, "reset")
+        if to == EARLIEST and dry_run:
+            return (yield from self._not_held(record))
+        if to == EARLIEST:
+            count = yield from self.catalog.start_again(group)
+        else:
+            count = yield from self._skip(record, dry_run=dry_run)
+        if not dry_run:
+            yield from self._note("reset", {"group": group, "to": to}, {"messages": count})
+        return count
+
+    def _skip(self, record: GroupRecord, *, dry_run: bool) -> Operation[int]:
+        everything = DeadLetterFilter(all=True)
+        gone = 0
+        for place in (yield from self._places(record)):
+            for state in ("ready", "waiting_retry"):
+                gone += yield from self._purge(place, state, everything, dry_run=dry_run)
+        return gone
+
+    def _not_held(self, record: GroupRecord) -> Operation[int]:
+        """How many messages are stored that a group does not have."""
+        places = yield from self._places(record)
+        parts: list[Stats] = yield [stats(place.keys) for place in places]
+        return sum(max(0, part.bodies - part.scheduled - part.held) for part in parts)
+
+    def _purge(
+        self, place: Place, state: str, wanted: DeadLetterFilter, *, dry_run: bool
+    ) -> Operation[int]:
+        keys = place.keys
+        if state == "ready":
+            gone = yield from self._purge_blocked(place, wanted, dry_run=dry_run)
+            for lane in (keys.ready, keys.retry):
+                gone += yield from self._purge_list(place, lane, wanted, dry_run=dry_run)
+            return gone
+        sets = keys.levels if state == "waiting_retry" else (keys.dead,)
+        gone = 0
+        for key in sets:
+            if wanted.takes_all and not dry_run:
+                gone += yield from purge_all(keys, key, self.actor)
+                continue
+            if state == "dead":
+                letters = yield from read_dead(place, wanted, with_bodies=False)
+                ids = [letter.id for letter in letters]
+            else:
+                ids = yield from _matching(place, key, wanted)
+            for batch in batches(ids):
+                if dry_run:
+                    gone += len(batch)
+                    continue
+                verdicts: list[bytes] = yield purge(keys, batch, actor=self.actor, place=key)
+                gone += verdicts.count(b"OK")
+        return gone
+
+    def _purge_blocked(
+        self, place: Place, wanted: DeadLetterFilter, *, dry_run: bool
+    ) -> Operation[int]:
+        """What waits behind others of its message group, page by page."""
+        gone, after = 0, ""
+        while True:
+            look: Command[Blocked] = blocked(place.keys, after=after)
+            page = yield look
+            found = {c.id for c in _candidates(place.topic, page) if wanted.matches(c)}
+            pairs = zip(page.members, page.ids, strict=True)
+            members = [member for member, id_ in pairs if id_ in found]
+            if dry_run:
+                gone += len(members)
+            elif members:
+                verdicts: list[bytes] = yield clear(place.keys, members, actor=self.actor)
+                gone += verdicts.count(b"OK")
+            after = page.after
+            if not after:
+                return gone
+
+    def _purge_list(
+        self, place: Place, lane: str, wanted: DeadLetterFilter, *, dry_run: bool
+    ) -> Operation[int]:
+        if dry_run:
+            ids = yield from _matching(place, lane, wanted, in_list=True)
+            return len(ids)
+        if wanted.takes_all:
+            return (yield from drop_all(place.keys, lane, self.actor))
+        rest, gone = -1, 0
+        while rest:
+            look: Command[Held] = held(place.keys, lane, in_list=True, offset=0)
+            page = yield look
+            rest = page.total if rest < 0 else rest
+            answers = [(c.id, wanted.matches(c)) for c in _candidates(place.topic, page)][:rest]
+            if not answers:
+                break
+            step: Command[Dropped] = drop(place.keys, lane, actor=self.actor, answers=answers)
+            dropped = yield step
+            gone += dropped.gone
+            # A consumer took the whole window meanwhile: it is past it too.
+            rest = max(0, rest - (dropped.window or len(answers)))
+        return gone
+
+
+def _levels(place: Place, level: int | None) -> Iterator[tuple[int, str]]:
+    for number, key in enumerate(place.keys.levels, start=1):
+        if level in (None, number):
+            yield number, key
+
+
+def _matching(
+    place: Place, key: str, wanted: DeadLetterFilter, *, in_list: bool = False
+) -> Operation[list[str]]:
+    """The chosen ids in one list or sorted set, page by page."""
+    ids: list[str] = []
+    offset, total = 0, 1
+    while offset < total:
+        look: Command[Held] = held(place.keys, key, in_list=in_list, offset=offset)
+        page = yield look
+        if not page.ids:
+            break
+        offset, total = offset + len(page.ids), page.total
+        ids += [c.id for c in _candidates(place.topic, page) if wanted.matches(c)]
+    return list(dict.fromkeys(ids))
+
+
+def _candidates(topic: str, page: Held | Blocked) -> Iterator[Candidate]:
+    for id_, record in zip(page.ids, page.failures, strict=True):
+        errors = read_record(record)
+        yield Candidate(id_, topic, errors[-1] if errors else None)
+
+
+def _refuse_view(record: GroupRecord, verb: str) -> None:
+    """What a group that consumes dead letters has is another group's. Raises ConfigError."""
+    if record.source:
+        raise ConfigError(
+            f"{verb} {show(record.name)}: the group consumes the dead letters of"
+            f" {show(record.source)}; purge those, or delete the group"
+        )
+
+
+def _not_by_death(wanted: DeadLetterFilter) -> DeadLetterFilter:
+    if wanted.since is not None or wanted.before is not None:
+        raise InvalidArgument(
+            f"since and before are about when a message died, so {show(wanted)} chooses dead"
+            " letters only; use ids, topic, fingerprint or error"
+        )
+    return wanted

@@ -1,0 +1,195 @@
+"""The operator's verbs that only look: numbers, one message, workers, leases, the audit record."""
+
+from rqretry.admin import explain as inspecting
+from rqretry.admin import timeline as telling
+from rqretry.admin.base import AdminBase
+from rqretry.admin.interruptions import with_interruptions
+from rqretry.admin.results import AuditEntry, InflightMessage, WorkerInfo
+from rqretry.admin.statistics import gather_stats
+from rqretry.admin.views import Event, MessageView, Stats
+from rqretry.core.errors import GroupNotFound, MessageNotFound, show
+from rqretry.core.limits import check_count, check_group, check_keys, check_message_id, check_topic
+from rqretry.core.message_id import born_ms, partition_of
+from rqretry.core.worker_info import groups_of
+from rqretry.protocol.audit_log import notes
+from rqretry.protocol.command import Command, Operation
+from rqretry.protocol.operate import Held, held
+
+
+class LookingVerbs(AdminBase):
+    """What is where, and why."""
+
+    def stats(self, topic: str | None = None, group: str | None = None) -> Operation[Stats]:
+        """How many messages are where; what is due counts as ready, moved or not.
+
+        Raises:
+            TopicNotFound, GroupNotFound: The one asked for is not there.
+        """
+        if topic is None:
+            records = yield from self.catalog.topics()
+        else:
+            records = [(yield from self.catalog.refreshed(check_topic(topic)))]
+        if group is not None:
+            wanted = yield from self.catalog.group(check_group(group))
+            records = [record for record in records if record.name in wanted.topics]
+            if topic is not None and not records:
+                raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
+        abouts = [worker.about for worker in (yield from self._live())]
+        return (yield from gather_stats(self.catalog, records, group, abouts))
+
+    def message(self, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract
+        """Where a message is, for each group, and its history as far as it is kept.
+
+        Raises:
+            MessageNotFound: Nothing is stored under this id: it was committed by all groups,
+                purged, or never published to this namespace.
+        """
+        view = yield from self._look(check_message_id(id))
+        if view is None:
+            raise self._not_stored(id)
+        return view
+
+    def remembered(self, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract
+        """A message that is not stored any more, as its history tells it: without its body.
+
+        Raises:
+            MessageNotFound: No history names it.
+        """
+        checked = check_message_id(id)
+        events = yield from self._past(checked)
+        if not events:
+            raise self._not_stored(id)
+        return telling.remembered(checked, events)
+
+    def timeline(self, id: str) -> Operation[list[Event]]:  # noqa: A002 - the name of the contract
+        """What happened to a message, oldest first, as far as the history is kept.
+
+        Also of one that is committed by all its groups, while its history is there.
+
+        Raises:
+            MessageNotFound: It is not stored, and no history names it.
+        """
+        checked = check_message_id(id)
+        view = yield from self._look(checked)
+        if view is not None:
+            return list(view.timeline)
+        events = yield from self._past(checked)
+        if not events:
+            raise self._not_stored(id)
+        return events
+
+    def explain(self, id: str) -> Operation[dict[str, str]]:  # noqa: A002 - the name of the contract
+        """Why a message is not running now: for each group one sentence.
+
+        The group is "-" where the topic has none.
+
+        Raises:
+            MessageNotFound: It is not stored, and no history names it.
+        """
+        checked = check_message_id(id)
+        view = yield from self._look(checked)
+        if view is not None:
+            return {state.group: state.explain for state in view.states}
+        events = yield from self._past(checked)
+        if not events:
+            raise self._not_stored(id)
+        return telling.ends(events)
+
+    def find(self, key: str) -> Operation[list[str]]:
+        """The ids of messages that were published with a message key.
+
+        All that are stored, and of the others (committed, purged) those that the newest part of the
+        history tells of: at most 50 000 entries for each partition.
+
+        Raises:
+            InvalidArgument: It is no message key.
+        """
+        (wanted,) = check_keys(key)
+        found: list[str] = []
+        for record in (yield from self.catalog.topics()):
+            for partition in range(record.partitions):
+                found += yield from telling.ids_of_key(self.catalog, record.name, partition, wanted)
+        return found
+
+    def workers(self) -> Operation[list[WorkerInfo]]:
+        """The live worker processes, by name."""
+        yield from self.catalog.open()
+        live = yield from self._live()
+        found = [(worker, groups_of(worker.about)) for worker in live]
+        rows = [
+            WorkerInfo(worker.name, about.groups, about.topics, about.pid, worker.since_ms)
+            for worker, about in found
+        ]
+        return sorted(rows, key=lambda row: row.name)
+
+    def inflight(self, group: str) -> Operation[list[InflightMessage]]:
+        """The messages of a group that are under a lease, by deadline.
+
+        Raises:
+            GroupNotFound: There is no such group.
+        """
+        record = yield from self.catalog.group(check_group(group))
+        found = []
+        for topic, partition, keys in (yield from self._places(record)):
+            offset, total = 0, 1
+            while offset < total:
+                look: Command[Held] = held(keys, keys.inflight, in_list=False, offset=offset)
+                page = yield look
+                if not page.ids:
+                    break
+                offset, total = offset + len(page.ids), page.total
+                rows = zip(page.ids, page.attempts, page.due_ms, strict=True)
+                found += [
+                    InflightMessage(id_, topic, partition, attempt, due_ms or 0)
+                    for id_, attempt, due_ms in rows
+                ]
+        return sorted(found, key=lambda row: (row.deadline_ms, row.id))
+
+    def audit(self, count: int = 100) -> Operation[list[AuditEntry]]:
+        """The last lines of the audit record, the newest first.
+
+        Args:
+            count: 1 to 10 000 lines.
+
+        Raises:
+            InvalidArgument: It is something else.
+        """
+        most = check_count(count, name="count", maximum=10_000)
+        found = yield notes(self.catalog.keys, count=most)
+        return [AuditEntry(*line) for line in found]
+
+    def _look(self, id_: str) -> Operation[MessageView | None]:
+        records = yield from self.catalog.topics()
+        live = [groups_of(worker.about) for worker in (yield from self._live())]
+        # Where its id says it should be first; elsewhere if partitions were added since.
+        likely = [(r, partition_of(id_, r.partitions)) for r in records]
+        places = [*likely, *((r, n) for r in records for n in range(r.partitions))]
+        for record, partition in dict.fromkeys(places):
+            served = {
+                group for about in live if record.name in about.topics for group in about.groups
+            }
+            view = yield from inspecting.look(self.catalog, record, partition, id_, served)
+            if view is not None:
+                return view
+        return None
+
+    def _past(self, id_: str) -> Operation[list[Event]]:
+        events: list[Event] = []
+        for record in (yield from self.catalog.topics()):
+            likely = partition_of(id_, record.partitions)
+            # Elsewhere if it had a message group, or partitions were added since.
+            for partition in dict.fromkeys((likely, *range(record.partitions))):
+                found = yield from telling.read_timeline(
+                    self.catalog, record.name, partition, id_, born_ms(id_)
+                )
+                if found:
+                    events += [event.at(record.name, partition) for event in found]
+                    break
+        ordered = sorted(events, key=lambda event: event.at_ms)
+        return (yield from with_interruptions(self.catalog, ordered))
+
+    def _not_stored(self, id_: str) -> MessageNotFound:
+        return MessageNotFound(
+            f"no message {show(id_)} is stored in namespace {show(self.catalog.namespace)}: it was"
+            " committed by every group, purged, or never published here"
+        )

@@ -1,0 +1,184 @@
+"""The history of one message: the entries of the partition's stream that name it, read and told.
+
+A bounded scan from a minute before the message's birth (decisions 29). What the stream has lost,
+the failure record still tells of the attempts that failed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from rqretry.admin.views import Event, GroupState, MessageView
+from rqretry.catalog.groups import Catalog
+from rqretry.core.failure_record import AttemptError, read_line
+from rqretry.core.history_notes import decode_noted
+from rqretry.core.message_id import born_ms
+from rqretry.core.traceparent import trace_id_of
+from rqretry.protocol.command import Operation
+from rqretry.protocol.inspect import history, ids_with_key, recent_history
+
+_LOOK_BACK_MS = 60_000
+_PAGE, _PAGES = 1000, 50
+_ENTRY_PARTS = 4
+_ENDS = {"succeed": "committed", "purge": "purged"}
+_EXPIRED = "the lease ended before the worker told a result"
+
+
+def read_timeline(
+    catalog: Catalog, topic: str, partition: int, id_: str, since_ms: int | None
+) -> Operation[list[Event]]:
+    """What the partition's history says of a message, the oldest first."""
+    keys = catalog.partition(topic, partition)
+    start = str(max(0, (since_ms or 0) - _LOOK_BACK_MS))
+    events: list[Event] = []
+    wanted = id_.encode()
+    for _ in range(_PAGES):
+        page = yield history(keys, start=start, count=_PAGE)
+        for entry_id, fields in page:
+            if wanted in fields["i"]:
+                events += _events(int(entry_id.partition("-")[0]), fields, wanted)
+        if len(page) < _PAGE:
+            break
+        start = f"({page[-1][0]}"
+    return events
+
+
+def ids_of_key(catalog: Catalog, topic: str, partition: int, key: str) -> Operation[list[str]]:
+    """The messages with a message key: all that are stored, and those that the history tells of.
+
+    The index has what is stored (decisions 29), by id. Of the rest a bounded part of the history
+    tells, the newest entries, in the order of publishing.
+    """
+    keys = catalog.partition(topic, partition)
+    stored: list[str] = []
+    while True:
+        after = stored[-1] if stored else ""
+        page: list[str] = yield ids_with_key(keys, key, after=after, count=_PAGE)
+        stored += page
+        if len(page) < _PAGE:
+            break
+    told: dict[str, None] = {}
+    end = "+"
+    for _ in range(_PAGES):
+        entries = yield recent_history(keys, end=end, count=_PAGE)
+        for _, fields in entries:
+            told |= dict.fromkeys(reversed(_with_key(fields, key)))
+        if len(entries) < _PAGE:
+            break
+        end = f"({entries[-1][0]}"
+    return [*(id_ for id_ in stored if id_ not in told), *reversed(told)]
+
+
+def _with_key(fields: dict[str, bytes], key: str) -> list[str]:
+    """The messages of a history entry that were published, or prepared, with a message key."""
+    if fields["e"] not in (b"publish", b"prepare") or not fields["b"]:
+        return []
+    ids = fields["i"].decode().split(" ")
+    notes = decode_noted(fields["b"], ids)
+    return [id_ for id_, note in zip(ids, notes, strict=True) if key in note.keys]
+
+
+def with_record(events: Sequence[Event], states: Iterable[GroupState]) -> list[Event]:
+    """The history, and what only the failure record tells: lost attempts, traces of redrives."""
+    told = list(events)
+    for state in states:
+        for error in state.errors:
+            same = [e for e in told if (e.at_ms, e.group) == (error.at_ms, state.group)]
+            failed = [e for e in same if e.event in ("fail", "expire", "redrive")]
+            if not failed:
+                told.append(_from_record(state.group, error))
+            elif not failed[0].trace_id and error.trace:
+                told[told.index(failed[0])] = failed[0].traced(trace_id_of(error.trace))
+    return sorted(told, key=lambda event: event.at_ms)
+
+
+def ends(events: Sequence[Event]) -> dict[str, str]:
+    """What became of a message that is not stored any more, for each group that had it."""
+    last = {event.group: event for event in events if event.group}
+    said = {
+        group: f"{_ENDS.get(event.event, event.event)} at {date(event.at_ms)} by {event.worker}"
+        for group, event in last.items()
+    }
+    return said or {"-": f"{events[-1].event} at {date(events[-1].at_ms)}; not stored any more"}
+
+
+def remembered(id_: str, events: Sequence[Event]) -> MessageView:
+    """A message that is not stored any more, from its history."""
+    states = [
+        GroupState(group, _ENDS.get(_last(events, group), "gone"), 0, None, said)
+        for group, said in ends(events).items()
+    ]
+    first = events[0]
+    return MessageView(
+        id_, first.topic, first.partition, None, None, (), {}, born_ms(id_), tuple(states),
+        tuple(events),
+    )  # fmt: skip
+
+
+def _last(events: Sequence[Event], group: str) -> str:
+    return next((event.event for event in reversed(events) if event.group == group), "")
+
+
+def date(at_ms: int) -> str:
+    """ISO 8601 in UTC."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[Event]:
+    ids, notes = fields["i"].split(b" "), fields["d"].split(b" ")
+    verb, group, worker = (fields[name].decode() for name in "egw")
+    for place, id_ in enumerate(ids):
+        if id_ == wanted:
+            note = notes[place].decode() if place < len(notes) else ""
+            attempt, level, due_ms, said = _read(verb, note)
+            error, trace_id = _blob(verb, fields["b"], ids, place)
+            said = _said(said, level, due_ms, error)
+            yield Event(at_ms, verb, group, worker, said, attempt, level, due_ms, error, trace_id)
+
+
+def _read(verb: str, note: str) -> tuple[int | None, int | None, int | None, str]:
+    """Attempt, level, due time, and what a note says beside them."""
+    if verb == "lease":
+        parts = note.split(":")
+        return (int(parts[1]) if len(parts) == _ENTRY_PARTS else 1), None, None, ""
+    if verb == "succeed":
+        return (int(note) if note.isdecimal() else 1), None, None, ""
+    head, *rest = note.split(",")
+    attempt = int(head) if head.isdecimal() else None
+    place = rest if attempt is not None else [head, *rest]
+    match place:
+        case ["W", level, due]:
+            return attempt, int(level), int(float(due)), "waits"
+        case ["D"]:
+            return attempt, None, None, "dead"
+        case ["R"]:
+            return attempt, None, None, "ready"
+        case _:
+            return attempt, None, None, note if place != [""] else ""
+
+
+def _blob(verb: str, blob: bytes, ids: Sequence[bytes], place: int) -> tuple[str, str | None]:
+    """The error and the trace that an entry keeps for one of its messages."""
+    if verb == "publish" and blob:
+        notes = decode_noted(blob, [id_.decode() for id_ in ids])
+        return "", notes[place].trace_id
+    if verb == "expire":
+        return _EXPIRED, None
+    lines = blob.decode(errors="replace").split("\n") if verb == "fail" else []
+    found = read_line(f"0 0 {lines[place]}") if place < len(lines) else None
+    return ("", None) if found is None else (str(found), trace_id_of(found.trace))
+
+
+def _from_record(group: str, error: AttemptError) -> Event:
+    verbs = {"redriven": "redrive", "expired": "expire"}
+    verb = verbs.get(error.cause, "fail")
+    said = "" if verb == "redrive" else str(error)
+    trace_id = trace_id_of(error.trace)
+    attempt = error.attempt or None
+    return Event(error.at_ms, verb, group, error.worker, said, attempt, None, None, said, trace_id)
+
+
+def _said(said: str, level: int | None, due_ms: int | None, error: str) -> str:
+    if due_ms is not None:
+        said = f"{said} on level {level} until {date(due_ms)}"
+    return ": ".join(filter(None, (error, said))) if error else said

@@ -1,0 +1,370 @@
+"""The operator's verbs about topics and groups: create, set, pause, unsubscribe, delete."""
+
+from dataclasses import replace
+from typing import Any
+
+from rqretry.admin.base import AdminBase
+from rqretry.admin.policy_preview import forecast
+from rqretry.admin.views import GroupInfo, TopicInfo
+from rqretry.core.catalog_records import BROADCAST, SIMPLE, GroupRecord, TopicRecord
+from rqretry.core.delay_levels import LevelTable
+from rqretry.core.durations import Duration, milliseconds
+from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
+from rqretry.core.limits import (
+    DLQ,
+    KEEP,
+    Keep,
+    check_count,
+    check_group,
+    check_max_inflight,
+    check_max_retries,
+    check_partitions,
+    check_topic,
+)
+from rqretry.core.rates import Rate, check_rate_limit
+from rqretry.core.retry_policy import RetryPolicy
+from rqretry.core.worker_info import groups_of
+from rqretry.protocol.command import Operation
+
+_LEAST_RETENTION_S, _MOST_RETENTION_S = 60, 10 * 366 * 86_400
+
+
+class CatalogVerbs(AdminBase):
+    """Topics and groups."""
+
+    def topics(self) -> Operation[list[TopicInfo]]:
+        """All topics of the namespace, by name."""
+        records = yield from self.catalog.topics()
+        return [_topic_info(record) for record in records]
+
+    def create_topic(self, name: str, partitions: int | None = None) -> Operation[TopicInfo]:
+        """Create a topic, or find the one that exists.
+
+        Args:
+            name: 1 to 127 characters of A-Z a-z 0-9 _ -.
+            partitions: 1 to 1024; default 1 for a new topic.
+
+        Raises:
+            InvalidArgument: A value is outside its limits, or the topic exists with another
+                number of partitions.
+        """
+        count = None if partitions is None else check_partitions(partitions)
+        record = yield from self.catalog.create_topic(check_topic(name), count)
+        return _topic_info(record)
+
+    def set_topic(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        max_messages: int | Keep | None = KEEP,
+    ) -> Operation[TopicInfo]:
+        """Change a topic's settings, everywhere at once.
+
+        Args:
+            name: The topic.
+            partitions: At least as many as it has, at most 1024. The new ones are made complete
+                before publishers use them; workers and clients find them within seconds.
+            max_messages: How many messages it may store; a publish that would go over stores
+                nothing and raises QueueFull. Each partition gets an equal share, rounded up.
+                0 or None: any number.
+
+        Raises:
+            TopicNotFound: There is no such topic.
+            InvalidArgument: max_messages is not 0 or more, or there would be fewer partitions.
+            ConfigError: Ordered messages of the topic are unfinished, a worker of a broadcast group
+                is alive, or a group's max_inflight is less than the partitions would be.
+        """
+        checked, said = check_topic(name), {"topic": name}
+        count = None if partitions is None else check_partitions(partitions)
+        record = yield from self.catalog.refreshed(checked)
+        if max_messages is not KEEP:
+            most = check_count(max_messages or 0, name="max_messages", minimum=0)
+            record = yield from self.catalog.limit_topic(checked, most)
+            yield from self._note("set_topic", said | {"max_messages": most})
+        if count is not None:
+            yield from self._refuse_broadcasting(record)
+            record = yield from self.catalog.grow_topic(checked, count)
+            yield from self._note("set_topic", said | {"partitions": count})
+        return _topic_info(record)
+
+    def _refuse_broadcasting(self, record: TopicRecord) -> Operation[None]:
+        """A running broadcast consumer reads the partitions that there were when it started."""
+        for worker in (yield from self._live()):
+            about = groups_of(worker.about)
+            for group in record.groups:
+                serves = group.name in about.groups and record.name in about.topics
+                if group.kind == BROADCAST and serves:
+                    raise ConfigError(
+                        f"topic {show(record.name)} has broadcast group {show(group.name)}, whose"
+                        f" worker {show(worker.name)} is alive and would miss what comes into new"
+                        " partitions; stop its workers, and start them after this"
+                    )
+
+    def delete_topic(
+        self, name: str, *, force: bool = False, dry_run: bool = False
+    ) -> Operation[int]:
+        """Delete a topic and all it stores; what producers remember of it goes within an hour.
+
+        Args:
+            name: The topic. Publishing to it afterwards creates it anew.
+            force: Unsubscribe its groups first, even those whose workers are alive (these will
+                subscribe again); their dead letters of this topic go too.
+            dry_run: Only count.
+
+        Returns:
+            How many messages were stored.
+
+        Raises:
+            TopicNotFound: There is no such topic.
+            InvalidArgument: Groups are subscribed, and `force` is not given.
+        """
+        record = yield from self._deletable(check_topic(name))
+        if record.members and not force:
+            raise InvalidArgument(
+                f"topic {show(name)} has groups: {', '.join(g.name for g in record.members)};"
+                " unsubscribe them first, or force it"
+            )
+        stored = yield from self.catalog.stored(record)
+        if not dry_run:
+            for group in record.members:
+                yield from self.catalog.unsubscribe(group.name, name)
+            yield from self.catalog.remove_topic(name)
+            yield from self._note("delete_topic", {"topic": name}, {"messages": stored})
+        return stored
+
+    def _deletable(self, name: str) -> Operation[TopicRecord]:
+        """The topic, also one whose deletion was cut off."""
+        yield from self.catalog.open()
+        found = yield from self.catalog.any_topic(name)
+        if found is None:
+            raise TopicNotFound(
+                f"there is no topic {show(name)} in namespace {show(self.catalog.namespace)}"
+            )
+        return found
+
+    def groups(self) -> Operation[list[GroupInfo]]:
+        """All consumer groups of the namespace, by name."""
+        levels = yield from self.catalog.open()
+        records = yield from self.catalog.groups()
+        return [_group_info(record, levels) for record in records]
+
+    def group(self, name: str) -> Operation[GroupInfo]:
+        """One consumer group. Raises GroupNotFound."""
+        levels = yield from self.catalog.open()
+        record = yield from self.catalog.group(check_group(name))
+        return _group_info(record, levels)
+
+    def set_group(
+        self,
+        group: str,
+        *,
+        max_retries: int | str | None = None,
+        policy: RetryPolicy | str | None = None,
+        max_inflight: int | str | Keep | None = KEEP,
+        rate_limit: Rate | Keep | None = KEEP,
+        dlq_retention: Duration | Keep | None = KEEP,
+        pin: bool | None = None,
+        dry_run: bool = False,
+    ) -> Operation[GroupInfo]:
+        """Change a group's settings for all its instances, at once (semantics.md section 4).
+
+        Args:
+            group: The group's name.
+            max_retries: 0 or more, or "unlimited"; there are at most max_retries + 1 deliveries.
+            policy: A RetryPolicy, or its text such as "ladder:10s 30s"; its own max_retries
+                counts where `max_retries` is not given.
+            max_inflight: Messages under a lease at once, over all workers; it is split over the
+                partitions of the group's topics. None or "none": any number.
+            rate_limit: Deliveries in a time, over all workers: "100/s", "100/m", "100/h", or a
+                number for so many a second. None or "none": any number.
+            dlq_retention: Dead letters older than this, from a minute to 10 years, are purged by
+                whoever does the upkeep. None or "none", and the default: they are kept for ever.
+            pin: True: a worker that starts and names other values changes nothing and warns;
+                False: its values win again. It is about what is named here, or about everything
+                where nothing is named. Default: as it was.
+            dry_run: Write nothing. The answer is the group as it would be, and its `forecast` says
+                what its messages' next failures would mean, before and after.
+
+        Raises:
+            GroupNotFound: There is no such group.
+            InvalidArgument: A value is outside its limits.
+            ConfigError: max_inflight is less than the number of partitions.
+        """
+        settings = group_settings(max_retries, policy, max_inflight, rate_limit)
+        if dlq_retention is not KEEP:
+            settings["dlq_retention_ms"] = _retention_ms(dlq_retention)
+        said = {name: str(value) for name, value in settings.items()}
+        if dry_run:
+            return (yield from self._foresee(group, settings, said))
+        return (yield from self._set("set_group", group, said | {"pin": pin}, settings, pin=pin))
+
+    def _foresee(
+        self, group: str, settings: dict[str, Any], said: dict[str, str]
+    ) -> Operation[GroupInfo]:
+        levels = yield from self.catalog.open()
+        before, after = yield from self.catalog.foreseen(check_group(group), **settings)
+        places = yield from self._places(before)
+        foreseen = yield from forecast(before, after, levels, places, said)
+        return replace(_group_info(after, levels), forecast=foreseen)
+
+    def pause(self, group: str) -> Operation[GroupInfo]:
+        """Stop deliveries to a group; nothing is lost, running handlers finish.
+
+        Raises:
+            GroupNotFound: There is no such group.
+        """
+        return (yield from self._set("pause", group, {}, {"paused": True}))
+
+    def resume(self, group: str) -> Operation[GroupInfo]:
+        """Let a paused group go on, at once. Raises GroupNotFound."""
+        return (yield from self._set("resume", group, {}, {"paused": False}))
+
+    def _set(
+        self,
+        verb: str,
+        group: str,
+        said: dict[str, Any],
+        settings: dict[str, Any],
+        *,
+        pin: bool | None = None,
+    ) -> Operation[GroupInfo]:
+        levels = yield from self.catalog.open()
+        _refuse_broadcast((yield from self.catalog.group(check_group(group))))
+        record = yield from self.catalog.set_group(check_group(group), pin=pin, **settings)
+        yield from self._note(verb, {"group": group} | said)
+        return _group_info(record, levels)
+
+    def unsubscribe(
+        self, group: str, topic: str, *, force: bool = False, dry_run: bool = False
+    ) -> Operation[int]:
+        """A group leaves a topic; what it has not finished there, dead letters too, is gone for it.
+
+        Args:
+            group: The group's name.
+            topic: The topic.
+            force: Even while a worker serves this topic for the group; it will subscribe again.
+            dry_run: Only count.
+
+        Returns:
+            How many messages the group gave up (or would).
+
+        Raises:
+            GroupNotFound: There is no such group, or it is not subscribed.
+            ConfigError: A live worker serves the topic for the group, or the group consumes dead
+                letters.
+        """
+        checked, name = check_group(group), check_topic(topic)
+        record = yield from self.catalog.group(checked)
+        if record.source:
+            raise ConfigError(
+                f"group {show(group)} consumes {show(DLQ + record.source)} and is subscribed to no"
+                " topic; delete the group instead"
+            )
+        if dry_run:
+            return (yield from self.catalog.held_by(checked, [name]))
+        if not force:
+            yield from self._refuse_live(checked, "unsubscribe", [name])
+        gone = yield from self.catalog.unsubscribe(checked, name)
+        yield from self._note("unsubscribe", {"group": group, "topic": topic}, {"messages": gone})
+        return gone
+
+    def delete_group(
+        self, group: str, *, force: bool = False, dry_run: bool = False
+    ) -> Operation[int]:
+        """Unsubscribe a group from all its topics and forget it, with its dead letters.
+
+        Args:
+            group: The group's name.
+            force: Even while its workers are alive; they will create it again.
+            dry_run: Only count.
+
+        Returns:
+            How many messages the group gave up (or would).
+
+        Raises:
+            GroupNotFound: There is no such group.
+            ConfigError: A worker of the group is alive.
+        """
+        record = yield from self.catalog.group(check_group(group))
+        if dry_run:
+            return (yield from self.catalog.held_by(group, record.topics))
+        if not force:
+            yield from self._refuse_live(group, "delete_group", record.topics)
+        gone = yield from self.catalog.remove_group(group)
+        yield from self._note("delete_group", {"group": group}, {"messages": gone})
+        return gone
+
+
+def _retention_ms(retention: Duration | None) -> int:
+    if retention is None or retention == "none":
+        return 0
+    return milliseconds(
+        retention, name="dlq_retention", minimum=_LEAST_RETENTION_S, maximum=_MOST_RETENTION_S
+    )
+
+
+def group_settings(
+    max_retries: int | str | None,
+    policy: RetryPolicy | str | None,
+    max_inflight: int | str | Keep | None = KEEP,
+    rate_limit: Rate | Keep | None = KEEP,
+) -> dict[str, Any]:
+    """The settings that are named, checked; what is None is left as it is."""
+    settings: dict[str, Any] = {}
+    if policy is not None:
+        parsed = RetryPolicy.parse(policy) if isinstance(policy, str) else policy
+        settings["policy"] = replace(parsed, max_retries=None)
+        if parsed.max_retries is not None:
+            settings["max_retries"] = parsed.max_retries
+    if max_retries is not None:
+        settings["max_retries"] = check_max_retries(max_retries)
+    if max_inflight is not KEEP:
+        settings["max_inflight"] = check_max_inflight(max_inflight)
+    if rate_limit is not KEEP:
+        settings["rate_limit"] = check_rate_limit(rate_limit)
+    return settings
+
+
+def _refuse_broadcast(record: GroupRecord) -> None:
+    if record.kind == BROADCAST:
+        raise ConfigError(
+            f"group {show(record.name)} is a broadcast group: nothing is leased, retried or held"
+            " back for it, so there is nothing to set or to pause; stop its workers, or change"
+            " their options"
+        )
+
+
+def _topic_info(record: TopicRecord) -> TopicInfo:
+    groups = tuple(group.name for group in record.members)
+    return TopicInfo(record.name, record.partitions, groups, record.max_messages or None)
+
+
+def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
+    return GroupInfo(
+        record.name,
+        record.kind,
+        None if record.max_retries < 0 else record.max_retries,
+        str(record.policy),
+        _in_words(record, levels),
+        (DLQ + record.source,) if record.source else record.topics,
+        record.changed_by,
+        record.changed_at_ms,
+        record.paused,
+        record.pinned,
+        record.max_inflight or None,
+        record.rate_limit or None,
+        ordered=record.ordered,
+        dlq_retention_s=record.dlq_retention_ms / 1000 if record.dlq_retention_ms else None,
+    )
+
+
+def _in_words(record: GroupRecord, levels: LevelTable) -> str:
+    """How often and when; a simple consumer's messages do not use the ladder."""
+    if record.kind != SIMPLE:
+        return record.policy.describe(record.max_retries, levels)
+    if record.max_retries < 0:
+        return "unlimited deliveries, each when the one before was not acknowledged in time"
+    retries = "1 retry" if record.max_retries == 1 else f"{record.max_retries} retries"
+    deliveries = record.max_retries + 1
+    return f"{retries}, so at most {deliveries} deliveries, each when the lease before has ended"

@@ -1,0 +1,112 @@
+"""The least rights that each role needs, generated from the scripts (reliability.md S11, R17).
+
+A user who may run a script must be allowed every command inside it, or the script stops in the
+middle; and needs no other. So the commands come from the sources, and the role says which scripts.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+from rqretry.checks.doctor import inner_commands
+from rqretry.core.errors import refuse
+from rqretry.core.limits import check_namespace
+from rqretry.protocol.keys import ROOT, NamespaceKeys, PartitionKeys
+from rqretry.protocol.scripts import ScriptLibrary
+
+Role = Literal["producer", "worker", "admin", "reader"]
+
+_EVERYBODY = ("ping", "info", "time", "evalsha", "script|load", "client|setname", "select")
+_WAITING = ("bzpopmin", "zadd", "client|id", "client|unblock")
+_LOOKING = (
+    "hget", "hgetall", "hmget", "hlen", "hexists", "hscan", "zscan", "zcard", "zscore", "zrange",
+    "zrangebylex", "xrange", "xrevrange", "exists", "scan",
+)  # fmt: skip
+_READS = frozenset(
+    {"exists", "get", "hget", "hgetall", "hmget", "hlen", "hexists", "hscan", "hstrlen", "lindex",
+     "llen", "lrange", "lpos", "time", "type", "xlen", "xrange", "zcard", "zcount", "zmscore",
+     "zrange", "zrangebylex", "zrangebyscore", "zscore"}
+)  # fmt: skip
+"""What a script without writes can reach; its includes hold more, for other scripts."""
+_CATALOG = ("hget", "hgetall", "hlen")
+_ON_CLUSTER = ("cluster|slots", "asking")
+_CREATING = {"now", "swap", "configure", "subscribe", "note"}
+_DECIDING = {"prepare", "enlist", "decide", "commit", "rollback", "finish"}
+_PRODUCING = {"publish", "recall", "scheduled", "peek"} | _DECIDING | _CREATING
+_ADMIN_ONLY = {
+    "purge", "drop", "leave", "clear", "redrive", "limit", "held", "dead_letters", "blocked",
+    "mend", "realign", "adopt", "tidy",
+}  # fmt: skip
+_PRODUCER_GROUP_KEYS = ("ready", "wake", "line", "heads", "config")
+
+
+def rules(
+    role: str, namespace: str, library: ScriptLibrary, *, user: str = "", cluster: bool = False
+) -> list[str]:
+    """The words after ACL SETUSER for a user of this role; the password is not among them.
+
+    Args:
+        role: "producer" (publish, transactions, recall), "worker" (that, and consume, push or
+            simple), "admin" (everything), or "reader" (status and messages; nothing is written).
+        namespace: The only namespace that the user gets.
+        library: The scripts.
+        user: The user's name; default rqretry-ROLE.
+        cluster: Whether the server is a node of a cluster.
+
+    Raises:
+        InvalidArgument: There is no such role, or the namespace is none.
+    """
+    if role not in get_args(Role):
+        refuse("role", role, f"is not one of {', '.join(get_args(Role))}")
+    check_namespace(namespace)
+    commands = sorted(_commands(role, library) | set(_ON_CLUSTER if cluster else ()))
+    return [
+        user or f"rqretry-{role}", "on", "resetpass", "resetchannels", "resetkeys",
+        *(f"~{pattern}" for pattern in _keys(role, namespace)),
+        "-@all", *(f"+{command}" for command in commands),
+    ]  # fmt: skip
+
+
+def verbs_of(role: str, library: ScriptLibrary) -> set[str]:
+    """The scripts that a role may run."""
+    names = set(library.names())
+    if role == "reader":
+        return {name for name in names if library.get(name).read_only}
+    if role == "producer":
+        return names & _PRODUCING
+    return names if role == "admin" else names - _ADMIN_ONLY
+
+
+def _commands(role: str, library: ScriptLibrary) -> set[str]:
+    inner = {name.lower() for name in inner_commands(library, verbs_of(role, library))}
+    inner = inner & _READS if role == "reader" else inner
+    plain: dict[str, Iterable[str]] = {
+        "producer": (*_CATALOG, "wait"),
+        "worker": (*_CATALOG, "hmget", "xrange", "xrevrange", "zscore", "wait", *_WAITING),
+        "admin": (*_LOOKING, *_WAITING, "wait", "unlink", "del", "memory|usage", "acl|whoami"),
+        "reader": (*_LOOKING, "memory|usage"),
+    }
+    return inner | set(_EVERYBODY) | set(plain[role])
+
+
+def _keys(role: str, namespace: str) -> list[str]:
+    """Patterns of the keys; a producer gets nothing of a group but what it publishes into."""
+    if role != "producer":
+        return [f"{ROOT}:{namespace}:{{*"]
+    partition = PartitionKeys(namespace, "*", 0)
+    group = partition.group("*", 0)
+    own = [getattr(partition, name) for name in _spelled(partition)]
+    own += [partition.lane("*")]
+    own += [getattr(group, name) for name in _PRODUCER_GROUP_KEYS if hasattr(group, name)]
+    patterns = {key.replace("{*:0}", "{*}") for key in own}
+    catalog = NamespaceKeys(namespace)
+    return [f"{catalog.meta.removesuffix('meta')}*", *sorted(patterns)]
+
+
+def _spelled(keys: PartitionKeys) -> list[str]:
+    """The fields that are keys of the partition itself."""
+    texts = {name: getattr(keys, name) for name in keys.__slots__}
+    return [
+        name
+        for name, value in texts.items()
+        if isinstance(value, str) and value.startswith(keys.base) and value != keys.base
+    ]

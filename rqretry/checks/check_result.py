@@ -1,0 +1,23 @@
+"""One result of one check."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["ok", "warning", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found.
+
+    Attributes:
+        check: Its stable name, such as "eviction".
+        severity: "ok", "warning", or "refused": a worker does not start.
+        sentence: What is so.
+        fix: What to do; "" when it is in order.
+    """
+
+    check: str
+    severity: Severity
+    sentence: str
+    fix: str = ""

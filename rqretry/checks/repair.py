@@ -1,0 +1,158 @@
+"""Making right what the auditor found in a partition: `rqretry fsck --repair` (R14).
+
+The auditor read the partition page by page while others worked on it, so every script looks again,
+in one step with what it writes, and leaves alone what is right by then. Repeating a repair changes
+nothing more, and one that was cut off is completed by the next.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rqretry.checks.findings import Finding, Snapshot
+from rqretry.checks.repair_plan import STEPS, Task, step_of, tasks_of
+from rqretry.core.route import Route
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches
+from rqretry.protocol.inspect import read_body
+from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.repair import Mended, Orphan, adopt, mend, realign, tidy
+
+_BODIES_AT_ONCE = 20
+
+
+class Repaired(NamedTuple):
+    """Messages of a partition that one repair changed."""
+
+    step: str
+    group: str
+    """"" where it was not about a group's places."""
+    ids: tuple[str, ...]
+    """Messages; of "mend index", delay levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where to repair, and for whom.
+
+    Attributes:
+        seen: The partition as the auditor saw it.
+        route: The groups of the topic as the catalog knows them.
+        actor: Who repairs, for the history.
+        tag_of: The tag that message bytes tell; "" for none, or where they cannot be read.
+        leaving: A group is leaving the topic.
+    """
+
+    seen: Snapshot
+    route: Route
+    actor: str
+    tag_of: Callable[[bytes], str]
+    leaving: bool = False
+
+
+def repair(site: Site, findings: Sequence[Finding]) -> Operation[list[Repaired]]:
+    """Make right what can be made right; answers what was changed.
+
+    Args:
+        site: Where they were found.
+        findings: What to repair; those that a person must decide are left alone.
+    """
+    tasks = list(dict.fromkeys(_tasks(site, findings)))
+    done: list[Repaired] = []
+    for step in STEPS:
+        wanted = [task for task in tasks if task.step == step]
+        if step == "adopt":
+            adopted = yield from _adopt(site, list(dict.fromkeys(task.id for task in wanted)))
+            done += [Repaired(step, "", tuple(adopted))] if adopted else []
+            tasks += [
+                Task("mend put_back", group.keys.group, id_, id_)
+                for group in site.seen.groups
+                for id_ in adopted
+                if not group.keys.source
+            ]
+        else:
+            for group in dict.fromkeys(task.group for task in wanted):
+                ours = [task for task in wanted if task.group == group]
+                done += yield from _step(site, step, group, ours)
+    return done
+
+
+def _tasks(site: Site, findings: Sequence[Finding]) -> Iterator[Task]:
+    for finding in findings:
+        step = step_of(site.seen, finding, leaving=site.leaving)
+        if step:
+            yield from tasks_of(site.seen, finding, step)
+
+
+def _step(site: Site, step: str, group: str, tasks: Sequence[Task]) -> Operation[list[Repaired]]:
+    verb, what = step.split(" ")
+    subjects = list(dict.fromkeys(task.subject for task in tasks))
+    if verb == "tidy":
+        mended = yield from _tidied(site, what, subjects)
+    else:
+        keys = next(seen.keys for seen in site.seen.groups if seen.keys.group == group)
+        make = _maker(verb, what, keys, site.actor)
+        mended = yield from _all([] if what == "index" else subjects, make)
+    id_of = {task.subject: task.id for task in tasks}
+    ids = tuple(dict.fromkeys(id_of.get(subject, subject) for subject in mended))
+    return [Repaired(step, group, ids)] if ids else []
+
+
+def _maker(
+    verb: str, what: str, keys: GroupKeys, actor: str
+) -> Callable[[Sequence[str]], Command[Mended]]:
+    calls = {"mend": mend, "realign": realign}
+    return lambda subjects: calls[verb](keys, what, subjects, actor=actor)
+
+
+def _all(
+    subjects: Sequence[str], make: Callable[[Sequence[str]], Command[Mended]]
+) -> Operation[list[str]]:
+    """Call until all were looked at; without subjects, once."""
+    mended: list[str] = []
+    rest = list(subjects)
+    while True:
+        answer: Mended = yield make(rest[:MAX_BATCH])
+        mended += answer.mended
+        rest = rest[answer.looked :]
+        if not rest:
+            return mended
+
+
+def _tidied(site: Site, what: str, subjects: Sequence[str]) -> Operation[list[str]]:
+    keys, mended = site.seen.keys, []
+    for batch in batches(_words(site, what, subjects)):
+        answer: Mended = yield tidy(keys, what, [word for row in batch for word in row])
+        mended += answer.mended
+    return mended
+
+
+def _words(site: Site, what: str, subjects: Sequence[str]) -> list[tuple[str, ...]]:
+    """What lua/tidy.lua wants to know of each."""
+    if what == "half":
+        return [(id_, site.seen.half_of.get(id_, "")) for id_ in subjects]
+    if what == "halves":
+        return [(member.split(" ")[2], member) for member in subjects if member.count(" ") > 1]
+    return [(subject,) for subject in subjects]
+
+
+def _adopt(site: Site, ids: Sequence[str]) -> Operation[list[str]]:
+    groups = [
+        (group.keys, chr(other.byte))
+        for group in site.seen.groups
+        for other in site.route.groups
+        if group.keys.group == other.name
+    ]
+    everybody = "".join(byte for _, byte in groups).encode("latin-1")
+    orphans: list[Orphan] = []
+    for at in range(0, len(ids), _BODIES_AT_ONCE):
+        some = ids[at : at + _BODIES_AT_ONCE]
+        bodies: list[Any] = yield [read_body(site.seen.keys, id_) for id_ in some]
+        for id_, data in zip(some, bodies, strict=True):
+            tag = site.tag_of(data) if data else ""
+            orphans.append(Orphan(id_, tag, site.route.targets(tag) or everybody))
+    adopted: list[str] = []
+    while orphans:
+        answer: Mended = yield adopt(site.seen.keys, groups, orphans[:MAX_BATCH], actor=site.actor)
+        adopted += answer.mended
+        orphans = orphans[answer.looked :]
+    return adopted

@@ -1,0 +1,150 @@
+"""What is done about each finding of the auditor, or what a person can do about it. No I/O."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from rqretry.checks.findings import Finding, GroupSnapshot, Snapshot, in_line
+from rqretry.core.errors import show
+
+STEPS = {
+    "tidy bodies": "what is noted of it is forgotten: there is no body to deliver",
+    "tidy keys": "the index leads to it by the keys that it has, and by no others",
+    "tidy memory": "the note is removed",
+    "tidy scheduled": "it is not to be delivered any more: there is no body",
+    "tidy backlog": "it leaves the backlog: there is no body to deliver",
+    "tidy half": "its transaction lists it again",
+    "tidy halves": "its transaction does not list it any more",
+    "adopt": "who owes it is noted; what no group has is delivered to the groups of its tag",
+    "mend lost": "it leaves every place of the group: there is no body to deliver",
+    "realign turn": "it has the turn where nobody has it, else it waits in line",
+    "mend put_back": "it is put back: to the end of ready, or to its place in line",
+    "mend settle": "one place stays: dead, in flight, the latest due time or a list, in this order",
+    "realign pass": "it leaves the line, or is known by its message group again",
+    "realign go_on": "the message group goes on: one message is out and in line",
+    "mend grave": "the cause of death is noted as unknown, or forgotten",
+    "mend index": "the index is as early as the level",
+    "mend numbers": "its numbers and failures are forgotten",
+}
+"""Each repair, in the order in which they are made, and what it does."""
+
+_PARTITION = {
+    ("orphan body", "bodies"): "adopt",
+    ("unowed", "pending"): "adopt",
+    ("unknown group", "pending"): "adopt",
+    ("not delivered", "pending"): "mend put_back",
+    ("missing body", "pending"): "tidy bodies",
+    ("leftover entry", "big"): "tidy bodies",
+    ("leftover entry", "message_groups"): "tidy bodies",
+    ("leftover entry", "keyed"): "tidy bodies",
+    ("leftover entry", "message_keys"): "tidy keys",
+    ("not indexed", "message_keys"): "tidy keys",
+    ("leftover entry", "id_expiry"): "tidy memory",
+    ("missing body", "scheduled"): "tidy scheduled",
+    ("missing body", "backlog"): "tidy backlog",
+    ("lost half", "half_of"): "tidy half",
+    ("leftover", "halves"): "tidy halves",
+}
+_GROUP = {
+    "double booking": "mend settle",
+    "leftover": "mend settle",
+    "missing body": "mend lost",
+    "no grave": "mend grave",
+    "late index": "mend index",
+    "out of turn": "realign turn",
+    "not in line": "realign go_on",
+    "stuck": "realign go_on",
+    "not delivered": "mend put_back",
+}
+_ADVICE = {
+    "orphan half": (
+        "nobody can tell whether its transaction was to be committed: see it with `rqretry message"
+        " ID`, and publish it again if it was"
+    ),
+    "missing body": "roll its transaction back: `rqretry transaction rollback ID`",
+    "out of turn": "its worker is at work on it: look again when its lease is over",
+    "unknown group": "a group is leaving this topic: look again when it has left",
+}
+
+
+class Task(NamedTuple):
+    """One repair of one subject."""
+
+    step: str
+    group: str
+    """The group in whose places it is; "" for the partition."""
+    subject: str
+    """An id, a member of a set, or a message group: see the scripts."""
+    id: str
+
+
+def step_of(seen: Snapshot, finding: Finding, *, leaving: bool = False) -> str:
+    """The repair of a finding, one of STEPS; "" where a person must decide.
+
+    Args:
+        seen: The partition as it was seen.
+        finding: What was found in it.
+        leaving: A group is leaving the topic, and what it held is being freed.
+    """
+    group, place = _place(seen, finding.key)
+    if group is None:
+        if finding.kind == "unknown group" and leaving:
+            return ""
+        return _PARTITION.get((finding.kind, place), "")
+    if finding.kind == "leftover entry":
+        return "mend grave" if place == "graves" else "mend numbers"
+    if place == "line" and finding.kind == "leftover":
+        return "realign pass"
+    if place == "inflight" and finding.kind == "out of turn":
+        somebody = seen.message_groups.get(finding.id) in group.heads
+        return "" if somebody else "realign turn"
+    return _GROUP.get(finding.kind, "")
+
+
+def advice_of(finding: Finding) -> str:
+    """What a person can do about a finding that has no repair."""
+    return _ADVICE.get(finding.kind, f"nothing is known about a {show(finding.kind)}")
+
+
+def tasks_of(seen: Snapshot, finding: Finding, step: str) -> Iterator[Task]:
+    """What a step has to do about a finding."""
+    group, _ = _place(seen, finding.key)
+    if step == "mend put_back" and group is None:
+        for owner in _owners(seen, finding.id):
+            yield Task(step, owner.keys.group, finding.id, finding.id)
+        return
+    for subject in _subjects(seen, group, finding, step):
+        yield Task(step, group.keys.group if group else "", subject, finding.id)
+
+
+def _place(seen: Snapshot, key: str) -> tuple[GroupSnapshot | None, str]:
+    """The group whose key it is, and the last part of the key."""
+    for group in seen.groups:
+        base = f"{seen.keys.base}group:{group.keys.group}:"
+        if key.startswith(base):
+            return group, key.removeprefix(base).partition(":")[0]
+    return None, key.removeprefix(seen.keys.base)
+
+
+def _subjects(
+    seen: Snapshot, group: GroupSnapshot | None, finding: Finding, step: str
+) -> Iterable[str]:
+    if step == "realign go_on" and group:
+        return _message_groups(group, finding.id)
+    if step == "realign pass" and group:
+        return [member for member in group.line if in_line(member)[1] == finding.id]
+    if step == "tidy keys":
+        pairs = seen.message_keys | seen.noted_keys()
+        return [f"{key}\0{id_}" for key, id_ in sorted(pairs) if id_ == finding.id]
+    if step == "tidy scheduled":
+        return [seen.scheduled_members.get(finding.id, finding.id)]
+    return [finding.id]
+
+
+def _owners(seen: Snapshot, id_: str) -> Iterator[GroupSnapshot]:
+    owed = seen.pending.get(id_, "")
+    return (group for group in seen.groups if group.byte and group.byte in owed)
+
+
+def _message_groups(group: GroupSnapshot, id_: str) -> set[str]:
+    named = {name for name, head in group.heads.items() if head == id_}
+    return named | {name for name, other in map(in_line, group.line) if other == id_}

@@ -1,0 +1,38 @@
+"""rqretry acl: the least rights of a Redis user, for one role."""
+
+import click
+
+from rqretry.checks.acl import rules
+from rqretry.cli.options import json_option, server_options
+from rqretry.cli.output import note, print_json
+from rqretry.cli.session import target_of
+from rqretry.core.errors import show
+from rqretry.protocol.scripts import ScriptLibrary
+
+
+@click.command(epilog="Example: rqretry acl worker --namespace shop")
+@click.argument("role", type=click.Choice(["producer", "worker", "admin", "reader"]))
+@click.option("--user", metavar="NAME", help="The user's name; default rqretry-ROLE.")
+@click.option("--cluster", is_flag=True, help="For a node of a cluster; so is a cluster's --url.")
+@json_option
+@server_options
+@click.pass_context
+def acl(
+    context: click.Context, /, role: str, *, user: str | None, cluster: bool, as_json: bool
+) -> None:
+    """Print the ACL SETUSER that gives a user what ROLE needs in the namespace, and no more.
+
+    Nothing is sent to a server. The password is yours to add: >PASSWORD behind the name.
+    """
+    if user is not None and (
+        not user or not user.isascii() or not user.isprintable() or " " in user
+    ):
+        raise click.UsageError(f"--user {show(user)} must be visible ASCII without blanks")
+    settings = target_of(context).settings()
+    spread = cluster or settings.url.kind == "cluster"
+    words = rules(role, settings.namespace, ScriptLibrary(), user=user or "", cluster=spread)
+    if as_json:
+        print_json({"role": role, "namespace": settings.namespace, "rules": words})
+        return
+    click.echo(f"ACL SETUSER {' '.join(words)}")
+    note("add >PASSWORD to it, on every node; it cannot log in without one")

@@ -1,0 +1,71 @@
+"""Dead letters as lines of JSON, on standard output or in a new file."""
+
+import heapq
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from rqretry.admin.base import Place
+from rqretry.admin.dead_letter_export import as_json
+from rqretry.admin.dead_letter_filter import DeadLetterFilter
+from rqretry.admin.dead_letters import read_page
+from rqretry.cli.output import SCHEMA
+from rqretry.cli.streams import takes_all_text
+from rqretry.client import Client
+from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.errors import show
+
+STANDARD_OUTPUT = "-"
+
+
+@contextmanager
+def destination(name: str) -> Iterator[TextIO]:
+    """Standard output, or a new file; what could not be written to its end is not left behind."""
+    if name == STANDARD_OUTPUT:
+        yield sys.stdout
+        return
+    path = Path(name)
+    try:
+        stream = path.open("x", encoding="utf-8")
+    except FileExistsError:
+        reason = f"file {show(name)} is there already: remove it, or choose another name"
+        raise click.ClickException(reason) from None
+    try:
+        with stream:
+            yield stream
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def exported(
+    client: Client, group: str, wanted: DeadLetterFilter, advance: Callable[[int], None]
+) -> Iterator[dict[str, Any]]:
+    """The chosen dead letters as JSON values, the oldest first; a page of each place in memory."""
+    perform = client.store.perform
+
+    def letters(place: Place) -> Iterator[DeadLetterRecord]:
+        offset = 0
+        while page := perform(read_page(place, offset, with_bodies=True)):
+            yield from filter(wanted.matches, page)
+            offset += len(page)
+            advance(len(page))
+
+    places = perform(client.admin.operations.letter_places(group, wanted))
+    merged = heapq.merge(*map(letters, places), key=lambda each: (each.dead_since_ms, each.id))
+    return map(as_json, merged)
+
+
+def write_lines(stream: TextIO, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write one object a line; returns how many."""
+    count, escaped = 0, not takes_all_text(stream)
+    for row in rows:
+        stream.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=escaped) + "\n")
+        count += 1
+    stream.flush()
+    return count

@@ -1,0 +1,213 @@
+"""rqretry dlq: list, show, redrive, export and purge the dead letters of a group."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
+from rqretry.cli.dead_letter_export import destination, exported, write_lines
+from rqretry.cli.dead_letter_tables import (
+    letter_fields,
+    print_clusters,
+    print_letter,
+    print_messages,
+)
+from rqretry.cli.dlq_redrive import pace_options, redriven
+from rqretry.cli.errors import CommandGroup
+from rqretry.cli.lookup import find_group
+from rqretry.cli.message_filter import check_chosen, letter_options, read_filter
+from rqretry.cli.options import json_option, server_options
+from rqretry.cli.output import note, print_json
+from rqretry.cli.progress import progress, working
+from rqretry.cli.replay import replayed
+from rqretry.cli.session import connected
+from rqretry.cli.trace_option import otlp_option
+from rqretry.client import Client
+from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.errors import MessageNotFound, show
+from rqretry.protocol.inspect import tracebacks
+
+F = TypeVar("F", bound=Callable[..., Any])
+_PREFIX = "%DLQ%"
+
+
+def _read_group(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    return name.removeprefix(_PREFIX)
+
+
+def group_argument(command: F) -> F:
+    """GROUP, or the name of its dead-letter queue, %DLQ%GROUP."""
+    return click.argument("group", metavar="GROUP", callback=_read_group)(command)
+
+
+@click.group(cls=CommandGroup, epilog="Example: rqretry dlq list claims")
+@server_options
+def dlq() -> None:
+    """List, show, redrive, export and purge the dead letters of a group."""
+
+
+@dlq.command("list", epilog="Example: rqretry dlq list claims --by message --json")
+@group_argument
+@click.option(
+    "--by",
+    type=click.Choice(["fingerprint", "message"]),
+    default="fingerprint",
+    show_default=True,
+    help="One line for each kind of error, or for each message.",
+)
+@json_option
+@server_options
+@click.pass_context
+def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None:
+    """List the dead letters of GROUP, grouped by the fingerprint of their last error."""
+    with connected(context) as client:
+        find_group(client, group)
+        letters = client.admin.dead_letters(group, bodies=False)
+    if not letters:
+        note(f"group {group} has no dead letters")
+    if by == "message":
+        print_messages(group, letters, as_json=as_json)
+    else:
+        print_clusters(group, letters, as_json=as_json)
+
+
+@dlq.command("show", epilog="Example: rqretry dlq show claims BqUpq2cmSuwDWlyn")
+@group_argument
+@click.argument("id_", metavar="ID")
+@json_option
+@server_options
+@click.pass_context
+def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> None:
+    """Show one dead letter: its body, why it died, and the errors of its attempts."""
+    with connected(context) as client:
+        find_group(client, group)
+        letters = client.admin.dead_letters(group, ids=[id_])
+        if not letters:
+            raise MessageNotFound(
+                f"group {show(group)} has no dead letter {show(id_)}; see rqretry message {id_}"
+            )
+        trace = _traceback(client, letters[0])
+    if as_json:
+        print_json(letter_fields(letters[0]) | {"traceback": trace})
+    else:
+        print_letter(letters[0], trace)
+
+
+@dlq.command(
+    epilog="Example: rqretry dlq redrive claims --fingerprint 5fd1c0a97e1b22d4"
+    " --canary 5 --rate 20/s"
+)
+@group_argument
+@letter_options
+@pace_options
+@confirmation_options
+@json_option
+@otlp_option
+@server_options
+@click.pass_context
+def redrive(context: click.Context, /, **given: Any) -> int:
+    """Send dead letters back to their group: attempt 1 again, same id, same body.
+
+    The exit status is 1 if the canaries stopped it.
+    """
+    check_chosen(given)
+    return redriven(context, given)
+
+
+@dlq.command(epilog="Example: rqretry dlq purge claims --before 720h --dry-run")
+@group_argument
+@letter_options
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def purge(context: click.Context, /, **given: Any) -> None:
+    """Delete dead letters for good."""
+    group, dry_run = given["group"], given["dry_run"]
+    check_chosen(given)
+    asks = must_ask("purge", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        wanted = read_filter(client, given)
+        find_group(client, group)
+        count = client.admin.purge(group, wanted, dry_run=True)
+        if not dry_run and count:
+            if asks:
+                ask(f"purge {counted(count, 'dead letter')} of group {group}?")
+            with working(client, f"deleting dead letters of {group}", count) as admin:
+                count = admin.purge(group, wanted)
+    if given["as_json"]:
+        print_json({"group": group, "verb": "purge", "count": count, "dry_run": dry_run})
+        return
+    would = "would be " if dry_run else ""
+    click.echo(f"{counted(count, 'dead letter')} of group {group} {would}deleted")
+
+
+@dlq.command(epilog="Example: rqretry dlq export claims --since 24h --file dead.jsonl")
+@group_argument
+@letter_options
+@click.option(
+    "--file",
+    metavar="F.jsonl",
+    default="-",
+    show_default=True,
+    help="A file that is not there yet; - is standard output.",
+)
+@json_option
+@server_options
+@click.pass_context
+def export(context: click.Context, /, group: str, file: str, **given: Any) -> None:
+    """Write dead letters as JSON, one a line, the oldest first; default all of them.
+
+    Each line has the message, with its body as JSON or as base64, and the errors of its attempts.
+    """
+    check_chosen(given, default_all=True)
+    if given["as_json"] and file == "-":
+        raise click.UsageError("--json tells what was written to a file: give --file, or leave it")
+    with connected(context) as client:
+        wanted = read_filter(client, given)
+        find_group(client, group)
+        total = client.admin.stats(group=group).dead
+        with destination(file) as stream, progress(f"exporting {group}", total) as advance:
+            count = write_lines(stream, exported(client, group, wanted, advance))
+    if given["as_json"]:
+        print_json({"group": group, "verb": "export", "count": count, "file": file})
+    else:
+        note(f"{counted(count, 'dead letter')} of group {group} written")
+    sys.stdout.flush()
+
+
+@dlq.command(
+    epilog="Example: rqretry dlq replay claims BqUpq2cmSuwDWlyn --app shop.billing:app --pdb"
+)
+@group_argument
+@click.argument("id_", metavar="ID")
+@click.option("--app", metavar="MODULE:APP", required=True, help="The app with the handler.")
+@click.option("--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is.")
+@click.option("--pdb", "with_pdb", is_flag=True, help="Debug the handler where it raised.")
+@click.option(
+    "--as-test", metavar="FILE", help="Write it as a failing pytest in a new file; run nothing."
+)
+@server_options
+@click.pass_context
+def replay(context: click.Context, /, **given: Any) -> int:
+    """Run the handler of APP on a dead letter, on this machine; nothing is leased or settled.
+
+    The same body, headers, attempt and last error as when it died. What the handler itself writes
+    or publishes goes where APP says. The exit status is 1 if it fails.
+    """
+    return replayed(context, given)
+
+
+def _traceback(client: Client, letter: DeadLetterRecord) -> str:
+    """The traceback kept for the fingerprint, by whichever partition has it."""
+    if not letter.fingerprint:
+        return ""
+    record = client.store.perform(client.catalog.topic(letter.topic))
+    keys = [
+        client.catalog.group_keys(letter.topic, number, letter.group)
+        for number in range(record.partitions)
+    ]
+    kept = client.store.run_all([tracebacks(key, [letter.fingerprint]) for key in keys])
+    return next((text for (text,) in kept if text), "")

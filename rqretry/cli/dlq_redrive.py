@@ -1,0 +1,118 @@
+"""Redriving on the command line: with a rate and canaries, and what became of them."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from rqretry.admin.dead_letters import SHORTEST_PATIENCE_S
+from rqretry.admin.results import RedriveReport
+from rqretry.cli.confirmation import ask, counted
+from rqretry.cli.errors import DONE, FAILED
+from rqretry.cli.lookup import find_group
+from rqretry.cli.message_filter import read_filter
+from rqretry.cli.output import clean, note, print_json
+from rqretry.cli.progress import working
+from rqretry.cli.session import connected
+from rqretry.core.durations import seconds, spell
+from rqretry.core.rates import per_second
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DEFAULT_PATIENCE = "60s"
+
+
+def pace_options(command: F) -> F:
+    """--rate, --canary and --canary-timeout."""
+    rate = click.option(
+        "--rate",
+        metavar="RATE",
+        help="At most so many, as 20/s or 100/m; the times are set now and kept by the server.",
+    )
+    canary = click.option(
+        "--canary",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Send N first; stop if one fails with its old error again.",
+    )
+    timeout = click.option(
+        "--canary-timeout",
+        metavar="DURATION",
+        help=f"How long to wait for the canaries; default {_DEFAULT_PATIENCE}. Past it, stop.",
+    )
+    return rate(canary(timeout(command)))
+
+
+def redriven(context: click.Context, given: dict[str, Any]) -> int:
+    """Do it and tell it; the exit status."""
+    patience = read_pace(given)
+    group, dry_run = given["group"], given["dry_run"]
+    asks = not (dry_run or given["yes"]) and sys.stdin.isatty()
+    with connected(context) as client:
+        wanted = read_filter(client, given)
+        find_group(client, group)
+        report = client.admin.redrive(group, wanted, dry_run=True)
+        if not dry_run and report:
+            if asks:
+                ask(f"redrive {counted(report, 'dead letter')} of group {group}?")
+            tell_patience(given, report, patience)
+            with working(client, f"redriving {group}", int(report)) as admin:
+                report = admin.redrive(
+                    group,
+                    wanted,
+                    rate=given["rate"],
+                    canary=given["canary"],
+                    canary_timeout=patience,
+                )
+    if given["as_json"]:
+        print_json(_fields(group, report, dry_run=dry_run))
+    else:
+        _print(group, report, given)
+    return FAILED if report.stopped else DONE
+
+
+def read_pace(given: dict[str, Any]) -> float:
+    """Check the three options; how long to wait for the canaries, in seconds."""
+    if given["rate"] is not None:
+        per_second(given["rate"], name="--rate")
+    if given["canary_timeout"] is not None and given["canary"] is None:
+        raise click.UsageError("--canary-timeout does nothing without --canary: give both")
+    text = given["canary_timeout"] or _DEFAULT_PATIENCE
+    return seconds(text, name="--canary-timeout", minimum=SHORTEST_PATIENCE_S)
+
+
+def tell_patience(given: dict[str, Any], count: int, patience: float) -> None:
+    """What the command is about to wait for, where there are canaries."""
+    if given["canary"]:
+        first = counted(min(given["canary"], count), "canary message")
+        note(f"waiting at most {spell(patience)} for {first}")
+
+
+def _fields(group: str, report: RedriveReport, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "group": group,
+        "verb": "redrive",
+        "count": int(report),
+        "dry_run": dry_run,
+        "matched": report.matched,
+        "canaries": report.canaries,
+        "failed": report.failed,
+        "stopped": report.stopped,
+        "reason": report.reason,
+    }
+
+
+def _print(group: str, report: RedriveReport, given: dict[str, Any]) -> None:
+    would = "would be " if given["dry_run"] else ""
+    click.echo(f"{counted(report, 'dead letter')} of group {group} {would}sent back")
+    if report.stopped:
+        left = counted(report.matched - report, "dead letter")
+        click.echo(f"stopped: {clean(report.reason)}; {left} not sent")
+    elif given["rate"] is not None and not given["dry_run"]:
+        tell_due(given["rate"], (report - report.canaries - 1) / per_second(given["rate"]))
+
+
+def tell_due(rate: str, last: float) -> None:
+    """When the last one is due, in so many seconds."""
+    if last > 0:
+        click.echo(f"at {rate}: the last one is due in {spell(round(last, 0 if last > 1 else 2))}")

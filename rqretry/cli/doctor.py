@@ -1,0 +1,55 @@
+"""rqretry doctor: is this server safe for a queue?"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from rqretry.checks.check_result import Finding
+from rqretry.checks.doctor import refused
+from rqretry.cli.errors import DONE, FAILED
+from rqretry.cli.options import json_option, server_options
+from rqretry.cli.output import print_json, print_table
+from rqretry.cli.server_checks import examine
+from rqretry.cli.session import connected, target_of
+from rqretry.core.errors import UnsafeServer
+from rqretry.transport.first_call import FIRST_REPEAT_SECONDS
+
+
+@click.command(epilog="Example: rqretry doctor --url redis://localhost:6379/0")
+@json_option
+@server_options
+@click.pass_context
+def doctor(context: click.Context, *, as_json: bool) -> int:
+    """Check version, role, eviction, persistence, cluster mode, clock, latency and rights.
+
+    Of Sentinels, the primary they name; of a cluster, each primary: their replicas, what happens
+    when they are cut off, and whether every slot is served.
+
+    The exit status is 1 if a worker would refuse to start on this server.
+    """
+    settings = target_of(context).settings()
+    try:
+        with connected(context) as client:
+            client.store.repeat_seconds = FIRST_REPEAT_SECONDS
+            findings = examine(client.store, settings.namespace)
+    except UnsafeServer as error:  # too old to be asked anything else
+        findings = [Finding("version", "refused", str(error), "upgrade the server")]
+    if as_json:
+        print_json(
+            {
+                "url": settings.url.safe,
+                "namespace": settings.namespace,
+                "findings": [asdict(finding) for finding in findings],
+            }
+        )
+    else:
+        click.echo(f"Redis at {settings.url.safe}, namespace {settings.namespace}")
+        print_findings(findings)
+    return FAILED if refused(findings) else DONE
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """One line for each finding."""
+    rows = [(f.severity, f.check, f.sentence, f.fix) for f in findings]
+    print_table(["", "check", "finding", "what to do"], rows)

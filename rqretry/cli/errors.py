@@ -1,0 +1,139 @@
+"""Where every error becomes one sentence and an exit status: 0 done, 1 failed, 2 wrong usage."""
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import click
+
+from rqretry.cli.streams import flush_output, forget_output, prepare_streams
+from rqretry.core.errors import InvalidArgument, RqretryError, show
+
+DONE, FAILED, USAGE = 0, 1, 2
+_LONGEST = 1200
+_SECRET = re.compile(r"([a-z][a-z0-9+]*://)[^\s'\"]*@", re.IGNORECASE)
+
+
+class CommandGroup(click.Group):
+    """A group that suggests the command that was meant, and shows its help when none is given."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help where nothing follows; that is wrong usage."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(USAGE)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, or name the nearest one."""
+        name = args[0]
+        if name.startswith("-") or self.get_command(ctx, name) is not None:
+            return super().resolve_command(ctx, args)
+        hint = _suggest(name, self.list_commands(ctx))
+        raise click.UsageError(f"there is no command {show(name)}{hint}", ctx)
+
+
+class LazyGroup(CommandGroup):
+    """A group that imports a command's module only when the command is wanted."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str], **extra: Any) -> None:
+        """`lazy`: name to "module:attribute"; without its module, a command does not exist."""
+        super().__init__(*args, **extra)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands, in the order of the table."""
+        del ctx
+        return [name for name, place in self.lazy.items() if _exists(place.partition(":")[0])]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command, or None."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module, _, attribute = self.lazy[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+class Program(LazyGroup):
+    """The program: nothing leaves it but an exit status and, at most, one sentence."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run, and exit with the status; only `standalone_mode=False` returns."""
+        run: Callable[..., Any] = super().main
+        if extra.pop("standalone_mode", True):
+            prepare_streams()
+            sys.exit(_status(partial(run, *args, standalone_mode=False, **extra)))
+        return run(*args, standalone_mode=False, **extra)
+
+
+def sentence(text: str) -> str:
+    """One printable line, without the user and password of any URL in it."""
+    line = _SECRET.sub(r"\1***@", " ".join(text.split()))
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+
+
+def _suggest(name: str, known: Sequence[str]) -> str:
+    """A question such as "; did you mean publish?", or nothing."""
+    near = get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _status(run: Callable[[], Any]) -> int:
+    try:
+        answer = run()
+        flush_output()
+    except (click.ClickException, RqretryError) as error:
+        return _tell(error)
+    except (click.Abort, KeyboardInterrupt):
+        return FAILED
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        forget_output()
+        return FAILED
+    except OSError as error:
+        with suppress(OSError):
+            flush_output()
+        place = f"{show(error.filename)}: " if error.filename else ""
+        return _fail(f"{place}{error.strerror or error}")
+    except Exception as error:  # noqa: BLE001 - no traceback reaches a user
+        kind, said = type(error).__name__, show(str(error))
+        return _fail(f"{kind}: {said} (a bug in rqretry; please report it)")
+    return answer if isinstance(answer, int) else DONE
+
+
+def _tell(error: click.ClickException | RqretryError) -> int:
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "rqretry"
+        return _fail(f"{_said(error)} (see {path} --help)", USAGE)
+    if isinstance(error, click.ClickException):
+        return _fail(error.format_message(), error.exit_code)
+    return _fail(str(error), USAGE if isinstance(error, InvalidArgument) else FAILED)
+
+
+def _said(error: click.UsageError) -> str:
+    if isinstance(error, click.NoSuchOption):
+        hint = _suggest(error.option_name, error.possibilities or ())
+        return f"there is no option {show(error.option_name)}{hint}"
+    return error.format_message().rstrip(".")
+
+
+def _fail(text: str, status: int = FAILED) -> int:
+    with suppress(BrokenPipeError):
+        click.echo(f"Error: {sentence(text)}", err=True)
+    return status
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,64 @@
+"""rqretry exporter: the numbers of status for Prometheus, once per system."""
+
+import threading
+import time
+from contextlib import suppress
+
+import click
+
+from rqretry.cli.metrics import render
+from rqretry.cli.options import host_option, server_options
+from rqretry.cli.session import connected
+from rqretry.client import Client
+from rqretry.supervision.metrics_port import PATH, open_server
+from rqretry.transport.first_call import FIRST_REPEAT_SECONDS
+from rqretry.worker.stop_signals import Stoppable, StoppedEarly
+
+CACHED_S = 1.0
+_POLL_S = 0.2
+
+
+@click.command(epilog="Example: rqretry exporter --port 9464")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=9464,
+    show_default=True,
+    metavar="PORT",
+    help="The TCP port.",
+)
+@host_option
+@server_options
+@click.pass_context
+def exporter(context: click.Context, *, port: int, host: str) -> None:
+    """Answer GET /metrics with the depth of every state, lag, dead letters and workers.
+
+    One for each namespace is enough. The numbers are as of the scrape, at most a second old; while
+    Redis is away a scrape is answered with 503.
+    """
+    with suppress(StoppedEarly), Stoppable(), connected(context) as client:
+        client.store.repeat_seconds = FIRST_REPEAT_SECONDS
+        server = open_server(host, port, Metrics(client).text, "--port")
+        with server:
+            place = f"[{host}]" if ":" in host else host
+            click.echo(f"metrics of namespace {client.settings.namespace} at ", nl=False)
+            click.echo(f"http://{place}:{port}{PATH}")
+            server.serve_forever(_POLL_S)
+
+
+class Metrics:
+    """The text of a scrape, asked for once a second at most."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._text = ""
+        self._until = 0.0
+
+    def text(self) -> str:
+        """Raises RqretryError where the server does not answer."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._text = render(self._client.admin.stats())
+                self._until = time.monotonic() + CACHED_S
+            return self._text

@@ -1,0 +1,223 @@
+"""rqretry group: list, show, set, pause and resume consumer groups; the rest is group_moving."""
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from rqretry.admin.views import GroupForecast, GroupInfo
+from rqretry.cli.confirmation import counted
+from rqretry.cli.errors import CommandGroup
+from rqretry.cli.group_operate import delete, promote, purge, reset, unsubscribe
+from rqretry.cli.lookup import find_group
+from rqretry.cli.options import json_option, server_options, whole_or
+from rqretry.cli.output import note, print_fields, print_json, print_table
+from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.status import print_stats
+from rqretry.core.durations import spell
+from rqretry.core.limits import DLQ
+
+_SETTINGS = ("max_retries", "policy", "max_inflight", "rate_limit", "dlq_retention", "pin")
+
+
+@click.group(cls=CommandGroup, epilog="Example: rqretry group set claims --max-retries 5")
+@server_options
+def group() -> None:
+    """List, show, set, pause, promote, purge, reset and delete consumer groups."""
+
+
+@group.command("list", epilog="Example: rqretry group list --json")
+@json_option
+@server_options
+@click.pass_context
+def list_(context: click.Context, *, as_json: bool) -> None:
+    """List the consumer groups of the namespace."""
+    with connected(context) as client:
+        groups = client.admin.groups()
+        namespace = client.settings.namespace
+        if not groups:
+            note(f"namespace {namespace} has no groups{elsewhere(client)}")
+    if as_json:
+        print_json({"namespace": namespace, "groups": [_fields(found) for found in groups]})
+    elif groups:
+        rows = [(g.name, g.kind, " ".join(g.topics), g.policy, g.ladder) for g in groups]
+        print_table(["group", "kind", "topics", "policy", "retries"], rows)
+
+
+@group.command(epilog="Example: rqretry group show claims")
+@click.argument("name", metavar="GROUP")
+@json_option
+@server_options
+@click.pass_context
+def show(context: click.Context, *, name: str, as_json: bool) -> None:
+    """Show one group: its settings, and where its messages are."""
+    with connected(context) as client:
+        found = find_group(client, name)
+        if as_json:
+            print_json(_fields(found))
+            return
+        _print(found)
+        if found.topics:
+            click.echo()
+            print_stats(client.admin.stats(group=name))
+
+
+@group.command("set", epilog="Example: rqretry group set claims --max-retries 3 --pin")
+@click.argument("name", metavar="GROUP")
+@click.option(
+    "--max-retries",
+    metavar="N|unlimited",
+    callback=whole_or("unlimited"),
+    help="At most N retries, which is N + 1 deliveries.",
+)
+@click.option(
+    "--policy",
+    metavar="POLICY",
+    help='"rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1".',
+)
+@click.option(
+    "--max-inflight",
+    metavar="N|none",
+    callback=whole_or("none"),
+    help="At most N messages under a lease, over all workers.",
+)
+@click.option(
+    "--rate-limit",
+    metavar="RATE|none",
+    help='Deliveries over all workers: "100/s", "100/m", "100/h".',
+)
+@click.option(
+    "--dlq-retention",
+    metavar="DURATION|none",
+    help="Purge dead letters that are older, such as 720h; by default they are kept for ever.",
+)
+@click.option(
+    "--pin/--unpin",
+    default=None,
+    help="Keep these values when a worker starts that names others, or no longer.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what it would do to what waits now.")
+@json_option
+@server_options
+@click.pass_context
+def set_(context: click.Context, /, name: str, **given: Any) -> None:
+    """Change a group's settings for all its instances, at once; what is not named stays.
+
+    --pin and --unpin alone are about everything that is set.
+    """
+    settings = {setting: given[setting] for setting in _SETTINGS}
+    if all(value is None for value in settings.values()):
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in _SETTINGS)
+        raise click.UsageError(f"nothing to set: give {options} or --unpin")
+    with connected(context) as client:
+        find_group(client, name)
+        named = {setting: value for setting, value in settings.items() if value is not None}
+        changed = client.admin.set_group(name, **named, dry_run=given["dry_run"])
+    _tell(changed, as_json=given["as_json"])
+
+
+@group.command(epilog="Example: rqretry group pause claims")
+@click.argument("name", metavar="GROUP")
+@json_option
+@server_options
+@click.pass_context
+def pause(context: click.Context, *, name: str, as_json: bool) -> None:
+    """Stop deliveries to GROUP; nothing is lost, and running handlers finish."""
+    with connected(context) as client:
+        find_group(client, name)
+        changed = client.admin.pause(name)
+    _tell(changed, as_json=as_json)
+
+
+@group.command(epilog="Example: rqretry group resume claims")
+@click.argument("name", metavar="GROUP")
+@json_option
+@server_options
+@click.pass_context
+def resume(context: click.Context, *, name: str, as_json: bool) -> None:
+    """Let a paused GROUP go on, at once."""
+    with connected(context) as client:
+        find_group(client, name)
+        changed = client.admin.resume(name)
+    _tell(changed, as_json=as_json)
+
+
+for moving in (promote, purge, reset, unsubscribe, delete):
+    group.add_command(moving)
+
+
+def _tell(info: GroupInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_fields(info))
+    else:
+        _print(info)
+
+
+def _print(info: GroupInfo) -> None:
+    _print_settings(info)
+    if info.forecast is not None:
+        _foretell(info.forecast)
+
+
+def _print_settings(info: GroupInfo) -> None:
+    print_fields(
+        [
+            ("group", info.name),
+            ("kind", f"{info.kind}, ordered" if info.ordered else info.kind),
+            ("topics", " ".join(info.topics)),
+            ("policy", info.policy),
+            ("retries", f"{info.ladder}, then {_end(info)}"),
+            ("max_inflight", info.max_inflight),
+            ("rate_limit", info.rate_limit),
+            ("dlq_retention", info.dlq_retention_s and spell(info.dlq_retention_s)),
+            ("paused", "yes: resume lets it go on" if info.paused else None),
+            ("pinned", " ".join(info.pinned) or None),
+            ("set by", info.changed_by or None),
+        ]
+    )
+
+
+def _foretell(forecast: GroupForecast) -> None:
+    click.echo()
+    click.echo(
+        f"nothing is changed; {counted(forecast.unfinished, 'unfinished message')},"
+        f" {forecast.waiting} of them waiting until their due time as before"
+    )
+    if forecast.attempts:
+        rows = [
+            (row.attempt, row.count, _wait(row.wait_before_s), _wait(row.wait_after_s))
+            for row in forecast.attempts
+        ]
+        print_table(["#delivery", "#messages", "its failure now", "its failure then"], rows)
+    click.echo(
+        f"{counted(forecast.dead_at_next_failure, 'message')} would be dead at the next failure,"
+        " each after one more delivery"
+    )
+
+
+def _wait(seconds: float | None) -> str:
+    return "dead" if seconds is None else f"waits {spell(seconds)}"
+
+
+def _end(info: GroupInfo) -> str:
+    """Where a message goes whose retries are used up."""
+    return "dropped" if info.topics[:1] and info.topics[0].startswith(DLQ) else DLQ + info.name
+
+
+def _fields(info: GroupInfo) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "group": info.name,
+        "kind": info.kind,
+        "max_retries": info.max_retries,
+        "policy": info.policy,
+        "ladder": info.ladder,
+        "topics": list(info.topics),
+        "max_inflight": info.max_inflight,
+        "rate_limit": info.rate_limit,
+        "dlq_retention_s": info.dlq_retention_s,
+        "paused": info.paused,
+        "pinned": list(info.pinned),
+        **({} if info.forecast is None else {"forecast": asdict(info.forecast)}),
+        "changed_by": info.changed_by,
+    }
+    return fields | {"ordered": True} if info.ordered else fields

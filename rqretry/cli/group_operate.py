@@ -1,0 +1,171 @@
+"""rqretry group promote, purge, reset, unsubscribe and delete: what moves or ends its messages."""
+
+from typing import Any
+
+import click
+
+from rqretry.admin.promote_purge_reset import STATES
+from rqretry.cli.confirmation import (
+    ask,
+    confirmation_options,
+    counted,
+    force_option,
+    must_ask,
+)
+from rqretry.cli.lookup import find_group
+from rqretry.cli.message_filter import check_chosen, kind_options, read_filter
+from rqretry.cli.options import json_option, server_options
+from rqretry.cli.output import print_json
+from rqretry.cli.progress import working
+from rqretry.cli.session import connected
+from rqretry.core.limits import EARLIEST, LATEST
+
+
+@click.command(epilog="Example: rqretry group promote claims --error 'connection refused'")
+@click.argument("group", metavar="GROUP")
+@kind_options
+@click.option(
+    "--level", type=click.IntRange(min=1), metavar="N", help="That wait at this delay level."
+)
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+@json_option
+@server_options
+@click.pass_context
+def promote(context: click.Context, /, **given: Any) -> None:
+    """Run waiting retries of GROUP now, whatever their due time; default all of them.
+
+    Their attempts stay counted.
+    """
+    name, dry_run = given["group"], given["dry_run"]
+    with connected(context) as client:
+        wanted = read_filter(client, given)
+        find_group(client, name)
+        with working(client, f"promoting retries of {name}") as admin:
+            count = admin.promote(name, wanted, level=given["level"], dry_run=dry_run)
+    _tell("promote", name, count, "made ready", given)
+
+
+@click.command(epilog="Example: rqretry group purge claims --state ready --topic flights --dry-run")
+@click.argument("group", metavar="GROUP")
+@click.option(
+    "--state",
+    type=click.Choice(STATES),
+    required=True,
+    help="Ready (new ones and retries that can run now), waiting_retry, or dead.",
+)
+@kind_options
+@click.option("--all", "all_", is_flag=True, help="All in this state.")
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def purge(context: click.Context, /, **given: Any) -> None:
+    """Delete messages of GROUP in one state for good; other groups keep theirs.
+
+    Dead letters can also be chosen by when they died: see rqretry dlq purge.
+    """
+    name, state, dry_run = given["group"], given["state"], given["dry_run"]
+    check_chosen(given, what=f"{state} messages")
+    asks = must_ask("purge", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        wanted = read_filter(client, given)
+        find_group(client, name)
+        count = client.admin.purge(name, wanted, state=state, dry_run=True)
+        if not dry_run and count:
+            if asks:
+                ask(f"delete {counted(count, f'{state} message')} of group {name}?")
+            with working(client, f"deleting messages of {name}", count) as admin:
+                count = admin.purge(name, wanted, state=state)
+    _tell("purge", name, count, "deleted", given)
+
+
+@click.command(epilog="Example: rqretry group reset claims --dry-run")
+@click.argument("group", metavar="GROUP")
+@click.option(
+    "--to",
+    type=click.Choice([LATEST, EARLIEST]),
+    default=LATEST,
+    show_default=True,
+    help="With what is published from now on, or with what is still stored.",
+)
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def reset(context: click.Context, /, **given: Any) -> None:
+    """Start GROUP afresh, at the end or at the beginning of what is stored.
+
+    Latest: all that waits for it, ready or to be retried, is skipped: deleted for this group. What
+    is in flight is finished, and dead letters stay. Earliest: it gets what is still stored because
+    another group has not finished with it, also what it had finished with; it is paused meanwhile.
+    """
+    name, to, dry_run = given["group"], given["to"], given["dry_run"]
+    asks = must_ask("reset", dry_run=dry_run, yes=given["yes"])
+    done, question = ("skipped", "skip {} of group {}?")
+    if to == EARLIEST:
+        done, question = ("given to it", "give {} that are stored to group {}?")
+    with connected(context) as client:
+        find_group(client, name)
+        count = None
+        if asks:
+            count = client.admin.reset(name, to, dry_run=True)
+            ask(question.format(counted(count, "message"), name))
+        with working(client, f"resetting {name}", count) as admin:
+            count = admin.reset(name, to, dry_run=dry_run)
+    _tell("reset", name, count, done, given)
+
+
+@click.command(epilog="Example: rqretry group unsubscribe claims flights --yes")
+@click.argument("group", metavar="GROUP")
+@click.argument("topic", metavar="TOPIC")
+@force_option
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def unsubscribe(context: click.Context, /, **given: Any) -> None:
+    """GROUP leaves TOPIC; what it has not finished there, dead letters too, is gone for it."""
+    name, topic, dry_run, force = (given[n] for n in ("group", "topic", "dry_run", "force"))
+    asks = must_ask("unsubscribe", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        find_group(client, name)
+        count = None
+        if asks:
+            count = client.admin.unsubscribe(name, topic, dry_run=True)
+            ask(f"unsubscribe group {name}, which gives up {counted(count, 'message')}?")
+        with working(client, f"unsubscribing {name}", count) as admin:
+            count = admin.unsubscribe(name, topic, force=force, dry_run=dry_run)
+    _tell("unsubscribe", name, count, "given up", given)
+
+
+@click.command(epilog="Example: rqretry group delete claims --dry-run")
+@click.argument("group", metavar="GROUP")
+@force_option
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def delete(context: click.Context, /, **given: Any) -> None:
+    """Unsubscribe GROUP from all its topics and forget it, with its dead letters."""
+    name, dry_run, force = given["group"], given["dry_run"], given["force"]
+    asks = must_ask("delete", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        find_group(client, name)
+        count = None
+        if asks:
+            count = client.admin.delete_group(name, dry_run=True)
+            ask(f"delete group {name} with {counted(count, 'message')}?")
+        with working(client, f"deleting group {name}", count) as admin:
+            count = admin.delete_group(name, force=force, dry_run=dry_run)
+    _tell("delete", name, count, "given up", given)
+
+
+def _tell(verb: str, group: str, count: int, done: str, given: dict[str, Any]) -> None:
+    dry_run = given["dry_run"]
+    if given["as_json"]:
+        print_json({"group": group, "verb": verb, "count": count, "dry_run": dry_run})
+        return
+    would = "would be " if dry_run else ""
+    click.echo(f"{counted(count, 'message')} of group {group} {would}{done}")
+    if verb == "delete" and not dry_run:
+        click.echo(f"group {group} is deleted")

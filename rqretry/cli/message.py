@@ -1,0 +1,156 @@
+"""rqretry message: where one message is, for each group, and what happened to it."""
+
+from collections.abc import Sequence
+
+import click
+
+from rqretry.admin.views import Event, MessageView
+from rqretry.cli.options import json_option, server_options
+from rqretry.cli.output import body_text, date, note, print_fields, print_json, print_table
+from rqretry.cli.session import connected, elsewhere
+from rqretry.client import Client
+from rqretry.core.errors import MessageNotFound, show
+
+_SHOWN_BODY = 2000
+_MOST_OF_KEY = 100
+_PLACEHOLDER = "{trace_id}"
+
+
+@click.command(epilog="Examples: rqretry message BqUpq2cmSuwDWlyn; rqretry message --key order-7")
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--key", metavar="K", help="The messages with this message key, 100 at most.")
+@click.option(
+    "--trace-url",
+    metavar="URL",
+    envvar="RQRETRY_TRACE_URL",
+    help="Where a trace is shown, such as http://localhost:16686/trace/{trace_id}.",
+)
+@json_option
+@server_options
+@click.pass_context
+def message(
+    context: click.Context,
+    /,
+    id_: str | None,
+    key: str | None,
+    trace_url: str | None,
+    as_json: bool,  # noqa: FBT001 - click gives it by name
+) -> None:
+    """Show where a message is, why it is not running, and its history.
+
+    Also of a message that is committed or purged, while its history is kept.
+    """
+    if (id_ is None) == (key is None):
+        raise click.UsageError("give the ID of one message, or a --key")
+    if trace_url is not None and _PLACEHOLDER not in trace_url:
+        raise click.UsageError(f"--trace-url {show(trace_url)} must contain {_PLACEHOLDER}")
+    with connected(context) as client:
+        ids = [id_] if id_ is not None else _of_key(client, key or "")
+        stories = [_story(client, found) for found in ids]
+    if as_json:
+        told = [_as_fields(story, trace_url) for story in stories]
+        print_json(told[0] if id_ is not None else {"key": key, "messages": told})
+        return
+    for number, story in enumerate(stories):
+        if number:
+            click.echo()
+        _print(story, trace_url)
+
+
+def _of_key(client: Client, key: str) -> list[str]:
+    ids: list[str] = client.admin.find(key)
+    if not ids:
+        raise MessageNotFound(
+            f"no message with key {show(key)} is stored, and the history tells of none"
+            f"{elsewhere(client)}"
+        )
+    if len(ids) > _MOST_OF_KEY:
+        note(f"{len(ids)} messages have key {show(key)}; these are the last {_MOST_OF_KEY}")
+    return ids[-_MOST_OF_KEY:]
+
+
+def _story(client: Client, id_: str) -> MessageView:
+    """The message; one that is not stored any more is told from its history."""
+    try:
+        return client.admin.message(id_)
+    except MessageNotFound as error:
+        try:
+            return client.admin.remembered(id_)
+        except MessageNotFound:
+            raise MessageNotFound(f"{error}{elsewhere(client)}") from None
+
+
+def _as_fields(view: MessageView, trace_url: str | None) -> dict[str, object]:
+    return {
+        "id": view.id,
+        "topic": view.topic,
+        "states": [
+            {
+                "group": state.group,
+                "state": state.state,
+                "attempt": state.attempt,
+                "due_ms": state.due_ms,
+                "explain": state.explain,
+            }
+            for state in view.states
+        ],
+        "timeline": [_event_fields(event, trace_url) for event in view.timeline],
+    }
+
+
+def _event_fields(event: Event, trace_url: str | None) -> dict[str, object]:
+    return {
+        "at_ms": event.at_ms,
+        "event": event.event,
+        "group": event.group,
+        "worker": event.worker,
+        "note": event.note,
+        "attempt": event.attempt,
+        "level": event.level,
+        "due_ms": event.due_ms,
+        "error": event.error,
+        "trace_id": event.trace_id,
+        "trace_url": _link(event, trace_url) if trace_url else None,
+    }
+
+
+def _link(event: Event, trace_url: str | None) -> str:
+    """Where the trace of an event is shown; its id where no place is known."""
+    if event.trace_id is None:
+        return ""
+    return event.trace_id if trace_url is None else trace_url.replace(_PLACEHOLDER, event.trace_id)
+
+
+def _print(view: MessageView, trace_url: str | None) -> None:
+    body = body_text(view.body)
+    cut = body if len(body) <= _SHOWN_BODY else f"{body[:_SHOWN_BODY]}..."
+    stored = any(state.state not in ("committed", "purged", "gone") for state in view.states)
+    print_fields(
+        [
+            ("message", view.id),
+            ("topic", f"{view.topic}, partition {view.partition}"),
+            ("published", date(view.born_ms)),
+            ("tag", view.tag),
+            ("keys", " ".join(view.keys) or None),
+            ("headers", " ".join(f"{k}={v}" for k, v in view.headers.items()) or None),
+            ("body", cut if stored or view.body is not None else None),
+        ]
+    )
+    click.echo()
+    rows = [(s.group, s.state, s.attempt, date(s.due_ms) or "", s.explain) for s in view.states]
+    print_table(["group", "state", "#attempt", "due", "why"], rows)
+    click.echo()
+    _print_timeline(view.timeline, trace_url)
+
+
+def _print_timeline(timeline: Sequence[Event], trace_url: str | None) -> None:
+    if not timeline:
+        click.echo("no history is kept of it")
+        return
+    rows = [
+        (date(e.at_ms), e.event, e.attempt or "", e.group, e.worker, e.note, _link(e, trace_url))
+        for e in timeline
+    ]
+    print_table(["time", "event", "#attempt", "group", "by", "note", "trace"], rows)
+    if not any(event.event == "publish" for event in timeline):
+        note("the history does not go back to its publishing; look in the archive")

@@ -1,0 +1,71 @@
+"""The one filter of messages on the command line, as every command takes it."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from rqretry.admin.dead_letter_filter import DeadLetterFilter
+from rqretry.cli.options import read_when
+from rqretry.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+_CONDITIONS = ("fingerprint", "topic", "error", "since", "before")
+
+
+def kind_options(command: F) -> F:
+    """What chooses messages that failed: ids, fingerprint, topic, error."""
+    options = (
+        click.option("--ids", multiple=True, metavar="ID,ID", help="These ids; can be repeated."),
+        click.option("--fingerprint", metavar="F", help="Whose last error has this fingerprint."),
+        click.option("--topic", metavar="TOPIC", help="Of this topic."),
+        click.option("--error", metavar="TEXT", help="Whose last error contains this text."),
+    )
+    return _with(options, command)
+
+
+def letter_options(command: F) -> F:
+    """What chooses dead letters: the same, when they died, and all of them."""
+    when = "A date with a time zone, or how long ago: 2026-01-31T12:00:00Z, 2h."
+    options = (
+        kind_options,
+        click.option("--since", metavar="WHEN", callback=read_when, help=f"Dead since. {when}"),
+        click.option("--before", metavar="WHEN", callback=read_when, help=f"Dead before. {when}"),
+        click.option("--all", "all_", is_flag=True, help="All of them."),
+    )
+    return _with(options, command)
+
+
+def check_chosen(
+    given: dict[str, Any], *, default_all: bool = False, what: str = "dead letters"
+) -> None:
+    """Conditions or --all, not both; with `default_all`, none of them is all."""
+    some = bool(given["ids"]) or any(given.get(name) is not None for name in _CONDITIONS)
+    if some and given["all_"]:
+        raise click.UsageError("--all cannot be given with other conditions: keep one")
+    if not (some or given["all_"] or default_all):
+        names = ", ".join(f"--{name}" for name in ("ids", *_CONDITIONS) if name in given)
+        raise click.UsageError(f"which {what}? give {names}, or --all")
+
+
+def read_filter(client: Client, given: dict[str, Any]) -> DeadLetterFilter:
+    """The filter that the options mean. Raises InvalidArgument."""
+    ids = [id_ for listed in given["ids"] for id_ in listed.split(",")]
+    conditions = {name: given.get(name) for name in ("topic", "fingerprint", "error")}
+    since, before = _moment(client, given.get("since")), _moment(client, given.get("before"))
+    nothing = not ids and not any(v is not None for v in (*conditions.values(), since, before))
+    return DeadLetterFilter(ids=ids or None, since=since, before=before, all=nothing, **conditions)
+
+
+def _moment(client: Client, when: datetime | float | None) -> datetime | float | None:
+    """How long ago becomes a time of the server's clock."""
+    if isinstance(when, float):
+        return client.store.clock.now_ms() / 1000 + when
+    return when
+
+
+def _with(options: tuple[Callable[[F], F], ...], command: F) -> F:
+    for option in reversed(options):
+        command = option(command)
+    return command

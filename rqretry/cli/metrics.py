@@ -1,0 +1,88 @@
+"""The numbers of `admin.stats` in the text format of Prometheus (version 0.0.4)."""
+
+from collections.abc import Iterable, Iterator
+
+from rqretry.admin.views import GroupStats, Stats, TopicStats
+from rqretry.observability.prometheus_text import Family, Sample, expose
+
+_NEVER_YET = dict.fromkeys(("dead", "expire", "fail", "lease", "stale", "succeed"), 0)
+"""Told of before they happen, too: Prometheus sees no increase in a series that is new."""
+
+
+def render(stats: Stats) -> str:
+    """All metrics of a namespace, each family with its help and type."""
+    return expose(_families(stats), {"namespace": stats.namespace})
+
+
+def _families(stats: Stats) -> Iterator[Family]:
+    topics = stats.topics
+    pairs = [(topic, group) for topic in topics for group in topic.groups]
+    yield from _group_families(pairs)
+    yield from _topic_families(topics)
+    used, most = stats.used_memory, stats.max_memory
+    text = "Memory that the Redis server uses."
+    yield "rqretry_redis_used_memory_bytes", "gauge", text, [] if used is None else [({}, used)]
+    text = "The server's maxmemory; 0 for none."
+    yield "rqretry_redis_max_memory_bytes", "gauge", text, [] if most is None else [({}, most)]
+
+
+def _group_families(
+    pairs: list[tuple[TopicStats, GroupStats]],
+) -> Iterator[Family]:
+    def each(value: str) -> list[Sample]:
+        return [(_of(t, g), float(getattr(g, value) or 0)) for t, g in pairs]
+
+    text = "Messages of a group by state; what is due counts as ready or retry."
+    states = [(_of(t, g) | {"state": s}, n) for t, g in pairs for s, n in _states(g)]
+    yield "rqretry_messages", "gauge", text, states
+    text = "Messages that could be delivered now and have not been."
+    due = [(_of(t, g), float(g.ready + g.retry)) for t, g in pairs]
+    yield "rqretry_due_messages", "gauge", text, due
+    text = "Retries that wait at a delay level and are not due yet."
+    rungs = [
+        (_of(t, g) | {"level": str(rung.level)}, float(rung.count))
+        for t, g in pairs
+        for rung in g.waiting
+    ]
+    yield "rqretry_waiting_messages", "gauge", text, rungs
+    text = "Age of the oldest message that is ready; 0 for none."
+    yield "rqretry_oldest_age_seconds", "gauge", text, each("oldest_age_s")
+    yield "rqretry_workers", "gauge", "Live worker processes of a group.", each("workers")
+    yield "rqretry_paused", "gauge", "1 for a group that is paused.", each("paused")
+    text = "How often each verb happened to a message of a group."
+    verbs = [
+        (_of(t, g) | {"verb": verb}, float(count))
+        for t, g in pairs
+        for verb, count in sorted({**_NEVER_YET, **g.counters}.items())
+    ]
+    yield "rqretry_verbs_total", "counter", text, verbs
+
+
+def _topic_families(
+    topics: Iterable[TopicStats],
+) -> Iterator[Family]:
+    families = {
+        "stored": ("rqretry_stored_messages", "Message bodies that a topic keeps."),
+        "scheduled": ("rqretry_scheduled_messages", "Published with a delay and not due."),
+        "backlog": ("rqretry_backlog_messages", "Messages that wait for a first group."),
+        "max_messages": ("rqretry_max_messages", "How many messages a topic may store."),
+        "bytes": ("rqretry_stored_bytes", "What the bodies of a topic take, by a sample."),
+        "history_bytes": ("rqretry_history_bytes", "What the history of a topic takes."),
+    }
+    for field, (name, text) in families.items():
+        values = [({"topic": topic.topic}, getattr(topic, field)) for topic in topics]
+        yield name, "gauge", text, [pair for pair in values if pair[1] is not None]
+
+
+def _states(group: GroupStats) -> list[tuple[str, float]]:
+    return [
+        ("ready", group.ready),
+        ("retry", group.retry),
+        ("inflight", group.inflight),
+        ("waiting_retry", group.waiting_count),
+        ("dead", group.dead),
+    ]
+
+
+def _of(topic: TopicStats, group: GroupStats) -> dict[str, str]:
+    return {"topic": topic.topic, "group": group.group}

@@ -1,0 +1,107 @@
+"""What commands print: JSON for programs, tables for people, without colour when piped."""
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rqretry.cli.streams import takes_all_text
+
+SCHEMA = 1
+"""Of every JSON object that the command line prints."""
+_PIPED_WIDTH = 10_000
+
+Part = str | Table
+"""Of a page: a line, or a table."""
+
+
+def print_json(fields: Mapping[str, Any]) -> None:
+    """One object on one line, with its schema first."""
+    click.echo(json_line({"schema": SCHEMA, **fields}))
+
+
+def json_line(value: object) -> str:
+    """JSON on one line, with escapes for what standard output has no place for."""
+    return json.dumps(value, ensure_ascii=not takes_all_text(sys.stdout), default=str)
+
+
+def clean(value: object, limit: int | None = None) -> str:
+    """Text for a terminal: control characters escaped, cut at `limit`."""
+    text = str(value)
+    if limit is not None and len(text) > limit:
+        text = text[: limit - 3] + "..."
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table; numbers to the right. Column names that begin with # are of numbers."""
+    terminal().print(table_of(columns, rows))
+
+
+def print_page(page: Iterable[Part]) -> None:
+    """Lines and tables, one below the other."""
+    for part in page:
+        if isinstance(part, str):
+            click.echo(part)
+        else:
+            terminal().print(part)
+
+
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """The same table, not printed yet."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        justify: Any = "right" if name.startswith("#") else "left"
+        table.add_column(name.lstrip("#"), justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    return table
+
+
+def print_fields(pairs: Iterable[tuple[str, object]]) -> None:
+    """Names and values, one pair per line; a value None is left out."""
+    shown = [(name, value) for name, value in pairs if value is not None]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        click.echo(f"{name:<{width}}  {clean(value)}")
+
+
+def note(sentence: str) -> None:
+    """A sentence for a person, beside the answer: on standard error."""
+    click.echo(clean(sentence), err=True)
+
+
+def terminal(*, err: bool = False) -> Console:
+    """Where tables and bars go: as wide as the terminal, plain and never wrapped when piped."""
+    stream = sys.stderr if err else sys.stdout
+    width = None if stream.isatty() else _PIPED_WIDTH
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def body_fields(body: Any) -> dict[str, Any]:
+    """A body for JSON; raw bytes as base64."""
+    if isinstance(body, bytes):
+        return {"body": base64.b64encode(body).decode(), "encoding": "base64"}
+    return {"body": body, "encoding": "json"}
+
+
+def body_text(body: Any) -> str:
+    """A body on one line; raw bytes as base64."""
+    if isinstance(body, bytes):
+        return f"base64:{base64.b64encode(body).decode()}"
+    return json.dumps(body, ensure_ascii=False)
+
+
+def date(at_ms: int | None) -> str | None:
+    """Milliseconds since the epoch as ISO 8601 in UTC; None stays None."""
+    if at_ms is None:
+        return None
+    text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,34 @@
+"""rqretry pipeline: jobs that run on Spark."""
+
+from importlib.util import find_spec
+
+import click
+
+from rqretry.cli.errors import LazyGroup
+from rqretry.cli.options import server_options
+
+_JOBS = {
+    "ingest": "rqretry.cli.pipeline_ingest:ingest",
+    "archive": "rqretry.cli.pipeline_archive:archive",
+    "report": "rqretry.cli.pipeline_report:report",
+    "redrive": "rqretry.cli.pipeline_redrive:redrive",
+    "simulate": "rqretry.cli.pipeline_simulate:simulate",
+}
+
+
+class SparkGroup(LazyGroup):
+    """Commands that need the extra [spark]."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command, or say what is missing."""
+        if cmd_name in self.lazy and find_spec("pyspark") is None:
+            raise click.ClickException(
+                f"rqretry pipeline {cmd_name} needs Spark: run pip install 'rqretry[spark]'"
+            )
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=SparkGroup, lazy=_JOBS, epilog="Example: rqretry pipeline archive ./history")
+@server_options
+def pipeline() -> None:
+    """Run jobs on Spark: load a topic, keep its history, find what died and send it back."""

@@ -1,0 +1,99 @@
+"""rqretry pipeline archive: the history of deliveries becomes Parquet, on Spark."""
+
+from dataclasses import asdict
+
+import click
+
+from rqretry.cli.options import duration, json_option, master_option, server_options
+from rqretry.cli.output import print_fields, print_json, print_table
+from rqretry.cli.progress import progress
+from rqretry.cli.session import connected, target_of
+from rqretry.cli.stop import stop_signals
+from rqretry.core.durations import spell
+from rqretry.spark.archive_job import ArchiveSummary
+from rqretry.spark.archive_job import archive as run
+from rqretry.spark.sessions import session_for
+
+
+@click.command(epilog="Example: rqretry pipeline archive ./history --follow --interval 1m")
+@click.argument("output", metavar="FOLDER")
+@click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
+@click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option(
+    "--interval", default="10s", callback=duration(0.1), help="How often it looks; default 10s."
+)
+@click.option("--max-events", type=click.IntRange(1), default=1_000_000, help="In one batch.")
+@click.option("--skip-lost", is_flag=True, help="Go on where history was trimmed unarchived.")
+@click.option("--no-compact", is_flag=True, help="Do not merge small files.")
+@master_option
+@json_option
+@server_options
+@click.pass_context
+def archive(
+    context: click.Context,
+    *,
+    output: str,
+    topics: str,
+    follow: bool,
+    interval: float,
+    max_events: int,
+    skip_lost: bool,
+    no_compact: bool,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Add what is new in the history of topics to Parquet files in a folder, each event once.
+
+    Running it again goes on where it was, whatever ended it. It says how far behind it is, and when
+    what it has not read yet will be trimmed.
+    """
+    with connected(context):
+        target = target_of(context)
+    with (
+        session_for("rqretry archive", master) as spark,
+        progress("events") as advance,
+        stop_signals() as stopped,
+    ):
+        summary = run(
+            spark,
+            output,
+            topics,
+            url=target.url,
+            namespace=target.namespace,
+            follow=follow,
+            interval=interval,
+            max_events=max_events,
+            fail_on_data_loss=not skip_lost,
+            compact=not no_compact,
+            progress=advance,
+            stop=stopped,
+        )
+    if as_json:
+        print_json(asdict(summary))
+    else:
+        _print(summary)
+
+
+def _print(summary: ArchiveSummary) -> None:
+    print_fields(
+        [
+            ("archive", summary.output),
+            ("events", summary.events),
+            ("files", summary.files),
+            ("merged", summary.merged or None),
+        ]
+    )
+    rows = [
+        (
+            lag.topic,
+            lag.partition,
+            lag.events,
+            spell(lag.seconds),
+            "-" if lag.trimmed_in_seconds is None else f"in {spell(lag.trimmed_in_seconds)}",
+            lag.dropped,
+        )
+        for lag in summary.lags
+    ]
+    if rows:
+        columns = ["topic", "#partition", "#behind", "by", "trimmed", "#dropped so far"]
+        print_table(columns, rows)

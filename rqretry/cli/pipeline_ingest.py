@@ -1,0 +1,106 @@
+"""rqretry pipeline ingest: files become messages of a topic, on Spark."""
+
+from dataclasses import asdict
+
+import click
+
+from rqretry.cli.options import json_option, master_option, server_options
+from rqretry.cli.output import note, print_fields, print_json
+from rqretry.cli.progress import progress
+from rqretry.cli.session import connected, target_of
+from rqretry.cli.trace_option import tasks_otlp_option
+from rqretry.spark.ingest_job import IngestSummary
+from rqretry.spark.ingest_job import ingest as run
+from rqretry.spark.input_files import FORMATS
+from rqretry.spark.publish_tracing import tracing_of_tasks
+from rqretry.spark.sessions import session_for
+
+
+@click.command(epilog="Example: rqretry pipeline ingest flights.parquet flights --id flight_id")
+@click.argument("path", metavar="PATH")
+@click.argument("topic", metavar="TOPIC")
+@click.option("--id", "id_", metavar="COLUMN", help="Message ids; each is published once.")
+@click.option("--key", metavar="COLUMN", help="Message keys.")
+@click.option("--tag", metavar="COLUMN", help="Tags.")
+@click.option("--delay", metavar="COLUMN", help="Delays: seconds, or text such as 5m.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    help="What the files are; default by the ending of PATH.",
+)
+@click.option("--schema", metavar="DDL", help="Columns of CSV or JSON; default as they look.")
+@click.option("--rejected", metavar="FOLDER", help="For rows that do not fit; PATH-rejected.")
+@click.option("--job", metavar="NAME", help="The same job adds only what is missing.")
+@tasks_otlp_option
+@master_option
+@json_option
+@server_options
+@click.pass_context
+def ingest(  # noqa: PLR0913 - one for each option
+    context: click.Context,
+    *,
+    path: str,
+    topic: str,
+    id_: str | None,
+    key: str | None,
+    tag: str | None,
+    delay: str | None,
+    format_: str | None,
+    schema: str | None,
+    rejected: str | None,
+    job: str | None,
+    otlp: str | None,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Publish each row of Parquet, CSV or JSON Lines files at PATH to a topic.
+
+    The body is the row. Running it again adds what is missing and nothing twice. Rows that cannot
+    be messages are put aside in a folder of Parquet files, with the reason.
+    """
+    traced = tracing_of_tasks(otlp)
+    with connected(context):
+        target = target_of(context)
+    with session_for("rqretry ingest", master, traced) as spark, progress("tasks") as advance:
+        told = 0
+
+        def show(done: int, _all: int) -> None:
+            nonlocal told
+            advance(done - told)
+            told = done
+
+        summary = run(
+            spark,
+            path,
+            topic,
+            url=target.url,
+            namespace=target.namespace,
+            format=format_,
+            id=id_,
+            key=key,
+            tag=tag,
+            delay=delay,
+            schema=schema,
+            rejected=rejected,
+            job=job,
+            progress=show,
+        )
+    if as_json:
+        print_json(asdict(summary))
+        return
+    _print(summary)
+
+
+def _print(summary: IngestSummary) -> None:
+    print_fields(
+        [
+            ("topic", summary.topic),
+            ("rows", summary.rows),
+            ("published", summary.published),
+            ("known", summary.known or None),
+            ("rejected", summary.rejected or None),
+        ]
+    )
+    if summary.rejected_folder:
+        note(f"{summary.rejected} rows do not fit; they are in {summary.rejected_folder}")

@@ -1,0 +1,137 @@
+"""rqretry pipeline redrive: dead letters chosen by SQL are sent back, on Spark."""
+
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from rqretry.cli.confirmation import ask, confirmation_options, counted
+from rqretry.cli.dlq_redrive import pace_options, read_pace, tell_due, tell_patience
+from rqretry.cli.errors import DONE, FAILED
+from rqretry.cli.lookup import find_group
+from rqretry.cli.options import json_option, master_option, server_options
+from rqretry.cli.output import clean, date, note, print_json, print_table
+from rqretry.cli.progress import working
+from rqretry.cli.session import connected, target_of
+from rqretry.cli.trace_option import otlp_option
+from rqretry.client import Client
+from rqretry.spark.redrive_choice import Choice, choose
+from rqretry.spark.redrive_job import Pace, RedriveSummary, send, still_dead, summary_of
+from rqretry.spark.redrive_record import FOLDER, Record
+from rqretry.spark.sessions import session_for
+
+_CUT = 60
+
+
+@click.command(
+    epilog="Example: rqretry pipeline redrive claims --where \"error_message like '%timeout%'\""
+    " --canary 5 --rate 50/s"
+)
+@click.argument("group", metavar="GROUP")
+@click.option(
+    "--where", metavar="SQL", required=True, help="A condition over the columns of dead letters."
+)
+@pace_options
+@click.option("--state", metavar="FOLDER", default=FOLDER, show_default=True, help="Of its record.")
+@click.option("--fresh", is_flag=True, help="Forget what an earlier run chose and did not finish.")
+@confirmation_options
+@otlp_option
+@master_option
+@json_option
+@server_options
+@click.pass_context
+def redrive(context: click.Context, /, **given: Any) -> int:
+    """Send back the dead letters of GROUP for which a condition of Spark SQL holds.
+
+    It counts them by kind, shows some, and sends them as dlq redrive does. What was chosen is kept
+    in a file until all of it was sent: after a kill, or where a canary stopped it, the same command
+    goes on with it and sends none twice. The exit status is 1 if the canaries stopped it.
+    """
+    patience = read_pace(given)
+    pace = Pace(given["rate"], given["canary"], patience)
+    group, dry_run = given["group"], given["dry_run"]
+    asks = not (dry_run or given["yes"]) and sys.stdin.isatty()
+    with connected(context) as client:
+        find_group(client, group)
+        record = Record(given["state"], client, group, given["where"])
+        choice = _chosen(context, client, record, given)
+        dead = still_dead(client, choice)
+        if not given["as_json"]:
+            _preview(choice, len(dead))
+        summary = summary_of(choice, dead)
+        if not dry_run:
+            if asks and dead:
+                ask(f"redrive {counted(len(dead), 'dead letter')} of group {group}?")
+            tell_patience(given, len(dead), patience)
+            with working(client, f"redriving {group}", len(dead)) as admin:
+                summary = send(client, choice, record, pace, admin)
+    _tell(summary, given)
+    return FAILED if summary.reason else DONE
+
+
+def _chosen(
+    context: click.Context, client: Client, record: Record, given: dict[str, Any]
+) -> Choice:
+    choice = None if given["fresh"] else record.read()
+    if choice is not None:
+        note(f"going on with an earlier run, of which {record.path} tells; --fresh forgets it")
+        return choice
+    space, url = client.settings.namespace, target_of(context).url
+    with session_for("rqretry redrive", given["master"]) as spark:
+        return choose(spark, given["group"], given["where"], namespace=space, url=url)
+
+
+def _preview(choice: Choice, dead: int) -> None:
+    """What was chosen, by kind, and some of it."""
+    chosen, sent = counted(len(choice.letters), "dead letter"), len(choice.letters) - dead
+    click.echo(f"{chosen} of group {choice.group}" + (f", {sent} sent before" if sent else ""))
+    if not choice.letters:
+        return
+    print_table(
+        ["#count", "topic", "cause", "first", "last", "fingerprint", "error"],
+        [
+            (
+                kind["count"],
+                kind["topic"],
+                kind["cause"],
+                date(kind["first_ms"]),
+                date(kind["last_ms"]),
+                kind["fingerprint"],
+                _error(kind["error_type"], kind["example"]),
+            )
+            for kind in choice.kinds
+        ],
+    )
+    print_table(
+        ["sample", "topic", "#deliveries", "error", "body"],
+        [
+            (
+                one["id"],
+                one["topic"],
+                one["deliveries"],
+                _error(one["error_type"], one["error_message"]),
+                clean(one["body"] or "-", _CUT),
+            )
+            for one in choice.samples
+        ],
+    )
+
+
+def _error(kind: str | None, message: str | None) -> str:
+    return clean(": ".join(filter(None, (kind, message))) or "-", _CUT)
+
+
+def _tell(summary: RedriveSummary, given: dict[str, Any]) -> None:
+    if given["as_json"]:
+        said = {"verb": "redrive", "count": summary.sent, "stopped": bool(summary.reason)}
+        print_json(asdict(summary) | said)
+        return
+    would = "would be " if summary.dry_run else ""
+    sent = counted(summary.sent, "dead letter")
+    click.echo(f"{sent} of group {summary.group} {would}sent back")
+    if summary.reason:
+        left = counted(summary.left, "dead letter")
+        click.echo(f"stopped: {clean(summary.reason)}; {left} not sent, run it again to go on")
+    elif not summary.dry_run:
+        tell_due(given["rate"], summary.due_in)

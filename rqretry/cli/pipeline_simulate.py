@@ -1,0 +1,128 @@
+"""rqretry pipeline simulate: archived outcomes under other retry policies, on Spark."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+import click
+
+from rqretry.cli.options import (
+    duration,
+    json_option,
+    master_option,
+    server_options,
+    whole_or,
+)
+from rqretry.cli.output import note, print_json, print_table
+from rqretry.core.durations import spell
+from rqretry.core.retry_policy import RetryPolicy
+from rqretry.spark.sessions import session_for
+from rqretry.spark.simulate_job import BEST, OBSERVED, SimulationSummary
+from rqretry.spark.simulate_job import simulate as run
+
+_COLUMNS = ("policy", "#retries", "scenario", "#committed", "#dead", "#unfinished", "#not known")
+_LOAD = ("#deliveries", "#handler s", "#peak", "p50 to success", "p95")
+_TIMES = ("to_success_p50", "to_success_p95")
+
+
+@click.command(
+    epilog="Example: rqretry pipeline simulate --from ./history --policy 'ladder:1m 10m 1h'"
+)
+@click.option("--from", "archive", metavar="FOLDER", required=True, help="The archive to read.")
+@click.option(
+    "--policy",
+    "policies",
+    metavar="P",
+    multiple=True,
+    required=True,
+    help='rocketmq, "ladder:10s 30s 1m", fixed:1s or exponential:5s,2,2h; can be repeated.',
+)
+@click.option(
+    "--max-retries",
+    metavar="N",
+    callback=whole_or("unlimited"),
+    help='Of each policy; a number or "unlimited"; default 16.',
+)
+@click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
+@click.option("--group", metavar="G", help="One group; default all.")
+@click.option(
+    "--delay-levels", metavar="TABLE", help='The level table of rocketmq, such as "1s 5s 10s".'
+)
+@click.option("--window", default="1m", callback=duration(0.001), help="Of the peak; default 1m.")
+@master_option
+@json_option
+@server_options
+def simulate(
+    *,
+    archive: str,
+    policies: tuple[str, ...],
+    max_retries: int | str | None,
+    topics: str,
+    group: str | None,
+    delay_levels: str | None,
+    window: float,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Replay the outcomes of an archive through other retry policies, and say what would differ.
+
+    Committed and dead messages, deliveries, time to success and load: as observed, and at best and
+    at worst where the archive does not tell how an attempt would have ended. No server is asked.
+    """
+    for policy in policies:
+        RetryPolicy.parse(policy)
+    with session_for("rqretry simulate", master) as spark:
+        summary = run(
+            spark,
+            archive,
+            policies,
+            topics,
+            group=group,
+            max_retries=max_retries,
+            delay_levels=delay_levels,
+            window=window,
+        )
+    if as_json:
+        print_json({"archive": archive, "window_seconds": window} | asdict(summary))
+    else:
+        _print(summary, window)
+
+
+def _print(summary: SimulationSummary, window: float) -> None:
+    for (topic, group), rows in groupby(summary.rows, lambda row: (row["topic"], row["group"])):
+        listed = list(rows)
+        click.echo(f"{topic} / {group}: {listed[0]['messages']} messages")
+        print_table([*_COLUMNS, *_LOAD], [_cells(row) for row in _told(listed)])
+    note(
+        f"peak: the most deliveries begun in {spell(window)}; {summary.left_out} messages left out"
+    )
+    for sentence in summary.assumptions:
+        note(sentence)
+
+
+def _told(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One row for a policy where all is known."""
+    sure = {row["policy"] for row in rows if row["scenario"] == BEST and not row["not_known"]}
+    for row in rows:
+        if row["policy"] not in sure:
+            yield row
+        elif row["scenario"] == BEST:
+            yield row | {"scenario": "known"}
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    mine = row["scenario"] == OBSERVED
+    return (
+        "-" if mine else row["policy"],
+        "-" if mine else row["max_retries"],
+        row["scenario"],
+        row["committed"],
+        row["dead"],
+        row["unfinished"],
+        "-" if mine else row["not_known"],
+        row["deliveries"],
+        f"{row['handler_seconds']:.1f}",
+        row["peak"],
+        *("-" if row[part] is None else spell(row[part]) for part in _TIMES),
+    )

@@ -1,0 +1,95 @@
+"""Progress of long work: a bar on standard error where it is a terminal, and nothing where not.
+
+The operator's verbs are operations: they yield their calls one by one. So the bar looks at the
+answers as they pass, and no verb knows of it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rqretry.admin.facades import Admin
+from rqretry.cli.output import terminal
+from rqretry.client import Client
+from rqretry.protocol.command import Command, Operation, Step, SyncPerformer
+
+T = TypeVar("T")
+Advance = Callable[[int], None]
+
+_DONE: Mapping[str, Callable[[Any], int]] = {
+    "purge": lambda verdicts: verdicts.count(b"OK"),
+    "redrive": lambda verdicts: verdicts.count(b"OK"),
+    "drop": lambda dropped: dropped.gone,
+    "promote": lambda promoted: promoted.moved,
+    "catch_up": lambda page: page.given,
+}
+"""How many messages an answer is about, of the verbs that take long."""
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Advance]:
+    """A bar while the work inside lasts; `total` None: nobody knows how much there is."""
+    console = terminal(err=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def working(client: Client, what: str, total: int | None = None) -> Iterator[Admin]:
+    """The operator's verbs, with a bar that moves as they go on."""
+    with progress(what, total) as advance:
+        yield Admin(_Watched(client.store, advance), client.admin.operations)
+
+
+class _Watched:
+    """Performs operations, and looks at what their calls answer."""
+
+    def __init__(self, store: SyncPerformer, advance: Advance) -> None:
+        self._store = store
+        self._advance = advance
+
+    def perform(self, operation: Operation[T]) -> T:
+        """Perform an operation to its end."""
+        return self._store.perform(watched(operation, self._advance))
+
+
+def watched(operation: Operation[T], advance: Advance) -> Operation[T]:
+    """The same operation; `advance` is told how many messages each of its calls moved."""
+    go_on: Callable[[], Step] = partial(next, operation)
+    while True:
+        try:
+            step = go_on()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        try:
+            answer = yield step
+        except Exception as error:  # noqa: BLE001 - the operation may handle it
+            go_on = partial(operation.throw, error)
+        else:
+            advance(_count(step, answer))
+            go_on = partial(operation.send, answer)
+
+
+def _count(step: Step, result: Any) -> int:
+    if isinstance(step, Command):
+        return _DONE.get(step.verb, _nothing)(result)
+    if isinstance(step, Sequence):
+        return sum(map(_count, step, result))
+    return 0
+
+
+def _nothing(_answer: object) -> int:
+    return 0

@@ -1,0 +1,90 @@
+"""rqretry reaper: upkeep of the namespace, for a time in which no worker does it."""
+
+import time
+from contextlib import suppress
+
+import click
+
+from rqretry.cli.options import json_option, server_options
+from rqretry.cli.output import note, print_json
+from rqretry.cli.session import connected
+from rqretry.cli.trace_option import otlp_option
+from rqretry.client import Client
+from rqretry.core.errors import AmbiguousResult, StoreUnavailable
+from rqretry.maintenance.upkeep import Round, Upkeep
+from rqretry.worker.stop_signals import Stoppable, StoppedEarly
+
+LOOK_EVERY_S = 1.0
+"""Due times are met to the millisecond; deadlines of leases, and what is new, within this."""
+_SHORTEST_S = 0.005
+_AGAIN_S = 0.5
+
+
+@click.command(epilog="Example: rqretry reaper --once --json")
+@click.option("--once", is_flag=True, help="Do what is due now, and end.")
+@otlp_option
+@json_option
+@server_options
+@click.pass_context
+def reaper(context: click.Context, *, once: bool, as_json: bool) -> None:
+    """Expire, promote and deliver what is due, for all groups, until a signal stops it.
+
+    Workers do this for their own groups; it is for groups whose workers are all away, or that are
+    served with receive only. Any number of reapers may run beside each other.
+    """
+    with connected(context) as client:
+        namespace = client.settings.namespace
+        if once:
+            done = _finish(client)
+        else:
+            note(f"upkeep of namespace {namespace}")
+            done = _run(client)
+    if as_json:
+        print_json({"namespace": namespace, **_fields(done)})
+    else:
+        counts = ", ".join(f"{count} {verb}" for verb, count in _fields(done).items())
+        click.echo(f"namespace {namespace}: {counts}")
+
+
+def _finish(client: Client) -> Round:
+    """Rounds until nothing more is due."""
+    upkeep, done = Upkeep(client.catalog, client.name), Round(more=True)
+    while done.more:
+        done = done._replace(more=False).plus(client.store.perform(upkeep.round()))
+    return done
+
+
+def _run(client: Client) -> Round:
+    """Rounds until a signal; a server that is away is waited for."""
+    upkeep, total, away = Upkeep(client.catalog, client.name), Round(), False
+    with suppress(StoppedEarly), Stoppable():
+        while True:
+            try:
+                done = client.store.perform(upkeep.round())
+            except (StoreUnavailable, AmbiguousResult) as error:
+                if not away:
+                    note(f"{error}; trying again")
+                away = True
+                time.sleep(_AGAIN_S)
+                continue
+            if away:
+                note("the server is back")
+            away, total = False, total.plus(done)
+            time.sleep(_pause(done))
+    return total
+
+
+def _pause(done: Round) -> float:
+    """Until the next due time, but not for long: what is published meanwhile may be due before."""
+    if done.more:
+        return 0.0
+    wait = LOOK_EVERY_S if done.next_ms is None else done.next_ms / 1000
+    return min(LOOK_EVERY_S, max(_SHORTEST_S, wait))
+
+
+def _fields(done: Round) -> dict[str, int]:
+    return {
+        "promoted": done.promoted,
+        "expired": done.expired,
+        "delivered": done.delivered,
+    }

@@ -1,0 +1,136 @@
+"""rqretry receive: lease messages as a simple consumer, print them, and acknowledge on request."""
+
+import sys
+from typing import Any
+
+import click
+
+from rqretry.cli.options import duration, json_option, server_options
+from rqretry.cli.output import body_fields, body_text, date, note, print_fields, print_json
+from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.trace_option import otlp_option
+from rqretry.client import SimpleConsumer
+from rqretry.consumer.simple_consumer import LONGEST_WAIT_S
+from rqretry.core.durations import spell
+from rqretry.core.errors import GroupNotFound, TopicNotFound
+from rqretry.core.limits import (
+    EARLIEST,
+    LATEST,
+    MAX_INVISIBLE_S,
+    MAX_RECEIVE,
+    MIN_INVISIBLE_S,
+    check_group,
+    check_source,
+)
+from rqretry.core.message import Message
+
+
+@click.command(epilog="Example: rqretry receive claims --group audit --create-group --ack")
+@click.argument("topic")
+@click.option("--group", required=True, metavar="G", help="The consumer group.")
+@click.option(
+    "--max",
+    "most",
+    type=click.IntRange(1, MAX_RECEIVE),
+    default=16,
+    show_default=True,
+    help="At most so many messages.",
+)
+@click.option(
+    "--invisible",
+    metavar="DURATION",
+    default="30s",
+    show_default=True,
+    callback=duration(MIN_INVISIBLE_S, MAX_INVISIBLE_S),
+    help="How long nobody else gets them.",
+)
+@click.option(
+    "--wait",
+    metavar="DURATION",
+    default="20s",
+    show_default=True,
+    callback=duration(0, LONGEST_WAIT_S),
+    help="How long to wait for the first one.",
+)
+@click.option("--ack", is_flag=True, help="Acknowledge them after printing.")
+@click.option("--create-group", is_flag=True, help="Create the group if it is not there.")
+@click.option(
+    "--start",
+    type=click.Choice([LATEST, EARLIEST]),
+    default=LATEST,
+    show_default=True,
+    help="Where a new group begins: earliest is with what is still stored.",
+)
+@otlp_option
+@json_option
+@server_options
+@click.pass_context
+def receive(context: click.Context, /, topic: str, **given: Any) -> None:
+    """Receive messages of TOPIC for a group, and print them.
+
+    Without --ack they come back when their invisible duration is over, as the next attempt.
+    """
+    check_source(topic)
+    group = check_group(given["group"])
+    with connected(context) as client:
+        try:
+            consumer = client.simple_consumer(
+                group, topic, create_group=given["create_group"], start=given["start"]
+            )
+        except (GroupNotFound, TopicNotFound) as error:
+            raise type(error)(f"{error}{elsewhere(client)}") from None
+        with consumer:
+            _receive(consumer, given)
+
+
+def _receive(consumer: SimpleConsumer, given: dict[str, Any]) -> None:
+    messages = consumer.receive(given["most"], given["invisible"], given["wait"])
+    if given["as_json"]:
+        print_json({"messages": [_fields(message) for message in messages]})
+    else:
+        for message in messages:
+            _print(message)
+    # What could not be printed is not acknowledged: it comes back.
+    sys.stdout.flush()
+    if not messages:
+        note(f"no message came within {spell(given['wait'])}")
+    elif given["ack"]:
+        consumer.ack(messages)
+
+
+def _fields(message: Message[Any]) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "topic": message.topic,
+        **body_fields(message.body),
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "headers": dict(message.headers),
+        "published": _published(message),
+        "attempt": message.attempt,
+        "max_retries": message.max_retries,
+        "group": message.group,
+        "receipt_handle": message.receipt_handle,
+        "remaining_s": round(message.remaining(), 3),
+    }
+
+
+def _print(message: Message[Any]) -> None:
+    print_fields(
+        [
+            ("message", message.id),
+            ("published", _published(message)),
+            ("attempt", message.attempt),
+            ("tag", message.tag),
+            ("keys", " ".join(message.keys) or None),
+            ("headers", " ".join(f"{k}={v}" for k, v in message.headers.items()) or None),
+            ("receipt", message.receipt_handle),
+            ("body", body_text(message.body)),
+        ]
+    )
+    click.echo()
+
+
+def _published(message: Message[Any]) -> str | None:
+    at = message.published_at
+    return None if at is None else date(int(at.timestamp() * 1000))

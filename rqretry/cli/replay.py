@@ -1,0 +1,125 @@
+"""rqretry dlq replay: run the real handler on a dead letter, here, and settle nothing."""
+
+import asyncio
+import pdb  # noqa: T100 - the debugger is what --pdb asks for
+import time
+import traceback
+from typing import Any, NamedTuple
+
+import click
+
+from rqretry.app import App
+from rqretry.cli.lookup import find_group
+from rqretry.cli.output import clean, note
+from rqretry.cli.replay_test import write_test
+from rqretry.cli.session import connected
+from rqretry.client import Client
+from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.errors import ConfigError, MessageNotFound, RqretryError, show
+from rqretry.protocol.inspect import Peeked, peek
+from rqretry.protocol.keys import GroupKeys
+from rqretry.supervision.app_loader import load_app, require_consumers
+from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.dry_run import Rehearsal, rehearse, spec_for
+
+
+class Found(NamedTuple):
+    """A dead letter as its last attempt saw it."""
+
+    letter: DeadLetterRecord
+    keys: GroupKeys
+    lease_no: int
+    last_error: str
+    max_retries: int
+
+
+def replayed(context: click.Context, given: dict[str, Any]) -> int:
+    """Run the handler, or write the test; the exit status."""
+    if given["with_pdb"] and given["as_test"] is not None:
+        raise click.UsageError("--pdb and --as-test do different things: keep one")
+    app = load_app(given["app"], given["app_dir"])
+    require_consumers(app, given["app"], given["app_dir"])
+    with connected(context) as client:
+        find_group(client, given["group"])
+        found = _find(client, given["group"], given["id_"])
+    spec = _spec(app, found.letter, given["app"])
+    if given["as_test"] is not None:
+        write_test(given["as_test"], found.letter, given["app"], given["app_dir"])
+        note(f"written: pytest {given['as_test']} runs {_name(spec)} on it")
+        return 0
+    return _run(app, spec, found, with_pdb=given["with_pdb"])
+
+
+def _find(client: Client, group: str, id_: str) -> Found:
+    letters = client.admin.dead_letters(group, ids=[id_])
+    if not letters:
+        raise MessageNotFound(
+            f"group {show(group)} has no dead letter {show(id_)}; see rqretry message {id_}"
+        )
+    letter, view = letters[0], client.admin.message(id_)
+    keys = client.catalog.group_keys(letter.topic, view.partition, group)
+    seen: Peeked = client.store.run(peek(keys, id_))
+    # The entry holds the number of the next lease; the record's last line is of the last attempt.
+    lease_no = int(seen.entry.partition(":")[0] or 2) - 1 if seen.entry else 1
+    lines = seen.failures.splitlines()
+    record = client.store.perform(client.catalog.group(group))
+    return Found(letter, keys, lease_no, lines[-2] if len(lines) > 1 else "", record.max_retries)
+
+
+def _spec(app: App, letter: DeadLetterRecord, target: str) -> ConsumerSpec:
+    spec = spec_for(app.consumers, letter.group, letter.topic)
+    if spec is None:
+        known = ", ".join(sorted({f"{s.group} of {t}" for s in app.consumers for t in s.topics}))
+        raise ConfigError(
+            f"{target} has no handler of group {show(letter.group)} for topic"
+            f" {show(letter.topic)}; it has {known}"
+        )
+    return spec
+
+
+def _run(app: App, spec: ConsumerSpec, found: Found, *, with_pdb: bool) -> int:
+    letter, keys = found.letter, found.keys
+    source = Source(letter.topic, keys.partition.partition, keys, spec.visibility_ms / 1000)
+    numbers = (found.lease_no, letter.attempt)
+    now = time.monotonic()
+    delivery = Delivery(source, letter.id, letter.raw, numbers, now, found.last_error)
+    ended = asyncio.run(_rehearse(app, spec, delivery, found.max_retries))
+    _tell(spec, letter, ended)
+    if ended.error is None:
+        return 0 if ended.outcome == "success" else 1
+    if with_pdb:
+        pdb.post_mortem(ended.error.__traceback__)
+    else:
+        text = "".join(traceback.format_exception(ended.error))
+        for line in text.splitlines():
+            click.echo(clean(line), err=True)
+    return 1
+
+
+async def _rehearse(app: App, spec: ConsumerSpec, delivery: Delivery, most: int) -> Rehearsal:
+    ended: Rehearsal | None = None
+    try:
+        async with app.living():
+            ended = await rehearse(app.hooks, spec, delivery, most)
+    except RqretryError:
+        raise
+    except Exception as error:
+        when = "starts" if ended is None else "ends"
+        raise ConfigError(
+            f"the lifespan of the app failed where it {when}: {type(error).__name__}: {error}"
+        ) from error
+    return ended
+
+
+def _tell(spec: ConsumerSpec, letter: DeadLetterRecord, ended: Rehearsal) -> None:
+    reason = f": {ended.said}" if ended.said else ""
+    what = f"{_name(spec)} on message {letter.id}, attempt {letter.attempt}"
+    click.echo(clean(f"{what}: {ended.outcome}{reason} ({ended.seconds:.3f} s, nothing settled)"))
+    if ended.outcome != "success":
+        same = "as when it died" if ended.said == letter.error else f"it died of {letter.error}"
+        click.echo(clean(same))
+
+
+def _name(spec: ConsumerSpec) -> str:
+    return getattr(spec.handler, "__qualname__", show(spec.handler))

@@ -1,0 +1,89 @@
+"""Which server and namespace a command talks to, and a client that fails fast at first."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+
+from rqretry.client import Client
+from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError
+from rqretry.core.settings import Settings
+from rqretry.protocol.command import Command
+from rqretry.transport.first_call import reach
+from rqretry.transport.store_sync import SyncStore
+
+_CATALOG = re.compile(r"rqretry:([^:]+):\{\1\}:topics")
+_SCAN_COUNT, _MOST_SCANS, _MOST_NAMED = 1000, 200, 8
+
+
+@dataclass(slots=True)
+class Target:
+    """What --url and --namespace said, before the subcommand or after it (which wins)."""
+
+    url: str | None = None
+    namespace: str | None = None
+
+    def settings(self) -> Settings:
+        """Checked, with the environment filled in. Wrong values are wrong usage."""
+        try:
+            return Settings.read(self.url, self.namespace)
+        except (ConfigError, InvalidArgument) as error:
+            raise click.UsageError(str(error)) from error
+
+
+def target_of(context: click.Context) -> Target:
+    """The one target of this invocation."""
+    return context.find_root().ensure_object(Target)
+
+
+@contextmanager
+def connected(context: click.Context) -> Iterator[Client]:
+    """A client of the target, connected. Raises StoreUnavailable within 3 s without a server."""
+    target = target_of(context)
+    target.settings()
+    with Client(target.url, namespace=target.namespace) as client:
+        reach(client.store)
+        yield client
+
+
+def elsewhere(client: Client) -> str:
+    """The end of a sentence: the other namespaces that hold topics; "" if there are none."""
+    own = client.settings.namespace
+    try:
+        found = [name for name in _namespaces(client.store) if name != own]
+    except RqretryError:  # a hint; without the right to SCAN there is none
+        return ""
+    if not found:
+        return ""
+    more = ", ..." if len(found) > _MOST_NAMED else ""
+    named = ", ".join(found[:_MOST_NAMED])
+    return f"; this server has topics in the namespaces {named}{more}: choose with --namespace"
+
+
+def _namespaces(store: SyncStore) -> Sequence[str]:
+    found: set[str] = set()
+    for url in store.servers():
+        with SyncStore(url, store.topology.scripts, repeat_seconds=store.repeat_seconds) as one:
+            found.update(_namespaces_of(one))
+    return sorted(found)
+
+
+def _namespaces_of(store: SyncStore) -> set[str]:
+    found: set[str] = set()
+    cursor = b"0"
+    for _ in range(_MOST_SCANS):
+        cursor, keys = store.run(_scan(cursor))
+        for key in keys:
+            match = _CATALOG.fullmatch(key.decode(errors="replace"))
+            if match:
+                found.add(match[1])
+        if cursor == b"0":
+            break
+    return found
+
+
+def _scan(cursor: bytes) -> Command[tuple[bytes, list[bytes]]]:
+    words = ("SCAN", cursor, "MATCH", "rqretry:*:{*}:topics", "COUNT", _SCAN_COUNT)
+    return Command("scan", (), (), lambda reply: (reply[0], reply[1]), words=words)

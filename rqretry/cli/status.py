@@ -1,0 +1,214 @@
+"""rqretry status: how many messages are where, for each topic and group."""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import click
+
+from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
+from rqretry.cli.confirmation import counted
+from rqretry.cli.live_screen import Screen
+from rqretry.cli.lookup import read_stats
+from rqretry.cli.options import json_option, server_options
+from rqretry.cli.output import Part, clean, note, print_json, print_page, table_of
+from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.sizes import in_bytes, memory_line
+from rqretry.cli.status_watch import details
+from rqretry.client import Client
+from rqretry.core.durations import spell
+from rqretry.core.errors import AmbiguousResult, StoreUnavailable
+from rqretry.core.rates import describe_limits
+from rqretry.worker.stop_signals import Stoppable, StoppedEarly
+
+WATCH_EVERY_S = 2.0
+RATED = ("publish", "lease", "succeed", "fail")
+
+
+@click.command(epilog="Example: rqretry status claims --json")
+@click.argument("topic", required=False)
+@click.option("--watch", is_flag=True, help="Again every 2 s, with ladder, workers and deaths.")
+@json_option
+@server_options
+@click.pass_context
+def status(context: click.Context, *, topic: str | None, watch: bool, as_json: bool) -> None:
+    """Show per group what is ready, in flight, waiting per level, and dead.
+
+    What is due counts as ready, whether or not a worker has moved it yet. Below the table: groups
+    without a live worker, topics without a group, and what it all takes of the server's memory.
+    """
+    if watch and as_json:
+        raise click.UsageError("--watch is for people: leave it, or --json")
+    with connected(context) as client:
+        if watch:
+            _watch(client, topic)
+            return
+        stats = read_stats(client, topic)
+        if not stats.topics:
+            note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
+    if as_json:
+        fields: dict[str, object] = {"namespace": stats.namespace}
+        fields["topics"] = [_topic(t) for t in stats.topics]
+        if stats.open_transactions:
+            unfinished, parked = stats.open_transactions, stats.parked_transactions
+            fields["transactions"] = {"unfinished": unfinished, "parked": parked}
+        print_json(fields)
+    else:
+        print_page(_page(stats))
+
+
+def _watch(client: Client, topic: str | None) -> None:
+    """Until it is stopped, which is how it ends well; a server that is away is waited for."""
+    with suppress(StoppedEarly), Stoppable(), Screen() as screen:
+        before, at = read_stats(client, topic), time.monotonic()
+        page = [*_page(before)]
+        screen.show(page)
+        while True:
+            time.sleep(WATCH_EVERY_S)
+            try:
+                after, now = read_stats(client, topic), time.monotonic()
+                rest = [*rates(before, after, now - at), *details(client, after)]
+            except (StoreUnavailable, AmbiguousResult) as error:
+                screen.show([*page, "", clean(f"{error}; trying again")])
+                continue
+            page = [*_page(after), *rest]
+            screen.show(page)
+            before, at = after, now
+
+
+def rates(before: Stats, after: Stats, seconds: float) -> list[str]:
+    """What each group did between two looks, per second."""
+    then = {(t.topic, g.group): g.counters for t in before.topics for g in t.groups}
+    said = []
+    for topic in after.topics:
+        for group in topic.groups:
+            was = then.get((topic.topic, group.group), {})
+            done = [
+                f"{verb} {(group.counters.get(verb, 0) - was.get(verb, 0)) / seconds:.1f}/s"
+                for verb in RATED
+            ]
+            said.append(f"group {group.group} of {topic.topic}: {', '.join(done)}")
+    return said
+
+
+def _page(stats: Stats) -> Iterator[Part]:
+    yield from _numbers(stats)
+    yield from _transactions(stats)
+    yield from filter(None, [memory_line(stats)])
+
+
+def _transactions(stats: Stats) -> list[str]:
+    said = []
+    if stats.open_transactions:
+        said.append(f"{counted(stats.open_transactions, 'transaction')} not finished")
+    if stats.parked_transactions:
+        parked = counted(stats.parked_transactions, "transaction")
+        said.append(f"{parked} parked, for you to decide: see rqretry transaction list --parked")
+    return said
+
+
+def print_stats(stats: Stats) -> None:
+    """A table of all groups, and what has no group."""
+    print_page(_numbers(stats))
+
+
+def _numbers(stats: Stats) -> Iterator[Part]:
+    rows = [_row(topic, group) for topic in stats.topics for group in topic.groups]
+    if rows:
+        yield table_of(
+            [
+                "topic", "group", "#ready", "#retry", "#inflight", "#waiting", "#dead", "oldest",
+                "#workers", "levels",
+            ],
+            rows,
+        )  # fmt: skip
+    yield from (clean(sentence) for topic in stats.topics for sentence in _beside(topic))
+
+
+def _row(topic: TopicStats, group: GroupStats) -> tuple[object, ...]:
+    oldest = "" if group.oldest_age_s is None else spell(round(group.oldest_age_s))
+    rungs = " ".join(f"{rung.level}:{rung.count}" for rung in group.waiting)
+    return (
+        topic.topic, group.group, group.ready, group.retry, group.inflight, group.waiting_count,
+        group.dead, oldest, group.workers, rungs,
+    )  # fmt: skip
+
+
+def _beside(topic: TopicStats) -> list[str]:
+    """What a table of groups does not show."""
+    shown = []
+    if topic.stored or topic.max_messages is not None:
+        shown.append(_size(topic))
+    if not topic.groups:
+        waiting = counted(topic.backlog, "message")
+        shown.append(f"topic {topic.topic} has no consumer group: {waiting} waiting for one")
+    if topic.scheduled:
+        delayed = counted(topic.scheduled, "delayed message")
+        shown.append(f"topic {topic.topic} has {delayed} not due yet")
+    for group in topic.groups:
+        waits = group.ready + group.retry
+        if group.kind == "push" and not group.workers:
+            has = f"{counted(waits, 'message')} ready and " if waits else ""
+            shown.append(f"group {group.group} of topic {topic.topic} has {has}no live worker")
+        if group.paused:
+            shown.append(f"group {group.group} is paused")
+        if group.tags != "*" or group.filtered:
+            takes = "everything" if group.tags == "*" else group.tags
+            count = counted(group.filtered, "message")
+            shown.append(
+                f"group {group.group} of topic {topic.topic} takes {takes}: {count} filtered"
+            )
+        if group.max_inflight is not None or group.rate_limit is not None:
+            limits = describe_limits(group.rate_limit, group.max_inflight)
+            shown.append(f"group {group.group} is limited to {limits}")
+        if group.ordered:
+            count = counted(group.blocked, "ready message")
+            shown.append(
+                f"group {group.group} of topic {topic.topic} is ordered: {count} blocked by"
+                " an unfinished one of their message group"
+            )
+    return shown
+
+
+def _size(topic: TopicStats) -> str:
+    most = "" if topic.max_messages is None else f" of at most {topic.max_messages}"
+    takes = "" if topic.bytes is None else f", {in_bytes(topic.bytes)}"
+    return f"topic {topic.topic} stores {counted(topic.stored, 'message')}{most}{takes}"
+
+
+def _topic(topic: TopicStats) -> dict[str, object]:
+    return {
+        "topic": topic.topic,
+        "partitions": topic.partitions,
+        "groups": [_group(group) for group in topic.groups],
+    }
+
+
+def _group(group: GroupStats) -> dict[str, object]:
+    """The fields of every group; those of tags, order and limits only where it has them."""
+    filters = group.tags != "*" or group.filtered
+    tags = {"tags": group.tags, "filtered": group.filtered} if filters else {}
+    order = {"blocked": group.blocked} if group.ordered else {}
+    limits = {"max_inflight": group.max_inflight, "rate_limit": group.rate_limit}
+    limits = {name: value for name, value in limits.items() if value is not None}
+    return (
+        tags
+        | order
+        | limits
+        | {
+            "group": group.group,
+            "kind": group.kind,
+            "ready": group.ready,
+            "retry": group.retry,
+            "inflight": group.inflight,
+            "waiting": [_rung(rung) for rung in group.waiting],
+            "dead": group.dead,
+            "oldest_age_s": group.oldest_age_s,
+            "paused": group.paused,
+            "workers": group.workers,
+        }
+    )
+
+
+def _rung(rung: Waiting) -> dict[str, int]:
+    return {"level": rung.level, "count": rung.count, "next_due_ms": rung.next_due_ms}

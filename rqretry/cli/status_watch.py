@@ -1,0 +1,56 @@
+"""What `status --watch` shows: the ladder with its next due times, workers, and what has died."""
+
+from collections.abc import Iterator, Sequence
+
+from rqretry.admin.results import WorkerInfo
+from rqretry.admin.views import Cluster, Stats, clusters
+from rqretry.cli.output import Part, clean, date, table_of
+from rqretry.client import Client
+from rqretry.core.durations import spell
+
+_MOST_LETTERS = 5000
+"""Of a group with more dead letters, the kinds are not counted at each look."""
+_MOST_KINDS = 5
+
+
+def details(client: Client, stats: Stats) -> Iterator[Part]:
+    """Below the numbers of the groups; nothing where there is nothing to tell."""
+    yield from _ladder(client, stats)
+    yield from _workers(client.admin.workers())
+    for group in dict.fromkeys(g.group for g in stats.groups if g.dead):
+        dead = sum(g.dead for g in stats.groups if g.group == group)
+        if dead > _MOST_LETTERS:
+            yield clean(f"group {group} has {dead} dead letters: rqretry dlq list {group}")
+        else:
+            yield from _kinds(group, clusters(client.admin.dead_letters(group, bodies=False)))
+
+
+def _ladder(client: Client, stats: Stats) -> Iterator[Part]:
+    now_ms = client.store.clock.now_ms()
+    rows = [
+        (topic.topic, group.group, rung.level, rung.count, _due(rung.next_due_ms, now_ms))
+        for topic in stats.topics
+        for group in topic.groups
+        for rung in group.waiting
+    ]
+    if rows:
+        yield ""
+        yield table_of(["topic", "group", "#level", "#waiting", "next due"], rows)
+
+
+def _due(due_ms: int, now_ms: int) -> str:
+    when = date(due_ms) or ""
+    return f"{when}, in {spell(round((due_ms - now_ms) / 1000))}" if due_ms > now_ms > 0 else when
+
+
+def _workers(workers: Sequence[WorkerInfo]) -> Iterator[Part]:
+    if workers:
+        yield ""
+        rows = [(w.name, " ".join(w.groups), w.pid or "", date(w.since_ms) or "") for w in workers]
+        yield table_of(["worker", "groups", "#pid", "since"], rows)
+
+
+def _kinds(group: str, kinds: Sequence[Cluster]) -> Iterator[Part]:
+    yield ""
+    rows = [(group, k.fingerprint, k.count, date(k.last_ms), k.error) for k in kinds[:_MOST_KINDS]]
+    yield table_of(["dead letters of", "fingerprint", "#count", "last", "error"], rows)

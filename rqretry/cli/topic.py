@@ -1,0 +1,161 @@
+"""rqretry topic: create, list, show, set and delete topics."""
+
+from typing import Any
+
+import click
+
+from rqretry.admin.views import TopicInfo, TopicStats
+from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
+from rqretry.cli.errors import CommandGroup
+from rqretry.cli.lookup import read_stats
+from rqretry.cli.options import json_option, server_options
+from rqretry.cli.output import note, print_json, print_table
+from rqretry.cli.progress import working
+from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.status import print_stats
+from rqretry.core.errors import TopicNotFound
+
+
+@click.group(cls=CommandGroup, epilog="Example: rqretry topic create claims --partitions 4")
+@server_options
+def topic() -> None:
+    """Create, list, show, set and delete topics."""
+
+
+@topic.command(epilog="Example: rqretry topic create claims --partitions 4")
+@click.argument("name", metavar="TOPIC")
+@click.option("--partitions", type=int, metavar="N", help="1 to 1024; default 1 for a new topic.")
+@json_option
+@server_options
+@click.pass_context
+def create(context: click.Context, *, name: str, partitions: int | None, as_json: bool) -> None:
+    """Create a topic; one that is there already is left as it is."""
+    with connected(context) as client:
+        made = client.admin.create_topic(name, partitions)
+    if as_json:
+        print_json(_fields(made))
+    else:
+        click.echo(f"topic {made.name} has {_partitions(made.partitions)}")
+
+
+@topic.command("list", epilog="Example: rqretry topic list --json")
+@json_option
+@server_options
+@click.pass_context
+def list_(context: click.Context, *, as_json: bool) -> None:
+    """List the topics of the namespace."""
+    with connected(context) as client:
+        topics = client.admin.topics()
+        namespace = client.settings.namespace
+        if not topics:
+            note(f"namespace {namespace} has no topics{elsewhere(client)}")
+    if as_json:
+        print_json({"namespace": namespace, "topics": [_fields(found) for found in topics]})
+    elif topics:
+        rows = [(t.name, t.partitions, " ".join(t.groups)) for t in topics]
+        print_table(["topic", "#partitions", "groups"], rows)
+
+
+@topic.command(epilog="Example: rqretry topic show claims")
+@click.argument("name", metavar="TOPIC")
+@json_option
+@server_options
+@click.pass_context
+def show(context: click.Context, *, name: str, as_json: bool) -> None:
+    """Show one topic: its partitions, its groups and how much it stores."""
+    with connected(context) as client:
+        stats = read_stats(client, name)
+    (found,) = stats.topics
+    if as_json:
+        groups = tuple(group.group for group in found.groups)
+        info = TopicInfo(found.topic, found.partitions, groups, found.max_messages)
+        numbers = ("stored", "scheduled", "backlog", "bytes", "history_bytes")
+        figures = {number: getattr(found, number) for number in numbers}
+        print_json(_fields(info) | figures | _tags(found))
+        return
+    click.echo(f"topic {found.topic} has {_partitions(found.partitions)}")
+    print_stats(stats)
+
+
+@topic.command("set", epilog="Example: rqretry topic set claims --max-messages 1000000")
+@click.argument("name", metavar="TOPIC")
+@click.option(
+    "--partitions",
+    type=int,
+    metavar="N",
+    help="Add partitions until there are N; there are never fewer.",
+)
+@click.option(
+    "--max-messages",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Refuse publishes (QueueFull) that would store more; 0 for any number.",
+)
+@json_option
+@server_options
+@click.pass_context
+def set_(context: click.Context, /, name: str, *, as_json: bool, **given: int | None) -> None:
+    """Change a topic's settings, for all producers at once."""
+    named: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
+    if not named:
+        raise click.UsageError("nothing to set: give --partitions or --max-messages")
+    with connected(context) as client:
+        try:
+            changed = client.admin.set_topic(name, **named)
+        except TopicNotFound as error:
+            raise TopicNotFound(f"{error}{elsewhere(client)}") from None
+    if as_json:
+        print_json(_fields(changed))
+        return
+    most = changed.max_messages
+    stores = "any number of messages" if most is None else f"at most {counted(most, 'message')}"
+    click.echo(f"topic {changed.name} has {_partitions(changed.partitions)} and stores {stores}")
+
+
+@topic.command(epilog="Example: rqretry topic delete claims --dry-run")
+@click.argument("name", metavar="TOPIC")
+@click.option("--force", is_flag=True, help="Unsubscribe its groups first, workers or not.")
+@confirmation_options
+@json_option
+@server_options
+@click.pass_context
+def delete(context: click.Context, /, name: str, **given: Any) -> None:
+    """Delete a topic and all it stores; with --force its groups' dead letters of it, too."""
+    dry_run, force = given["dry_run"], given["force"]
+    asks = must_ask("delete", dry_run=dry_run, yes=given["yes"])
+    with connected(context) as client:
+        try:
+            if asks:
+                count = client.admin.delete_topic(name, force=force, dry_run=True)
+                ask(f"delete topic {name} with {counted(count, 'message')}?")
+            with working(client, f"deleting topic {name}") as admin:
+                count = admin.delete_topic(name, force=force, dry_run=dry_run)
+        except TopicNotFound as error:
+            raise TopicNotFound(f"{error}{elsewhere(client)}") from None
+    if given["as_json"]:
+        print_json({"topic": name, "verb": "delete", "count": count, "dry_run": dry_run})
+        return
+    would = "would be" if dry_run else "is"
+    click.echo(f"topic {name} {would} deleted with {counted(count, 'message')}")
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
+
+
+def _tags(found: TopicStats) -> dict[str, object]:
+    """What its groups take and did not take, where a group does not take everything."""
+    some = [group for group in found.groups if group.tags != "*" or group.filtered]
+    if not some:
+        return {}
+    tags = {group.group: group.tags for group in some}
+    return {"tags": tags, "filtered": {group.group: group.filtered for group in some}}
+
+
+def _fields(info: TopicInfo) -> dict[str, object]:
+    return {
+        "topic": info.name,
+        "partitions": info.partitions,
+        "groups": list(info.groups),
+        "max_messages": info.max_messages,
+    }

@@ -1,0 +1,108 @@
+"""rqretry transaction: list and show what is undecided, and decide it."""
+
+from dataclasses import asdict
+
+import click
+
+from rqretry.admin.transactions import TransactionInfo
+from rqretry.cli.errors import CommandGroup
+from rqretry.cli.options import json_option, server_options
+from rqretry.cli.output import date, note, print_fields, print_json, print_table
+from rqretry.cli.session import connected, elsewhere
+
+
+@click.group(cls=CommandGroup, epilog="Example: rqretry transaction list --parked")
+@server_options
+def transaction() -> None:
+    """List, show, commit and roll back transactions that are not finished."""
+
+
+@transaction.command("list", epilog="Example: rqretry transaction list --json")
+@click.option("--parked", is_flag=True, help="Only those that no checker could decide.")
+@json_option
+@server_options
+@click.pass_context
+def list_(context: click.Context, *, parked: bool, as_json: bool) -> None:
+    """List the transactions that are not finished, the oldest first."""
+    with connected(context) as client:
+        found = client.admin.transactions(parked=parked)
+        namespace = client.settings.namespace
+        if not found:
+            kind = "parked" if parked else "unfinished"
+            note(f"namespace {namespace} has no {kind} transactions{elsewhere(client)}")
+    if as_json:
+        print_json({"namespace": namespace, "transactions": [asdict(one) for one in found]})
+    elif found:
+        rows = [
+            (
+                one.id, one.state, one.producer_group, one.topic, f"{one.checks}/{one.max_checks}",
+                date(one.next_check_ms) or "", date(one.opened_ms), one.reason,
+            )
+            for one in found
+        ]  # fmt: skip
+        columns = ["id", "state", "producer group", "topic", "checks", "next check", "opened"]
+        print_table([*columns, "reason"], rows)
+
+
+@transaction.command(epilog="Example: rqretry transaction show P6y4bNm15urSMpZP")
+@click.argument("id_", metavar="ID")
+@json_option
+@server_options
+@click.pass_context
+def show(context: click.Context, *, id_: str, as_json: bool) -> None:
+    """Show one transaction; a finished one is known for ten minutes."""
+    with connected(context) as client:
+        found = client.admin.transaction(id_)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        print_fields(_pairs(found))
+
+
+@transaction.command(epilog="Example: rqretry transaction commit P6y4bNm15urSMpZP")
+@click.argument("id_", metavar="ID")
+@json_option
+@server_options
+@click.pass_context
+def commit(context: click.Context, *, id_: str, as_json: bool) -> None:
+    """Commit an undecided transaction: its messages are delivered."""
+    with connected(context) as client:
+        done = client.admin.commit_transaction(id_)
+    _tell(id_, "committed", done=done, as_json=as_json)
+
+
+@transaction.command(epilog="Example: rqretry transaction rollback P6y4bNm15urSMpZP")
+@click.argument("id_", metavar="ID")
+@json_option
+@server_options
+@click.pass_context
+def rollback(context: click.Context, *, id_: str, as_json: bool) -> None:
+    """Roll an undecided transaction back: its messages are removed."""
+    with connected(context) as client:
+        done = client.admin.rollback_transaction(id_)
+    _tell(id_, "rolled_back", done=done, as_json=as_json)
+
+
+def _tell(id_: str, state: str, *, done: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"id": id_, "state": state, "done": done})
+        return
+    before = "" if done else " already"
+    click.echo(f"transaction {id_} is {state.replace('_', ' ')}{before}")
+
+
+def _pairs(found: TransactionInfo) -> list[tuple[str, object]]:
+    return [
+        ("transaction", found.id),
+        ("state", found.state),
+        ("producer group", found.producer_group),
+        ("topic", found.topic),
+        ("opened", date(found.opened_ms)),
+        ("opened by", found.opened_by),
+        ("checks", f"{found.checks} of {found.max_checks}"),
+        ("next check", date(found.next_check_ms)),
+        ("decided", date(found.decided_ms)),
+        ("decided by", found.decided_by or None),
+        ("reason", found.reason or None),
+        ("messages in", ", ".join(f"{topic} partition {n}" for topic, n in found.places) or None),
+    ]

@@ -1,0 +1,214 @@
+"""rqretry worker: run the handlers of an app in one or more processes."""
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from rqretry.app import App
+from rqretry.checks.check_result import Finding
+from rqretry.checks.doctor import refused
+from rqretry.cli.banner import print_banner
+from rqretry.cli.options import duration, read_host, server_options
+from rqretry.cli.server_checks import examine
+from rqretry.cli.session import Target, target_of
+from rqretry.cli.trace_option import traced_workers, worker_trace_options
+from rqretry.consumer.registry import MAX_CONCURRENCY
+from rqretry.core.errors import StoreUnavailable, UnsafeServer, show
+from rqretry.observability.log_format import (
+    FORMATS,
+    LEVELS,
+    LogSettings,
+    default_format,
+    set_up_logging,
+)
+from rqretry.supervision.app_loader import load_app, require_consumers
+from rqretry.supervision.supervisor import HEALTH_HOST, supervise
+from rqretry.testing.embedded_redis import EmbeddedRedis
+from rqretry.transport.first_call import reach
+from rqretry.worker.stop_signals import Stoppable, StoppedEarly
+
+MAX_PROCESSES = 256
+_SIZE = re.compile(r"([0-9]{1,15})([KMG]?)I?B?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+_SMALLEST = 1024**2
+
+
+def read_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Bytes, or text such as 512M or 2G, as bytes; at least 1 MiB."""
+    if text is None:
+        return None
+    found = _SIZE.fullmatch(text)
+    size = int(found[1]) * _UNITS[found[2].upper()] if found else 0
+    if size < _SMALLEST:
+        rule = "must be a size of at least 1M, such as 512M or 2G"
+        raise click.UsageError(f"{parameter.opts[0]} {show(text)} {rule}")
+    return size
+
+
+@click.command(epilog="Example: rqretry worker shop.billing:app --processes 2")
+@click.argument("target", metavar="MODULE:APP")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, MAX_PROCESSES),
+    default=1,
+    show_default=True,
+    help="Worker processes.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, MAX_CONCURRENCY),
+    metavar="N",
+    help="Attempts at once per handler and process; default what each handler says.",
+)
+@click.option(
+    "--grace",
+    metavar="DURATION",
+    default="25s",
+    show_default=True,
+    callback=duration(),
+    help="How long running handlers may go on after SIGTERM.",
+)
+@click.option("--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is.")
+@click.option(
+    "--redis",
+    type=click.Choice(["embedded"]),
+    help="Start a private Redis that ends with the worker.",
+)
+@click.option(
+    "--max-messages",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Replace a process when it has finished so many messages.",
+)
+@click.option(
+    "--max-memory",
+    metavar="SIZE",
+    callback=read_size,
+    help="Replace a process when it holds more memory, such as 512M.",
+)
+@click.option("--reload", is_flag=True, help="Start afresh when the code below DIR changes.")
+@click.option(
+    "--health-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Answer /livez and /readyz there; default: no port.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Answer /metrics there, for Prometheus; default: no port.",
+)
+@click.option(
+    "--health-host",
+    metavar="HOST",
+    callback=read_host,
+    help=f"The address of these two ports; default {HEALTH_HOST}.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    help="Default: text on a terminal, json elsewhere.",
+)
+@click.option(
+    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="From where."
+)
+@click.option("--strict", is_flag=True, help="Refuse to start where doctor only warns, too.")
+@worker_trace_options
+@server_options
+@click.pass_context
+def worker(context: click.Context, /, target: str, **given: Any) -> int:
+    """Run the handlers of APP, a variable of MODULE, until a signal stops them.
+
+    SIGTERM or Ctrl-C stops leasing, gives back what has not started, and lets running handlers
+    end within the grace period; a second signal is immediate. SIGHUP replaces the processes one
+    after another.
+    """
+    if given["redis"] and target_of(context).url is not None:
+        raise click.UsageError("--redis embedded cannot be given with --url: keep one")
+    if given["health_host"] and given["health_port"] is None is given["metrics_port"]:
+        raise click.UsageError("--health-host does nothing without --health-port: give both")
+    logs = LogSettings(given["log_format"] or default_format(sys.stderr), given["log_level"])
+    set_up_logging(logs)
+    tracing = traced_workers(given, target.partition(":")[0])
+    try:
+        with Stoppable() as early:
+            return _run(target, target_of(context), given | {"tracing": tracing}, logs, early)
+    except StoppedEarly:
+        return 0
+
+
+def _run(
+    target: str, where: Target, given: dict[str, Any], logs: LogSettings, early: Stoppable
+) -> int:
+    """Load, check, say what will be done, and do it; the exit status."""
+    where.settings()
+    app = load_app(target, given["app_dir"])
+    require_consumers(app, target, given["app_dir"])
+    with _server(given["redis"], where.url) as url:
+        app.configure(url, where.namespace)
+        _start(app, embedded=given["redis"] is not None, given=given)
+        early.check()
+        return supervise(
+            target,
+            app_dir=given["app_dir"],
+            processes=given["processes"],
+            concurrency=given["concurrency"],
+            grace=given["grace"],
+            url=url,
+            namespace=where.namespace,
+            max_messages=given["max_messages"],
+            max_memory=given["max_memory"],
+            reload=given["reload"],
+            health_host=given["health_host"] or HEALTH_HOST,
+            health_port=given["health_port"],
+            logs=logs,
+            tracing=given["tracing"],
+            metrics_port=given["metrics_port"],
+        )
+
+
+@contextmanager
+def _server(redis: str | None, url: str | None) -> Iterator[str | None]:
+    """The URL to use; with `redis`, of a server that lives as long as this block."""
+    if redis is None:
+        yield url
+        return
+    with EmbeddedRedis() as server:
+        yield server.url
+
+
+def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
+    """Say what the worker will do. Raises UnsafeServer where it must not start."""
+    client = app.client
+    reached, findings = True, list[Finding]()
+    try:
+        reach(client.store)
+        findings = examine(client.store, app.settings.namespace)
+    except StoreUnavailable:
+        reached = False
+    if embedded:  # it is meant to be forgotten
+        findings = [f for f in findings if f.severity != "warning"]
+    bad = refused(findings, strict=given["strict"])
+    if bad:
+        said = "; ".join(f"{finding.sentence}: {finding.fix}" for finding in bad)
+        raise UnsafeServer(f"Redis at {app.settings.url.place} is not safe for a queue: {said}")
+    print_banner(
+        app,
+        findings,
+        reached=reached,
+        processes=given["processes"],
+        concurrency=given["concurrency"],
+    )
+    host = given["health_host"] or HEALTH_HOST
+    place = f"[{host}]" if ":" in host else host
+    if given["health_port"] is not None:
+        click.echo(f"health   http://{place}:{given['health_port']}/livez and /readyz")
+    if given["metrics_port"] is not None:
+        click.echo(f"metrics  http://{place}:{given['metrics_port']}/metrics")
+    sys.stdout.flush()
+    client.close()

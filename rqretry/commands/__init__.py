@@ -1,1 +1,0 @@
-"""One function per script: a verb becomes (script, keys, args, decode). No I/O here."""

@@ -1,0 +1,1 @@
+"""What users declare: handlers, tasks, typed topics, simple consumers, transaction checkers."""

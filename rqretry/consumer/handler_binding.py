@@ -1,0 +1,138 @@
+"""How a handler is called: which parameter gets the message, and which its checked body."""
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
+
+from rqretry.core.errors import ConfigError, show
+from rqretry.core.message import Message
+from rqretry.core.typed_body import BodyMismatch, Fit, ReceivedMismatch, fitting
+
+Handler = Callable[..., Any]
+_EMPTY = inspect.Parameter.empty
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_KNOWN = {"Message": Message, "Any": Any}
+"""Names that modules often import for the type checker alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The arguments of one handler.
+
+    Attributes:
+        takes: A letter per positional parameter: "m" the message, "b" its body.
+        fit: Checks and converts the body; None where every body will do.
+    """
+
+    takes: str
+    fit: Fit | None
+
+    @property
+    def simple(self) -> bool:
+        """Whether the handler takes the message as it is, and nothing else."""
+        return self.takes == "m" and self.fit is None
+
+    def arguments(self, message: Message[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments for one message. Raises ReceivedMismatch."""
+        if self.fit is not None:
+            try:
+                message.checked_body(self.fit)
+            except BodyMismatch as error:
+                raise ReceivedMismatch(str(error)) from error
+        return tuple(message if letter == "m" else message.body for letter in self.takes), {}
+
+
+def bind(handler: Handler, body_type: Any = None) -> Binding:
+    """Read a handler's signature once.
+
+    The first parameter without an annotation, or one annotated `Message`, gets the message;
+    `Message[T]` checks the body against T; a parameter with any other annotation gets the checked
+    body. Parameters with a default are the function's own business.
+
+    Args:
+        handler: The function.
+        body_type: The body type of its topic, for what the signature leaves open.
+
+    Raises:
+        ConfigError: The function cannot be called with one message, or an annotation means nothing.
+    """
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:  # a builtin without a signature
+        return Binding("m", None if body_type is None else fitting(body_type))
+    takes, wanted = "", []
+    for parameter in signature.parameters.values():
+        if parameter.kind not in _POSITIONAL or (takes and parameter.default is not _EMPTY):
+            continue
+        letter, body = _role(annotation_of(handler, parameter))
+        if letter == "b" and parameter.default is not _EMPTY:
+            continue
+        takes += letter
+        if body is not None:
+            wanted.append(body)
+    if not takes and _takes_anything(signature):
+        takes = "m"
+    _check(handler, signature, takes, wanted)
+    chosen = wanted[0] if wanted else body_type
+    return Binding(takes, None if chosen is None else fitting(chosen))
+
+
+def annotation_of(handler: Handler, parameter: inspect.Parameter) -> Any:
+    """A parameter's annotation, resolved; Any without one.
+
+    Raises:
+        ConfigError: It names something that its module does not have.
+    """
+    if parameter.annotation is _EMPTY:
+        return Any
+    holder = types.SimpleNamespace(__annotations__={"it": parameter.annotation})
+    scope = {**_KNOWN, **getattr(_function_under(handler), "__globals__", {})}
+    try:
+        return typing.get_type_hints(holder, globalns=scope, include_extras=True)["it"]
+    except Exception as error:
+        raise ConfigError(
+            f"parameter {parameter.name} of {show(handler)}: its annotation"
+            f" {show(parameter.annotation)} cannot be resolved ({error}): it must be a type that"
+            " the function's module has when it runs"
+        ) from error
+
+
+def _role(annotation: Any) -> tuple[str, Any]:
+    if annotation in (Any, Message):
+        return "m", None
+    if get_origin(annotation) is Message:
+        (wanted,) = get_args(annotation)
+        open_ = wanted is Any or isinstance(wanted, typing.TypeVar)
+        return "m", None if open_ else wanted
+    return "b", annotation
+
+
+def _check(handler: Handler, signature: inspect.Signature, takes: str, wanted: list[Any]) -> None:
+    try:
+        signature.bind(*takes)
+        fits = bool(takes) and takes.count("m") <= 1 and takes.count("b") <= 1
+    except TypeError:
+        fits = False
+    if not fits or any(body != wanted[0] for body in wanted):
+        raise ConfigError(
+            f"handler {show(handler)} with signature {show(str(signature))} cannot be called with"
+            " one message: it takes the message, its body (annotated with the body's type), or"
+            " both, and nothing else without a default"
+        )
+
+
+def _takes_anything(signature: inspect.Signature) -> bool:
+    """A decorator's wrapper that hands on whatever it gets."""
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    return inspect.Parameter.VAR_POSITIONAL in kinds
+
+
+def _function_under(handler: Any) -> Any:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    handler = inspect.unwrap(handler)
+    return handler if hasattr(handler, "__globals__") else getattr(handler, "__call__", handler)  # noqa: B004

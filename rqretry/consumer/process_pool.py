@@ -1,0 +1,273 @@
+"""Handlers with `process=True`: CPU-bound work, each slot in a process of its own.
+
+A process, unlike a thread, can be killed: an attempt that times out or loses its lease ends at
+once, and a handler that takes its process down fails its own attempt and nobody else's.
+"""
+
+import importlib
+import inspect
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from multiprocessing.process import parent_process
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple
+
+from rqretry.consumer.task import Task
+from rqretry.core.consume_result import HandlerSignal, classify_return
+from rqretry.core.errors import ConfigError, show
+from rqretry.core.failure_record import carry_fingerprint, fingerprint_of
+from rqretry.observability import observer as observing
+from rqretry.observability.log_format import (
+    LogSettings,
+    attempt_facts,
+    set_up_logging,
+    settings_elsewhere,
+    within_attempt,
+)
+
+_context = multiprocessing.get_context("spawn")
+_REAP_S = 5.0
+_FLUSH_S = 2.0
+
+
+class ProcessDied(Exception):
+    """Raised when the process of an attempt ended before the handler did."""
+
+
+class RemoteError(Exception):
+    """What a handler raised in its process, where the exception itself cannot travel."""
+
+
+class Answer(NamedTuple):
+    """What comes back from the process.
+
+    Attributes:
+        value: What decides the outcome: a ConsumeResult, None or False.
+        error: What was raised, pickled; b"" for nothing.
+        kind: The exception's type, in words.
+        text: What it said.
+        trace: Its traceback.
+        fingerprint: See rqretry.core.failure_record.
+    """
+
+    value: Any
+    error: bytes = b""
+    kind: str = ""
+    text: str = ""
+    trace: str = ""
+    fingerprint: str = ""
+
+
+class ProcessSlot:
+    """One process that runs one attempt at a time; started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._process: SpawnProcess | None = None
+        self._pipe: Connection | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._busy = False
+
+    def call(
+        self, handler: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a handler in the process; blocks, so it is called in a thread.
+
+        Returns:
+            A ConsumeResult, None or False: what decides the outcome, and nothing else.
+
+        Raises:
+            ProcessDied: The process was killed, or took itself down.
+            Exception: What the handler raised.
+        """
+        observer = observing.installed
+        carrier = {} if observer is None else observer.carrier()
+        facts = attempt_facts()
+        request = ForkingPickler.dumps((*address(handler), args, kwargs, carrier, facts))
+        process, pipe = self._running()
+        self._busy = True
+        try:
+            pipe.send_bytes(request)
+            data = pipe.recv_bytes()
+            self._busy = False
+        except (EOFError, OSError) as broken:
+            process.join(_REAP_S)
+            pipe.close()
+            how = how_ended(process.exitcode)
+            raise ProcessDied(f"the handler's process ended with {how}") from broken
+        answer: Answer = ForkingPickler.loads(data)
+        if answer.error:
+            raise _raised(answer) from RemoteError(answer.trace)
+        return answer.value
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing; the next attempt gets a new one."""
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+            self._process = self._pipe = None
+
+    def close(self) -> None:
+        """End the process for good; one that is observed may first give away what it holds."""
+        with self._lock:
+            self._closed = True
+            process, pipe = self._process, self._pipe
+        if process is not None and pipe is not None and observing.installed and not self._busy:
+            pipe.close()
+            process.join(_FLUSH_S)
+        self.kill()
+
+    def _running(self) -> tuple[SpawnProcess, Connection]:
+        with self._lock:
+            if self._closed:
+                raise ProcessDied("the worker is stopping")
+            if self._process is None or self._pipe is None or not self._process.is_alive():
+                self._process, self._pipe = _start()
+            return self._process, self._pipe
+
+
+def address(handler: Callable[..., Any]) -> tuple[str, str]:
+    """Module and name under which another process finds a function. Raises ConfigError."""
+    module = getattr(handler, "__module__", "")
+    name = getattr(handler, "__qualname__", "")
+    if not module or not name or "<" in name or inspect.ismethod(handler):
+        raise ConfigError(
+            f"handler {show(handler)} cannot run with process=True: it must be a function at the"
+            " top of a module"
+        )
+    return module, name
+
+
+def _start() -> tuple[SpawnProcess, Connection]:
+    ours, theirs = _context.Pipe()
+    observer = observing.installed
+    start = None if observer is None else observer.elsewhere()
+    process = _context.Process(
+        target=serve, args=(theirs, start, settings_elsewhere()), daemon=True
+    )
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def how_ended(code: int | None) -> str:
+    """The exit code of a process in words: a signal, or an exit status."""
+    if code is not None and code < 0:
+        try:
+            return signal.Signals(-code).name
+        except ValueError:  # a real-time signal has no name
+            return f"signal {-code}"
+    return f"exit status {code}"
+
+
+def _raised(answer: Answer) -> BaseException:
+    """The exception of the handler, or one of the same name that says the same."""
+    try:
+        error: BaseException = ForkingPickler.loads(answer.error)
+    except Exception:  # noqa: BLE001 - anything can go wrong with somebody's exception
+        error = type(answer.kind, (RemoteError,), {})(answer.text)
+    carry_fingerprint(error, answer.fingerprint)
+    return error
+
+
+# -- in the process --------------------------------------------------------------------------------
+
+
+def serve(
+    pipe: Connection,
+    observe: Callable[[], None] | None = None,
+    logs: LogSettings | None = None,
+) -> None:
+    """The main function of the process: run what is sent until the pipe closes.
+
+    `observe` has this process observed as the worker is (observing.py); with `logs` it logs as the
+    worker does.
+    """
+    if logs is not None:
+        set_up_logging(logs)
+    # A signal for the whole process group is the worker's to handle: it drains, then ends us.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    if observe is not None:
+        observe()
+    while True:
+        try:
+            request = pipe.recv_bytes()
+            pipe.send_bytes(ForkingPickler.dumps(_answer(request)))
+        except (EOFError, OSError):
+            observing.stop()
+            os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """Nobody waits any more for what a handler computes after its worker was killed."""
+    parent = parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _answer(request: bytes) -> Answer:
+    try:
+        module, name, args, kwargs, carrier, facts = ForkingPickler.loads(request)
+        handler = _find(module, name)
+        with within_attempt(facts), observing.within(carrier):
+            value = handler(*args, **kwargs)
+    except HandlerSignal as said:
+        return Answer(said.result)
+    except BaseException as error:  # noqa: BLE001 - it is raised again in the worker
+        return _failed(error)
+    if value is None or value is False:
+        return Answer(value)  # what these mean is known by the worker
+    return Answer(classify_return(value, returns_bool=False, none_is_success=False))
+
+
+def _find(module: str, name: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found.function if isinstance(found, Task) else found
+
+
+def _failed(error: BaseException) -> Answer:
+    kind = type(error)
+    text = "".join(traceback.format_exception_only(error)).strip()
+    text = text.removeprefix(f"{kind.__module__}.").removeprefix(f"{kind.__qualname__}: ")
+    trace, fingerprint = "".join(traceback.format_exception(error)), fingerprint_of(error)
+    return Answer(None, _portable(error, text), kind.__qualname__, text, trace, fingerprint)
+
+
+def _portable(error: BaseException, text: str) -> bytes:
+    """The exception pickled, or else a bare one of its type."""
+    for candidate in (error, _Bare(type(error), text)):
+        try:
+            data = bytes(ForkingPickler.dumps(candidate))
+            ForkingPickler.loads(data)  # many exceptions can be pickled and not be read again
+        except Exception:  # noqa: BLE001, S112 - as above
+            continue
+        return data
+    return b"?"
+
+
+class _Bare:
+    """Is read as an exception of a type, with a text and nothing else."""
+
+    def __init__(self, kind: type[BaseException], text: str) -> None:
+        self._parts = (kind, text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _bare, self._parts
+
+
+def _bare(kind: type[BaseException], text: str) -> BaseException:
+    error = kind.__new__(kind, text)
+    error.args = (text,)
+    return error

@@ -1,0 +1,356 @@
+"""What `@app.consumer` registers: handlers with their group, topics and settings, all checked."""
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+from rqretry.consumer.handler_binding import Binding, bind
+from rqretry.consumer.process_pool import address
+from rqretry.consumer.task import TaskBinding
+from rqretry.core.consume_result import means_bool, none_means_success, return_annotation
+from rqretry.core.durations import Duration, milliseconds
+from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
+from rqretry.core.limits import (
+    DLQ,
+    LATEST,
+    check_count,
+    check_flag,
+    check_group,
+    check_max_inflight,
+    check_max_retries,
+    check_source,
+    check_start,
+    check_tags,
+)
+from rqretry.core.rates import Rate, check_rate_limit
+from rqretry.core.retry_policy import RetryPolicy
+
+ASYNC_CONCURRENCY = 64
+SYNC_CONCURRENCY = 16
+MAX_CONCURRENCY = 10_000
+VISIBILITY_S = 30
+CONSUME_TIMEOUT_S = 900
+MAX_POSTPONES = 1000
+_LEAST_VISIBILITY_S, _MOST_VISIBILITY_S = 0.1, 12 * 3600
+
+_ABOUT_LEASES = (
+    "max_retries", "policy", "max_inflight", "rate_limit", "visibility", "max_postpones",
+    "retry_on", "dead_letter_on", "ordered",
+)  # fmt: skip
+"""Options that mean nothing to a broadcast consumer."""
+
+Handler = Callable[..., Any]
+Exceptions = type[BaseException] | Sequence[type[BaseException]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSpec:
+    """One registered handler.
+
+    Attributes:
+        handler: The function as it was decorated.
+        topics: One or more.
+        group: The consumer group.
+        is_async: Runs in the event loop; otherwise in threads.
+        max_retries: What this consumer names; None leaves the group's own. -1 is unlimited.
+        policy: The same.
+        tags: The same: what the group takes of these topics, "*" for everything.
+        max_inflight: The same; 0 is no limit.
+        rate_limit: The same; "" is no limit.
+        ordered: One message of a message group at a time, in order.
+        concurrency: Attempts at once in one process.
+        visibility_ms: The lease, renewed while the handler runs.
+        consume_timeout_ms: Counted from the lease.
+        max_postpones: How often one message may be postponed.
+        none_is_success: What None means.
+        returns_bool: Whether False is a failure.
+        place: file:line of the handler.
+        binding: Which parameter gets what.
+        in_process: Runs in processes of its own.
+        retry_on: Only these exceptions are retried; None is all.
+        dead_letter_on: These exceptions go to the dead-letter queue at once.
+        start: Where the group begins in a topic that is new to it.
+        broadcast: Every running consumer gets every message; nothing is leased or retried.
+    """
+
+    handler: Handler
+    topics: tuple[str, ...]
+    group: str
+    is_async: bool
+    max_retries: int | None
+    policy: RetryPolicy | None
+    concurrency: int
+    visibility_ms: int
+    consume_timeout_ms: int
+    max_postpones: int
+    none_is_success: bool
+    returns_bool: bool
+    place: str
+    binding: Binding | TaskBinding
+    in_process: bool = False
+    retry_on: tuple[type[BaseException], ...] | None = None
+    dead_letter_on: tuple[type[BaseException], ...] = ()
+    tags: str | None = None
+    ordered: bool = False
+    start: str = LATEST
+    max_inflight: int | None = None
+    rate_limit: str | None = None
+    broadcast: bool = False
+
+    @property
+    def name(self) -> str:
+        """The handler's qualified name."""
+        return getattr(self.handler, "__qualname__", repr(self.handler))
+
+    def retries_on(self, error: BaseException) -> bool:
+        """Whether this exception is worth another attempt."""
+        if isinstance(error, self.dead_letter_on):
+            return False
+        return self.retry_on is None or isinstance(error, self.retry_on)
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """The options of `@app.consumer` and `@app.task`.
+
+    Attributes:
+        max_retries: 0 or more, or "unlimited"; at most max_retries + 1 deliveries. Not given: the
+            group's own, 16 at first.
+        policy: When a failed message is tried again. Not given: the group's own, RocketMQ's ladder
+            at first.
+        tags: Only messages with one of these tags, such as "paid || refunded"; "*" for every
+            message. It is about what is published from now on, and every instance of the group.
+            Not given: as it was, everything at first.
+        max_inflight: Messages of the group under a lease at once, over all its workers, split over
+            the partitions of its topics; "none" for no limit. Not given: the group's own.
+        rate_limit: Deliveries to the group in a time, over all its workers: "100/s", "100/m",
+            "100/h", or a number for so many a second; "none" for no limit. Not given: the group's
+            own.
+        ordered: Handle the messages of one message group one at a time over all workers, in the
+            order of publishing; a failed one is tried again after a fixed interval (1 s; 10 ms to
+            30 s with policy=RetryPolicy.fixed(...)), and only its message group waits.
+        concurrency: Attempts at once in one process; default 64 for async functions, 16 for
+            threads, one per core with process=True.
+        visibility: The lease, 0.1 s to 12 h, renewed while the handler runs; default 30 s. A
+            killed worker's messages are delivered again when it ends.
+        consume_timeout: When a running attempt has failed, counted from its lease; default 15 min.
+        max_postpones: How often one message may be postponed before that counts as a failure;
+            default 1000.
+        none_is: "failure" or "success"; default by the handler's annotation.
+        process: Run a plain function in a process of its own: for CPU-bound work.
+        retry_on: Only these exceptions are retried, all others are dead-lettered; default all.
+        dead_letter_on: These exceptions are dead-lettered at once; default none.
+        start: Where the group begins in a topic that is new to it: "latest" (the default: what is
+            published from then on) or "earliest" (what is still stored, too).
+        broadcast: True: every running consumer of the group gets every message that is published
+            while it runs. Nothing is leased, retried or dead-lettered, so the options about that
+            cannot be given; a failure is logged and counted.
+    """
+
+    max_retries: int | str | None
+    policy: RetryPolicy | None
+    tags: str | None
+    max_inflight: int | str | None
+    rate_limit: Rate | None
+    ordered: bool
+    concurrency: int | None
+    visibility: Duration
+    consume_timeout: Duration
+    max_postpones: int
+    none_is: Literal["failure", "success"] | None
+    process: bool
+    retry_on: Exceptions
+    dead_letter_on: Exceptions
+    start: Literal["latest", "earliest"]
+    broadcast: bool
+
+
+class Registry:
+    """The consumers of an app."""
+
+    def __init__(self) -> None:
+        self.consumers: list[ConsumerSpec] = []
+
+    def add(
+        self,
+        handler: Handler,
+        topics: str | Sequence[str],
+        group: str,
+        options: ConsumerOptions,
+        *,
+        binding: Binding | TaskBinding | None = None,
+        body_type: Any = None,
+    ) -> ConsumerSpec:
+        """Check and keep a handler. Raises InvalidArgument, ConfigError."""
+        if not callable(handler):
+            refuse("handler", handler, "must be a function")
+        unknown = sorted(options.keys() - ConsumerOptions.__annotations__.keys())
+        if unknown:
+            known = ", ".join(sorted(ConsumerOptions.__annotations__))
+            refuse("consumer option", unknown[0], f"is not one of {known}")
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if not names:
+            raise InvalidArgument("topics: a consumer needs at least one topic")
+        spec = _spec(handler, names, group, options, binding or bind(handler, body_type))
+        self._check_alone(spec)
+        self.consumers.append(spec)
+        return spec
+
+    def _check_alone(self, spec: ConsumerSpec) -> None:
+        """One handler for a topic in a group: with two, chance would decide which one runs."""
+        for other in self.consumers:
+            both = set(other.topics) & set(spec.topics)
+            if other.group == spec.group and both:
+                raise ConfigError(
+                    f"two handlers for topic {show(min(both))} in group {show(spec.group)}:"
+                    f" {other.name} ({other.place}) and {spec.name} ({spec.place});"
+                    " give one of them another group"
+                )
+
+
+def _spec(
+    handler: Handler,
+    topics: Sequence[str],
+    group: str,
+    options: ConsumerOptions,
+    binding: Binding | TaskBinding,
+) -> ConsumerSpec:
+    process, policy = options.get("process", False), _policy(options.get("policy"))
+    is_async = _check_handler(handler)
+    if process:
+        _check_process(handler, is_async=is_async)
+    concurrency = options.get("concurrency")
+    if concurrency is None:
+        concurrency = _default_concurrency(is_async, process)
+    annotation = return_annotation(handler)
+    retry_on, tags = options.get("retry_on"), options.get("tags")
+    return ConsumerSpec(
+        handler=handler,
+        topics=tuple(dict.fromkeys(check_source(name) for name in topics)),
+        group=check_group(group),
+        is_async=is_async,
+        max_retries=_max_retries(options.get("max_retries"), policy),
+        policy=policy,
+        concurrency=check_count(concurrency, name="concurrency", maximum=MAX_CONCURRENCY),
+        visibility_ms=milliseconds(
+            options.get("visibility", VISIBILITY_S),
+            name="visibility",
+            minimum=_LEAST_VISIBILITY_S,
+            maximum=_MOST_VISIBILITY_S,
+        ),
+        consume_timeout_ms=milliseconds(
+            options.get("consume_timeout", CONSUME_TIMEOUT_S), name="consume_timeout", minimum=0.001
+        ),
+        max_postpones=check_count(
+            options.get("max_postpones", MAX_POSTPONES), name="max_postpones", minimum=0
+        ),
+        none_is_success=_none_is(options.get("none_is"), none_means_success(annotation)),
+        returns_bool=means_bool(annotation),
+        place=_place(handler),
+        binding=binding,
+        in_process=process,
+        retry_on=None if retry_on is None else _exceptions("retry_on", retry_on),
+        dead_letter_on=_exceptions("dead_letter_on", options.get("dead_letter_on") or ()),
+        tags=None if tags is None else check_tags(tags),
+        ordered=_ordered(options.get("ordered", False), policy),
+        start=check_start(options.get("start", LATEST)),
+        max_inflight=_max_inflight(options.get("max_inflight")),
+        rate_limit=_rate_limit(options.get("rate_limit")),
+        broadcast=_broadcast(options, topics),
+    )
+
+
+def _broadcast(options: ConsumerOptions, topics: Sequence[str]) -> bool:
+    wanted: object = options.get("broadcast", False)
+    if not isinstance(wanted, bool):
+        refuse("broadcast", wanted, "must be True or False")
+    senseless = [name for name in _ABOUT_LEASES if options.get(name) is not None]
+    if wanted and any(name.startswith(DLQ) for name in topics):
+        raise ConfigError("dead letters are not broadcast: leave broadcast=True for a DLQ topic")
+    if wanted and options.get("start", LATEST) != LATEST:
+        raise ConfigError(
+            f"start={show(options['start'])} cannot be given with broadcast=True: a broadcast"
+            ' consumer gets what is published while it runs; leave it out, or use "latest"'
+        )
+    if wanted and senseless:
+        raise ConfigError(
+            f"{senseless[0]} cannot be given with broadcast=True: nothing is leased, retried or"
+            " dead-lettered there"
+        )
+    return wanted
+
+
+def _check_handler(handler: Handler) -> bool:
+    if inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler):
+        raise ConfigError(f"handler {show(handler)} must not yield; use async def and await inside")
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - an object with async __call__
+    )
+
+
+def _check_process(handler: Handler, *, is_async: bool) -> None:
+    if is_async:
+        raise ConfigError(
+            f"handler {show(handler)} is async and cannot run with process=True, which is for"
+            " CPU-bound work; use a plain function"
+        )
+    address(handler)
+
+
+def _default_concurrency(is_async: bool, process: bool) -> int:  # noqa: FBT001 - private
+    if process:
+        return os.cpu_count() or 1
+    return ASYNC_CONCURRENCY if is_async else SYNC_CONCURRENCY
+
+
+def _exceptions(name: str, given: Exceptions) -> tuple[type[BaseException], ...]:
+    listed = (given,) if isinstance(given, type) else tuple(given or ())
+    for kind in listed:
+        if not _is_exception(kind):
+            refuse(name, kind, "must be an exception class, or a list of them")
+    return listed
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
+
+
+def _max_retries(max_retries: int | str | None, policy: RetryPolicy | None) -> int | None:
+    if max_retries is not None:
+        return check_max_retries(max_retries)
+    return policy.max_retries if isinstance(policy, RetryPolicy) else None
+
+
+def _max_inflight(max_inflight: int | str | None) -> int | None:
+    return None if max_inflight is None else check_max_inflight(max_inflight)
+
+
+def _rate_limit(rate_limit: Rate | None) -> str | None:
+    return None if rate_limit is None else check_rate_limit(rate_limit)
+
+
+def _policy(policy: RetryPolicy | None) -> RetryPolicy | None:
+    if policy is not None and not isinstance(policy, RetryPolicy):
+        refuse("policy", policy, "must be a RetryPolicy, such as RetryPolicy.ladder('10s 30s')")
+    return policy
+
+
+def _ordered(given: object, policy: RetryPolicy | None) -> bool:
+    ordered = check_flag("ordered", given)
+    if ordered and policy is not None:
+        policy.check_ordered()
+    return ordered
+
+
+def _none_is(none_is: str | None, annotated: bool) -> bool:  # noqa: FBT001 - private
+    if none_is is None:
+        return annotated
+    if none_is not in ("failure", "success"):
+        refuse("none_is", none_is, 'must be "failure" or "success"')
+    return none_is == "success"
+
+
+def _place(handler: Handler) -> str:
+    code = getattr(inspect.unwrap(handler), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else "?"

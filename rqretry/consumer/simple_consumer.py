@@ -1,0 +1,343 @@
+"""The simple consumer: receive, ack, change the invisible duration (semantics.md section 3).
+
+There is no failure report and no ladder: a message that is not acknowledged is ready again when
+its invisible duration ends, and dead after max_retries + 1 deliveries.
+"""
+
+import random
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from rqretry.catalog.groups import Catalog
+from rqretry.core.catalog_records import SIMPLE, GroupRecord
+from rqretry.core.durations import Duration, milliseconds, seconds
+from rqretry.core.envelope import decode
+from rqretry.core.errors import CodecError, InvalidReceiptHandle, refuse, show
+from rqretry.core.failure_record import describe_cause
+from rqretry.core.limits import LATEST, MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
+from rqretry.core.message import Message, ReceiptHandle
+from rqretry.maintenance.deliver import deliver_due
+from rqretry.maintenance.expired_deaths import tell_buried
+from rqretry.observability import observer
+from rqretry.protocol.command import Block, Command, Operation, batches
+from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.lease import (
+    GONE,
+    OK,
+    STALE,
+    Failure,
+    Leased,
+    change,
+    fail,
+    lease,
+    succeed,
+)
+from rqretry.protocol.maintain import Expired, expire, feed, promote
+from rqretry.protocol.rate_limit import Tokens, take
+
+LONGEST_WAIT_S = 20 * 60
+_LOOK_EVERY_S = 5.0
+_ACKNOWLEDGEABLE = "must be a message, its receipt_handle, or a list of them"
+
+Acknowledgeable = Message[Any] | str
+_UNSEEN = nullcontext(observer.Unseen())
+
+
+class SimpleOperations:
+    """What a simple consumer does, without I/O."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        group: str,
+        topics: Sequence[str],
+        *,
+        worker: str,
+        create_group: bool = False,
+        start: str = LATEST,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.catalog = catalog
+        self.group = group
+        self.topics = topics
+        self.worker = worker
+        self._create = create_group
+        self._start = start
+        self._settings = settings or {}
+        self._record: GroupRecord | None = None
+        self._sources: list[tuple[str, int, GroupKeys]] = []
+        self._random = random.Random()
+        self._prefer = "ready"
+        self._found_at = 0.0
+        self._rated = False
+        """The group has a rate limit: a lease needs tokens."""
+
+    def join(self) -> Operation[GroupRecord]:
+        """Subscribe; done once, by the first call. Raises GroupNotFound, TopicNotFound."""
+        if self._record is None:
+            record = yield from self.catalog.join(
+                self.group,
+                SIMPLE,
+                self.topics,
+                create=self._create,
+                create_topics=False,
+                start=self._start,
+                **self._settings,
+            )
+            yield from self._find_sources()
+            self._record = record  # a call that was cut off before this joins again
+        return self._record
+
+    def _find_sources(self) -> Operation[None]:
+        """Every partition, anew; those that are known keep their turn."""
+        self._found_at = time.monotonic()
+        places = yield from self.catalog.places(self.group, self.topics)
+        kept = [place for place in self._sources if place in places]
+        self._sources = [*kept, *(place for place in places if place not in kept)]
+
+    def receive(
+        self,
+        max_messages: int = 16,
+        invisible_duration: Duration = 30,
+        wait: Duration = 20,
+    ) -> Operation[list[Message[Any]]]:
+        """Lease up to `max_messages`, waiting for the first one.
+
+        Args:
+            max_messages: 1 to 32.
+            invisible_duration: How long nobody else gets them, 10 ms to 12 h; default 30 s.
+            wait: How long to wait for the first one, 0 to 20 min; default 20 s.
+
+        Returns:
+            The messages, possibly none.
+
+        Raises:
+            InvalidArgument: A value is outside its range.
+            GroupNotFound, TopicNotFound: It is not there (see `create_group`).
+        """
+        most = check_count(max_messages, name="max_messages", maximum=MAX_RECEIVE)
+        invisible_ms = _invisible_ms(invisible_duration)
+        end = time.monotonic() + seconds(wait, name="wait", maximum=LONGEST_WAIT_S)
+        yield from self.join()
+        while True:
+            if time.monotonic() >= self._found_at + _LOOK_EVERY_S:
+                yield from self._find_sources()
+            asked_ns = time.time_ns()
+            received, look_again_s = yield from self._sweep(most, invisible_ms)
+            if received and observer.installed is not None:
+                namespace = self.catalog.namespace
+                observer.installed.received(namespace, received, self.worker, asked_ns)
+            rest = end - time.monotonic()
+            if received or rest <= 0:
+                return received
+            wakes = tuple(keys.wake for _, _, keys in self._sources)
+            yield Block(wakes, min(rest, look_again_s))
+
+    def ack(self, messages: Acknowledgeable | Iterable[Acknowledgeable]) -> Operation[None]:
+        """Commit one message or several, given as messages or receipt handles.
+
+        Raises:
+            InvalidReceiptHandle: For at least one the lease has ended, it was acknowledged
+                before, or the handle is malformed; the others are committed.
+        """
+        yield from self.join()
+        if not isinstance(messages, Message | str | Iterable):
+            refuse("message", messages, _ACKNOWLEDGEABLE)
+        items = [messages] if isinstance(messages, Message | str) else list(messages)
+        handles = [self._handle(item) for item in items]
+        with self._watched(observer.ACK, items, handles) as watch:
+            refused = yield from self._commit(handles)
+            watch.done(refused)
+        if refused:
+            raise InvalidReceiptHandle(_over(refused))
+
+    def _watched(
+        self,
+        verb: str,
+        items: Sequence[Acknowledgeable],
+        handles: Sequence[ReceiptHandle],
+    ) -> AbstractContextManager[observer.Settling]:
+        if observer.installed is None:
+            return _UNSEEN
+        messages = [item if isinstance(item, Message) else None for item in items]
+        leases = list(zip(handles, messages, strict=True))
+        return observer.settling(self.catalog.namespace, verb, leases, self.worker)
+
+    def _commit(self, handles: Sequence[ReceiptHandle]) -> Operation[list[str]]:
+        """Commit them; the ids of those whose lease was over."""
+        refused: list[str] = []
+        places = {(handle.topic, handle.partition): handle for handle in handles}
+        for topic, partition in places:
+            here = [h for h in handles if (h.topic, h.partition) == (topic, partition)]
+            keys = self.catalog.group_keys(topic, partition, self.group)
+            for batch in batches(here):
+                receipts = [handle.receipt for handle in batch]
+                verdicts = yield succeed(keys, receipts, worker=self.worker, strict=True)
+                refused += [
+                    h.id for h, verdict in zip(batch, verdicts, strict=True) if verdict != OK
+                ]
+        return refused
+
+    def change_invisible_duration(
+        self, message: Acknowledgeable, duration: Duration
+    ) -> Operation[str]:
+        """Move the end of a live lease; it counts from now.
+
+        Args:
+            message: The message (its receipt handle is brought up to date) or a receipt handle.
+            duration: 10 ms to 12 h, or 0: visible at once, the attempt not counted.
+
+        Returns:
+            The new receipt handle; the old one is stale.
+
+        Raises:
+            InvalidReceiptHandle: The lease has ended, or the handle is malformed.
+        """
+        yield from self.join()
+        handle = self._handle(message)
+        duration_ms = 0 if duration == 0 else _invisible_ms(duration)
+        keys = self.catalog.group_keys(handle.topic, handle.partition, self.group)
+        started = time.monotonic()
+        verb = observer.CHANGE if duration_ms else observer.NACK
+        with self._watched(verb, [message], [handle]) as watch:
+            answer = yield change(keys, handle.receipt, worker=self.worker, duration_ms=duration_ms)
+            over = answer in (STALE, GONE)
+            watch.done([handle.id] if over else [])
+        if over:
+            raise InvalidReceiptHandle(_over([handle.id]))
+        if isinstance(message, Message):
+            message._moved(answer, started + duration_ms / 1000)  # noqa: SLF001 - its own lease
+        return str(handle._replace(lease_no=answer))
+
+    def _handle(self, item: object) -> ReceiptHandle:
+        if not isinstance(item, Message | str):
+            refuse("message", item, _ACKNOWLEDGEABLE)
+        text = item.receipt_handle if isinstance(item, Message) else item
+        handle = ReceiptHandle.parse(text)
+        known = any((handle.topic, handle.partition) == source[:2] for source in self._sources)
+        if handle.group != self.group or not known:
+            raise InvalidReceiptHandle(
+                f"receipt handle {show(text)} belongs to group {show(handle.group)} of topic"
+                f" {show(handle.topic)}, not to this consumer of {show(self.group)}"
+            )
+        return handle
+
+    def _sweep(self, most: int, invisible_ms: int) -> Operation[tuple[list[Message[Any]], float]]:
+        """One round over all partitions; the messages, or how soon to look again."""
+        received: list[Message[Any]] = []
+        look_again_ms = _LOOK_EVERY_S * 1000
+        self._sources.append(self._sources.pop(0))
+        self._prefer = "retry" if self._prefer == "ready" else "ready"
+        for source in list(self._sources):
+            want = most - len(received)
+            if want <= 0:
+                break
+            started = time.monotonic()
+            leased = yield from self._lease(source, want, invisible_ms)
+            expires = started + invisible_ms / 1000
+            received += yield from self._messages(source, leased, expires)
+            for soon_ms in (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms):
+                if soon_ms is not None:
+                    look_again_ms = min(look_again_ms, max(soon_ms, 1))
+        return received, look_again_ms / 1000
+
+    def _lease(
+        self, source: tuple[str, int, GroupKeys], want: int, invisible_ms: int
+    ) -> Operation[Leased]:
+        """Lease as many as there are, and the group's rate limit has tokens for."""
+        if not self._rated:
+            leased = yield from self._lease_and_tend(source, want, invisible_ms)
+            if leased.status != "RATED":
+                return leased
+        bucket = source[2].bucket
+        tokens: Tokens = yield take(bucket, want=want)
+        self._rated = tokens.given != 0
+        leased = yield from self._lease_and_tend(source, tokens.given or want, invisible_ms)
+        self._rated = bool(leased.rate)
+        if tokens.given == 0:
+            return leased._replace(next_due_ms=tokens.wait_ms)
+        if tokens.given is not None and tokens.given > len(leased.ids):
+            yield take(bucket, want=0, returned=tokens.given - len(leased.ids))
+        return leased
+
+    def _lease_and_tend(
+        self, source: tuple[str, int, GroupKeys], want: int, invisible_ms: int
+    ) -> Operation[Leased]:
+        """Lease, and do the upkeep that turns out to be due."""
+        topic, partition, keys = source
+        command: Command[Leased] = lease(
+            keys,
+            worker=self.worker,
+            want=want,
+            visibility_ms=invisible_ms,
+            prefer=self._prefer,
+            tokens=self._rated,
+        )
+        if keys.source:
+            yield feed(keys, worker=self.worker)
+        leased: Leased = yield command
+        if leased.status == "NO_GROUP":
+            self._record = None
+            self._sources = []
+            yield from self.join()
+            leased = yield command
+        upkeep: list[Command[Any]] = []
+        if leased.next_due_ms == 0:
+            upkeep.append(promote(keys, worker=self.worker))
+        if leased.next_deadline_ms == 0:
+            upkeep.append(
+                expire(
+                    keys,
+                    worker=self.worker,
+                    hold_ms=invisible_ms // 3,
+                    random=self._random.random(),
+                )
+            )
+        if leased.next_scheduled_ms == 0:
+            yield from deliver_due(self.catalog, topic, partition, self.worker)
+        again = not leased.ids and (bool(upkeep) or leased.next_scheduled_ms == 0)
+        steps = [*upkeep, command] if again else upkeep
+        answers: list[Any] = (yield steps) if steps else []
+        for answer in answers:
+            if isinstance(answer, Expired):
+                yield from tell_buried(keys, answer, self.worker)
+        return answers[-1] if again else leased
+
+    def _messages(
+        self, source: tuple[str, int, GroupKeys], leased: Leased, expires: float
+    ) -> Operation[list[Message[Any]]]:
+        topic, partition, keys = source
+        record = yield from self.join()
+        good: list[Message[Any]] = []
+        bad: list[Failure] = []
+        for id_, data, (lease_no, attempt), line in zip(
+            leased.ids, leased.data, leased.numbers, leased.lines, strict=True
+        ):
+            handle = ReceiptHandle(topic, partition, self.group, lease_no, id_)
+            try:
+                envelope = decode(data)
+                good.append(Message(handle, envelope, attempt, record.max_retries, expires, line))
+            except CodecError as error:
+                cause = describe_cause("undecodable", str(error))
+                bad.append(Failure(handle.receipt, -1, "", 0.0, "undecodable", cause))
+        if bad:
+            yield fail(keys, bad, worker=self.worker, tracebacks={})
+        return good
+
+
+def _invisible_ms(duration: Duration) -> int:
+    return milliseconds(
+        duration, name="invisible_duration", minimum=MIN_INVISIBLE_S, maximum=MAX_INVISIBLE_S
+    )
+
+
+def _over(ids: Sequence[str]) -> str:
+    which = f"message {show(ids[0])}"
+    if len(ids) > 1:
+        which = f"{len(ids)} messages, the first {show(ids[0])},"
+    return (
+        f"the receipt of {which} is not valid any more: the lease ended, or the message was"
+        " acknowledged already; nothing was changed for it"
+    )

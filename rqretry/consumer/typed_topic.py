@@ -1,0 +1,81 @@
+"""A declared topic: a name with a body type, and the verbs that use it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, Unpack
+
+from rqretry.consumer.registry import ConsumerOptions
+from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
+from rqretry.core.message_id import MessageId
+from rqretry.core.typed_body import fitting, packed, plain
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Registers(Protocol):
+    """What a topic needs of its app."""
+
+    def register(
+        self,
+        topics: str | Sequence[str],
+        group: str,
+        options: ConsumerOptions,
+        *,
+        body_type: Any = None,
+    ) -> Callable[[F], F]:
+        """Register a handler."""
+        ...
+
+    async def publish_item(self, topic: str, item: Any) -> MessageId:
+        """Publish one body or OutgoingMessage."""
+        ...
+
+    async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
+        """Publish many messages."""
+        ...
+
+
+class Topic:
+    """A topic of an app; made by `app.topic`.
+
+    Attributes:
+        name: The topic.
+        body: The type that its bodies fit; None for anything.
+    """
+
+    def __init__(self, app: Registers, name: str, body: Any) -> None:
+        self._app = app
+        self.name = name
+        self.body = body
+        self._fit = None if body is None else fitting(body)
+
+    def consumer(self, *, group: str, **options: Unpack[ConsumerOptions]) -> Callable[[F], F]:
+        """Register a handler for this topic; see App.consumer."""
+        return self._app.register(self.name, group, options, body_type=self.body)
+
+    async def publish(self, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
+        """Publish one message; see Client.publish. Raises BodyMismatch too."""
+        return await self._app.publish_item(self.name, self._item(outgoing(body, options)))
+
+    async def publish_many(self, bodies: Iterable[Any]) -> list[MessageId]:
+        """Publish bodies or OutgoingMessages; see Client.publish_many.
+
+        Raises BodyMismatch before any is written.
+        """
+        return await self._app.publish_many(self.name, [self._item(body) for body in bodies])
+
+    def _item(self, item: Any) -> Any:
+        if isinstance(item, OutgoingMessage):
+            return replace(item, body=self._checked(item.body))
+        return self._checked(item)
+
+    def _checked(self, body: Any) -> Any:
+        """A body as plain values, after a look whether consumers will be able to read it."""
+        if self._fit is None:
+            return plain(body)
+        values = body if isinstance(body, bytes | bytearray) else packed(body)
+        self._fit(values)
+        return values
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name}>"

@@ -1,0 +1,288 @@
+"""The catalog's records: what is true of a topic and of a group in every partition."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from rqretry.core.delay_levels import LevelTable
+from rqretry.core.errors import CodecError, ConfigError, show
+from rqretry.core.limits import DEFAULT_MAX_RETRIES
+from rqretry.core.retry_policy import RetryPolicy
+from rqretry.core.route import EVERY_TAG, MAX_GROUPS, Route, RouteGroup
+
+SCHEMA = 1
+"""Of everything rqretry keeps in Redis. A newer one is refused at connect."""
+
+PUSH, SIMPLE, BROADCAST = "push", "simple", "broadcast"
+
+
+class View(NamedTuple):
+    """A group that consumes another one's dead letters."""
+
+    name: str
+    kind: str
+    source: str
+    """The other group."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A topic: its partitions, and its groups in the order in which they came."""
+
+    name: str
+    partitions: int
+    version: int = 1
+    groups: tuple[RouteGroup, ...] = ()
+    next_byte: int = 1
+    max_messages: int = 0
+    """Over all partitions; 0 for no limit."""
+    deleting: bool = False
+    """An operator has deleted it, and its partitions are being emptied."""
+    growing: int = 0
+    """Partitions that it will have; those beyond `partitions` are being made complete. 0: none."""
+    views: tuple[View, ...] = ()
+    """Groups that consume the dead letters which other groups have here; not in the route."""
+
+    @property
+    def all_partitions(self) -> int:
+        """How many partitions there are, also those that publishers do not know yet."""
+        return max(self.partitions, self.growing)
+
+    def growing_to(self, partitions: int) -> "TopicRecord":
+        """The record that says so."""
+        if partitions <= self.all_partitions or self.deleting:
+            return self
+        return replace(self, version=self.version + 1, growing=partitions)
+
+    def grown(self) -> "TopicRecord":
+        """The record whose new partitions publishers may use."""
+        if self.all_partitions == self.partitions:
+            return self
+        most = self.all_partitions
+        return replace(self, version=self.version + 1, partitions=most, growing=0)
+
+    @property
+    def route(self) -> Route:
+        """What the partitions are told."""
+        per_partition = -(-self.max_messages // self.partitions)
+        queues = tuple(group for group in self.groups if group.kind != BROADCAST)
+        broadcast = len(queues) < len(self.groups)
+        return Route(self.version, self.partitions, queues, per_partition, broadcast)
+
+    def byte_of(self, group: str) -> int:
+        """The group's letter in pending bytes; 0 if it is not subscribed."""
+        return next((g.byte for g in self.groups if g.name == group), 0)
+
+    def with_group(
+        self,
+        group: str,
+        kind: str,
+        tags: str = EVERY_TAG,
+        ordered: bool = False,  # noqa: FBT001, FBT002 - a field of the group's
+    ) -> "TopicRecord":
+        """The record with this group subscribed, to these tags."""
+        if self.byte_of(group):
+            groups = tuple(g._replace(tags=tags) if g.name == group else g for g in self.groups)
+            return self._with(groups)
+        if self.next_byte > MAX_GROUPS:
+            raise ConfigError(
+                f"topic {show(self.name)} has had {MAX_GROUPS} groups, which is the most"
+            )
+        found = self._with((*self.groups, RouteGroup(group, self.next_byte, kind, tags, ordered)))
+        return replace(found, next_byte=self.next_byte + 1)
+
+    def without_group(self, group: str) -> "TopicRecord":
+        """The record with this group gone; its byte is not used again."""
+        rest = self._with(tuple(other for other in self.groups if other.name != group))
+        views = tuple(view for view in self.views if view.name != group)
+        return rest if views == self.views else replace(rest, version=rest.version + 1, views=views)
+
+    def with_view(self, view: View) -> "TopicRecord":
+        """The record with a group that consumes another one's dead letters here."""
+        if view in self.views:
+            return self
+        return replace(self, version=self.version + 1, views=(*self.views, view))
+
+    @property
+    def members(self) -> tuple[RouteGroup, ...]:
+        """Its groups, and those that consume dead letters (with byte 0)."""
+        return self.groups + tuple(RouteGroup(view.name, 0, view.kind) for view in self.views)
+
+    def _with(self, groups: tuple[RouteGroup, ...]) -> "TopicRecord":
+        if groups == self.groups:
+            return self
+        return replace(self, version=self.version + 1, groups=groups)
+
+    def encode(self) -> str:
+        """As the catalog keeps it."""
+        return _dump(
+            {
+                "partitions": self.partitions,
+                "version": self.version,
+                "groups": [group.encode() for group in self.groups],
+                "next_byte": self.next_byte,
+                "max_messages": self.max_messages,
+                "deleting": self.deleting,
+                "growing": self.growing,
+                "views": [list(view) for view in self.views],
+            }
+        )
+
+    @staticmethod
+    def decode(name: str, stored: str) -> "TopicRecord":
+        """Read what `encode` wrote. Raises CodecError where it is damaged."""
+        try:
+            fields = json.loads(stored)
+            groups = tuple(RouteGroup.decode(group) for group in fields["groups"])
+            return TopicRecord(
+                name,
+                fields["partitions"],
+                fields["version"],
+                groups,
+                fields["next_byte"],
+                fields.get("max_messages", 0),
+                fields.get("deleting", False),
+                fields.get("growing", 0),
+                tuple(View(*view) for view in fields.get("views", ())),
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise CodecError(f"the catalog's record of topic {show(name)} is damaged") from error
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A consumer group: one truth for all its instances (semantics.md section 4)."""
+
+    name: str
+    kind: str
+    max_retries: int = DEFAULT_MAX_RETRIES
+    """-1 is unlimited."""
+    policy: RetryPolicy = RetryPolicy.rocketmq()  # noqa: RUF009 - frozen
+    topics: tuple[str, ...] = ()
+    version: int = 1
+    changed_by: str = ""
+    changed_at_ms: int = 0
+    paused: bool = False
+    pinned: tuple[str, ...] = ()
+    """Names of fields that an operator has set for good; a starting worker does not change them."""
+    leaving: tuple[str, ...] = ()
+    """Topics that it has left, and where what it held is being freed."""
+    tags: tuple[tuple[str, str], ...] = ()
+    """(topic, what it takes of it), of each topic that it does not take everything of."""
+    catching_up: tuple[str, ...] = ()
+    """Topics where it gets what was stored before it came; it is paused there until it has it."""
+    max_inflight: int = 0
+    """Under a lease at once, over all partitions; 0 for no limit."""
+    rate_limit: str = ""
+    """Leases per time over all workers, such as "100/s"; "" for no limit."""
+    dlq_retention_ms: int = 0
+    """How long a dead letter is kept; 0 for ever."""
+    source: str = ""
+    """The group whose dead letters it consumes; "" for a group that consumes topics."""
+    ordered: bool = False
+    """One message of a message group at a time, in order; it never changes."""
+
+    def tags_of(self, topic: str) -> str:
+        """What the group takes of a topic: "*", or tags such as "a || b"."""
+        return dict(self.tags).get(topic, EVERY_TAG)
+
+    def with_tags(self, topics: Iterable[str], tags: str) -> tuple[tuple[str, str], ...]:
+        """Its subscriptions, with other tags for these topics."""
+        kept = {topic: taken for topic, taken in self.tags if topic not in topics}
+        if tags != EVERY_TAG:
+            kept |= dict.fromkeys(topics, tags)
+        return tuple(sorted(kept.items()))
+
+    def configuration(
+        self, levels: LevelTable, byte: int, topic: str, share: int = 0
+    ) -> Mapping[str, str | int | bytes]:
+        """What the scripts in a partition of a topic need to know of the group.
+
+        `share` is the partition's part of `max_inflight`.
+        """
+        compiled = self.policy.compile(levels)
+        catching_up = topic in self.catching_up
+        ordered = {"ordered": 1} if self.ordered else {}
+        return {
+            **ordered,
+            "kind": self.kind,
+            "max_retries": self.max_retries,
+            "paused": int(self.paused or catching_up),
+            "catching_up": int(catching_up),
+            "delays": " ".join(map(str, compiled.delays_ms)),
+            "levels": levels.encode(),
+            "jitter": str(compiled.jitter),
+            "byte": bytes((byte,)) if byte else b"",
+            "max_inflight": share or "",
+            "rate": self.rate_limit,
+            "view": int(bool(self.source)),
+        }
+
+    def changed(self, by: str, at_ms: int, **fields: Any) -> "GroupRecord":
+        """The record with other fields and the next version; itself if nothing differs.
+
+        Raises InvalidArgument where an ordered group would get a policy that is not fixed.
+        """
+        if self.ordered and "policy" in fields:
+            fields["policy"].check_ordered()
+        if replace(self, **fields) == self:
+            return self
+        version = self.version + 1
+        return replace(self, version=version, changed_by=by, changed_at_ms=at_ms, **fields)
+
+    def encode(self) -> str:
+        """As the catalog keeps it."""
+        return _dump(
+            {
+                "kind": self.kind,
+                "max_retries": self.max_retries,
+                "policy": self.policy.encode(),
+                "topics": list(self.topics),
+                "version": self.version,
+                "changed_by": self.changed_by,
+                "changed_at_ms": self.changed_at_ms,
+                "paused": self.paused,
+                "pinned": list(self.pinned),
+                "leaving": list(self.leaving),
+                "tags": dict(self.tags),
+                "catching_up": list(self.catching_up),
+                "max_inflight": self.max_inflight,
+                "rate_limit": self.rate_limit,
+                "ordered": self.ordered,
+                "dlq_retention_ms": self.dlq_retention_ms,
+                "source": self.source,
+            }
+        )
+
+    @staticmethod
+    def decode(name: str, stored: str) -> "GroupRecord":
+        """Read what `encode` wrote. Raises CodecError where it is damaged."""
+        try:
+            fields = json.loads(stored)
+            return GroupRecord(
+                name,
+                fields["kind"],
+                fields["max_retries"],
+                RetryPolicy.decode(fields["policy"]),
+                tuple(fields["topics"]),
+                fields["version"],
+                fields["changed_by"],
+                fields.get("changed_at_ms", 0),
+                fields.get("paused", False),
+                tuple(fields.get("pinned", ())),
+                tuple(fields.get("leaving", ())),
+                tuple(sorted(fields.get("tags", {}).items())),
+                tuple(fields.get("catching_up", ())),
+                fields.get("max_inflight", 0),
+                fields.get("rate_limit", ""),
+                fields.get("dlq_retention_ms", 0),
+                fields.get("source", ""),
+                ordered=fields.get("ordered", False),
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise CodecError(f"the catalog's record of group {show(name)} is damaged") from error
+
+
+def _dump(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True)

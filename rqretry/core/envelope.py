@@ -1,0 +1,290 @@
+"""Message bytes: one msgpack array [1, body, tag, keys, headers, message_group, born_ms].
+
+The 1 is the version. What is nil at the end is left out, so that the least message is
+[1, body]. A body is a JSON-compatible value, or raw bytes as a whole; never pickle.
+
+The same rules hold in both directions, because the bytes may come from a damaged store or
+from a program that is not ours: what `encode` refuses, `decode` refuses too (`bodies.py`).
+"""
+
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgpack
+
+from rqretry.core.body_values import check_body, is_flat
+from rqretry.core.errors import CodecError, MessageTooLarge, show
+from rqretry.core.limits import MAX_BODY_BYTES, MAX_BODY_ITEMS, MAX_HEADERS
+
+VERSION = 1
+_FIELDS = 7
+_LEAST_FIELDS = 2
+# Bytes up to this size cannot hold more items than allowed, as each takes a byte or more.
+_SMALL_BYTES = MAX_BODY_ITEMS
+_KEPT_BUFFER_BYTES = 1024 * 1024
+_DIGEST_BYTES = 8
+_FIXMAP, _MAP16 = 0x80, 0xDE
+_SEVEN = bytes((0x90 + _FIELDS,))
+"""How msgpack begins an array of all fields."""
+_LEAST = bytes((0x90 + _LEAST_FIELDS, VERSION))
+"""How it begins the least message: the body follows."""
+_new = tuple.__new__
+
+
+class Envelope(NamedTuple):
+    """A decoded message. `born_ms` is None where the id itself tells the time."""
+
+    body: Any
+    tag: str | None
+    keys: tuple[str, ...]
+    headers: dict[str, str]
+    message_group: str | None
+    born_ms: int | None
+
+
+def encode(
+    body: object,
+    *,
+    tag: str | None = None,
+    keys: Iterable[str] = (),
+    headers: Mapping[str, str] | None = None,
+    message_group: str | None = None,
+    born_ms: int | None = None,
+    limit: int = MAX_BODY_BYTES,
+) -> bytes:
+    """The bytes of a message; its other fields are checked by `limits` before.
+
+    Args:
+        body: None, bool, int of 64 bits, finite float, str, list, tuple or dict with str
+            keys, nested to 64 levels and 100 000 items; or bytes as a whole.
+        tag: The tag, or None.
+        keys: The message keys.
+        headers: The headers, or None.
+        message_group: The message group, or None.
+        born_ms: The time of publishing, for ids that do not tell it.
+        limit: The largest body allowed, in bytes after encoding.
+
+    Raises:
+        CodecError: The body holds what cannot be sent; the error names the path to it.
+        MessageTooLarge: The body takes more than `limit` bytes.
+    """
+    fields: list[Any] = [VERSION, body]
+    if tag is not None or keys or headers or message_group is not None or born_ms is not None:
+        fields += (tag, list(keys) or None, dict(headers or ()) or None, message_group, born_ms)
+        while fields[-1] is None and len(fields) > _LEAST_FIELDS:
+            fields.pop()
+    data = _packed_flat(fields) if is_flat(body) else _packed(fields, limit)
+    if len(data) > limit:
+        # The whole is over it; the body alone, which the limit is for, may not be.
+        _check_size(_encoded_size(fields[1]), limit)
+    return data
+
+
+def encode_all(bodies: Iterable[object]) -> list[bytes]:
+    """`encode` of many bodies without other fields; raises what it raises."""
+    pack, made = _packer.pack, []
+    for body in bodies:
+        if is_flat(body):
+            try:
+                data = _LEAST + pack(body)  # a third faster than to pack the two together
+            except Exception as error:
+                raise _unsendable(body, error) from error
+            if len(data) <= _KEPT_BUFFER_BYTES:
+                made.append(data)
+                continue
+            pack = _packer.pack = msgpack.Packer().pack  # as _packed_flat does
+        made.append(encode(body))
+    return made
+
+
+def stamp_all(messages: Iterable[bytes], born_ms: int) -> list[bytes]:
+    """What `encode` gives with a time of publishing, of what `encode_all` gave without.
+
+    A message of two fields becomes one of seven: another first byte, and five fields behind it.
+    """
+    tail = msgpack.packb([None] * (_FIELDS - _LEAST_FIELDS - 1) + [born_ms])[1:]
+    return [b"".join((_SEVEN, data[1:], tail)) for data in messages]
+
+
+def decode(data: bytes) -> Envelope:
+    """Read message bytes, whoever wrote them; raises CodecError and nothing else."""
+    try:
+        fields = msgpack.unpackb(data) if len(data) <= _SMALL_BYTES else _unpack_large(data)
+    except CodecError:
+        raise
+    except Exception as error:
+        raise _unreadable(str(error) or type(error).__name__) from error
+    if type(fields) is not list or len(fields) < _LEAST_FIELDS or type(fields[0]) is not int:
+        raise _unreadable("they are no message")
+    if fields[0] != VERSION:
+        raise _unreadable(
+            f"version {show(fields[0])} is not {VERSION}: a newer rqretry wrote it, upgrade"
+        )
+    body = fields[1]
+    if not is_flat(body) and type(body) is not bytes:
+        check_body(body)
+        _check_keys(data)
+    elif type(body) is dict and not _says_its_length(data, body):
+        _check_keys(data)
+    if len(fields) == _LEAST_FIELDS:
+        # Half the cost of calling Envelope, whose own __new__ is written in Python.
+        return _new(Envelope, (body, None, (), {}, None, None))
+    envelope = _with_properties(fields)
+    if envelope.headers:
+        _check_keys(data)
+    return envelope
+
+
+def checksum(parts: Iterable[bytes | str]) -> str:
+    """16 hex characters over a sequence of byte strings and texts and where each one ends."""
+    return digest(msgpack.packb(list(parts)))
+
+
+def digest(data: bytes) -> str:
+    """16 hex characters over some bytes."""
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def digest_all(many: Iterable[bytes]) -> list[str]:
+    """`digest` of each."""
+    hash_, size = hashlib.blake2b, _DIGEST_BYTES
+    return [hash_(data, digest_size=size).hexdigest() for data in many]
+
+
+class _Packer(threading.local):
+    """A packer for each thread: making one costs as much as packing a small message."""
+
+    def __init__(self) -> None:
+        self.pack = msgpack.Packer().pack
+
+
+_packer = _Packer()
+
+
+def _packed_flat(fields: list[Any]) -> bytes:
+    try:
+        data: bytes = _packer.pack(fields)
+    except Exception as error:
+        raise _unsendable(fields[1], error) from error
+    if len(data) > _KEPT_BUFFER_BYTES:
+        # The packer keeps its buffer; one large message must not hold memory for ever.
+        _packer.pack = msgpack.Packer().pack
+    return data
+
+
+def _packed(fields: list[Any], limit: int) -> bytes:
+    body = fields[1]
+    if isinstance(body, bytes | bytearray | memoryview):
+        _check_size(body.nbytes if isinstance(body, memoryview) else len(body), limit)
+        fields[1] = bytes(body)
+    else:
+        check_body(body)
+    try:
+        # Not the packer of the thread: a subclass of dict can run code that publishes.
+        data: bytes = msgpack.packb(fields)
+    except Exception as error:
+        raise _unsendable(fields[1], error) from error
+    return data
+
+
+def _encoded_size(body: object) -> int:
+    return len(body) if isinstance(body, bytes) else len(msgpack.packb(body))
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise MessageTooLarge(
+            f"the body takes {size} bytes and the limit is {limit}: store it elsewhere and"
+            " publish a reference to it"
+        )
+
+
+def _unsendable(body: object, error: Exception) -> CodecError:
+    """Find the value the packer stumbled over."""
+    try:
+        check_body(body, closely=True)
+    except CodecError as found:
+        return found
+    return CodecError(f"the message cannot be encoded: {str(error) or type(error).__name__}")
+
+
+def _says_its_length(data: bytes, body: dict[Any, Any]) -> bool:
+    """Whether a map that stands where `encode` puts it says how many keys were read of it.
+
+    One that names a key twice says more; what is spelled in another way is looked at closely.
+    """
+    head = data[2]
+    if head & 0xF0 == _FIXMAP:
+        return head & 0x0F == len(body)
+    return head == _MAP16 and int.from_bytes(data[3:5]) == len(body)
+
+
+def _check_keys(data: bytes) -> None:
+    """Refuse a map that names a key twice, of which readers read different things."""
+    if len(data) > _SMALL_BYTES:  # _unpack_large has looked
+        return
+    try:
+        msgpack.unpackb(data, object_pairs_hook=_unique)
+    except CodecError:
+        raise
+    except Exception as error:
+        raise _unreadable(str(error) or type(error).__name__) from error
+
+
+def _unique(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise _unreadable("a map in them names a key twice")
+    return fields
+
+
+def _unpack_large(data: bytes) -> Any:
+    """Unpack, and stop a bomb of small lists before it takes a hundred times its size."""
+    left = MAX_BODY_ITEMS + _FIELDS + 2 * MAX_HEADERS
+
+    def count(container: Any) -> Any:
+        nonlocal left
+        left -= len(container)
+        if left < 0:
+            raise _unreadable(f"they hold more than {MAX_BODY_ITEMS} values")
+        return container
+
+    return msgpack.unpackb(
+        data,
+        list_hook=count,
+        object_pairs_hook=lambda pairs: _unique(count(pairs)),
+        max_array_len=MAX_BODY_ITEMS,
+        max_map_len=MAX_BODY_ITEMS,
+    )
+
+
+def _with_properties(fields: list[Any]) -> Envelope:
+    if len(fields) > _FIELDS:
+        raise _unreadable(f"they have {len(fields)} fields, not {_FIELDS}")
+    fields += [None] * (_FIELDS - len(fields))
+    _version, body, tag, keys, headers, message_group, born_ms = fields
+    if not (
+        _is_text_or_none(tag)
+        and _is_text_or_none(message_group)
+        and (keys is None or (type(keys) is list and all(type(key) is str for key in keys)))
+        and (headers is None or _is_text_map(headers))
+        and (born_ms is None or type(born_ms) is int)
+    ):
+        raise _unreadable("a tag, key, header, message group or time in them is malformed")
+    return Envelope(body, tag, tuple(keys or ()), headers or {}, message_group, born_ms)
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or type(value) is str
+
+
+def _is_text_map(value: object) -> bool:
+    return type(value) is dict and all(
+        type(name) is str and type(text) is str for name, text in value.items()
+    )
+
+
+def _unreadable(reason: str) -> CodecError:
+    return CodecError(f"message bytes cannot be read: {reason}")

@@ -1,0 +1,110 @@
+"""What the history notes of published messages beside their ids: one blob for a call.
+
+Only publish writes it, and only where a message has a tag, keys, a message group or a trace, so
+that a plain message costs nothing (decisions 29). It is a msgpack array [1, ids, tags, keys,
+groups, traces]; each is nil, or a list in step with the messages of the call. The script notes only
+the messages that it accepted: `ids` is there where that may be fewer than were sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+
+from rqretry.core.traceparent import trace_id_of
+
+VERSION = 1
+_LISTS = 5
+
+
+class Noted(NamedTuple):
+    """What of one message goes into the history."""
+
+    tag: str | None = None
+    keys: tuple[str, ...] = ()
+    message_group: str | None = None
+    trace_id: str | None = None
+    """32 hexadecimal digits."""
+
+
+NOTHING = Noted()
+
+
+def noted(
+    tag: str | None,
+    keys: tuple[str, ...],
+    headers: Mapping[str, str] | None,
+    message_group: str | None = None,
+) -> Noted | None:
+    """What to note of a message; None if there is nothing."""
+    trace_id = trace_id_of(headers.get("traceparent", "")) if headers else None
+    found = Noted(tag, keys, message_group, trace_id)
+    return None if found == NOTHING else found
+
+
+def encode_noted(ids: Sequence[str], notes: Sequence[Noted | None], *, partial: bool) -> bytes:
+    """The blob of one call; b"" where nothing is to be noted.
+
+    Args:
+        ids: The ids of the messages sent.
+        notes: What to note of each, in step.
+        partial: Fewer messages than these may be accepted.
+    """
+    if not any(notes):
+        return b""
+    listed = [note or NOTHING for note in notes]
+    tags, keys, groups = [n.tag for n in listed], [n.keys for n in listed], [n[2] for n in listed]
+    traces = [n.trace_id and bytes.fromhex(n.trace_id) for n in listed]
+    columns = [column if any(column) else None for column in (tags, keys, groups, traces)]
+    blob: bytes = msgpack.packb([VERSION, list(ids) if partial else None, *columns])
+    return blob
+
+
+class NotedColumns(NamedTuple):
+    """The same of the messages of an entry, in step with them; None where nothing is noted."""
+
+    tag: list[str | None] | None = None
+    keys: list[list[str] | None] | None = None
+    message_group: list[str | None] | None = None
+    trace_id: list[str | None] | None = None
+
+
+def decode_columns(blob: bytes, ids: Sequence[str]) -> NotedColumns:
+    """What is noted of the messages of a history entry; a blob that cannot be read says nothing."""
+    try:
+        version, sent, *columns = msgpack.unpackb(blob)
+        if version != VERSION or len(columns) != _LISTS - 1:
+            return NotedColumns()
+        tags, keys, groups, traces = (_in_step(column, sent, ids) for column in columns)
+        keys = keys and [[*names] or None if names else None for names in keys]
+        traces = traces and [trace.hex() if trace else None for trace in traces]
+    except (ValueError, TypeError, AttributeError, msgpack.UnpackException):
+        return NotedColumns()
+    return NotedColumns(tags, keys, groups, traces)
+
+
+def decode_noted(blob: bytes, ids: Sequence[str]) -> list[Noted]:
+    """The same, message by message."""
+    said, nothing = decode_columns(blob, ids), [None] * len(ids)
+    columns = (
+        said.tag or nothing,
+        said.keys or nothing,
+        said.message_group or nothing,
+        said.trace_id or nothing,
+    )
+    return [
+        Noted(tag, tuple(names or ()), group, trace)
+        for tag, names, group, trace in zip(*columns, strict=True)
+    ]
+
+
+def _in_step(column: list[Any] | None, sent: list[str] | None, ids: Sequence[str]) -> Any:
+    """A column of the messages that were sent, as one of those that were accepted."""
+    if column is None:
+        return None
+    if len(column) != len(ids if sent is None else sent):
+        raise ValueError(column)
+    if sent is None:
+        return column
+    by_id = dict(zip(sent, column, strict=True))
+    return [by_id.get(id_) for id_ in ids]

@@ -1,0 +1,312 @@
+"""Every limit of semantics.md section 7, and the checks made before any write.
+
+A check returns the value as it will be stored, or raises InvalidArgument with the name
+of the argument, the value at fault and what is allowed. A good value costs one cheap
+test; only a bad one pays for finding out what is wrong with it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import NoReturn, cast
+
+from rqretry.core.durations import Duration, milliseconds
+from rqretry.core.errors import refuse, show
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_BODY_DEPTH = 64
+MAX_BODY_ITEMS = 100_000
+MAX_HEADERS = 128
+MAX_HEADERS_BYTES = 16 * 1024
+MAX_HEADER_NAME = 128
+MAX_TOPIC = 127
+MAX_GROUP = 120
+MAX_NAMESPACE = 63
+MAX_MESSAGE_ID = 128
+MAX_MESSAGE_GROUP_BYTES = 63
+MAX_TAG = 128
+MAX_TAGS = 64
+MAX_KEY = 128
+MAX_KEYS = 16
+MAX_PARTITIONS = 1024
+MAX_DELAY_S = 40 * 86_400
+MAX_DELAY_MS = MAX_DELAY_S * 1000
+MAX_RETRIES = 1_000_000
+DEFAULT_MAX_RETRIES = 16
+UNLIMITED = -1
+DLQ = "%DLQ%"
+"""Before the name of a group: the topic that its dead letters are for other groups."""
+LATEST, EARLIEST = "latest", "earliest"
+MAX_GROUPS_PER_PARTITION = 250
+MAX_CALL_MESSAGES = 500
+MAX_TRANSACTION_MESSAGES = 8000
+"""Their due times differ by 1/1024 ms, and all lie within the 8 ms before the decision."""
+MAX_CALL_BYTES = 1024 * 1024
+MAX_RECEIVE = 32
+MIN_INVISIBLE_S = 0.01
+MAX_INVISIBLE_S = 12 * 3600
+
+_NAME_CHARACTERS = "A-Z a-z 0-9 _ -"
+_ID_CHARACTERS = "A-Z a-z 0-9 _ . : -"
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_ID = re.compile(r"[A-Za-z0-9_.:-]+")
+_ID_BYTES = bytes(byte for byte in range(128) if _ID.fullmatch(chr(byte)))
+
+
+def check_topic(value: object) -> str:
+    """A topic: 1 to 127 characters of A-Z a-z 0-9 _ -."""
+    return _check_name("topic", value, MAX_TOPIC)
+
+
+def check_source(value: object) -> str:
+    """What a consumer names as its topic: a topic, or "%DLQ%" and a group: its dead letters."""
+    if isinstance(value, str) and value.startswith(DLQ):
+        return DLQ + check_group(value.removeprefix(DLQ))
+    return check_topic(value)
+
+
+def check_group(value: object) -> str:
+    """A consumer group: 1 to 120 characters of A-Z a-z 0-9 _ -."""
+    return _check_name("group", value, MAX_GROUP)
+
+
+def check_start(value: object, *, name: str = "start") -> str:
+    """Where a group begins: "latest" (what is published from now on) or "earliest" (stored)."""
+    if value not in (LATEST, EARLIEST):
+        refuse(name, value, f'must be "{LATEST}" or "{EARLIEST}"')
+    return str(value)
+
+
+def check_namespace(value: object) -> str:
+    """A namespace: 1 to 63 characters of A-Z a-z 0-9 _ -."""
+    return _check_name("namespace", value, MAX_NAMESPACE)
+
+
+def check_message_id(value: object) -> str:
+    """A message id: 1 to 128 characters of A-Z a-z 0-9 _ . : -."""
+    if not isinstance(value, str) or not _fits(value, MAX_MESSAGE_ID, _ID):
+        _refuse_name("message id", value, MAX_MESSAGE_ID, _ID, _ID_CHARACTERS)
+    return _plain(value)
+
+
+def are_message_ids(values: Sequence[object]) -> bool:
+    """Whether `check_message_id` takes all of these as they are; of many it is told sooner."""
+    if not {str}.issuperset(map(type, values)):
+        return False
+    texts = cast("Sequence[str]", values)
+    if "" in texts or max(map(len, texts), default=0) > MAX_MESSAGE_ID:
+        return False
+    return not "".join(texts).encode(errors="replace").translate(None, _ID_BYTES)
+
+
+def check_transaction(value: object) -> str:
+    """A transaction's id: of the same form as a message id."""
+    if not isinstance(value, str) or not _fits(value, MAX_MESSAGE_ID, _ID):
+        _refuse_name("transaction", value, MAX_MESSAGE_ID, _ID, _ID_CHARACTERS)
+    return _plain(value)
+
+
+def check_tag(value: object) -> str:
+    """A tag: 1 to 128 visible characters without a blank and without "|"."""
+    tag = _check_visible("tag", value, MAX_TAG)
+    if "|" in tag:
+        refuse("tag", tag, 'must not hold "|", which separates tags in a subscription')
+    return tag
+
+
+def check_tags(value: object) -> str:
+    """What a subscription takes: "*", or 1 to 64 tags such as "a || b"; answers it in order."""
+    if not isinstance(value, str):
+        refuse("tags", value, 'must be a str such as "a || b", or "*" for every message')
+    if value.strip() == "*":
+        return "*"
+    parts = [part.strip() for part in value.split("||")]
+    if "" in parts:
+        refuse("tags", value, 'must be tags with "||" between them, such as "a || b", or "*"')
+    if "*" in parts:
+        refuse("tags", value, 'names "*" among others: "*" alone takes every message')
+    tags = sorted({_check_tag_of(value, part) for part in parts})
+    if len(tags) > MAX_TAGS:
+        refuse("tags", value, f"are {len(tags)}; at most {MAX_TAGS} are allowed")
+    return " || ".join(tags)
+
+
+def _check_tag_of(tags: str, part: str) -> str:
+    if "|" in part or any(character.isspace() for character in part):
+        refuse("tags", tags, 'must be tags with "||" between them, such as "a || b", or "*"')
+    return check_tag(part)
+
+
+def check_keys(value: object) -> tuple[str, ...]:
+    """Message keys: one key, or at most 16; each 1 to 128 visible characters."""
+    if isinstance(value, str):
+        return (_check_visible("key", value, MAX_KEY),)
+    if isinstance(value, bytes | bytearray) or not isinstance(value, Sequence):
+        refuse("keys", value, "must be a str or a sequence of str")
+    if len(value) > MAX_KEYS:
+        refuse("keys", value, f"are {len(value)}; at most {MAX_KEYS} are allowed")
+    return tuple(_check_visible("key", key, MAX_KEY) for key in value)
+
+
+def check_headers(value: object) -> dict[str, str]:
+    """Headers: at most 128, str to str, names of 1 to 128, together at most 16 KiB."""
+    if not isinstance(value, Mapping):
+        refuse("headers", value, "must be a mapping of str to str")
+    if len(value) > MAX_HEADERS:
+        refuse("headers", value, f"are {len(value)}; at most {MAX_HEADERS} are allowed")
+    headers: dict[str, str] = {}
+    total = 0
+    for name, text in value.items():
+        checked = _check_header_name(name)
+        if not isinstance(text, str):
+            rule = f"is {type(text).__name__}, not str: convert it, as in str(value)"
+            refuse(f"the value of header {show(checked)}", text, rule)
+        total += _bytes_in(f"header name {show(checked)}", checked)
+        total += _bytes_in(f"the value of header {show(checked)}", text)
+        headers[checked] = _plain(text)
+    if total > MAX_HEADERS_BYTES:
+        rule = f"take {total} bytes; at most {MAX_HEADERS_BYTES} are allowed together"
+        refuse("headers", value, f"{rule}: put large data into the body")
+    return headers
+
+
+def check_message_group(value: object) -> str:
+    """A message group (FIFO key): 1 to 63 bytes of visible characters."""
+    group = _check_visible("message_group", value, MAX_MESSAGE_GROUP_BYTES)
+    size = len(group.encode())
+    if size > MAX_MESSAGE_GROUP_BYTES:
+        rule = f"takes {size} bytes; at most {MAX_MESSAGE_GROUP_BYTES} are allowed"
+        refuse("message_group", value, rule)
+    return group
+
+
+def check_delay(value: Duration) -> int:
+    """A delay as users write it, 0 to 40 days; returns milliseconds."""
+    return milliseconds(value, name="delay", maximum=MAX_DELAY_S)
+
+
+def check_delay_ms(value: object) -> int:
+    """A delay in whole milliseconds, 0 to 40 days."""
+    return check_count(value, name="delay_ms", minimum=0, maximum=MAX_DELAY_MS)
+
+
+def check_partitions(value: object) -> int:
+    """A number of partitions, 1 to 1024."""
+    return check_count(value, name="partitions", maximum=MAX_PARTITIONS)
+
+
+def check_max_retries(value: object) -> int:
+    """A retry limit: 0 to 1 000 000, or "unlimited", which is returned as -1."""
+    if isinstance(value, str) and value == "unlimited":
+        return UNLIMITED
+    rule = f'must be a whole number from 0 to {MAX_RETRIES}, or "unlimited"'
+    if isinstance(value, bool) or not isinstance(value, int):
+        refuse("max_retries", value, rule)
+    if value == UNLIMITED:
+        refuse("max_retries", value, 'is refused: use "unlimited" to retry for ever')
+    if not 0 <= value <= MAX_RETRIES:
+        refuse("max_retries", value, rule)
+    return int(value)
+
+
+class Keep(Enum):
+    """For settings of which None is a value: the one that is named by leaving it out."""
+
+    KEEP = "keep"
+
+
+KEEP = Keep.KEEP
+
+
+def check_max_inflight(value: object) -> int:
+    """How many messages of a group may be under a lease: 1 or more; None or "none" is 0."""
+    if value is None or value == "none":
+        return 0
+    rule = 'must be a whole number, 1 or more, or "none" for no limit'
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        refuse("max_inflight", value, rule)
+    return int(value)
+
+
+def check_flag(name: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        refuse(name, value, "must be True or False")
+    return value
+
+
+def check_count(value: object, *, name: str, minimum: int = 1, maximum: int | None = None) -> int:
+    """A whole number between two limits, both allowed; None is no upper limit."""
+    limits = f"{minimum} or more" if maximum is None else f"from {minimum} to {maximum}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        refuse(name, value, f"must be a whole number, {limits}")
+    if value < minimum or (maximum is not None and value > maximum):
+        refuse(name, value, f"must be {limits}")
+    return int(value)
+
+
+def _check_name(kind: str, value: object, longest: int) -> str:
+    if not isinstance(value, str) or not _fits(value, longest, _NAME):
+        _refuse_name(kind, value, longest, _NAME, _NAME_CHARACTERS)
+    return _plain(value)
+
+
+def _fits(value: str, longest: int, allowed: re.Pattern[str]) -> bool:
+    return len(value) <= longest and allowed.fullmatch(value) is not None
+
+
+def _refuse_name(
+    kind: str, value: object, longest: int, allowed: re.Pattern[str], characters: str
+) -> NoReturn:
+    rule = f"must be 1 to {longest} characters of {characters}"
+    if not isinstance(value, str):
+        refuse(kind, value, f"is {type(value).__name__}, not str: it {rule}")
+    good = allowed.match(value)
+    position = good.end() if good else 0
+    if position < len(value):
+        refuse(kind, value, f"holds {_named(value, position)}: it {rule}")
+    refuse(kind, value, f"has {len(value)} characters: it {rule}")
+
+
+def _check_visible(kind: str, value: object, longest: int) -> str:
+    """Any script, but nothing a reader cannot see or a terminal would act upon."""
+    rule = f"must be 1 to {longest} characters without blanks or control characters"
+    if not isinstance(value, str):
+        refuse(kind, value, f"is {type(value).__name__}, not str: it {rule}")
+    if not 0 < len(value) <= longest:
+        refuse(kind, value, f"has {len(value)} characters: it {rule}")
+    if not value.isprintable() or " " in value:
+        position = next(i for i, c in enumerate(value) if not _is_visible(c))
+        refuse(kind, value, f"holds {_named(value, position)}: it {rule}")
+    return _plain(value)
+
+
+def _check_header_name(name: object) -> str:
+    if not isinstance(name, str):
+        refuse("header name", name, f"is {type(name).__name__}, not str")
+    return _check_visible("header name", name, MAX_HEADER_NAME)
+
+
+def _bytes_in(kind: str, text: str) -> int:
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        refuse(kind, text, "holds half of a surrogate pair, which no UTF-8 text can")
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() and character != " "
+
+
+def _named(text: str, position: int) -> str:
+    """One character with its code point, its name and its position from 0."""
+    character = text[position]
+    name = unicodedata.name(character, "")
+    spelled = f"U+{ord(character):04X} {name}".rstrip()
+    return f"{show(character)} ({spelled}) at position {position}"
+
+
+def _plain(value: str) -> str:
+    """Exactly str: an f-string spells a member of a str Enum by the member's name."""
+    return value if type(value) is str else "".join(value)

@@ -1,0 +1,133 @@
+"""What an app may add around attempts: middleware, and callbacks for events."""
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rqretry.core.consume_result import ConsumeResult
+from rqretry.core.errors import refuse, show
+from rqretry.core.message import Message
+
+log = logging.getLogger("rqretry")
+
+Next = Callable[[Message[Any]], Awaitable[ConsumeResult]]
+Middleware = Callable[[Message[Any], Next], Awaitable[ConsumeResult]]
+
+EVENTS = ("failure", "dead_letter", "lease_lost", "started", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a callback of `@app.on` is told.
+
+    Attributes:
+        name: "failure", "dead_letter", "lease_lost", "started" or "stopped".
+        worker: The worker process.
+        group: The consumer group; "" for started and stopped.
+        topic: The message's topic.
+        message_id: The message.
+        attempt: Which delivery it was.
+        reason: The error's type and message, or the handler's reason.
+        next_due_ms: When it will be tried again, server time in milliseconds; None for never.
+    """
+
+    name: str
+    worker: str
+    group: str = ""
+    topic: str = ""
+    message_id: str = ""
+    attempt: int = 0
+    reason: str = ""
+    next_due_ms: int | None = None
+
+
+Callback = Callable[[Event], Any]
+
+
+class Hooks:
+    """The middleware and callbacks of an app."""
+
+    def __init__(self) -> None:
+        self.middleware: list[Middleware] = []
+        self._callbacks: dict[str, list[Callback]] = {name: [] for name in EVENTS}
+
+    def add_middleware(self, middleware: Middleware) -> None:
+        """Put a middleware around every attempt; the first one added is the outermost."""
+        if not inspect.iscoroutinefunction(middleware):
+            refuse("middleware", middleware, "must be an async function (message, call_next)")
+        self.middleware.append(middleware)
+
+    def add_callback(self, name: str, callback: Callback) -> None:
+        """Call a function, plain or async, when something happens."""
+        if name not in self._callbacks:
+            refuse("event", name, f"must be one of {', '.join(EVENTS)}")
+        if not callable(callback):
+            refuse("callback", callback, "must be a function")
+        self._callbacks[name].append(callback)
+
+    def wants(self, name: str) -> bool:
+        """Whether anybody listens; nothing is built for an event that nobody hears."""
+        return bool(self._callbacks[name])
+
+    async def emit(self, event: Event) -> None:
+        """Tell the callbacks; one that fails is logged and disturbs nobody."""
+        for callback in self._callbacks[event.name]:
+            try:
+                answer = callback(event)
+                if inspect.isawaitable(answer):
+                    await answer
+            except Exception:
+                log.exception("callback %s for %s failed", show(callback), event.name)
+
+    def around(self, call: Next) -> Next:
+        """The handler's call with all middleware around it."""
+        for middleware in reversed(self.middleware):
+            call = _wrapped(middleware, call)
+        return call
+
+
+class Announcer:
+    """Tells callbacks of events, off the path of messages: a slow callback holds up only others."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self._posted: deque[Event] = deque()
+        self._wanted = asyncio.Event()
+
+    def wants(self, name: str) -> bool:
+        """Whether anybody listens."""
+        return self._hooks.wants(name)
+
+    def post(self, event: Event) -> None:
+        """Tell of an event soon."""
+        self._posted.append(event)
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Tell what is posted, for ever."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self.finish()
+
+    async def finish(self) -> None:
+        """Tell what is posted now."""
+        while self._posted:
+            await self._hooks.emit(self._posted.popleft())
+
+
+def _wrapped(middleware: Middleware, call: Next) -> Next:
+    async def wrapped(message: Message[Any]) -> ConsumeResult:
+        result: object = await middleware(message, call)
+        if type(result) is not ConsumeResult:
+            raise TypeError(
+                f"middleware {show(middleware)} returned {show(result)}, which is no"
+                " ConsumeResult: return what call_next returned"
+            )
+        return result
+
+    return wrapped

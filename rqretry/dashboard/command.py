@@ -1,0 +1,152 @@
+"""`rqretry dashboard`."""
+
+import asyncio
+import socket
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rqretry.cli.options import host_option, server_options
+from rqretry.cli.session import connected, target_of
+from rqretry.cli.stop import stop_signals
+from rqretry.cli.trace_option import otlp_option
+from rqretry.client import AsyncClient
+from rqretry.core.errors import ConfigError, show
+from rqretry.core.settings import variable
+from rqretry.transport.first_call import FIRST_REPEAT_SECONDS
+
+_NEEDS = ("jinja2", "starlette", "uvicorn")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_ANY = ("0.0.0.0", "::")  # noqa: S104 - what a user may give, with a token
+_MIN_TOKEN = 16
+_TOKEN = "RQRETRY_DASHBOARD_TOKEN"  # noqa: S105 - the name of the variable
+_MOST_CONNECTIONS = 64
+
+
+@click.command(epilog="Example: rqretry dashboard --operator --port 8765")
+@host_option
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8765,
+    show_default=True,
+    metavar="PORT",
+    help="The TCP port.",
+)
+@click.option("--operator", is_flag=True, help="Allow redrive, purge, pause and resume.")
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help=f"The password that a browser must give; default {_TOKEN}, else none.",
+)
+@click.option(
+    "--behind-proxy",
+    is_flag=True,
+    help="A proxy in front of it speaks TLS; needed to listen elsewhere than on this machine.",
+)
+@click.option(
+    "--allow-host",
+    "allowed",
+    multiple=True,
+    metavar="NAME",
+    help="Also answer requests for this host name (repeatable).",
+)
+@click.option(
+    "--trace-url",
+    metavar="URL",
+    envvar="RQRETRY_TRACE_URL",
+    help="Where a trace is shown, such as http://localhost:16686/trace/{trace_id}.",
+)
+@otlp_option
+@server_options
+@click.pass_context
+def dashboard(context: click.Context, /, **given: Any) -> None:
+    """Show topics, groups, dead letters and messages as web pages; needs rqretry[dashboard].
+
+    It only reads, unless started with --operator.
+    """
+    missing = [name for name in _NEEDS if find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"{missing[0]} is not installed: pip install 'rqretry[dashboard]'")
+    _check_trace_url(given["trace_url"])
+    token = _token(given["token_file"])
+    _check_host(given["host"], token, behind_proxy=given["behind_proxy"])
+    with connected(context) as client:
+        namespace = client.settings.namespace
+    with closing(_listen(given["host"], given["port"])) as listening, stop_signals():
+        place = f"[{given['host']}]" if ":" in given["host"] else given["host"]
+        rights = "with operator rights" if given["operator"] else "read-only"
+        click.echo(f"dashboard of namespace {namespace} ({rights}) at ", nl=False)
+        click.echo(f"http://{place}:{given['port']}/")
+        asyncio.run(_serve(context, listening, token, given))
+
+
+async def _serve(
+    context: click.Context, listening: socket.socket, token: str | None, given: dict[str, Any]
+) -> None:
+    import uvicorn  # noqa: PLC0415 - of the extra; `rqretry --help` works without
+
+    from rqretry.dashboard.access import LOOPBACK, Rights  # noqa: PLC0415
+    from rqretry.dashboard.site import make_site  # noqa: PLC0415
+
+    names = {name.lower() for name in (*given["allowed"], given["host"])} - set(_ANY)
+    rights = Rights(operator=given["operator"], token=token, hosts=LOOPBACK | names)
+    target = target_of(context)
+    async with AsyncClient(target.url, namespace=target.namespace) as client:
+        client.store.repeat_seconds = FIRST_REPEAT_SECONDS
+        config = uvicorn.Config(
+            make_site(client, rights, trace_url=given["trace_url"]),
+            http="h11",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=2,
+        )
+        await uvicorn.Server(config).serve(sockets=[listening])
+
+
+def _token(file: Path | None) -> str | None:
+    token = variable(_TOKEN) if file is None else file.read_text("utf-8").strip()
+    if token is not None and (len(token) < _MIN_TOKEN or not token.isascii()):
+        place = _TOKEN if file is None else show(str(file))
+        raise ConfigError(f"the token of {place} must be at least {_MIN_TOKEN} ASCII characters")
+    return token
+
+
+def _check_host(host: str, token: str | None, *, behind_proxy: bool) -> None:
+    if host in _LOOPBACK:
+        return
+    if token is None:
+        raise ConfigError(
+            f"--host {show(host)} is open to other machines: give --token-file too, or listen on"
+            " 127.0.0.1"
+        )
+    if not behind_proxy:
+        raise ConfigError(
+            f"--host {show(host)} would send the token in the clear: put a proxy with TLS in front"
+            " and say --behind-proxy, or listen on 127.0.0.1"
+        )
+
+
+def _check_trace_url(url: str | None) -> None:
+    if url is not None and ("{trace_id}" not in url or not url.startswith(("http://", "https://"))):
+        raise click.UsageError(f"--trace-url {show(url)} must be http(s) and contain {{trace_id}}")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"--port {port} cannot be opened on {show(host)} ({reason}): choose another"
+        ) from error

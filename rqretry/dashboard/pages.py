@@ -1,0 +1,145 @@
+"""The pages that only read: overview, group, dead letters, message."""
+
+import asyncio
+import re
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from rqretry.admin.views import MessageView, clusters
+from rqretry.client import AsyncClient
+from rqretry.core.dead_letter import DeadLetterRecord
+from rqretry.core.errors import MessageNotFound
+from rqretry.dashboard.access import Rights
+from rqretry.dashboard.charts import draw
+from rqretry.dashboard.render import render
+from rqretry.dashboard.request_args import asked, fingerprint_of, group_of, id_of, page_of
+from rqretry.dashboard.sampler import Sampler
+
+PAGE_ROWS = 50
+MOST_ROWS = 200
+_AUDIT_ROWS = 10
+_TRACE_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What every page needs."""
+
+    client: AsyncClient
+    rights: Rights
+    sampler: Sampler
+    trace_url: str | None = None
+
+    @property
+    def shared(self) -> dict[str, object]:
+        """What the frame of every page shows."""
+        return {
+            "namespace": self.client.settings.namespace,
+            "operator": self.rights.operator,
+        }
+
+
+class Pages:
+    """GET: nothing here changes anything."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._one = asyncio.Lock()  # listing dead letters reads all of a group: one at a time
+
+    async def overview(self, request: Request) -> Response:
+        """Topics and groups."""
+        asked(request)
+        stats = await self._site.sampler.latest()
+        rows = [(topic, group) for topic in stats.topics for group in topic.groups]
+        return render(
+            "overview.html",
+            stats=stats,
+            rows=rows[:MOST_ROWS],
+            more=max(0, len(rows) - MOST_ROWS),
+            topics=stats.topics[:MOST_ROWS],
+            rate=self._site.sampler.rate,
+            **self._site.shared,
+        )
+
+    async def group(self, request: Request) -> Response:
+        """One group: its ladder, its charts and what operators did."""
+        name = group_of(request)
+        asked(request)
+        info = await self._site.client.admin.group(name)
+        stats = await self._site.sampler.latest()
+        mine = [(t.topic, g) for t in stats.topics for g in t.groups if g.group == name]
+        audit = [
+            entry
+            for entry in await self._site.client.admin.audit()
+            if entry.arguments.get("group") == name
+        ]
+        charts = {topic: self._charts(topic, name) for topic, _ in mine[:_AUDIT_ROWS]}
+        return render(
+            "group.html",
+            info=info,
+            rows=mine[:MOST_ROWS],
+            charts=charts,
+            audit=audit[:_AUDIT_ROWS],
+            **self._site.shared,
+        )
+
+    def _charts(self, topic: str, group: str) -> list[object]:
+        sampler = self._site.sampler
+        verbs = {verb: sampler.rates(topic, group, verb) for verb in ("succeed", "fail")}
+        return [
+            draw("Attempts in a second", verbs),
+            draw("Due and not started", {"due": sampler.lag(topic, group)}),
+        ]
+
+    async def dead(self, request: Request) -> Response:
+        """The dead letters of a group: by fingerprint, or those of one fingerprint."""
+        name, fields = group_of(request), asked(request, "fingerprint", "page")
+        fingerprint, page = fingerprint_of(fields), page_of(fields)
+        first = (page - 1) * PAGE_ROWS
+        async with self._one:
+            letters: list[DeadLetterRecord] = await self._site.client.admin.dead_letters(
+                name, bodies=False, fingerprint=fingerprint
+            )
+        rows = clusters(letters)
+        return render(
+            "dead.html",
+            group=name,
+            fingerprint=fingerprint,
+            total=len(letters),
+            clusters=rows[:MOST_ROWS],
+            more=max(0, len(rows) - MOST_ROWS),
+            letters=letters[first : first + PAGE_ROWS],
+            page=page,
+            last=first + PAGE_ROWS >= len(letters),
+            **self._site.shared,
+        )
+
+    async def message(self, request: Request) -> Response:
+        """One message: where it is, why it is not running, and its history."""
+        id_ = id_of(request)
+        view = await self._story(id_)
+        return render(
+            "message.html",
+            view=view,
+            timeline=view.timeline[-MOST_ROWS:],
+            trace=self._trace,
+            **self._site.shared,
+        )
+
+    async def _story(self, id_: str) -> MessageView:
+        """The message; one that is not stored any more is told from its history."""
+        admin = self._site.client.admin
+        try:
+            return await admin.message(id_)
+        except MessageNotFound:
+            return await admin.remembered(id_)
+
+    def _trace(self, trace_id: str | None) -> str | None:
+        """Where a trace is shown; None where no place is known."""
+        url = self._site.trace_url
+        if url is None or trace_id is None or not _TRACE_ID.fullmatch(trace_id):
+            return None
+        return url.replace("{trace_id}", quote(trace_id))

@@ -1,0 +1,92 @@
+"""Templates, with every text that is not ours escaped and cut; and errors as pages."""
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from rqretry.cli.output import body_text, clean, date
+from rqretry.core.errors import (
+    GroupNotFound,
+    InvalidArgument,
+    MessageNotFound,
+    RqretryError,
+    StoreUnavailable,
+    TopicNotFound,
+)
+
+SHOWN = 500
+SHOWN_BODY = 4000
+
+Page = Callable[[Request], Awaitable[Response]]
+
+log = logging.getLogger("rqretry.dashboard")
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("rqretry.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "cut": lambda value: clean(value, SHOWN),
+        "body": lambda value: clean(body_text(value), SHOWN_BODY),
+        "date": lambda at_ms: date(at_ms) or "",
+        "part": lambda text: quote(text, safe=""),
+        "query": urlencode,
+        "number": lambda value: "-" if value is None else f"{value:,.1f}".removesuffix(".0"),
+    }
+    return made
+
+
+_TEMPLATES = _environment()
+
+
+def render(name: str, status: int = 200, /, **values: Any) -> HTMLResponse:
+    """A page of a template."""
+    return HTMLResponse(_TEMPLATES.get_template(name).render(**values), status)
+
+
+def guarded(page: Page) -> Page:
+    """The page, with every error as a page of its own."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await page(request)
+        except InvalidArgument as error:
+            return _sorry(400, "This cannot be asked", str(error))
+        except (GroupNotFound, MessageNotFound, TopicNotFound) as error:
+            return _sorry(404, "Not found", str(error))
+        except StoreUnavailable as error:
+            log.warning("the dashboard cannot reach Redis: %s", error)
+            return _sorry(503, "Redis does not answer", "Try again; the log has the reason.")
+        except RqretryError as error:
+            return _sorry(409, "This was refused", str(error))
+        except Exception:
+            number = secrets.token_hex(8)
+            log.exception("error %s in the dashboard", number)
+            return _sorry(500, "Something is wrong here", f"The log has it as error {number}.")
+
+    return answer
+
+
+def not_found() -> Response:
+    """For an address that is no page."""
+    return _sorry(404, "Not found", "There is no such page.")
+
+
+def forbidden(reason: str) -> Response:
+    """For what these rights do not allow."""
+    return _sorry(403, "Not allowed", reason)
+
+
+def _sorry(status: int, title: str, text: str) -> HTMLResponse:
+    return render("sorry.html", status, title=title, text=text)

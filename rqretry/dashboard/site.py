@@ -1,0 +1,70 @@
+"""The dashboard as an ASGI application."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rqretry.client import AsyncClient
+from rqretry.dashboard.access import Guard, Rights
+from rqretry.dashboard.actions import Actions
+from rqretry.dashboard.pages import Pages, Site
+from rqretry.dashboard.render import Page, guarded, not_found
+from rqretry.dashboard.sampler import FRESH_S, Sampler
+
+_STYLE = Path(__file__).with_name("style.css")
+
+
+def make_site(
+    client: AsyncClient,
+    rights: Rights,
+    *,
+    trace_url: str | None = None,
+    fresh_s: float = FRESH_S,
+) -> Guard:
+    """Make the application.
+
+    Args:
+        client: Whose namespace is shown; it stays the caller's to close.
+        rights: Who may ask, and for what.
+        trace_url: Where a trace is shown, with {trace_id} in it.
+        fresh_s: How old the numbers of a page may be, in seconds.
+    """
+    sampler = Sampler(client, fresh_s=fresh_s)
+    site = Site(client, rights, sampler, trace_url)
+    pages, actions = Pages(site), Actions(site)
+
+    @asynccontextmanager
+    async def sampling(_app: Starlette) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(sampler.run())
+            yield
+            task.cancel()
+
+    gets: dict[str, Page] = {
+        "/": pages.overview,
+        "/style.css": _style,
+        "/group/{group:path}": pages.group,
+        "/dead/{group:path}": pages.dead,
+        "/message": pages.message,
+        "/message/{id:path}": pages.message,
+        "/confirm/{verb}/{group:path}": actions.confirm,
+    }
+    routes = [Route(path, guarded(page), methods=["GET"]) for path, page in gets.items()]
+    routes.append(Route("/act/{verb}/{group:path}", guarded(actions.act), methods=["POST"]))
+    app = Starlette(routes=routes, lifespan=sampling, exception_handlers={404: _missing})
+    app.router.redirect_slashes = False
+    return Guard(app, rights)
+
+
+async def _style(_request: Request) -> Response:
+    return Response(_STYLE.read_bytes(), media_type="text/css")
+
+
+async def _missing(_request: Request, _error: Exception) -> Response:
+    return not_found()

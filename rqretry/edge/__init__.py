@@ -1,1 +1,0 @@
-"""What talks to the outside: the command line. The core never imports from here."""

@@ -1,1 +1,0 @@
-"""The data pipeline on Spark: a data source, and jobs over it; `rqretry.spark` is its front."""

@@ -1,0 +1,1 @@
+"""What falls due: expire, promote, deliver, retention, undecided transactions."""

@@ -1,0 +1,58 @@
+"""Dead letters that are older than their group keeps them: only where an operator says so."""
+
+from collections.abc import Iterable
+
+from rqretry.catalog.groups import Catalog
+from rqretry.core.errors import GroupNotFound
+from rqretry.protocol.command import MAX_BATCH, Command, Operation
+from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.operate import Held, held, purge
+
+RETENTION = "retention"
+"""Who purges them, as the history has it."""
+
+
+def purge_expired(catalog: Catalog, places: Iterable[GroupKeys]) -> Operation[int]:
+    """Purge what its group no longer keeps, in bounded calls.
+
+    Args:
+        catalog: The catalog.
+        places: Groups in partitions; those that keep dead letters for ever cost one read in all.
+
+    Returns:
+        How many dead letters were purged.
+    """
+    kept: dict[str, int] = {}
+    gone = 0
+    for keys in places:
+        if keys.source:  # whose letters they are purges them
+            continue
+        if keys.group not in kept:
+            kept[keys.group] = yield from _retention(catalog, keys.group)
+        if kept[keys.group]:
+            gone += yield from _purge_old(keys, kept[keys.group])
+    return gone
+
+
+def _retention(catalog: Catalog, group: str) -> Operation[int]:
+    try:
+        record = yield from catalog.group(group)
+    except GroupNotFound:  # it was deleted meanwhile
+        return 0
+    return record.dlq_retention_ms
+
+
+def _purge_old(keys: GroupKeys, retention_ms: int) -> Operation[int]:
+    gone = 0
+    while True:
+        look: Command[Held] = held(keys, keys.dead, in_list=False, offset=0)
+        page = yield look
+        before = page.now_ms - retention_ms
+        rows = zip(page.ids, page.due_ms, strict=True)
+        old = [id_ for id_, since_ms in rows if since_ms is not None and since_ms <= before]
+        if not old:
+            return gone
+        verdicts: list[bytes] = yield purge(keys, old, actor=RETENTION)
+        gone += verdicts.count(b"OK")
+        if len(old) < MAX_BATCH:
+            return gone

@@ -1,0 +1,165 @@
+"""Deciding transactions and carrying decisions out, for producers, checkers and operators.
+
+The record in the namespace's slot is the truth. A decision is one script there; then the halves are
+published or removed, place by place, in steps that can be repeated. Whoever decides does that at
+once; if it is cut off, the next process that claims what is due completes it.
+"""
+
+from collections.abc import Sequence
+
+from rqretry.catalog.groups import Catalog
+from rqretry.core.errors import TopicNotFound, TransactionDecided, TransactionNotFound, show
+from rqretry.maintenance.deliver import deliver_due
+from rqretry.protocol import transaction
+from rqretry.protocol.command import MAX_BATCH, Operation
+from rqretry.protocol.transaction import (
+    COMMITTED,
+    OPEN,
+    PARKED,
+    ROLLED_BACK,
+    Decided,
+    Record,
+)
+
+FINISH_LEASE_MS = 15_000
+"""How long whoever has decided is left alone with carrying it out."""
+WORDS = {OPEN: "open", PARKED: "parked", COMMITTED: "committed", ROLLED_BACK: "rolled back"}
+_VERBS = {COMMITTED: "commit", ROLLED_BACK: "rollback"}
+
+
+def resolve(
+    catalog: Catalog,
+    id_: str,
+    group: str,
+    decision: str,
+    *,
+    worker: str,
+    claim: int | None = None,
+    reason: str = "",
+) -> Operation[bool]:
+    """Decide a transaction, and carry that out.
+
+    Args:
+        catalog: The namespace.
+        id_: The transaction.
+        group: Its producer group.
+        decision: "committed" or "rolled_back".
+        worker: Who decides.
+        claim: The number of the claim, where a checker decides; its turn may be over.
+        reason: Why, for the record.
+
+    Returns:
+        Whether this call decided it: False where it was decided so before, or the turn is over.
+
+    Raises:
+        TransactionDecided: It was decided the other way before.
+        TransactionNotFound: It is not known, or was finished more than ten minutes ago.
+    """
+    answer: Decided = yield transaction.decide(
+        catalog.keys,
+        id_,
+        group,
+        decision,
+        worker=worker,
+        lease_ms=FINISH_LEASE_MS,
+        claim=claim,
+        reason=reason,
+    )
+    if answer.status == "CONFLICT":
+        raise _decided(id_, decision, answer)
+    if answer.status == "GONE":
+        raise unknown(catalog, id_)
+    if answer.status == "STALE":
+        return False
+    yield from carry_out(catalog, id_, decision, answer, worker=worker)
+    return answer.status == "OK"
+
+
+def complete(catalog: Catalog, record: Record, *, worker: str) -> Operation[None]:
+    """Carry out a decision that was cut off."""
+    answer = Decided("ALREADY", record.decided_ms or 0, record.places)
+    yield from carry_out(catalog, record.id, record.state, answer, worker=worker)
+
+
+def carry_out(
+    catalog: Catalog, id_: str, decision: str, decided: Decided, *, worker: str
+) -> Operation[None]:
+    """Publish or remove the halves, place by place; repeating it is harmless."""
+    for topic, partition in decided.places:
+        keys = catalog.partition(topic, partition)
+        left = 1
+        while left:
+            if decision == COMMITTED:
+                moved: tuple[int, int] = yield transaction.commit(
+                    keys, id_, worker=worker, decided_ms=decided.decided_ms
+                )
+            else:
+                moved = yield transaction.rollback(keys, id_, worker=worker)
+            _, left = moved
+        if decision == COMMITTED:
+            yield from _deliver(catalog, topic, partition, worker)
+    if decided.places:
+        yield transaction.finish(catalog.keys, id_, decided.places)
+
+
+def _deliver(catalog: Catalog, topic: str, partition: int, worker: str) -> Operation[None]:
+    """Everything that is due there now, which the halves are; a deleted topic has nothing."""
+    try:
+        while (yield from deliver_due(catalog, topic, partition, worker)) == 0:
+            pass
+    except TopicNotFound:
+        pass
+
+
+def unresolved(catalog: Catalog) -> Operation[list[Record]]:
+    """All transactions that are not finished, the oldest first."""
+    found: list[Record] = []
+    offset = 0
+    while True:
+        ids: list[str] = yield transaction.page(catalog.keys.open_transactions, offset, MAX_BATCH)
+        if ids:
+            records: list[Record] = yield transaction.read_many(catalog.keys, ids)
+            found += records
+        if len(ids) < MAX_BATCH:
+            return found
+        offset += len(ids)
+
+
+def record_of(catalog: Catalog, id_: str) -> Operation[Record]:
+    """One record. Raises TransactionNotFound."""
+    record: Record | None = yield transaction.read(catalog.keys, id_)
+    if record is None:
+        raise unknown(catalog, id_)
+    return record
+
+
+def halves_of(
+    catalog: Catalog, record: Record, count: int
+) -> Operation[list[tuple[str, str, bytes]]]:
+    """The first halves of a transaction: topic, id and stored bytes of each."""
+    found: list[tuple[str, str, bytes]] = []
+    for topic, partition in record.places:
+        keys = catalog.partition(topic, partition)
+        ids: Sequence[str] = yield transaction.halves(keys, record.id, count - len(found))
+        if ids:
+            data: list[bytes | None] = yield transaction.bodies(keys, ids)
+            found += [(topic, id_, stored) for id_, stored in zip(ids, data, strict=True) if stored]
+        if len(found) >= count:
+            break
+    return found
+
+
+def unknown(catalog: Catalog, id_: str) -> TransactionNotFound:
+    """The error for a transaction without a record."""
+    return TransactionNotFound(
+        f"there is no transaction {show(id_)} in namespace {show(catalog.namespace)}: it was"
+        " finished more than ten minutes ago, had no messages, or was never begun"
+    )
+
+
+def _decided(id_: str, wanted: str, answer: Decided) -> TransactionDecided:
+    because = f" ({answer.reason})" if answer.reason else ""
+    return TransactionDecided(
+        f"transaction {show(id_)} cannot be {WORDS[wanted]}: it was {WORDS[answer.state]} before,"
+        f" by {answer.decider}{because}"
+    )

@@ -1,0 +1,233 @@
+"""What a worker process counts and times for its metrics port; nothing where there is none.
+
+Labels are topics, groups and outcomes: as many as the app declares, and no more.
+"""
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from rqretry.core.message import Message
+from rqretry.observability.observer import (
+    Attempt,
+    Call,
+    Leased,
+    Observer,
+    Publication,
+    Redrive,
+    Settling,
+    Unseen,
+)
+
+BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0)
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counts that can be sent through a pipe, and added up.
+
+    Attributes:
+        attempts: By (topic, group, outcome).
+        published: By (topic, "ok" or "error").
+        seconds: By (topic, group): how many attempts per bucket, one more for what is slower than
+            all of them, and their sum.
+        spans: By ("exported", "refused" or "dropped",), of a process that traces.
+    """
+
+    attempts: dict[tuple[str, ...], float] = field(default_factory=dict)
+    published: dict[tuple[str, ...], float] = field(default_factory=dict)
+    seconds: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
+    spans: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def add(self, other: "Figures") -> None:
+        """Add another process's."""
+        counts = (
+            (self.attempts, other.attempts),
+            (self.published, other.published),
+            (self.spans, other.spans),
+        )
+        for mine, theirs in counts:
+            for label, count in theirs.items():
+                mine[label] = mine.get(label, 0) + count
+        for label, buckets in other.seconds.items():
+            old = self.seconds.get(label, [0.0] * len(buckets))
+            self.seconds[label] = [a + b for a, b in zip(old, buckets, strict=True)]
+
+    def plain(self) -> list[list[list[Any]]]:
+        """For JSON."""
+        kinds: tuple[Mapping[tuple[str, ...], Any], ...] = (
+            self.attempts, self.published, self.seconds, self.spans,
+        )  # fmt: skip
+        return [[[list(label), value] for label, value in kind.items()] for kind in kinds]
+
+    @staticmethod
+    def read(plain: Any) -> "Figures":
+        """What `plain` wrote."""
+        return Figures(*({tuple(label): value for label, value in kind} for kind in plain))
+
+
+class Tally:
+    """An observer that counts; another one, if there is one, sees everything too."""
+
+    def __init__(self, inner: Observer | None = None) -> None:
+        self._inner = inner
+        self._figures = Figures()
+        self._lock = threading.Lock()
+
+    def snapshot(self) -> list[list[list[Any]]]:
+        """The figures of now, for JSON."""
+        with self._lock:
+            self._figures.spans = {(result,): count for result, count in self.spans().items()}
+            return self._figures.plain()
+
+    def publishing(
+        self,
+        namespace: str,
+        topic: str,
+        items: Sequence[Any],
+        *,
+        batch: bool,
+        transaction: str = "",
+    ) -> Publication:
+        """A publish begins."""
+        inner = None
+        if self._inner is not None:
+            inner = self._inner.publishing(
+                namespace, topic, items, batch=batch, transaction=transaction
+            )
+        return _Publication(self, topic, list(items), inner)
+
+    def attempting(self, namespace: str, message: Message[Any], worker: str) -> Attempt:
+        """An attempt begins."""
+        inner = None
+        if self._inner is not None:
+            inner = self._inner.attempting(namespace, message, worker)
+        return _Attempt(self, message, inner)
+
+    def redriving(self, namespace: str, group: str, letters: Sequence[Any], actor: str) -> Redrive:
+        """Dead letters are about to be sent back; the server counts them."""
+        if self._inner is not None:
+            return self._inner.redriving(namespace, group, letters, actor)
+        return _Redrive(len(letters))
+
+    def received(
+        self, namespace: str, messages: Sequence[Message[Any]], client: str, asked_ns: int
+    ) -> None:
+        """A simple consumer got messages; the server counts them."""
+        if self._inner is not None:
+            self._inner.received(namespace, messages, client, asked_ns)
+
+    def settling(self, namespace: str, verb: str, items: Sequence[Leased], client: str) -> Settling:
+        """A simple consumer settles; the server counts."""
+        if self._inner is not None:
+            return self._inner.settling(namespace, verb, items, client)
+        return Unseen()
+
+    def buried(self, namespace: str, letters: Sequence[Any], worker: str) -> None:
+        """Messages died because their leases ran out; the server counts them."""
+        if self._inner is not None:
+            self._inner.buried(namespace, letters, worker)
+
+    def carrier(self) -> dict[str, str]:
+        """The other one's."""
+        return {} if self._inner is None else self._inner.carrier()
+
+    def within(self, carrier: Mapping[str, str]) -> AbstractContextManager[None]:
+        """The other one's."""
+        return nullcontext() if self._inner is None else self._inner.within(carrier)
+
+    def elsewhere(self) -> Callable[[], None] | None:
+        """Handlers' processes count nothing: their attempts are counted here."""
+        return None if self._inner is None else self._inner.elsewhere()
+
+    def spans(self) -> Mapping[str, int]:
+        """The other one's."""
+        return {} if self._inner is None else self._inner.spans()
+
+    def flush(self) -> None:
+        """Nothing is held here."""
+        if self._inner is not None:
+            self._inner.flush()
+
+    def published(self, topic: str, result: str, count: int) -> None:
+        """A publish ended; from any thread."""
+        with self._lock:
+            known = self._figures.published
+            known[topic, result] = known.get((topic, result), 0) + count
+
+    def attempted(self, place: tuple[str, str], outcome: str, seconds: float) -> None:
+        """An attempt ended."""
+        label = (*place, outcome)
+        with self._lock:
+            figures = self._figures
+            figures.attempts[label] = figures.attempts.get(label, 0) + 1
+            buckets = figures.seconds.get(place)
+            if buckets is None:
+                buckets = figures.seconds[place] = [0.0] * (len(BUCKETS_S) + 2)
+            buckets[bisect_left(BUCKETS_S, seconds)] += 1
+            buckets[-1] += seconds
+
+
+class _Publication:
+    def __init__(
+        self, tally: Tally, topic: str, items: list[Any], inner: Publication | None
+    ) -> None:
+        self._tally = tally
+        self._topic = topic
+        self._inner = inner
+        self.items = items if inner is None else inner.items
+
+    def done(self, answers: Sequence[Any]) -> None:
+        if self._inner is not None:
+            self._inner.done(answers)
+        self._tally.published(self._topic, "ok", len(answers))
+
+    def failed(self, error: BaseException) -> None:
+        if self._inner is not None:
+            self._inner.failed(error)
+        self._tally.published(self._topic, "error", len(self.items))
+
+
+class _Attempt:
+    def __init__(self, tally: Tally, message: Message[Any], inner: Attempt | None) -> None:
+        self._tally = tally
+        self._place = (message.topic, message.group)
+        self._inner = inner
+        self._over = False
+        self._began = time.perf_counter()
+        self._seconds: float | None = None
+        self.trace = "" if inner is None else inner.trace
+
+    def around(self, call: Call) -> Call:
+        inner = call if self._inner is None else self._inner.around(call)
+
+        async def timed(message: Message[Any]) -> Any:
+            try:
+                return await inner(message)
+            finally:
+                self._seconds = time.perf_counter() - self._began
+
+        return timed
+
+    def settled(
+        self, outcome: str, *, record: str = "", level: int = 0, due_ms: int | None = None
+    ) -> None:
+        if self._inner is not None:
+            self._inner.settled(outcome, record=record, level=level, due_ms=due_ms)
+        if not self._over:
+            self._over = True
+            now = time.perf_counter() - self._began
+            seconds = now if self._seconds is None else self._seconds
+            self._tally.attempted(self._place, outcome, seconds)
+
+
+class _Redrive:
+    def __init__(self, count: int) -> None:
+        self.traces = [""] * count
+
+    def done(self, sent: Sequence[bool]) -> None:
+        """The server counts."""

@@ -1,0 +1,209 @@
+"""The seam for tracing and metrics: what is installed here sees each publish, attempt and redrive.
+
+The core knows no vendor. With nothing installed a publish and an attempt pay one look at a
+variable. An observer must not raise, must not block, and is called from the event loop and, for
+publishing, from any thread.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol
+
+from rqretry.core.message import Message, ReceiptHandle
+
+Call = Callable[[Message[Any]], Coroutine[Any, Any, Any]]
+
+SUCCESS, FAILURE, DEAD_LETTER = "success", "failure", "dead_letter"
+POSTPONED, RELEASED, STALE, LOST = "postponed", "released", "stale", "lost"
+OUTCOMES = (SUCCESS, FAILURE, DEAD_LETTER, POSTPONED, RELEASED, STALE, LOST)
+"""How an attempt ended. STALE: its result came after its lease was over. LOST: its lease was over
+while its handler ran. POSTPONED and RELEASED are not counted."""
+
+ACK, NACK, CHANGE = "ack", "nack", "change_invisible_duration"
+"""What a simple consumer settles with; NACK is a change to 0: visible at once."""
+
+
+Leased = tuple[ReceiptHandle, Message[Any] | None]
+"""One lease of a simple consumer; the message where it was given, and not only its handle."""
+
+
+class Publication(Protocol):
+    """One publish, or one publish_many, under way."""
+
+    items: list[Any]
+    """What to publish instead: the same messages, with the trace's context in their headers."""
+
+    def done(self, answers: Sequence[Any]) -> None:
+        """It ended, with an id or an error for each message."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """It raised."""
+        ...
+
+
+class Attempt(Protocol):
+    """One attempt under way."""
+
+    @property
+    def trace(self) -> str:
+        """Its W3C traceparent, for the failure record; "" for none."""
+        ...
+
+    def around(self, call: Call) -> Call:
+        """The handler's call, observed; runs in the attempt's own context."""
+        ...
+
+    def settled(
+        self, outcome: str, *, record: str = "", level: int = 0, due_ms: int | None = None
+    ) -> None:
+        """The server knows how it ended; one of OUTCOMES.
+
+        Args:
+            outcome: How.
+            record: Of a failure, its line in the failure record.
+            level: The delay level at which it waits; 0 for none.
+            due_ms: When it is due again, server time in milliseconds.
+        """
+        ...
+
+
+class Redrive(Protocol):
+    """Dead letters that are being sent back."""
+
+    traces: list[str]
+    """Of each, the W3C traceparent of its way back; "" for none."""
+
+    def done(self, sent: Sequence[bool]) -> None:
+        """Which of them were sent back."""
+        ...
+
+
+class Settling(Protocol):
+    """A simple consumer's ack, or change of an invisible duration, under way."""
+
+    def done(self, refused: Iterable[str]) -> None:
+        """It ended; `refused` are the ids of those whose lease was over."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """It raised."""
+        ...
+
+
+class Unseen:
+    """A Settling that nobody observes."""
+
+    def done(self, refused: Iterable[str]) -> None:
+        """Nothing."""
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing."""
+
+
+class Observer(Protocol):
+    """Tracing, metrics, or both."""
+
+    def publishing(
+        self,
+        namespace: str,
+        topic: str,
+        items: Sequence[Any],
+        *,
+        batch: bool,
+        transaction: str = "",
+    ) -> Publication:
+        """A publish begins; `batch`: it is a publish_many; `transaction`: the one it is part of."""
+        ...
+
+    def received(
+        self, namespace: str, messages: Sequence[Message[Any]], client: str, asked_ns: int
+    ) -> None:
+        """A simple consumer got messages; `asked_ns`: when it asked, ns since the epoch."""
+        ...
+
+    def settling(self, namespace: str, verb: str, items: Sequence[Leased], client: str) -> Settling:
+        """A simple consumer settles; `verb` is ACK, NACK or CHANGE."""
+        ...
+
+    def buried(self, namespace: str, letters: Sequence[Any], worker: str) -> None:
+        """Messages (DeadLetterRecord, without bodies) died because their leases ran out."""
+        ...
+
+    def attempting(self, namespace: str, message: Message[Any], worker: str) -> Attempt:
+        """An attempt begins."""
+        ...
+
+    def redriving(self, namespace: str, group: str, letters: Sequence[Any], actor: str) -> Redrive:
+        """Dead letters (DeadLetterRecord, without bodies) are about to be sent back."""
+        ...
+
+    def carrier(self) -> dict[str, str]:
+        """The current context, to take into another process."""
+        ...
+
+    def within(self, carrier: Mapping[str, str]) -> AbstractContextManager[None]:
+        """In another process: be in the context that was taken along."""
+        ...
+
+    def elsewhere(self) -> Callable[[], None] | None:
+        """What installs the same in another process; picklable. None: its own code does."""
+        ...
+
+    def spans(self) -> Mapping[str, int]:
+        """How many spans were exported, refused by the collector, and dropped from a full queue."""
+        ...
+
+    def flush(self) -> None:
+        """The process is about to end: give away what is held, within a few seconds."""
+        ...
+
+
+installed: Observer | None = None
+
+
+def install(observer: Observer | None) -> None:
+    """Have this process observed from now on; None for no more."""
+    global installed  # noqa: PLW0603 - one per process, as are tracer providers
+    installed = observer
+
+
+def stop() -> None:
+    """Give away what is held, and observe no more; the process is about to end."""
+    if installed is not None:
+        installed.flush()
+        install(None)
+
+
+def within(carrier: Mapping[str, str]) -> AbstractContextManager[None]:
+    """In another process: be in the context that was taken along."""
+    return nullcontext() if installed is None else installed.within(carrier)
+
+
+@contextmanager
+def publication(
+    namespace: str, topic: str, items: Sequence[Any], *, batch: bool, transaction: str = ""
+) -> Iterator[Publication]:
+    """Observe a publish; only where an observer is installed."""
+    assert installed is not None
+    watched = installed.publishing(namespace, topic, items, batch=batch, transaction=transaction)
+    with _told(watched):
+        yield watched
+
+
+@contextmanager
+def settling(namespace: str, verb: str, items: Sequence[Leased], client: str) -> Iterator[Settling]:
+    """Observe what a simple consumer settles; only where an observer is installed."""
+    assert installed is not None
+    watched = installed.settling(namespace, verb, items, client)
+    with _told(watched):
+        yield watched
+
+
+@contextmanager
+def _told(watched: Publication | Settling) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        watched.failed(error)
+        raise

@@ -1,0 +1,155 @@
+"""Spans of attempts: the first a child of the publish, later ones linked to it and to the last."""
+
+import time
+from typing import Any
+
+from opentelemetry.context import attach, detach
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    set_span_in_context,
+)
+
+from rqretry.core.consume_result import HandlerSignal
+from rqretry.core.failure_record import AttemptError, read_line
+from rqretry.core.message import Message
+from rqretry.observability.observer import DEAD_LETTER, FAILURE, SUCCESS, Call
+from rqretry.otel import semconv
+from rqretry.otel.meters import Meters
+from rqretry.otel.span_links import origin
+
+
+class TracedAttempt:
+    """One attempt and its span.
+
+    The span ends when the server has answered, at the time at which the handler ended: only the
+    answer says at which level the message waits, and until when.
+    """
+
+    __slots__ = (
+        "_began", "_context", "_ended_ns", "_error", "_message", "_meters", "_namespace", "_over",
+        "_seconds", "_tracer", "_worker", "span",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        meters: Meters,
+        namespace: str,
+        message: Message[Any],
+        worker: str,
+        *,
+        one_trace: bool,
+    ) -> None:
+        self._tracer = tracer
+        self._meters = meters
+        self._message = message
+        self._namespace = namespace
+        self._worker = worker
+        self._ended_ns: int | None = None
+        self._over = False
+        self._error = ""
+        self._began = time.perf_counter()
+        self._seconds = 0.0
+        before = read_line(message._error)  # noqa: SLF001 - also what came before a redrive
+        parent, linked = origin(message.headers, message.attempt, before, one_trace=one_trace)
+        self._context = parent
+        self.span: Span = tracer.start_span(
+            f"process {message.topic}",
+            context=parent,
+            kind=SpanKind.CONSUMER,
+            attributes=semconv.delivery(namespace, message, worker, "process", "process"),
+            links=semconv.links(*linked),
+        )
+        context = self.span.get_span_context()
+        if context.is_valid:
+            message._trace_id = f"{context.trace_id:032x}"  # noqa: SLF001 - of this attempt
+
+    @property
+    def trace(self) -> str:
+        """Its W3C traceparent."""
+        return semconv.spelled(self.span.get_span_context())
+
+    def around(self, call: Call) -> Call:
+        """The handler's call with the span as its current one."""
+
+        async def traced(message: Message[Any]) -> Any:
+            token = attach(set_span_in_context(self.span, self._context))
+            try:
+                return await call(message)
+            except HandlerSignal:
+                raise
+            except BaseException as error:
+                self._raised(error)
+                raise
+            finally:
+                self._seconds = time.perf_counter() - self._began
+                self._ended_ns = time.time_ns()
+                detach(token)
+
+        return traced
+
+    def settled(
+        self, outcome: str, *, record: str = "", level: int = 0, due_ms: int | None = None
+    ) -> None:
+        """What became of the message; the span ends."""
+        if self._over:
+            return
+        self._over = True
+        failure = read_line(f"{self._message.attempt} 0 {record}") if record else None
+        span = self.span
+        span.set_attribute(semconv.OUTCOME, outcome)
+        if level:
+            span.set_attribute(semconv.LEVEL, level)
+        if due_ms is not None:
+            span.set_attributes(semconv.when(due_ms))
+        if outcome != SUCCESS and failure is not None:
+            self._tell_failure(failure)
+        span.end(self._ended_ns)
+        seconds = self._seconds or time.perf_counter() - self._began
+        self._meters.attempted(self._message.topic, self._message.group, outcome, seconds)
+        if outcome == DEAD_LETTER:
+            self._bury(failure)
+
+    def _raised(self, error: BaseException) -> None:
+        if not self._over:
+            self._error = type(error).__qualname__
+            self.span.record_exception(error)
+
+    def _tell_failure(self, failure: AttemptError) -> None:
+        said = failure.message or failure.cause
+        error_type = self._error or failure.type or failure.cause
+        self.span.set_attributes(
+            {
+                "rqretry.cause": failure.cause,
+                "rqretry.fingerprint": failure.fingerprint,
+                "error.type": error_type,
+            }
+        )
+        self.span.set_status(Status(StatusCode.ERROR, said))
+
+    def _bury(self, failure: AttemptError | None) -> None:
+        """A span for the way into the dead-letter queue, below the attempt that was the last."""
+        group = self._message.group
+        cause = failure.cause if failure else FAILURE
+        span = self._tracer.start_span(
+            f"dead_letter {semconv.DEAD_LETTER_PREFIX}{group}",
+            context=set_span_in_context(self.span, self._context),
+            kind=SpanKind.PRODUCER,
+            attributes=semconv.delivery(
+                self._namespace, self._message, self._worker, "dead_letter", "send"
+            )
+            | {
+                "messaging.destination.name": f"{semconv.DEAD_LETTER_PREFIX}{group}",
+                "rqretry.topic": self._message.topic,
+                "rqretry.cause": cause,
+                "rqretry.deliveries": self._message.attempt,
+                "error.type": self._error or (failure.type if failure else "") or cause,
+            },
+            start_time=self._ended_ns,
+        )
+        span.set_status(Status(StatusCode.ERROR, failure.message if failure else cause))
+        span.end()

@@ -1,0 +1,142 @@
+"""Spans of publishing: one producer span for each message, its context in the message's headers."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from opentelemetry.context import Context, get_current
+from opentelemetry.trace import (
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    get_current_span,
+)
+
+from rqretry.core.limits import MAX_HEADERS, MAX_HEADERS_BYTES
+from rqretry.core.message import OutgoingMessage
+from rqretry.otel import semconv
+from rqretry.otel.meters import Meters
+
+_PUBLISH = semconv.operation("publish", "send")
+_ROOM_BYTES = 2048
+"""For a traceparent, a tracestate and a little baggage; with less left, it goes without."""
+_ROOM_HEADERS = 4
+_MOST_BYTES = 4
+"""Of one character."""
+
+
+class TracedPublication:
+    """One publish, or one publish_many: a span for each message, and one for the whole call."""
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        meters: Meters,
+        place: tuple[str, str],
+        items: Sequence[Any],
+        *,
+        batch: bool,
+        transaction: str = "",
+    ) -> None:
+        self._tracer = tracer
+        self._meters = meters
+        self._place = place
+        said = {"rqretry.transaction": transaction} if transaction else {}
+        self._about = semconv.destination(place[1], place[0]) | said
+        self._kind = semconv.operation("create", "create") if batch else _PUBLISH
+        self._name = f"{'create' if batch else 'publish'} {place[0]}"
+        self._started = time.perf_counter()
+        self._whole: Span | None = None
+        self._spans: list[Span] = []
+        self.items = [self._traced(item) for item in items]
+        if batch:
+            self._whole = self._begin_whole()
+
+    def done(self, answers: Sequence[Any]) -> None:
+        """Each span gets its message's id, or its error."""
+        failed: BaseException | None = None
+        for span, answer in zip(self._spans, answers, strict=True):
+            if isinstance(answer, BaseException):
+                failed = failed or answer
+                _fail(span, answer)
+            else:
+                span.set_attribute("messaging.message.id", str(answer))
+                if getattr(answer, "duplicate", False):
+                    span.set_attribute("rqretry.duplicate", True)  # noqa: FBT003 - an attribute
+            span.end()
+        self._end(failed)
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing is known of the single messages."""
+        for span in self._spans:
+            if span.is_recording():
+                _fail(span, error)
+                span.end()
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._whole is not None:
+            if error is not None:
+                _fail(self._whole, error)
+            self._whole.end()
+        seconds = time.perf_counter() - self._started
+        self._meters.published(self._place, len(self._spans), seconds, error)
+
+    def _traced(self, item: Any) -> Any:
+        """The same message with its span's context in its headers."""
+        given = item.headers if isinstance(item, OutgoingMessage) else None
+        span = self._tracer.start_span(
+            self._name,
+            context=_parent(given),
+            kind=SpanKind.PRODUCER,
+            attributes=self._about | self._kind,
+        )
+        self._spans.append(span)
+        if not _has_room(given):
+            return item
+        headers = dict(given or {})
+        semconv.carry(span, headers)
+        if isinstance(item, OutgoingMessage):
+            return replace(item, headers=headers)
+        return OutgoingMessage(body=item, headers=headers)
+
+    def _begin_whole(self) -> Span:
+        contexts: list[tuple[str, SpanContext | None]] = [
+            ("message", span.get_span_context()) for span in self._spans[:128]
+        ]
+        return self._tracer.start_span(
+            f"publish {self._place[0]}",
+            kind=SpanKind.CLIENT,
+            attributes=self._about | _PUBLISH | {"messaging.batch.message_count": len(self._spans)},
+            links=semconv.links(*contexts),
+        )
+
+
+def _parent(headers: Any) -> Context:
+    """The span that publishes; else the one that the caller's own headers name."""
+    current = get_current()
+    if get_current_span(current).get_span_context().is_valid or not isinstance(headers, Mapping):
+        return current
+    if not semconv.carrier_fields() & {str(name).lower() for name in headers}:
+        return current
+    context, span = semconv.published_context(headers)
+    return current if span is None else context
+
+
+def _has_room(headers: object) -> bool:
+    """Whether the limits of headers leave room: tracing must not make a message too large."""
+    if not isinstance(headers, Mapping):
+        return headers is None  # anything else is refused with its own words
+    size = sum(len(str(name)) + len(str(text)) for name, text in headers.items())
+    few = len(headers) <= MAX_HEADERS - _ROOM_HEADERS
+    return few and _MOST_BYTES * size <= MAX_HEADERS_BYTES - _ROOM_BYTES
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    span.record_exception(error)
+    span.set_attribute("error.type", type(error).__qualname__)
+    span.set_status(Status(StatusCode.ERROR, str(error)))

@@ -1,0 +1,147 @@
+"""Spans of simple consumers: one for each message received, and one for each that is settled.
+
+The conventions call these `receive` and `settle` and make them client spans: nobody but the program
+knows when it works on a message, so there is no `process` span.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from opentelemetry.context import Context, get_current
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
+
+from rqretry.core.failure_record import read_line
+from rqretry.core.message import Message
+from rqretry.observability.observer import STALE, SUCCESS, Leased
+from rqretry.otel import semconv
+from rqretry.otel.meters import Meters
+from rqretry.otel.span_links import Named, origin
+
+RECEIVED = "received"
+
+
+def trace_received(
+    tracer: Tracer,
+    namespace: str,
+    messages: Sequence[Message[Any]],
+    client: str,
+    asked_ns: int,
+    *,
+    one_trace: bool,
+) -> None:
+    """A span for each message that a receive answered; the message remembers its span."""
+    for message in messages:
+        parent, linked = _place(message, one_trace=one_trace)
+        span = tracer.start_span(
+            f"receive {message.topic}",
+            context=parent,
+            kind=SpanKind.CLIENT,
+            attributes=semconv.delivery(namespace, message, client, "receive", "receive")
+            | {semconv.OUTCOME: RECEIVED, "messaging.batch.message_count": len(messages)},
+            links=semconv.links(*linked),
+            start_time=asked_ns,
+        )
+        context = span.get_span_context()
+        if context.is_valid:
+            message._trace_id = f"{context.trace_id:032x}"  # noqa: SLF001 - of this attempt
+            message._span = context  # noqa: SLF001
+        span.end()
+
+
+def _place(message: Message[Any], *, one_trace: bool) -> tuple[Context, Named]:
+    """Below the span that receives, linked to the publish; without one as any attempt is."""
+    before = read_line(message._error)  # noqa: SLF001 - also what came before a redrive
+    current = get_current()
+    if not get_current_span(current).get_span_context().is_valid:
+        return origin(message.headers, message.attempt, before, one_trace=one_trace)
+    _, linked = origin(message.headers, message.attempt, before, one_trace=False)
+    if not linked:
+        linked = [("publish", semconv.published_context(message.headers)[1])]
+    return current, linked
+
+
+class TracedSettling:
+    """An ack, or a change of the invisible duration: a span for each message.
+
+    It is below the span that settles, and linked to the receive; without one below the receive.
+    """
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        meters: Meters,
+        namespace: str,
+        verb: str,
+        items: Sequence[Leased],
+        client: str,
+    ) -> None:
+        self._tracer = tracer
+        self._meters = meters
+        self._namespace = namespace
+        self._verb = verb
+        self._client = client
+        self._items = items
+        self._began = time.perf_counter()
+        self._spans = [self._begin(item) for item in items]
+
+    def done(self, refused: Iterable[str]) -> None:
+        """Each span says whether the lease was over."""
+        over = set(refused)
+        for span, (handle, _) in zip(self._spans, self._items, strict=True):
+            if handle.id in over:
+                span.set_attributes({semconv.OUTCOME: STALE, "error.type": "InvalidReceiptHandle"})
+                span.set_status(Status(StatusCode.ERROR, "the lease was over"))
+            else:
+                span.set_attribute(semconv.OUTCOME, SUCCESS)
+            span.end()
+        self._count(None)
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing is known of the single messages."""
+        for span in self._spans:
+            if span.is_recording():
+                span.record_exception(error)
+                span.set_attribute("error.type", type(error).__qualname__)
+                span.set_status(Status(StatusCode.ERROR, str(error)))
+                span.end()
+        self._count(error)
+
+    def _count(self, error: BaseException | None) -> None:
+        seconds = time.perf_counter() - self._began
+        for topic in {handle.topic for handle, _ in self._items}:
+            self._meters.operated(topic, self._verb, seconds, error)
+
+    def _begin(self, item: Leased) -> Span:
+        handle, message = item
+        received = None if message is None else getattr(message, "_span", None)
+        parent, linked = get_current(), semconv.links(("receive", received))
+        if received is not None and not get_current_span(parent).get_span_context().is_valid:
+            parent, linked = set_span_in_context(NonRecordingSpan(received), parent), []
+        said: dict[str, Any] = {
+            "messaging.destination.partition.id": str(handle.partition),
+            "messaging.consumer.group.name": handle.group,
+            "messaging.message.id": handle.id,
+            "messaging.client.id": self._client,
+            "rqretry.fencing_token": handle.lease_no,
+        }
+        if message is not None:
+            said[semconv.ATTEMPT] = message.attempt
+        return self._tracer.start_span(
+            f"{self._verb} {handle.topic}",
+            context=parent,
+            kind=SpanKind.CLIENT,
+            attributes=semconv.destination(self._namespace, handle.topic)
+            | semconv.operation(self._verb, "settle")
+            | said,
+            links=linked,
+        )

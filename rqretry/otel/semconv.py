@@ -1,0 +1,150 @@
+"""Names of spans, attributes and instruments: OpenTelemetry's messaging conventions, and ours."""
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from opentelemetry.baggage import get_all
+from opentelemetry.context import Context
+from opentelemetry.propagate import extract, get_global_textmap, inject
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    TraceFlags,
+    get_current_span,
+    set_span_in_context,
+)
+
+from rqretry.core.message import Message
+from rqretry.core.traceparent import parse
+from rqretry.otel.attributes import Said, Shared
+
+SCOPE = "rqretry"
+SYSTEM = "rqretry"
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+ATTEMPT = "rqretry.attempt"
+OUTCOME = "rqretry.core.consume_result"
+LEVEL = "rqretry.level"
+NEXT_DUE = "rqretry.next_due"
+NEXT_DUE_MS = "rqretry.next_due_ms"
+WORKER = "rqretry.worker"
+LINKED_AS = "rqretry.link"
+"""Of a link: "publish", "previous_attempt", "redrive", "receive" or "message"."""
+
+_MOST_LINKS = 128
+_ROOT = Context()
+_BESIDE = frozenset({"tracestate", "baggage"})
+
+
+def destination(namespace: str, topic: str) -> dict[str, Any]:
+    """What every span about a topic says."""
+    return {
+        "messaging.system": SYSTEM,
+        "messaging.destination.name": topic,
+        "rqretry.namespace": namespace,
+    }
+
+
+def operation(name: str, kind: str) -> dict[str, Any]:
+    """What is done; `kind` is one of the convention's: create, send, process."""
+    return {"messaging.operation.name": name, "messaging.operation.type": kind}
+
+
+def delivery(namespace: str, message: Message[Any], worker: str, name: str, kind: str) -> Said:
+    """What a span about one delivery says; name and kind are those of `operation`."""
+    topic, partition, group, lease_no, id_ = message._lease  # noqa: SLF001 - no text of it is made
+    said = Said(_delivered((namespace, topic, partition, group), worker, (name, kind)))
+    said["messaging.message.id"] = id_
+    said[ATTEMPT] = message.attempt
+    said["rqretry.fencing_token"] = lease_no
+    if message.tag is not None:
+        said["rqretry.tag"] = message.tag
+    return said
+
+
+@lru_cache(1024)
+def _delivered(place: tuple[str, str, int, str], worker: str, done: tuple[str, str]) -> Shared:
+    """What all deliveries of one place to one worker say."""
+    namespace, topic, partition, group = place
+    said = destination(namespace, topic) | operation(*done)
+    return Shared(
+        said
+        | {
+            "messaging.destination.partition.id": str(partition),
+            "messaging.consumer.group.name": group,
+            "messaging.client.id": worker,
+            WORKER: worker,
+        }
+    )
+
+
+def when(at_ms: int) -> dict[str, Any]:
+    """When a message is due again, for machines and for people."""
+    text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return {NEXT_DUE_MS: at_ms, NEXT_DUE: text.replace("+00:00", "Z")}
+
+
+def spelled(context: SpanContext) -> str:
+    """A span's context as a W3C traceparent; "" where it has none."""
+    if not context.is_valid:
+        return ""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def read(traceparent: str) -> SpanContext | None:
+    """A W3C traceparent from Redis, which anybody may have written; None where it is not one."""
+    parts = parse(traceparent)
+    if parts is None:
+        return None
+    trace_id, span_id, flags = parts
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+
+
+def published_context(headers: Any) -> tuple[Context, SpanContext | None]:
+    """The context that a message's headers carry, and its span's."""
+    if not headers:
+        return _ROOT, None
+    carried = {name.lower(): text for name, text in headers.items()}
+    if _BESIDE.isdisjoint(carried) and _by_default():
+        # As most messages are; the propagators would find the same, in ten times the time.
+        span = read(carried.get("traceparent", ""))
+        if span is not None:
+            return set_span_in_context(NonRecordingSpan(span), _ROOT), span
+    context = extract(carried, Context())
+    found = get_current_span(context).get_span_context()
+    return context, found if found.is_valid else None
+
+
+def carry(span: Span, headers: dict[str, str]) -> None:
+    """Write a span's context into headers, as the configured propagators do it."""
+    context = span.get_span_context()
+    if context.is_valid and not context.trace_state and not get_all() and _by_default():
+        headers["traceparent"] = spelled(context)
+    else:
+        inject(headers, set_span_in_context(span))
+
+
+def _by_default() -> bool:
+    """Whether the propagators are those that OpenTelemetry has where nobody says otherwise."""
+    propagator = get_global_textmap()
+    return type(propagator) is CompositePropagator and _speaks_w3c(propagator)
+
+
+@lru_cache(4)
+def _speaks_w3c(propagator: CompositePropagator) -> bool:
+    return propagator.fields == {"traceparent", *_BESIDE}
+
+
+def links(*named: tuple[str, SpanContext | None]) -> list[Link]:
+    """Links to those that are known, each saying what it is; at most 128."""
+    found = [Link(context, {LINKED_AS: name}) for name, context in named if context is not None]
+    return found[:_MOST_LINKS]
+
+
+def carrier_fields() -> set[str]:
+    """The headers that the configured propagators write (OTEL_PROPAGATORS)."""
+    return set(get_global_textmap().fields)

@@ -1,0 +1,1 @@
+"""Publishing: messages are encoded, cut into calls and sent in lanes; transactions; cancelling."""

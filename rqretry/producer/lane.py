@@ -1,0 +1,344 @@
+"""Publishing, without I/O: messages are checked and encoded, go into lanes, and lanes into calls.
+
+A lane is one producer's line into one partition with at most one unresolved call (decisions 3). A
+call that may have happened is remembered with its lane: publishing one of its ids again repeats
+that very call, so the answer is exact; everybody else gets a fresh lane at once.
+
+In bulk a producer has two lanes, whose calls take turns: one is sent while the other is executed
+(turns.py). It says so, and stores nothing unless the other did, so that nothing overtakes a call
+that was refused or lost; it is sent again by itself when that one is settled.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rqretry.catalog.groups import Catalog
+from rqretry.core.durability import MEMORY
+from rqretry.core.envelope import checksum, encode
+from rqretry.core.errors import (
+    AmbiguousResult,
+    InvalidArgument,
+    NotConfirmed,
+    QueueFull,
+    ScriptError,
+    show,
+)
+from rqretry.core.history_notes import encode_noted
+from rqretry.core.message_id import (
+    MessageId,
+    make_id,
+    make_ids,
+    make_producer,
+    new_ids,
+    partition_of,
+)
+from rqretry.core.typed_body import PLAIN
+from rqretry.producer.chunking import Together
+from rqretry.producer.encode import (
+    collector_paused,
+    content_digest,
+    drafts,
+    on_level,
+    partition_for,
+)
+from rqretry.protocol.command import Operation, Pause
+from rqretry.protocol.publish import (
+    Front,
+    PlainMessages,
+    Prepared,
+    Published,
+    ids_of,
+    may_be_ahead,
+    publish,
+)
+from rqretry.transport.replies import ServerClock
+
+LANE_TTL_MS = 3_600_000
+"""How long a partition remembers a silent lane's last call."""
+_UNRESOLVED_KEPT = 1000
+_ROUTE_CHANGES = 50
+_NOT_SENT = Published("STALE_ROUTE", 0, "")
+
+
+@dataclass(slots=True)
+class Lane:
+    """One producer's line into one partition; used by one call at a time."""
+
+    topic: str
+    partition: int
+    producer: str = field(default_factory=make_producer)
+    seq: int = 0
+    durability: str = ""
+    """What the server must confirm for each message of the lane; '' for nothing."""
+    record: str | None = None
+    """What the partition keeps of the call under way once it is done; '' where nobody knows that,
+    and None where none is under way."""
+
+    def beside(self) -> "Lane":
+        """Another lane to the same place."""
+        return Lane(self.topic, self.partition, durability=self.durability)
+
+    def start_over(self) -> None:
+        """Leave the unresolved call behind: a fresh producer cannot meet it."""
+        self.producer, self.seq = make_producer(), 0
+
+
+class Call(NamedTuple):
+    """What one lane sends at once, and sends again as it is until it is answered."""
+
+    topic: str
+    partition: int
+    producer: str
+    seq: int
+    messages: Sequence[Prepared]
+    checksum: str
+    """Over ids and bodies, of this call or of the lane up to it."""
+    lane_ttl_ms: int = LANE_TTL_MS
+    durability: str = ""
+
+
+class Publishing:
+    """The publishing half of a client."""
+
+    def __init__(self, catalog: Catalog, clock: ServerClock) -> None:
+        self.catalog = catalog
+        self.clock = clock
+        self._unresolved: dict[str, Call] = {}
+
+    def prepare(
+        self, topic: str, bodies: Iterable[Any]
+    ) -> Operation[Sequence[tuple[int, Prepared]]]:
+        """Check and encode bodies or OutgoingMessages; each with its partition.
+
+        Everything is checked before the topic is created, if it has to be.
+
+        Raises:
+            InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published; nothing
+                was written.
+        """
+        items, now_ms = list(bodies), self.clock.now_ms()
+        made = make_ids(len(items), now_ms)
+        messages, asked = drafts(items, made, now_ms)
+        record = yield from self.catalog.topic(topic, create=True)
+        levels = yield from self.catalog.open()
+        if isinstance(messages, PlainMessages):
+            if record.partitions == 1:
+                return Together(messages)
+        else:
+            for at, level in asked.items():
+                messages[at] = on_level(messages[at], level, levels)
+        with collector_paused():
+            return [(partition_for(message, record.partitions), message) for message in messages]
+
+    def prepared(self, topic: str, body: Any) -> tuple[int, Prepared] | None:
+        """What `prepare` answers for one bare body, where the topic is known; None elsewhere.
+
+        Raises:
+            MessageTooLarge, CodecError: It cannot be published.
+        """
+        record = self.catalog.known_topic(topic)
+        if record is None or type(body) not in PLAIN:
+            return None
+        id_ = make_id(self.clock.now_ms())
+        message = Prepared(id_, encode(body), "", "")
+        return partition_of(id_, record.partitions), message
+
+    def send_in_turn(
+        self, lanes: tuple[Lane, Lane], calls: Iterable[Sequence[Prepared]]
+    ) -> Iterator[Operation[list[MessageId | Exception]]]:
+        """The calls of a bulk through two lanes, each sent while the one in front is executed.
+
+        Each operation is `send`, and is begun when the one in front has sent its first call
+        (turns.py).
+        """
+        for number, messages in enumerate(calls):
+            yield self.send(lanes[number % 2], messages, front=lanes[1 - number % 2])
+
+    def send(
+        self, lane: Lane, messages: Sequence[Prepared], front: Lane | None = None
+    ) -> Operation[list[MessageId | Exception]]:
+        """One call through a lane; an id, or what is wrong with it, for each message.
+
+        Args:
+            lane: The lane.
+            messages: At most as many as one call takes.
+            front: The lane of the call in front, which may be under way: see `send_in_turn`.
+
+        Raises:
+            AmbiguousResult: It may have happened; publishing the same ids again finds out.
+            StoreUnavailable, QueueFull: Nothing was stored.
+        """
+        known = front is not None and self._may_be_followed(lane, messages)
+        if front is not None and front.record is not None and not (known and front.record):
+            yield Pause(0)  # until it is answered, since nothing can be made to depend on it
+        repeated = self._repeated(messages)
+        if repeated is not None:
+            return (yield from self._resolve(repeated, messages))
+        lane.seq += 1
+        call = Call(
+            lane.topic, lane.partition, lane.producer, lane.seq, messages, _total(messages),
+            LANE_TTL_MS, lane.durability,
+        )  # fmt: skip
+        lane.record = f"{call.seq} {call.checksum}" if known else ""
+        try:
+            answer = yield from self._sent(call, front)
+        except AmbiguousResult:
+            self._remember(call)
+            lane.start_over()
+            raise
+        except GeneratorExit:  # cancelled: what was sent is not known
+            lane.start_over()
+            raise
+        finally:
+            lane.record = None
+        return _verdicts(messages, answer, call.durability)
+
+    def _may_be_followed(self, lane: Lane, messages: Sequence[Prepared]) -> bool:
+        """Whether a call may be sent ahead of an answer: it is told by nothing but its checksum."""
+        if lane.durability or self._unresolved:
+            return False
+        return self.may_be_ahead(lane.topic, lane.partition, messages)
+
+    def may_be_ahead(self, topic: str, partition: int, messages: Sequence[Prepared]) -> bool:
+        """Whether a call can be made to depend on one in front of it, by the route as it is now."""
+        return may_be_ahead(self.catalog.route(topic, partition), messages)
+
+    def call(self, call: Call, front: Front | None = None) -> Operation[Published]:
+        """Send one call, by the route as it is now; what the partition answered.
+
+        With a call in front nothing is stored unless that was done: the answer is LANE_GAP then.
+
+        Raises:
+            AmbiguousResult: It may have happened.
+            StoreUnavailable, QueueFull: Nothing was stored.
+        """
+        topic, number = call.topic, call.partition
+        blob = _blob(call.messages)
+        answer = _NOT_SENT
+        for _ in range(_ROUTE_CHANGES):
+            answer = yield publish(
+                self.catalog.partition(topic, number),
+                self.catalog.route(topic, number),
+                call.messages,
+                producer=call.producer,
+                seq=call.seq,
+                checksum=call.checksum,
+                lane_ttl_ms=call.lane_ttl_ms,
+                blob=blob,
+                durability=call.durability,
+                front=front,
+            )
+            if answer.route is None:
+                break
+            front = None  # the script asks for it first, so that it was done
+            yield from self.catalog.note_route(topic, number, answer.route, create=True)
+        if answer.status == "FULL":
+            raise full(topic, answer.stored, answer.limit)
+        if answer.now_ms:
+            self.clock.note(answer.now_ms)
+        return answer
+
+    def _sent(self, call: Call, front: Lane | None = None) -> Operation[Published]:
+        ahead = Front(front.producer, front.record) if front and front.record else None
+        answer = yield from self.call(call, ahead)
+        if answer.status == "LANE_GAP":  # by now the call in front is settled
+            answer = yield from self.call(call)
+        if answer.status not in {"OK", "DUPLICATE"}:
+            raise ScriptError("lua/publish.lua", 0, f"unexpected answer {answer.status}")
+        return answer
+
+    def _repeated(self, messages: Sequence[Prepared]) -> Call | None:
+        if not self._unresolved:
+            return None
+        return next((self._unresolved[m.id] for m in messages if m.id in self._unresolved), None)
+
+    def _resolve(
+        self, call: Call, messages: Sequence[Prepared]
+    ) -> Operation[list[MessageId | Exception]]:
+        """Repeat the unresolved call, which may hold these messages' neighbours too."""
+        answer = yield from self._sent(call)
+        verdicts = _verdicts(call.messages, answer, call.durability)
+        found = dict(zip((m.id for m in call.messages), verdicts, strict=True))
+        first = {message.id: message for message in call.messages}
+        for message in messages:
+            if message.id in first and not _same(message, first[message.id]):
+                found[message.id] = refused(message.id, "C")
+        for message in call.messages:
+            self._unresolved.pop(message.id, None)
+        rest = [message for message in messages if message.id not in found]
+        if rest:
+            lane = Lane(call.topic, call.partition, durability=call.durability)
+            found.update(zip((m.id for m in rest), (yield from self.send(lane, rest)), strict=True))
+        return [found[message.id] for message in messages]
+
+    def _remember(self, call: Call) -> None:
+        for message in call.messages:
+            self._unresolved[message.id] = call
+        while len(self._unresolved) > _UNRESOLVED_KEPT:
+            self._unresolved.pop(next(iter(self._unresolved)))
+
+
+def _total(messages: Sequence[Prepared]) -> str:
+    """The checksum of a call that stands alone: over all ids, and all bodies."""
+    if isinstance(messages, PlainMessages):
+        return checksum([*messages.ids, *messages.data])
+    return checksum([*[m.id for m in messages], *[m.data for m in messages]])
+
+
+def _blob(messages: Sequence[Prepared]) -> bytes:
+    """What the history notes of a call beside the ids; of plain messages nothing."""
+    if isinstance(messages, PlainMessages):
+        return b""
+    notes = [message.noted for message in messages]
+    if notes.count(None) == len(notes):
+        return b""
+    chosen = any(message.digest for message in messages)  # such an id may be refused or known
+    return encode_noted([message.id for message in messages], notes, partial=chosen)
+
+
+def _verdicts(
+    messages: Sequence[Prepared], answer: Published, durability: str
+) -> list[MessageId | Exception]:
+    again = answer.status == "DUPLICATE"
+    if not (again or answer.verdicts or durability):
+        return [*new_ids(ids_of(messages))]
+    letters = answer.verdicts or "A" * len(messages)
+    return [
+        refused(message.id, letter)
+        if letter in "CH"
+        else NotConfirmed([message.id], durability, answer.doubt)
+        if answer.doubt
+        else MessageId(
+            message.id, duplicate=letter == "D" or again, durability=durability or MEMORY
+        )
+        for message, letter in zip(messages, letters, strict=True)
+    ]
+
+
+def full(topic: str, stored: int, limit: int) -> QueueFull:
+    """The error for a partition that may not store more."""
+    return QueueFull(
+        f"topic {show(topic)} is full: a partition stores {stored} of at most"
+        f" {limit} messages; nothing was stored. Let consumers drain it, or raise its limit"
+        " (max_messages)"
+    )
+
+
+def _same(repeated: Prepared, first: Prepared) -> bool:
+    """Whether a message published again, by its id, is the message that it was the first time."""
+    return repeated.data == first.data or repeated.digest == (
+        first.digest or content_digest(first.data)
+    )
+
+
+def refused(id_: str, letter: str) -> InvalidArgument:
+    """The error for an id of the caller's that a script refused, with C or H."""
+    if letter == "H":
+        return InvalidArgument(
+            f"id {show(id_)} is the id of a message in a transaction that is not decided;"
+            " decide that one, or publish under a new id"
+        )
+    return InvalidArgument(
+        f"id {show(id_)} is the id of another message, with other content; publish under a new id"
+    )

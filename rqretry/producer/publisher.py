@@ -1,0 +1,188 @@
+"""The asyncio publisher: one lane per partition; concurrent publishes share its next call."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rqretry.core.errors import AmbiguousResult, RqretryError
+from rqretry.core.limits import MAX_CALL_BYTES, check_topic
+from rqretry.core.message_id import MessageId
+from rqretry.observability import observer
+from rqretry.producer.chunking import Place, chunks, collected, each, joined, split
+from rqretry.producer.lane import Lane, Publishing
+from rqretry.protocol.command import MAX_BATCH
+from rqretry.protocol.publish import Prepared
+from rqretry.transport.pipeline import perform_in_turn
+from rqretry.transport.store import Store
+
+_Waiting = tuple[Sequence[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
+
+
+class LaneQueue:
+    """What waits for one lane. Whoever finds the lane free sends; the rest is sent after it."""
+
+    def __init__(self, store: Store, publishing: Publishing, lane: Lane) -> None:
+        self._store = store
+        self._publishing = publishing
+        self._lane = lane
+        self._waiting: deque[_Waiting] = deque()
+        self._busy = False
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._two: tuple[Lane, Lane] | None = None
+        """The lanes of a bulk; None while one is under way on them, and before the first."""
+
+    async def send_all(self, calls: Sequence[Sequence[Prepared]]) -> list[MessageId | Exception]:
+        """Send a bulk, cut into calls, beside what others publish; an id or an error for each."""
+        two, self._two = self._two or (self._lane.beside(), self._lane.beside()), None
+        operations = self._publishing.send_in_turn(two, calls)
+        answers = await perform_in_turn(self._store, operations)
+        self._two = two
+        return each(calls, answers)
+
+    async def send(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
+        """Send messages (one call's worth); an id or an error for each."""
+        self._notice_loop()
+        if not self._busy:
+            self._busy = True
+            try:
+                return await self._call(messages)
+            finally:
+                self._go_on()
+        future: asyncio.Future[list[MessageId | Exception]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._waiting.append((messages, future))
+        return await future
+
+    async def aclose(self) -> None:
+        """Wait until what was given to the lane is sent."""
+        if self._task is not None and self._loop is asyncio.get_running_loop():
+            await asyncio.wait([self._task])
+
+    def _notice_loop(self) -> None:
+        """Another asyncio.run(): what the last one left unfinished ended with its loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._task, self._busy = loop, None, False
+            self._waiting.clear()
+            self._lane.start_over()
+
+    async def _call(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
+        return await self._store.perform(self._publishing.send(self._lane, messages))
+
+    def _go_on(self) -> None:
+        if self._waiting:
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+        else:
+            self._busy = False
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            batch = self._next_batch()
+            try:
+                answers = await self._call([m for messages, _ in batch for m in messages])
+            except Exception as error:  # noqa: BLE001 - every waiting publisher is told
+                for messages, future in batch:
+                    if not future.done():
+                        future.set_exception(_own(error, messages))
+                continue
+            for messages, future in batch:
+                mine, answers = answers[: len(messages)], answers[len(messages) :]
+                if not future.done():
+                    future.set_result(mine)
+        self._busy = False
+        self._task = None
+
+    def _next_batch(self) -> list[_Waiting]:
+        batch: list[_Waiting] = []
+        count = size = 0
+        while self._waiting:
+            messages = self._waiting[0][0]
+            count += len(messages)
+            size += sum(len(message.data) for message in messages)
+            if batch and (count > MAX_BATCH or size > MAX_CALL_BYTES):
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+
+class Publisher:
+    """Publishes for one asyncio client."""
+
+    def __init__(self, store: Store, publishing: Publishing) -> None:
+        self._store = store
+        self._publishing = publishing
+        self._lanes: dict[tuple[str, Place], LaneQueue] = {}
+
+    async def publish(self, topic: str, item: Any) -> MessageId:
+        """Publish one body or OutgoingMessage."""
+        if observer.installed is None:
+            return await self._publish(topic, item)
+        namespace = self._publishing.catalog.namespace
+        with observer.publication(namespace, topic, [item], batch=False) as watched:
+            answer = await self._publish(topic, watched.items[0])
+            watched.done([answer])
+            return answer
+
+    async def _publish(self, topic: str, item: Any) -> MessageId:
+        await self._store.connect()
+        found = self._publishing.prepared(check_topic(topic), item)
+        partition, message = found or (await self._prepare(topic, [item]))[0]
+        (answer,) = await self._lane(topic, (partition, message.durability)).send([message])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
+        """Publish bodies or OutgoingMessages in bounded calls, one after another per partition."""
+        if observer.installed is None:
+            return await self._publish_many(topic, items)
+        namespace = self._publishing.catalog.namespace
+        with observer.publication(namespace, topic, list(items), batch=True) as watched:
+            answers = await self._publish_many(topic, watched.items)
+            watched.done(answers)
+            return answers
+
+    async def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
+        prepared = await self._prepare(topic, items)
+        places = split(prepared)
+        parts = await asyncio.gather(
+            *(self._publish_to(topic, place, messages) for place, messages in places.items())
+        )
+        return collected(joined(places, parts, prepared), prepared)
+
+    async def aclose(self) -> None:
+        """Wait until everything given to the lanes is sent."""
+        for lane in self._lanes.values():
+            await lane.aclose()
+
+    async def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
+        await self._store.connect()
+        prepare = self._publishing.prepare(check_topic(topic), items)
+        return await self._store.perform(prepare)
+
+    async def _publish_to(
+        self, topic: str, place: Place, messages: Sequence[Prepared]
+    ) -> list[MessageId | Exception]:
+        lane, calls = self._lane(topic, place), list(chunks(messages))
+        if len(calls) > 1:
+            return await lane.send_all(calls)
+        try:
+            return await lane.send(calls[0])
+        except RqretryError as error:
+            return [error] * len(messages)
+
+    def _lane(self, topic: str, place: Place) -> LaneQueue:
+        if (topic, place) not in self._lanes:
+            lane = Lane(topic, place[0], durability=place[1])
+            self._lanes[topic, place] = LaneQueue(self._store, self._publishing, lane)
+        return self._lanes[topic, place]
+
+
+def _own(error: Exception, messages: Sequence[Prepared]) -> Exception:
+    """An error of a shared call, in the words of one of its publishers."""
+    if isinstance(error, AmbiguousResult):
+        return AmbiguousResult("publish", [message.id for message in messages], error.reason)
+    return error

@@ -1,0 +1,347 @@
+"""Transactions for producers: messages that no group sees until all of them are committed.
+
+RocketMQ's half messages (semantics.md section 5). Written once, for asyncio and without it.
+"""
+
+import asyncio
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from rqretry.catalog.groups import Catalog
+from rqretry.core.errors import (
+    InvalidArgument,
+    RqretryError,
+    TransactionDecided,
+    show,
+)
+from rqretry.core.history_notes import NOTHING, encode_noted
+from rqretry.core.limits import MAX_TRANSACTION_MESSAGES, check_topic
+from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
+from rqretry.core.message_id import MessageId, make_id
+from rqretry.maintenance.transaction_resolver import WORDS, resolve, unknown
+from rqretry.observability import observer
+from rqretry.producer.chunking import chunks
+from rqretry.producer.lane import Publishing, full, refused
+from rqretry.protocol import transaction
+from rqretry.protocol.command import (
+    Command,
+    Operation,
+    Performer,
+    SyncPerformer,
+    awaitable,
+    blocking,
+)
+from rqretry.protocol.publish import Prepared
+from rqretry.protocol.transaction import (
+    COMMITTED,
+    ROLLED_BACK,
+    Half,
+    PreparedHalves,
+    Terms,
+)
+
+_ROUTE_CHANGES = 50
+
+
+class TransactionOperations:
+    """One transaction of one producer.
+
+    Nothing is sent before the first message, so a transaction without any costs nothing.
+    """
+
+    def __init__(self, publishing: Publishing, terms: Terms, worker: str) -> None:
+        self._publishing = publishing
+        self.catalog: Catalog = publishing.catalog
+        self.terms = terms
+        self.worker = worker
+        self.id: str = make_id(publishing.clock.now_ms())
+        self.decision = ""
+        self._number = 0
+        self._places: set[tuple[str, int]] = set()
+
+    def publish(
+        self, body: Any, *, topic: str | None = None, **options: Unpack[PublishOptions]
+    ) -> Operation[MessageId]:
+        """Add one message to the transaction.
+
+        Args:
+            body: A JSON-compatible value, or raw bytes; or an OutgoingMessage.
+            topic: Another topic than the transaction was begun for.
+            options: See PublishOptions; a message of a transaction cannot be delayed.
+
+        Returns:
+            The id; `.duplicate` says that the message was published before with this id. It is
+            then stored once, and not a part of the transaction.
+
+        Raises:
+            InvalidArgument, MessageTooLarge, CodecError: Nothing was written.
+            TransactionDecided: It is committed or rolled back; nothing was written.
+            AmbiguousResult: It may be stored; repeat it with `id=error.id`, or roll back.
+            StoreUnavailable, QueueFull: Nothing was written.
+        """
+        (made,) = yield from self._publish([outgoing(body, options)], topic, batch=False)
+        return made
+
+    def publish_many(
+        self, messages: Sequence[Any], *, topic: str | None = None
+    ) -> Operation[list[MessageId]]:
+        """Add bodies or OutgoingMessages, in bounded calls; see `publish`.
+
+        Where it raises, some of them may be in the transaction: roll it back.
+        """
+        return (yield from self._publish(list(messages), topic, batch=True))
+
+    def commit(self) -> Operation[None]:
+        """Publish all messages, now and for good; repeating it is harmless.
+
+        Raises:
+            TransactionDecided: It was rolled back before, here, by a checker or an operator.
+            TransactionNotFound: It was finished more than ten minutes ago.
+            StoreUnavailable: It is not known whether it is committed; repeat it.
+        """
+        yield from self._decide(COMMITTED)
+
+    def rollback(self) -> Operation[None]:
+        """Remove all messages; repeating it is harmless.
+
+        Raises:
+            TransactionDecided: It was committed before, here, by a checker or an operator.
+            TransactionNotFound: It was finished more than ten minutes ago.
+            StoreUnavailable: It is not known whether it is rolled back; repeat it.
+        """
+        yield from self._decide(ROLLED_BACK)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _decide(self, decision: str) -> Operation[None]:
+        if self.decision not in ("", decision):
+            raise TransactionDecided(
+                f"transaction {show(self.id)} cannot be {WORDS[decision]}: it was"
+                f" {WORDS[self.decision]} before, by this program"
+            )
+        self.decision = decision  # also where the answer is lost: no more messages then
+        if self._places:
+            yield from resolve(
+                self.catalog, self.id, self.terms.group, decision, worker=self.worker
+            )
+
+    def _publish(
+        self, items: list[Any], topic: str | None, *, batch: bool
+    ) -> Operation[list[MessageId]]:
+        self._check_open()
+        name = self.terms.topic if topic is None else check_topic(topic)
+        self._check_undelayed(items)
+        if self._number + len(items) > MAX_TRANSACTION_MESSAGES:
+            raise InvalidArgument(
+                f"transaction {show(self.id)} would have {self._number + len(items)} messages; at"
+                f" most {MAX_TRANSACTION_MESSAGES} are allowed: use more than one"
+            )
+        if observer.installed is None:
+            return (yield from self._send(items, name))
+        namespace = self.catalog.namespace
+        with observer.publication(
+            namespace, name, items, batch=batch, transaction=self.id
+        ) as watched:
+            made = yield from self._send(watched.items, name)
+            watched.done(made)
+            return made
+
+    def _send(self, items: list[Any], name: str) -> Operation[list[MessageId]]:
+        if not self._publishing.clock.known:  # ids tell the server's time
+            yield Command("ping", (), (), bytes, words=("PING",))
+        prepared = yield from self._publishing.prepare(name, items)
+        self._check_open()
+        numbered: dict[int, list[Half]] = {}
+        for partition, message in prepared:
+            self._number += 1
+            note = message.noted or NOTHING
+            half = Half(self._number, message, note.tag or "", note.message_group or "")
+            numbered.setdefault(partition, []).append(half)
+        answers: dict[int, MessageId] = {}
+        for partition, halves in numbered.items():
+            yield from self._enlist((name, partition))
+            yield from self._prepare(name, partition, halves, answers)
+        return [answers[number] for number in sorted(answers)]
+
+    def _check_open(self) -> None:
+        if self.decision:
+            raise TransactionDecided(
+                f"transaction {show(self.id)} takes no more messages: it was"
+                f" {WORDS[self.decision]} before"
+            )
+
+    def _check_undelayed(self, items: Sequence[Any]) -> None:
+        for item in items:
+            if not isinstance(item, OutgoingMessage):
+                continue
+            for name in ("delay", "delay_level", "deliver_at", "durability"):
+                value = getattr(item, name)
+                if value is not None:
+                    raise InvalidArgument(
+                        f"{name} {show(value)} cannot be given in a transaction: its messages are"
+                        " delivered when it is committed"
+                    )
+
+    def _enlist(self, place: tuple[str, int]) -> Operation[None]:
+        if place in self._places:
+            return
+        answer = yield transaction.enlist(
+            self.catalog.keys,
+            self.id,
+            place,
+            self.terms,
+            known=bool(self._places),
+            worker=self.worker,
+        )
+        if answer.status == "GONE":
+            raise unknown(self.catalog, self.id)
+        if answer.status != "OK":
+            because = f" ({answer.reason})" if answer.reason else ""
+            raise TransactionDecided(
+                f"transaction {show(self.id)} takes no more messages: it was"
+                f" {WORDS[answer.status]} by {answer.decider}{because}"
+            )
+        self._places.add(place)
+
+    def _prepare(
+        self, topic: str, partition: int, halves: list[Half], answers: dict[int, MessageId]
+    ) -> Operation[None]:
+        by_id = {id(half.message): half for half in halves}
+        for chunk in chunks([half.message for half in halves]):
+            batch = [by_id[id(message)] for message in chunk]
+            answer = yield from self._call(topic, partition, batch)
+            for half, letter in zip(batch, answer.verdicts, strict=True):
+                answers[half.number] = self._verdict(half.message, letter)
+
+    def _call(self, topic: str, partition: int, batch: list[Half]) -> Operation[PreparedHalves]:
+        answer = PreparedHalves("STALE_ROUTE")
+        messages = [half.message for half in batch]
+        notes = encode_noted([m.id for m in messages], [m.noted for m in messages], partial=True)
+        for _ in range(_ROUTE_CHANGES):
+            keys, route = (
+                self.catalog.partition(topic, partition),
+                self.catalog.route(topic, partition),
+            )
+            answer = yield transaction.prepare(
+                keys, route, self.id, batch, worker=self.worker, blob=notes
+            )
+            if answer.route is None:
+                break
+            yield from self.catalog.note_route(topic, partition, answer.route, create=True)
+        if answer.status == "FULL":
+            raise full(topic, answer.stored, answer.limit)
+        if answer.status != "OK":
+            raise TransactionDecided(
+                f"transaction {show(self.id)} takes no more messages: it was decided meanwhile, by"
+                " a checker or an operator"
+            )
+        return answer
+
+    def _verdict(self, message: Prepared, letter: str) -> MessageId:
+        if letter in "CH":
+            raise refused(message.id, letter)
+        return MessageId(message.id, duplicate=letter == "D")
+
+
+class Transaction:
+    """A transaction without asyncio; a context manager that commits, or rolls back if it raises.
+
+    Attributes:
+        id: Its name, in checks, errors and `rqretry transaction`.
+    """
+
+    def __init__(self, store: SyncPerformer, operations: TransactionOperations) -> None:
+        self.store = store
+        self.operations = operations
+
+    publish = blocking(TransactionOperations.publish)
+    publish_many = blocking(TransactionOperations.publish_many)
+    commit = blocking(TransactionOperations.commit)
+    rollback = blocking(TransactionOperations.rollback)
+
+    @property
+    def id(self) -> str:
+        """The transaction's id."""
+        return self.operations.id
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.operations.decision:
+            return
+        if error is None:
+            self.commit()
+            return
+        try:
+            self.rollback()
+        except RqretryError as failed:
+            error.add_note(_not_rolled_back(self.id, failed))
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.id}>"
+
+
+class AsyncTransaction:
+    """A transaction with asyncio; `async with` commits it, or rolls back if the block raises.
+
+    Attributes:
+        id: Its name, in checks, errors and `rqretry transaction`.
+    """
+
+    def __init__(self, store: Performer, operations: TransactionOperations) -> None:
+        self.store = store
+        self.operations = operations
+
+    publish = awaitable(TransactionOperations.publish)
+    publish_many = awaitable(TransactionOperations.publish_many)
+    commit = awaitable(TransactionOperations.commit)
+    rollback = awaitable(TransactionOperations.rollback)
+
+    @property
+    def id(self) -> str:
+        """The transaction's id."""
+        return self.operations.id
+
+    async def begin(self) -> Self:
+        """The transaction itself; for `await app.begin_transaction(...)`."""
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.begin().__await__()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.operations.decision:
+            return
+        if error is None:
+            await self.commit()
+            return
+        try:
+            # A block that is cancelled must not leave its transaction to the checker.
+            await asyncio.shield(self.store.perform(self.operations.rollback()))
+        except RqretryError as failed:
+            error.add_note(_not_rolled_back(self.id, failed))
+
+    def __repr__(self) -> str:
+        return f"<AsyncTransaction {self.id}>"
+
+
+def _not_rolled_back(id_: str, failed: RqretryError) -> str:
+    return (
+        f"transaction {show(id_)} could not be rolled back now ({failed}); it stays invisible, and"
+        " is checked back"
+    )

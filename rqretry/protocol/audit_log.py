@@ -1,0 +1,88 @@
+"""note and now: the audit record of a namespace, the last words of workers, and the time."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rqretry.protocol.command import Command, text
+from rqretry.protocol.keys import NamespaceKeys
+
+NOTES_KEPT = 10_000
+"""Lines of the audit record; the oldest go, a few later than exactly."""
+
+
+WORDS_KEPT = 1000
+"""Lines about how worker processes ended; the oldest go, a few later than exactly."""
+
+
+class Note(NamedTuple):
+    """One line of the audit record."""
+
+    at_ms: int
+    actor: str
+    verb: str
+    arguments: dict[str, Any]
+    counts: dict[str, Any]
+
+
+def note(
+    keys: NamespaceKeys,
+    *,
+    actor: str,
+    verb: str,
+    arguments: Mapping[str, Any],
+    counts: Mapping[str, Any],
+) -> Command[int]:
+    """Add a line to the audit record; answers the server's time in ms."""
+    return Command(
+        verb="note",
+        keys=(keys.meta, keys.audit),
+        args=(actor, verb, _dump(arguments), _dump(counts), NOTES_KEPT),
+        decode=int,
+    )
+
+
+def notes(keys: NamespaceKeys, *, count: int) -> Command[list[Note]]:
+    """The last lines of the audit record, the newest first."""
+    words = ("XREVRANGE", keys.audit, "+", "-", "COUNT", count)
+    return Command("read", (), (), _notes, words=words)
+
+
+def last_words(keys: NamespaceKeys, *, process: str, said: str) -> Command[int]:
+    """Keep how a worker process ended, for whoever asks what became of its messages.
+
+    Args:
+        keys: The namespace.
+        process: host:pid.
+        said: How it ended.
+    """
+    return Command(
+        verb="note",
+        keys=(keys.meta, keys.last_words),
+        args=(process, "ended", _dump({"said": said}), "{}", WORDS_KEPT),
+        decode=int,
+    )
+
+
+def all_last_words(keys: NamespaceKeys) -> Command[list[Note]]:
+    """What is kept of how worker processes ended, the newest first."""
+    words = ("XREVRANGE", keys.last_words, "+", "-", "COUNT", WORDS_KEPT)
+    return Command("read", (), (), _notes, words=words)
+
+
+def now(keys: NamespaceKeys) -> Command[int]:
+    """The server's time in ms."""
+    return Command("now", (keys.meta,), (), int)
+
+
+def _dump(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"), default=str)
+
+
+def _notes(reply: list[Any]) -> list[Note]:
+    found = []
+    for _, flat in reply:
+        fields = {text(flat[i]): text(flat[i + 1]) for i in range(0, len(flat), 2)}
+        arguments, counts = json.loads(fields["a"]), json.loads(fields["n"])
+        found.append(Note(int(float(fields["at"])), fields["by"], fields["e"], arguments, counts))
+    return found

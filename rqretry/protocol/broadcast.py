@@ -1,0 +1,75 @@
+"""Reading what is broadcast, and counting what became of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rqretry.protocol.command import Command, Word, number, text
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
+
+START = "0-0"
+
+
+class Mark(NamedTuple):
+    """A place in what one partition broadcasts."""
+
+    id: str
+    """Of the last entry before it."""
+    passed: int
+    """Messages before it."""
+
+
+class Entry(NamedTuple):
+    """One entry of the stream: the messages of one call."""
+
+    id: str
+    first: int
+    """The running number of its first message."""
+    messages: list[tuple[str, bytes]]
+
+    @property
+    def end(self) -> Mark:
+        """The place behind it."""
+        return Mark(self.id, self.first + len(self.messages))
+
+
+def now_at(keys: PartitionKeys) -> Command[Mark]:
+    """The place from which on everything is still to be published."""
+    words = ("HMGET", keys.meta, "cast_ms", "cast_seq", "cast_count")
+    return Command("read", (), (), _mark, words=words)
+
+
+def read_after(keys: PartitionKeys, mark: Mark, *, count: int) -> Command[list[Entry]]:
+    """The entries behind a place, oldest first, without waiting."""
+    words = ("XRANGE", keys.broadcast, f"({mark.id}", "+", "COUNT", count)
+    return Command("read", (), (), lambda reply: [_entry(*one) for one in reply], words=words)
+
+
+def wait_words(
+    places: Sequence[tuple[PartitionKeys, Mark]], *, count: int, block_ms: int
+) -> tuple[Word, ...]:
+    """The request that waits for entries behind these places, of one server."""
+    streams = [keys.broadcast for keys, _ in places]
+    ids = [mark.id for _, mark in places]
+    return ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *streams, *ids)
+
+
+def read_waited(reply: Any) -> dict[str, list[Entry]]:
+    """The reply to it: entries by stream."""
+    return {text(stream): [_entry(*one) for one in entries] for stream, entries in reply or ()}
+
+
+def tally(keys: GroupKeys, counts: Mapping[str, int]) -> Command[int]:
+    """Add to the counters of a group."""
+    flat = [word for pair in counts.items() for word in pair]
+    partition = keys.partition
+    return Command("tally", (partition.meta, partition.counters), (keys.group, *flat), int)
+
+
+def _mark(reply: list[Any]) -> Mark:
+    ms, seq, count = (number(value) or 0 for value in reply)
+    return Mark(f"{ms}-{seq}", count)
+
+
+def _entry(id_: bytes, fields: list[bytes]) -> Entry:
+    pairs = zip(fields[2::2], fields[3::2], strict=True)
+    return Entry(text(id_), int(float(fields[1])), [(text(one), body) for one, body in pairs])

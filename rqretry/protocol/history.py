@@ -1,0 +1,100 @@
+"""What readers of whole partitions ask: the history in bulk, the stored bodies, and lanes."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rqretry.core.message_id import spell_ids
+from rqretry.protocol.command import Command, number, text
+from rqretry.protocol.keys import PartitionKeys
+
+Entry = tuple[bytes, list[bytes]]
+"""An entry of the history as the server answers it: its id, and names and values in turn."""
+_IDS, _BLOB = 7, 11
+
+
+class Kept(NamedTuple):
+    """How much of its history a partition keeps.
+
+    Attributes:
+        lost: The last entry that was dropped to stay within the limit; "" if none was.
+        dropped: How many entries were.
+        bytes: What the kept ones take.
+        limit: How much they may take; None for the default.
+    """
+
+    lost: str
+    dropped: int
+    bytes: int
+    limit: int | None
+
+
+def entries(keys: PartitionKeys, *, start: str, end: str, count: int) -> Command[list[Entry]]:
+    """Entries from one stream id to another, oldest first, as the server answers them."""
+    words = ("XRANGE", keys.events, start, end, "COUNT", count)
+    return Command("read", (keys.events,), (), _entries, words=words)
+
+
+def first_entry(keys: PartitionKeys) -> Command[str]:
+    """The id of the oldest entry that is kept; "" if none is."""
+    words = ("XRANGE", keys.events, "-", "+", "COUNT", 1)
+    return Command("read", (keys.events,), (), _entry_id, words=words)
+
+
+def last_entry(keys: PartitionKeys) -> Command[str]:
+    """The id of the newest entry; "" if there is none."""
+    words = ("XREVRANGE", keys.events, "+", "-", "COUNT", 1)
+    return Command("read", (keys.events,), (), _entry_id, words=words)
+
+
+def kept(keys: PartitionKeys) -> Command[Kept]:
+    """How much of its history a partition keeps."""
+    words = ("HMGET", keys.meta, "lost", "dropped", "bytes", "limit")
+    return Command("read", (keys.meta,), (), _kept, words=words)
+
+
+def scan_bodies(
+    keys: PartitionKeys, cursor: int, count: int
+) -> Command[tuple[int, list[tuple[str, bytes]]]]:
+    """Some of the stored bodies and the cursor of the next ones, 0 at the end (HSCAN)."""
+    words = ("HSCAN", keys.bodies, cursor, "COUNT", count)
+    return Command("read", (keys.bodies,), (), _scanned, words=words)
+
+
+def read_lanes(keys: PartitionKeys, producers: Sequence[str]) -> Command[list[tuple[int, str]]]:
+    """The number and checksum of the last call of each lane; (0, "") where there was none."""
+    lanes = tuple(keys.lane(producer) for producer in producers)
+    return Command("read", lanes, (), _lanes, words=("MGET", *lanes))
+
+
+def _entries(reply: list[Entry]) -> list[Entry]:
+    for _, flat in reply:
+        unpack_entry(flat)
+    return reply
+
+
+def unpack_entry(flat: list[bytes]) -> None:
+    """Spell the ids of an entry (its names and values) that has them packed (producing.publish)."""
+    if flat[_BLOB] and not flat[_IDS]:
+        flat[_IDS], flat[_BLOB] = spell_ids(flat[_BLOB]), b""
+
+
+def _entry_id(reply: list[Entry]) -> str:
+    return text(reply[0][0]) if reply else ""
+
+
+def _kept(reply: list[bytes | None]) -> Kept:
+    lost, dropped, size, limit = reply
+    return Kept(text(lost or b""), number(dropped) or 0, number(size) or 0, number(limit))
+
+
+def _scanned(reply: list[Any]) -> tuple[int, list[tuple[str, bytes]]]:
+    flat = reply[1]
+    return int(reply[0]), [(text(flat[i]), flat[i + 1]) for i in range(0, len(flat) - 1, 2)]
+
+
+def _lanes(reply: list[bytes | None]) -> list[tuple[int, str]]:
+    found = []
+    for value in reply:
+        seq, _, rest = text(value or b"0").partition(" ")
+        found.append((int(seq), rest.partition(" ")[0]))
+    return found

@@ -1,0 +1,331 @@
+"""subscribe, configure, swap, and what only reads: stats, peek, dead letters, history."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rqretry.core.route import Route
+from rqretry.protocol.command import MAX_BATCH, MAX_BATCH_BYTES, Command, number, pairs, text
+from rqretry.protocol.history import unpack_entry
+from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
+
+LOOKED_AT = 100_000
+"""How many entries of a ready list peek searches."""
+
+
+class LevelStats(NamedTuple):
+    """One rung of the ladder."""
+
+    waiting: int
+    due: int
+    next_due_ms: int | None
+    """Server time in ms when the first one is due."""
+
+
+class Stats(NamedTuple):
+    """One group in one partition, at one moment of server time."""
+
+    now_ms: int
+    ready: int
+    retry: int
+    inflight: int
+    overdue: int
+    dead: int
+    scheduled: int
+    backlog: int
+    bodies: int
+    oldest_id: str
+    paused: bool
+    levels: list[LevelStats]
+    counters: dict[str, str]
+    history_bytes: int = 0
+    max_inflight: int | None = None
+    """The partition's part of it; None for no limit."""
+    rate: str = ""
+    blocked: int = 0
+    """Behind another message of their message group."""
+    in_message_groups: int = 0
+    """Messages of the partition that have a message group, for whichever group."""
+
+    @property
+    def held(self) -> int:
+        """Messages of the group, in all its places."""
+        waiting = sum(level.waiting for level in self.levels)
+        return self.ready + self.blocked + self.retry + self.inflight + self.dead + waiting
+
+
+class Peeked(NamedTuple):
+    """Where one message is, for one group; None or "" wherever it is not."""
+
+    now_ms: int
+    body: bytes
+    owed: bytes
+    byte: bytes
+    entry: str
+    deadline_ms: int | None
+    dead_since_ms: int | None
+    grave: str
+    failures: str
+    scheduled_ms: int | None
+    in_ready: int | None
+    in_retry: int | None
+    in_backlog: int | None
+    paused: bool
+    waiting: list[tuple[int, int]]
+    """(level, due in server ms) of each level that holds it."""
+    stored: bool
+    inflight: int = 0
+    """Messages under a lease here."""
+    max_inflight: int | None = None
+    rate: str = ""
+    head: str = ""
+    """Who is out of its message group, if the group is ordered."""
+    in_line: int | None = None
+    """How many unfinished messages of its message group are before it."""
+
+
+class DeadPage(NamedTuple):
+    """One page of dead letters, oldest first."""
+
+    now_ms: int
+    total: int
+    ids: list[str]
+    since_ms: list[int]
+    graves: list[str]
+    failures: list[str]
+    data: list[bytes]
+
+
+def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
+    """Install a route; the first group takes the backlog. Answers what is left of it."""
+    first = route.groups[0].name if route.groups else ""
+    ordered = bool(route.groups) and route.groups[0].ordered
+    group = keys.group(first, 0)
+    touched = (
+        keys.meta, keys.route, keys.backlog, group.ready, group.wake, keys.counters,
+        group.line, group.heads, keys.message_groups,
+    )  # fmt: skip
+    return Command(
+        verb="subscribe",
+        keys=touched,
+        args=(route.version, route.encode(), first, MAX_BATCH, route.max_messages, int(ordered)),
+        decode=int,
+    )
+
+
+def configure(
+    keys: GroupKeys, version: int, fields: Mapping[str, str | int | bytes]
+) -> Command[int]:
+    """Copy a group's configuration into a partition; newer wins."""
+    flat = [word for pair in fields.items() for word in pair]
+    return Command(
+        verb="configure",
+        keys=(keys.partition.meta, keys.config, keys.wake),
+        args=(version, fields.get("byte", ""), *flat),
+        decode=int,
+    )
+
+
+def swap(keys: NamespaceKeys, records: str, name: str, old: str, new: str) -> Command[bool]:
+    """Replace a catalog record if it still is `old` ('' for a new one); delete it for ''."""
+    return Command("swap", (keys.meta, records), (name, old, new), bool)
+
+
+def read_record(records: str, name: str) -> Command[str]:
+    """One record of the catalog; "" if there is none."""
+    return Command("read", (), (), _optional_text, words=("HGET", records, name))
+
+
+def read_these(records: str, names: Sequence[str]) -> Command[list[str]]:
+    """Some records of the catalog; "" for one that is not there."""
+    return Command(
+        "read",
+        (),
+        (),
+        lambda reply: [_optional_text(item) for item in reply],
+        words=("HMGET", records, *names),
+    )
+
+
+def read_records(records: str) -> Command[dict[str, str]]:
+    """All records of one kind."""
+    return Command("read", (), (), _records, words=("HGETALL", records))
+
+
+def read_body(keys: PartitionKeys, id_: str) -> Command[bytes | None]:
+    """The bytes of a message; None where it is not stored."""
+    return Command("read", (), (), lambda reply: reply, words=("HGET", keys.bodies, id_))
+
+
+def read_due(keys: PartitionKeys, member: str) -> Command[int | None]:
+    """When a scheduled member is due, in server ms; None where it is not scheduled."""
+    return Command("read", (), (), number, words=("ZSCORE", keys.scheduled, member))
+
+
+def delete(key: str) -> Command[int]:
+    """Delete one key that is nobody's any more."""
+    return Command("delete", (), (), int, words=("UNLINK", key))
+
+
+def stored(keys: PartitionKeys) -> Command[int]:
+    """How many message bodies a partition keeps."""
+    return Command("read", (), (), int, words=("HLEN", keys.bodies))
+
+
+def in_message_groups(keys: PartitionKeys) -> Command[int]:
+    """How many stored messages of a partition have a message group."""
+    return Command("read", (), (), int, words=("HLEN", keys.message_groups))
+
+
+def in_line(keys: GroupKeys) -> Command[int]:
+    """How many unfinished messages of an ordered group have a message group."""
+    return Command("read", (), (), int, words=("ZCARD", keys.line))
+
+
+def memory(keys: PartitionKeys) -> Command[int]:
+    """The bytes of a partition's bodies, estimated from a sample of them."""
+    words = ("MEMORY", "USAGE", keys.bodies, "SAMPLES", 20)
+    return Command("read", (), (), lambda reply: int(reply or 0), words=words)
+
+
+def server_memory() -> Command[dict[str, int]]:
+    """The server's `used_memory` and `maxmemory`, in bytes."""
+    return Command("read", (), (), _memory, words=("INFO", "memory"))
+
+
+def stats(keys: GroupKeys) -> Command[Stats]:
+    """How many messages of a group are where; what is due counts as ready."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.dead, p.scheduled,
+        p.backlog, p.counters, p.bodies, keys.line, keys.heads, p.message_groups, *keys.levels,
+    )  # fmt: skip
+    return Command(
+        verb="stats",
+        keys=touched,
+        args=(),
+        decode=_stats,
+    )
+
+
+def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
+    """Where a message is, for one group."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts,
+        keys.failures, keys.dead, keys.graves, p.bodies, p.pending, p.scheduled, p.backlog,
+        keys.line, keys.heads, p.message_groups, *keys.levels,
+    )  # fmt: skip
+    return Command(
+        verb="peek",
+        keys=touched,
+        args=(id_, LOOKED_AT),
+        decode=_peeked,
+    )
+
+
+def dead_letters(
+    keys: GroupKeys, *, offset: int, count: int = MAX_BATCH, with_bodies: bool = False
+) -> Command[DeadPage]:
+    """One page of the dead letters of a group in a partition, oldest first."""
+    p = keys.partition
+    return Command(
+        verb="dead_letters",
+        keys=(p.meta, keys.dead, keys.graves, keys.failures, p.bodies, p.big, keys.tracebacks),
+        args=(offset, count, int(with_bodies), MAX_BATCH_BYTES),
+        decode=_dead_page,
+    )
+
+
+def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str]]:
+    """The tracebacks kept for these fingerprints; "" where there is none."""
+    return Command(
+        "read",
+        (),
+        (),
+        lambda reply: [_optional_text(item) for item in reply],
+        words=("HMGET", keys.tracebacks, *fingerprints),
+    )
+
+
+def ids_with_key(keys: PartitionKeys, key: str, *, after: str, count: int) -> Command[list[str]]:
+    """Ids of stored messages with a message key, by id, behind the id `after`; "" for the first."""
+    first = f"({key}\0{after}" if after else f"[{key}\0"
+    words = ("ZRANGEBYLEX", keys.message_keys, first, f"({key}\x01", "LIMIT", 0, count)
+    return Command(
+        "read", (), (), lambda reply: [text(m).rpartition("\0")[2] for m in reply], words=words
+    )
+
+
+def recent_history(
+    keys: PartitionKeys, *, end: str, count: int
+) -> Command[list[tuple[str, dict[str, bytes]]]]:
+    """Entries of a partition's history back from a stream id, newest first."""
+    words = ("XREVRANGE", keys.events, end, "-", "COUNT", count)
+    return Command("read", (), (), _history, words=words)
+
+
+def history(
+    keys: PartitionKeys, *, start: str, end: str = "+", count: int = 1000
+) -> Command[list[tuple[str, dict[str, bytes]]]]:
+    """Entries of a partition's history from one stream id to another, oldest first."""
+    return Command(
+        "read",
+        (),
+        (),
+        _history,
+        words=("XRANGE", keys.events, start, end, "COUNT", count),
+    )
+
+
+def _memory(reply: Any) -> dict[str, int]:
+    lines = (line.partition(":") for line in text(reply).splitlines())
+    wanted = ("used_memory", "maxmemory")
+    return {name: int(value) for name, colon, value in lines if colon and name in wanted}
+
+
+def _optional_text(reply: bytes | None) -> str:
+    return "" if reply is None else reply.decode()
+
+
+def _records(reply: Any) -> dict[str, str]:
+    if isinstance(reply, Mapping):
+        return {text(name): text(record) for name, record in reply.items()}
+    return pairs(reply)
+
+
+def _stats(reply: list[Any]) -> Stats:
+    now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies = map(int, reply[:9])
+    oldest, paused, levels, counters, history_bytes, most, rate, blocked, grouped = reply[9:]
+    rungs = [LevelStats(count, due, number(first)) for count, due, first in levels]
+    return Stats(
+        now, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, text(oldest),
+        paused == b"1", rungs, pairs(counters), int(history_bytes), number(most), text(rate),
+        max(0, int(blocked)), int(grouped),
+    )  # fmt: skip
+
+
+def _peeked(reply: list[Any]) -> Peeked:
+    now, body, owed, byte, entry, deadline, dead, grave, failures, scheduled = reply[:10]
+    ready, retry, backlog, paused, waiting, stored, held, most, rate, head, in_line = reply[10:]
+    return Peeked(
+        int(now), body, owed, byte, text(entry), number(deadline), number(dead), text(grave),
+        text(failures), number(scheduled), number(ready), number(retry), number(backlog),
+        paused == b"1", [(int(level), int(float(due))) for level, due in waiting], stored == 1,
+        int(held), number(most), text(rate), text(head), number(in_line),
+    )  # fmt: skip
+
+
+def _dead_page(reply: list[Any]) -> DeadPage:
+    now, total, ids, since, graves, failures, data = reply
+    return DeadPage(
+        int(now), int(total), [text(id_) for id_ in ids], [int(float(ms)) for ms in since],
+        [text(grave) for grave in graves], [text(record) for record in failures], data,
+    )  # fmt: skip
+
+
+def _history(reply: list[Any]) -> list[tuple[str, dict[str, bytes]]]:
+    found = []
+    for id_, flat in reply:
+        unpack_entry(flat)
+        found.append((text(id_), {text(flat[i]): flat[i + 1] for i in range(0, len(flat), 2)}))
+    return found

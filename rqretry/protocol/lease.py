@@ -1,0 +1,337 @@
+"""lease, look, renew, succeed, fail, release, change: the life of a lease."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from rqretry.core.receipt import Receipt
+from rqretry.protocol.command import MAX_BATCH_BYTES, Command, number, text
+from rqretry.protocol.keys import GroupKeys
+
+OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
+"""Verdicts on one message of a batch; STALE: that lease ended, GONE: the message did."""
+
+FIRST_ATTEMPT = (1, 1)
+_USUAL = {(0, "", "failure")}
+"""Level, delay and cause of a failure that asks for nothing and says no other cause."""
+
+
+class Leased(NamedTuple):
+    """What a lease answered.
+
+    Times are milliseconds from now until the next message of the group is due, the next lease
+    runs out and the next scheduled message of the topic is due; None for none.
+    """
+
+    status: str
+    """"OK", "LIMITED" (the group has its max_inflight), "RATED" (it has a rate, and the caller no
+    tokens), "PAUSED", or "NO_GROUP" (the partition has no configuration of this group yet)."""
+    next_due_ms: int | None
+    next_deadline_ms: int | None
+    next_scheduled_ms: int | None
+    left: int
+    """Messages still ready."""
+    ids: list[str]
+    data: list[bytes]
+    numbers: list[tuple[int, int]]
+    """(lease_no, attempt) of each message."""
+    now_ms: int = 0
+    """The server's time."""
+    errors: Sequence[str] = ()
+    """Why each message failed the last time, or that it was redriven: the newest line of its
+    failure record, "" for none. None at all where all are first attempts."""
+    rate: str = ""
+    """The group's rate limit: its leases need tokens; "" for none."""
+
+    @property
+    def exhausted(self) -> bool:
+        """There is nothing more to lease here before something wakes the group."""
+        return self.status != "RATED" and (self.left == 0 or self.status != "OK")
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """One of `errors` for each message."""
+        return self.errors or [""] * len(self.ids)
+
+
+class Failure(NamedTuple):
+    """A failed attempt on its way to the server."""
+
+    receipt: Receipt
+    level: int
+    """0 by the ladder, k > 0 that level, -1 dead now."""
+    delay_ms: int | str
+    """An explicit delay, or ''."""
+    random: float
+    cause: str
+    """One word: failure, timeout, undecodable, ..."""
+    record: str
+    """One line of JSON for the failure record (failures.py)."""
+
+
+class Failed(NamedTuple):
+    """What became of a failed attempt."""
+
+    verdict: str
+    """"OK", "STALE" or "GONE"."""
+    dead: bool = False
+    attempt: int = 0
+    level: int = 0
+    due_ms: int = 0
+
+
+def lease(
+    keys: GroupKeys,
+    *,
+    worker: str,
+    want: int,
+    visibility_ms: int,
+    prefer: str = "ready",
+    tokens: bool = False,
+) -> Command[Leased]:
+    """Ready to inflight: take up to `want` messages for `visibility_ms`.
+
+    `tokens`: the caller has taken as many of a group's rate limit.
+    """
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
+        keys.due, keys.wake, p.bodies, p.big, p.pending, p.scheduled, p.events, p.counters,
+        keys.failures,
+        keys.line, keys.heads, p.message_groups,
+    )  # fmt: skip
+    return Command(
+        verb="lease",
+        keys=touched + ((keys.graves, keys.origins) if keys.source else ()),
+        args=(keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens)),
+        decode=_leased,
+    )
+
+
+class Seen(NamedTuple):
+    """What a look at a place told that has nothing to lease; times as in Leased."""
+
+    now_ms: int
+    next_due_ms: int | None
+    next_deadline_ms: int | None
+    next_scheduled_ms: int | None
+
+
+def look(places: Sequence[GroupKeys]) -> Command[list[Seen | None]]:
+    """Is there anything to lease in these places, which need not be of one partition; reads only.
+
+    None where there may be, also because the partition does not know the group. Not on a cluster.
+    """
+    touched = [
+        key
+        for keys in places
+        for p in (keys.partition,)
+        for key in (
+            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.due, p.scheduled,
+        )
+    ]  # fmt: skip
+    return Command("look", tuple(touched), (), lambda reply: [_seen(place) for place in reply])
+
+
+def renew(
+    keys: GroupKeys, receipts: Sequence[Receipt], *, visibility_ms: int
+) -> Command[list[bytes]]:
+    """Inflight to inflight: push the deadline of leases that are still ours."""
+    p = keys.partition
+    return Command(
+        verb="renew",
+        keys=(p.meta, keys.config, keys.inflight, keys.attempts, keys.dead, p.bodies, p.pending),
+        args=(visibility_ms, *_flat(receipts)),
+        decode=list,
+        ids=_ids(receipts),
+    )
+
+
+def succeed(
+    keys: GroupKeys,
+    receipts: Sequence[tuple[str, int]],
+    *,
+    worker: str,
+    strict: bool = False,
+) -> Command[list[bytes]]:
+    """Inflight to committed; `strict` also wants the deadline in the future (a simple ack)."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead, p.bodies,
+        p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.wake, keys.ready,
+        keys.line, keys.heads, p.message_groups, p.keyed, p.message_keys,
+    )  # fmt: skip
+    ids = _ids(receipts)
+    firsts = {receipt[1] for receipt in receipts} == {1}
+    words: Iterable[str | int] = (1, *ids) if firsts else (2, *_flat(receipts))
+    return Command(
+        verb="succeed",
+        keys=touched + ((keys.graves,) if keys.source else ()),
+        args=(keys.group, worker, int(strict), *words),
+        decode=lambda reply: reply or [OK] * len(ids),
+        ids=ids,
+    )
+
+
+def fail(
+    keys: GroupKeys,
+    failures: Sequence[Failure],
+    *,
+    worker: str,
+    tracebacks: Mapping[str, str],
+) -> Command[list[Failed]]:
+    """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each told once."""
+    p = keys.partition
+    ids = tuple([failure[0][0] for failure in failures])
+    words, shared, said = _failures(failures, ids)
+    random = failures[0].random if failures else 0.0
+    args: list[Any] = [keys.group, worker, len(tracebacks), words, random, len(shared)]
+    for fingerprint, traceback in tracebacks.items():
+        args += (fingerprint, traceback)
+    args += shared
+    args += said
+    touched = (
+        p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
+        keys.graves, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
+        p.counters, keys.ready, keys.line, keys.heads, p.message_groups, *keys.levels,
+    )  # fmt: skip
+    return Command(
+        verb="fail",
+        keys=touched,
+        args=tuple(args),
+        decode=lambda reply: _failed(reply, len(ids)),
+        ids=ids,
+    )
+
+
+def release(
+    keys: GroupKeys,
+    receipts: Sequence[Receipt],
+    *,
+    worker: str,
+    delays_ms: Sequence[int | str] | None = None,
+    max_postpones: int = 0,
+) -> Command[list[bytes]]:
+    """Inflight to ready (head of its lane), or postponed by `delays_ms`; not counted."""
+    p = keys.partition
+    delays = delays_ms or [""] * len(receipts)
+    args: list[Any] = [keys.group, worker, max_postpones]
+    for receipt, delay_ms in zip(receipts, delays, strict=True):
+        args += (*receipt, delay_ms)
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
+        keys.due, keys.wake, p.bodies, p.pending, p.events, p.counters, keys.graves,
+        *keys.levels,
+    )  # fmt: skip
+    return Command(
+        verb="release",
+        keys=touched,
+        args=tuple(args),
+        decode=list,
+        ids=_ids(receipts),
+    )
+
+
+def change(
+    keys: GroupKeys, receipt: Receipt, *, worker: str, duration_ms: int
+) -> Command[bytes | int]:
+    """Inflight to inflight with a new deadline (0: to ready); the new lease_no, STALE or GONE."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
+        keys.wake, p.bodies, p.pending, p.events, p.counters,
+    )  # fmt: skip
+    return Command(
+        verb="change",
+        keys=touched,
+        args=(keys.group, worker, *receipt, duration_ms),
+        decode=_changed,
+        ids=(receipt.id,),
+    )
+
+
+def _failures(
+    failures: Sequence[Failure], ids: tuple[str, ...]
+) -> tuple[int, Sequence[str], Iterable[Any]]:
+    """Words a message, the records that messages share, and the words.
+
+    What fails together often says the same, which is sent once. Places of fields stand for their
+    names, which cost more to look up.
+    """
+    usual = {(failure[1], failure[2], failure[4]) for failure in failures} <= _USUAL
+    records = [failure[5] for failure in failures]
+    shared = dict.fromkeys(records)
+    if usual and len(shared) == 1:
+        if {failure[0][1] for failure in failures} == {1}:
+            return 1, [*shared], ids
+        return 2, [*shared], chain.from_iterable([failure[0] for failure in failures])
+    if 2 * len(shared) <= len(records):
+        numbers = {record: number for number, record in enumerate(shared, 1)}
+        said: list[Any] = [numbers[record] for record in records]
+    else:
+        shared, said = {}, records
+    if usual:
+        rows = [(*failure[0], word) for failure, word in zip(failures, said, strict=True)]
+        return 3, [*shared], chain.from_iterable(rows)
+    asking = [(*f[0], *f[1:5], word) for f, word in zip(failures, said, strict=True)]
+    return 7, [*shared], chain.from_iterable(asking)
+
+
+def _flat(receipts: Iterable[tuple[str, int]]) -> Iterable[str | int]:
+    return chain.from_iterable(receipts)
+
+
+def _ids(receipts: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    return tuple([receipt[0] for receipt in receipts])
+
+
+def _leased(reply: list[Any]) -> Leased:
+    if reply[0] == b"NO_GROUP":
+        return Leased("NO_GROUP", None, None, None, 0, [], [], [])
+    status, due, deadline, scheduled, left, ids, data, entries, errors, now, rate = reply
+    numbers = [FIRST_ATTEMPT] * len(ids)
+    if entries:
+        each = entries.split(b" ")
+        known = {entry: _numbers(entry) for entry in set(each)}  # most are alike
+        numbers = [known[entry] for entry in each]
+    decoded = [id_.decode() for id_ in ids]
+    return Leased(
+        text(status), number(due), number(deadline), number(scheduled), left, decoded, data,
+        numbers, now, [line.decode() for line in errors], text(rate),
+    )  # fmt: skip
+
+
+def _seen(place: list[Any]) -> Seen | None:
+    if not place:
+        return None
+    now, due, deadline, scheduled = place
+    return Seen(now, number(due), number(deadline), number(scheduled))
+
+
+def _numbers(entry: bytes) -> tuple[int, int]:
+    if entry == b"-":
+        return FIRST_ATTEMPT
+    lease_no, attempt, _ = entry.split(b":", 2)
+    return int(lease_no), int(attempt)
+
+
+def _failed(reply: list[bytes], count: int) -> list[Failed]:
+    verdicts = reply[:-1]
+    if len(verdicts) == 1:  # of all
+        return [outcome(verdicts[0])] * count
+    known = {verdict: outcome(verdict) for verdict in set(verdicts)}  # most are alike
+    return [known[verdict] for verdict in verdicts]
+
+
+def outcome(verdict: bytes) -> Failed:
+    """What fail.lua says of one message, in its answer and in the history."""
+    if verdict in (STALE, GONE):
+        return Failed(verdict.decode())
+    attempt, *place = verdict.split(b",")
+    if place[0] == b"D":
+        return Failed("OK", dead=True, attempt=int(attempt))
+    return Failed("OK", attempt=int(attempt), level=int(place[1]), due_ms=int(float(place[2])))
+
+
+def _changed(reply: list[bytes]) -> bytes | int:
+    return reply[0] if reply[0] in (STALE, GONE) else int(reply[0])

@@ -1,0 +1,134 @@
+"""expire, promote, sweep, register: what anybody may do for everybody, without a leader."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rqretry.protocol.command import MAX_BATCH, Command, number, text
+from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
+
+_WITHOUT_DEAD = 3
+
+
+class Expired(NamedTuple):
+    """What an expire answered."""
+
+    held: bool
+    """Nothing may expire yet: the server's clock jumped (decisions 11)."""
+    now_ms: int
+    moved: int
+    """Messages expired, or milliseconds to wait where `held`."""
+    dead: tuple[str, ...] = ()
+    """The ids of those that had no retries left."""
+
+
+class LiveWorker(NamedTuple):
+    """A worker process that said, a short while ago, that it lives."""
+
+    name: str
+    about: str
+    """What it says about itself: JSON."""
+    since_ms: int | None
+
+
+class Promoted(NamedTuple):
+    """What a promote answered."""
+
+    now_ms: int
+    moved: int
+    next_due_ms: int | None
+    """Milliseconds until the next message is due; None for none."""
+
+
+def expire(
+    keys: GroupKeys,
+    *,
+    worker: str,
+    hold_ms: int,
+    random: float,
+    last_seen_ms: int | None = None,
+    elapsed_ms: int = 0,
+    limit: int = MAX_BATCH,
+) -> Command[Expired]:
+    """Inflight past its deadline to ready, waiting_retry or dead.
+
+    `last_seen_ms` is the server time of the caller's last look at this partition and `elapsed_ms`
+    the caller's own monotonic time since: together they show a server clock that jumped forward.
+    """
+    p = keys.partition
+    seen: int | str = "" if last_seen_ms is None else last_seen_ms
+    touched = (
+        p.meta, keys.config, keys.retry, keys.inflight, keys.attempts, keys.failures,
+        keys.dead, keys.graves, keys.due, keys.wake, p.events, p.counters, p.bodies,
+        p.pending, keys.ready, keys.line, keys.heads, p.message_groups, *keys.levels,
+    )  # fmt: skip
+    return Command(
+        verb="expire",
+        keys=touched,
+        args=(keys.group, worker, limit, seen, elapsed_ms, hold_ms, random),
+        decode=_expired,
+    )
+
+
+def promote(
+    keys: GroupKeys,
+    *,
+    worker: str,
+    limit: int = MAX_BATCH,
+    level: int | None = None,
+    ids: Sequence[str] = (),
+    early: bool = False,
+) -> Command[Promoted]:
+    """Waiting_retry and due to ready; `early`: due or not.
+
+    `level` promotes from that one alone, `ids` (of one level) these alone, `limit` at most.
+    """
+    p = keys.partition
+    until = "+inf" if early else ""
+    touched = (
+        p.meta, keys.retry, keys.due, keys.wake, p.events, p.counters, keys.config, keys.line,
+        keys.heads, p.message_groups, *keys.levels,
+    )  # fmt: skip
+    return Command(
+        verb="promote",
+        keys=touched,
+        args=(keys.group, worker, limit, until, level or "", *ids),
+        decode=lambda reply: Promoted(int(reply[0]), int(reply[1]), number(reply[2])),
+    )
+
+
+def feed(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> Command[int]:
+    """Dead letters of the other group to ready of this one, which consumes them; how many."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.dead, keys.ready, keys.attempts, keys.failures, keys.graves,
+        keys.wake, p.events, p.counters,
+    )  # fmt: skip
+    return Command("feed", touched, (keys.group, worker, limit), int)
+
+
+def sweep(keys: PartitionKeys, *, limit: int = MAX_BATCH) -> Command[int]:
+    """Forget caller-given ids whose hour is over; answers how many."""
+    return Command("sweep", (keys.meta, keys.ids, keys.id_expiry), (limit,), int)
+
+
+def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Command[int]:
+    """A worker lives, for `ttl_ms` more (0: it says goodbye); answers the live workers."""
+    return Command(
+        "register", (keys.meta, keys.workers, keys.worker_details), (ttl_ms, worker, about), int
+    )
+
+
+def roster(keys: NamespaceKeys) -> Command[tuple[int, list[LiveWorker]]]:
+    """The server's time in ms, and the live workers."""
+    return Command("roster", (keys.meta, keys.workers, keys.worker_details), (), _roster)
+
+
+def _expired(reply: list[Any]) -> Expired:
+    dead = tuple(text(id_) for id_ in reply[3]) if len(reply) > _WITHOUT_DEAD else ()
+    return Expired(reply[0] == b"HELD", int(reply[1]), int(reply[2]), dead)
+
+
+def _roster(reply: list[Any]) -> tuple[int, list[LiveWorker]]:
+    now, names, abouts, since = reply
+    rows = zip(names, abouts, since, strict=True)
+    return int(now), [LiveWorker(text(name), text(a), number(s)) for name, a, s in rows]

@@ -1,0 +1,265 @@
+"""redrive, purge, drop, leave, erase, recall, catch_up: what operators move; held, to look."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rqretry.protocol.command import MAX_BATCH, Command, number, text
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
+from rqretry.protocol.publish import scheduled_member
+
+
+class Held(NamedTuple):
+    """One page of what a group holds in one place."""
+
+    now_ms: int
+    total: int
+    ids: list[str]
+    due_ms: list[int | None]
+    """Due time, or deadline; None in a list."""
+    attempts: list[int]
+    """The current delivery, else the next one."""
+    failures: list[str]
+
+
+class CaughtUp(NamedTuple):
+    """What a page of catching up answered."""
+
+    window: int
+    """Messages in the page; -1: the group has caught up, and nothing was written."""
+    given: int
+    marked: int
+    """Messages that had no entry, and now have their group's byte."""
+
+
+class Blocked(NamedTuple):
+    """One page of what waits behind others of its message group."""
+
+    now_ms: int
+    after: str
+    """Where the next page begins; '' at the end."""
+    members: list[str]
+    ids: list[str]
+    failures: list[str]
+
+
+class Dropped(NamedTuple):
+    """What a drop answered."""
+
+    gone: int
+    window: int
+    """How many entries of the list it went past."""
+
+
+def redrive(
+    keys: GroupKeys,
+    ids: Sequence[str],
+    *,
+    actor: str,
+    delays_ms: Sequence[int | str] | None = None,
+    records: Sequence[str] | None = None,
+) -> Command[list[bytes]]:
+    """Dead to ready, or to waiting_retry for a delay; OK or GONE for each id.
+
+    `records`: of each, the line for its failure record (failures.py).
+    """
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
+        keys.dead, keys.graves, keys.wake, p.bodies, p.events, p.counters, keys.due,
+        keys.line, keys.heads, p.message_groups, p.pending, *keys.levels,
+    )  # fmt: skip
+    delays = delays_ms or [""] * len(ids)
+    lines = records or ['{"c":"redriven"}'] * len(ids)
+    words = [word for row in zip(ids, delays, lines, strict=True) for word in row]
+    return Command(
+        verb="redrive",
+        keys=touched,
+        args=(keys.group, actor, *words),
+        decode=list,
+        ids=tuple(ids),
+    )
+
+
+def purge(
+    keys: GroupKeys, ids: Sequence[str], *, actor: str, place: str | None = None
+) -> Command[list[bytes]]:
+    """Dead (or in another sorted set, `place`) to gone; OK or GONE for each id."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.attempts, keys.failures, place or keys.dead, keys.graves,
+        p.bodies, p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
+        keys.ready, keys.wake, keys.line, keys.heads, p.message_groups, keys.dead, p.keyed,
+        p.message_keys,
+    )  # fmt: skip
+    return Command(
+        verb="purge",
+        keys=touched,
+        args=(keys.group, actor, *ids),
+        decode=list,
+        ids=tuple(ids),
+    )
+
+
+def drop(
+    keys: GroupKeys,
+    place: str,
+    *,
+    actor: str,
+    answers: Sequence[tuple[str, bool]] = (),
+    limit: int = MAX_BATCH,
+) -> Command[Dropped]:
+    """Ready to gone, at the head of one list; `answers` says which go, none: all."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, place, keys.attempts, keys.failures, keys.dead, keys.inflight,
+        p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.ready,
+        keys.wake, keys.line, keys.heads, p.message_groups, p.keyed, p.message_keys,
+    )  # fmt: skip
+    flat = [word for id_, goes in answers for word in (id_, int(goes))]
+    return Command(
+        verb="drop",
+        keys=touched,
+        args=(keys.group, actor, limit, *flat),
+        decode=lambda reply: Dropped(*map(int, reply)),
+    )
+
+
+def catch_up(
+    keys: GroupKeys, place: str, *, actor: str, in_list: bool, owner: int, offset: int
+) -> Command[CaughtUp]:
+    """Stored to ready: one page of what the group with the byte `owner` has, for another group."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.ready, keys.attempts, p.bodies, p.pending, p.events, p.counters,
+        place,
+    )  # fmt: skip
+    kind = "list" if in_list else "zset"
+    return Command(
+        verb="catch_up",
+        keys=touched,
+        args=(keys.group, actor, kind, bytes((owner,)), offset, MAX_BATCH),
+        decode=lambda reply: CaughtUp(*map(int, reply)),
+    )
+
+
+def missed(keys: GroupKeys, cursor: str) -> Command[tuple[str, list[str]]]:
+    """One page of what is stored and not owed by the group: the next cursor, and the ids."""
+    p = keys.partition
+    return Command(
+        verb="missed",
+        keys=(p.meta, keys.config, p.bodies, p.pending, p.big),
+        args=(cursor,),
+        decode=lambda reply: (text(reply[0]), [text(id_) for id_ in reply[1]]),
+    )
+
+
+def scheduled_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[str]]]:
+    """One page of what is scheduled: the next cursor, and the ids; a member may carry a tag."""
+    return Command(
+        "read",
+        (),
+        (),
+        lambda reply: (text(reply[0]), [text(m).partition(" ")[0] for m in reply[1][::2]]),
+        words=("ZSCAN", keys.scheduled, cursor, "COUNT", MAX_BATCH),
+    )
+
+
+def half_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[str]]]:
+    """One page of the half messages: the next cursor, and the ids."""
+    return Command(
+        "read",
+        (),
+        (),
+        lambda reply: (text(reply[0]), [text(id_) for id_ in reply[1][::2]]),
+        words=("HSCAN", keys.half_of, cursor, "COUNT", MAX_BATCH),
+    )
+
+
+def blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) -> Command[Blocked]:
+    """One page of the line of an ordered group, without who is out; reads only."""
+    return Command(
+        verb="blocked",
+        keys=(keys.partition.meta, keys.line, keys.heads, keys.failures),
+        args=(after, count),
+        decode=_blocked,
+    )
+
+
+def clear(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Command[list[bytes]]:
+    """Blocked to gone; OK or GONE for each member of the line."""
+    p = keys.partition
+    touched = (
+        p.meta, keys.config, keys.line, keys.heads, p.message_groups, keys.attempts,
+        keys.failures, p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
+        p.keyed, p.message_keys,
+    )  # fmt: skip
+    return Command("clear", touched, (keys.group, actor, *members), list)
+
+
+def leave(keys: GroupKeys) -> Command[int]:
+    """Forget a group in a partition where it holds nothing; answers what it still holds."""
+    p = keys.partition
+    touched = (
+        p.meta, p.counters, keys.config, keys.attempts, keys.failures, keys.tracebacks,
+        keys.graves, keys.due, keys.wake, keys.ready, keys.retry, keys.heads, keys.inflight,
+        keys.dead, keys.line, *keys.levels,
+    )  # fmt: skip
+    return Command("leave", touched, (keys.group,), int)
+
+
+def erase(keys: PartitionKeys) -> Command[int]:
+    """Delete what is a partition's own, at once; big keys are freed in the background."""
+    return Command("erase", (), (), int, words=("UNLINK", *keys.everything()))
+
+
+def erase_group(keys: GroupKeys) -> Command[int]:
+    """Delete what is a group's own in a partition, whose dead letters are another group's."""
+    own = (
+        keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.failures,
+        keys.tracebacks, keys.graves, keys.due, keys.wake, *keys.levels,
+    )  # fmt: skip
+    assert keys.source
+    return Command("erase", (), (), int, words=("UNLINK", *own))
+
+
+def recall(keys: PartitionKeys, id_: str, *, worker: str, tag: str = "") -> Command[str]:
+    """Scheduled and not due to gone: OK, LATE or GONE."""
+    touched = (
+        keys.meta, keys.scheduled, keys.bodies, keys.big, keys.pending, keys.ids,
+        keys.id_expiry, keys.events, keys.counters, keys.keyed, keys.message_keys,
+    )  # fmt: skip
+    args = (worker, id_, scheduled_member(id_, tag))
+    return Command("recall", touched, args, text, ids=(id_,))
+
+
+def held(
+    keys: GroupKeys, place: str, *, in_list: bool, offset: int, count: int = MAX_BATCH
+) -> Command[Held]:
+    """One page of what a group holds in a list or a sorted set of its own."""
+    return Command(
+        verb="held",
+        keys=(keys.partition.meta, place, keys.attempts, keys.failures),
+        args=("list" if in_list else "zset", offset, count),
+        decode=_held,
+    )
+
+
+def _blocked(reply: list[Any]) -> Blocked:
+    now, after, members, ids, failures = reply
+    return Blocked(
+        int(now),
+        text(after),
+        *([text(one) for one in column] for column in (members, ids, failures)),
+    )
+
+
+def _held(reply: list[Any]) -> Held:
+    now, total, ids, scores, entries, failures = reply
+    return Held(
+        int(now),
+        int(total),
+        [text(id_) for id_ in ids],
+        [number(score) for score in scores] or [None] * len(ids),
+        [int(entry.split(b":")[1]) if entry else 1 for entry in entries],
+        [text(record) for record in failures],
+    )

@@ -1,0 +1,378 @@
+"""publish, scheduled and deliver: how messages become ready."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import accumulate
+from typing import Any, NamedTuple, overload
+
+from rqretry.core.durability import confirmation, doubt
+from rqretry.core.history_notes import Noted
+from rqretry.core.message_id import pack_ids
+from rqretry.core.route import Route
+from rqretry.protocol.command import Command, Word, number, text
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
+
+_PLAIN, _NAMED, _SENT = 2, 3, 4
+"""Fields of a Prepared that the script takes: of plain messages alone, of such that all have ids of
+the caller's, and of the rest."""
+_WITH_TARGETS, _WITH_MESSAGE_GROUP, _WITH_KEYS = 5, 6, 7
+_PACKED = 32
+"""From so many plain messages on the history has their ids packed, in 12 bytes each and not 17."""
+_BARE = ("", "", None)
+"""Digest, delay and notes of a message that has none of them."""
+
+
+class Prepared(NamedTuple):
+    """A message as it goes over the wire."""
+
+    id: str
+    data: bytes
+    """The envelope (codec.py)."""
+    digest: str
+    """Of the envelope, for an id that the caller gave; else ''."""
+    delay_ms: int | str
+    """Milliseconds to wait, '@' and a date in ms of server time, or ''."""
+    noted: Noted | None = None
+    """Its tag, keys and message group, as the history notes them."""
+    durability: str = ""
+    """What must have it before publish returns; '' for the primary's memory."""
+
+    @property
+    def tag(self) -> str:
+        """What subscriptions filter by; '' for none."""
+        return (self.noted.tag if self.noted else None) or ""
+
+    @property
+    def message_group(self) -> str:
+        """What it is in order with; '' for nothing."""
+        return (self.noted.message_group if self.noted else None) or ""
+
+    @property
+    def keys(self) -> str:
+        """Its message keys, with blanks between; '' for none."""
+        return " ".join(self.noted.keys) if self.noted else ""
+
+
+class PlainMessages(Sequence[Prepared]):
+    """Very many messages of which each is a bare body under an id.
+
+    They are kept as lists, and none is made alone until somebody asks for it: objects for each
+    cost more than the rest of publishing it.
+
+    Attributes:
+        ids: Their ids.
+        data: Their envelopes, in step.
+        digests: Of ids that the caller gave; None where the client made them.
+    """
+
+    __slots__ = ("data", "digests", "ids")
+
+    def __init__(self, ids: list[str], data: list[bytes], digests: list[str] | None = None) -> None:
+        self.ids = ids
+        self.data = data
+        self.digests = digests
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, at: int) -> Prepared: ...
+    @overload
+    def __getitem__(self, at: slice) -> "PlainMessages": ...
+    def __getitem__(self, at: int | slice) -> "Prepared | PlainMessages":
+        digests = self.digests
+        if isinstance(at, slice):
+            chosen = None if digests is None else digests[at]
+            return PlainMessages(self.ids[at], self.data[at], chosen)
+        return Prepared(self.ids[at], self.data[at], "" if digests is None else digests[at], "")
+
+    def cut(self, most: int, most_bytes: int) -> Iterator["PlainMessages"]:
+        """In parts of at most so many messages and bytes of bodies, one message at least."""
+        at = 0
+        while at < len(self.ids):
+            ends = list(accumulate(map(len, self.data[at : at + most])))
+            count = max(1, bisect_right(ends, most_bytes))
+            yield self[at : at + count]
+            at += count
+
+    def at(self, places: Sequence[int]) -> "PlainMessages":
+        """Some of them."""
+        ids, data, digests = self.ids, self.data, self.digests
+        return PlainMessages(
+            [ids[place] for place in places],
+            [data[place] for place in places],
+            None if digests is None else [digests[place] for place in places],
+        )
+
+    def followed_by(self, others: "PlainMessages") -> "PlainMessages":
+        """These and the others, which are of the same kind: both have digests, or none."""
+        digests = None if self.digests is None else [*self.digests, *(others.digests or [])]
+        return PlainMessages(self.ids + others.ids, self.data + others.data, digests)
+
+    def words(self) -> list[Word]:
+        """The id and the envelope of each, and then their digests, as publish.lua takes them."""
+        made: list[Word] = [""] * (2 * len(self.ids))
+        made[::2] = self.ids
+        made[1::2] = self.data
+        made += self.digests or ()
+        return made
+
+
+def ids_of(messages: Sequence[Prepared]) -> list[str]:
+    """The ids of messages."""
+    if isinstance(messages, PlainMessages):
+        return messages.ids
+    return [message.id for message in messages]
+
+
+class Published(NamedTuple):
+    """What a publish call answered.
+
+    Attributes:
+        status: "OK", "DUPLICATE" (this very call was done before), "STALE_ROUTE" (nothing was
+            written; `route` is the partition's), "FULL" (nothing was written; `stored` and
+            `limit` say why), "LANE_GAP" (nothing was written: the call in front was not done) or
+            "LANE_CONFLICT" (a bug: a lane used twice).
+        now_ms: The server's time, 0 where nothing was written.
+        verdicts: A letter per message, A accepted, D duplicate, C another body has this id,
+            H a half of an undecided transaction has it.
+        route: The partition's route, where the one sent was stale.
+        stored: Messages in the partition, where it is full.
+        limit: How many it may hold, where it is full.
+        doubt: Why the durability that was asked for is not confirmed; "" where it is.
+    """
+
+    status: str
+    now_ms: int
+    verdicts: str
+    route: Route | None = None
+    stored: int = 0
+    limit: int = 0
+    doubt: str = ""
+
+
+class Front(NamedTuple):
+    """A call to the same partition that is under way.
+
+    Attributes:
+        producer: Its lane.
+        record: What the lane holds once it is done, up to its verdicts.
+    """
+
+    producer: str
+    record: str
+
+
+def publish(
+    keys: PartitionKeys,
+    route: Route,
+    messages: Sequence[Prepared],
+    *,
+    producer: str,
+    seq: int,
+    checksum: str,
+    lane_ttl_ms: int,
+    blob: bytes = b"",
+    durability: str = "",
+    front: Front | None = None,
+) -> Command[Published]:
+    """Nothing to ready (or scheduled): store the messages for every group of the route.
+
+    Args:
+        keys: The partition.
+        route: Its groups, as far as the caller knows.
+        messages: What to publish.
+        producer: The lane.
+        seq: The number of the call in its lane.
+        checksum: What tells the call from another one of that number.
+        lane_ttl_ms: How long the lane is remembered.
+        blob: What the history notes of the messages.
+        durability: What is to be confirmed; "" for nothing.
+        front: A call that is not answered, and without which nothing may be stored; only for
+            messages of which `may_be_ahead` says so.
+    """
+    words = _words(route, messages)
+    ids = tuple(ids_of(messages))
+    if words == _PLAIN and len(messages) >= _PACKED:
+        blob = pack_ids(ids)
+    touched, groups = _targets(keys, route, plain=words == _PLAIN)
+    args: list[Any] = [
+        route.version, seq, checksum, lane_ttl_ms, producer, blob, len(route.groups),
+        len(messages), words, *groups,
+    ]  # fmt: skip
+    if isinstance(messages, PlainMessages) and words <= _NAMED:
+        args += messages.words()
+    else:
+        args += _each(route, messages, words)
+    if front is not None:
+        assert words <= _NAMED, "only bare bodies may be sent ahead"
+        touched = (*touched, keys.lane(front.producer))
+        args.append(front.record)
+    command = Command(
+        "publish",
+        (keys.meta, keys.route, keys.lane(producer), *touched),
+        tuple(args),
+        _published,
+        ids=ids,
+    )
+    if not durability:
+        return command
+    confirmed = partial(_confirmed, durability)
+    return replace(command, confirm=confirmation(durability), confirmed=confirmed)
+
+
+def may_be_ahead(route: Route, messages: Sequence[Prepared]) -> bool:
+    """Whether a call can depend on one in front: it has bare bodies, and no more than their ids."""
+    return _words(route, messages) <= _NAMED
+
+
+def _each(route: Route, messages: Sequence[Prepared], words: int) -> list[Any]:
+    args: list[Any] = []
+    if words == _NAMED:
+        ids, data, digests = zip(*(message[:words] for message in messages), strict=True)
+        return PlainMessages([*ids], [*data], [*digests]).words()
+    for message in messages:
+        args += message[: min(words, _SENT)]
+        if words >= _WITH_TARGETS:
+            args.append(route.targets(message.tag) if message.delay_ms == "" else message.tag)
+        if words >= _WITH_MESSAGE_GROUP:
+            args.append(message.message_group)
+        if words >= _WITH_KEYS:
+            args.append(message.keys)
+    return args
+
+
+@lru_cache(maxsize=1024)
+def _targets(
+    keys: PartitionKeys, route: Route, *, plain: bool
+) -> tuple[tuple[str, ...], tuple[Word, ...]]:
+    """The keys behind the lane's, and the words about the groups: the same for every call."""
+    groups = [keys.group(group.name, 0) for group in route.groups]
+    touched = [
+        keys.bodies, keys.big, keys.pending, keys.backlog, keys.events, keys.counters,
+    ]  # fmt: skip
+    if not plain:
+        touched += (
+            keys.ids, keys.id_expiry, keys.scheduled, keys.message_groups, keys.half_of, keys.keyed,
+            keys.message_keys,
+        )  # fmt: skip
+    touched += (key for group in groups for key in (group.ready, group.wake))
+    if not plain:
+        touched += (*_lines(groups, route), *_stream(keys, route))
+    words: list[Word] = []
+    for group in route.groups:
+        words += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
+    return tuple(touched), tuple(words)
+
+
+def _words(route: Route, messages: Sequence[Prepared]) -> int:
+    """How many words a message takes: most need the least."""
+    if not (route.filtered or route.broadcast):
+        if isinstance(messages, PlainMessages):
+            if messages.digests is None:
+                return _PLAIN
+            return _NAMED if _differ(messages.ids) else _SENT
+        for message in messages:
+            if message[2:5] != _BARE:
+                break
+        else:
+            return _PLAIN
+        if all(message.digest and message[3:5] == _BARE[1:] for message in messages) and _differ(
+            [message.id for message in messages]
+        ):
+            return _NAMED
+    notes = [message.noted for message in messages if message.noted is not None]
+    if any(note.keys for note in notes):
+        return _WITH_KEYS
+    if any(note.message_group for note in notes):
+        return _WITH_MESSAGE_GROUP
+    delayed = notes and any(message.tag and message.delay_ms != "" for message in messages)
+    return _WITH_TARGETS if route.filtered or delayed else _SENT
+
+
+def _differ(ids: list[str]) -> bool:
+    return len(set(ids)) == len(ids)
+
+
+def _stream(keys: PartitionKeys, route: Route) -> tuple[str, ...]:
+    return (keys.broadcast,) if route.broadcast else ()
+
+
+def _lines(groups: Sequence[GroupKeys], route: Route) -> Iterator[str]:
+    for keys, group in zip(groups, route.groups, strict=True):
+        if group.ordered:
+            yield keys.line
+            yield keys.heads
+
+
+def scheduled_member(id_: str, tag: str) -> str:
+    """How a message with a delay is named while it waits; neither part has a blank."""
+    return f"{id_} {tag}" if tag else id_
+
+
+def id_of_member(member: str) -> str:
+    """The message that a member of `scheduled` names."""
+    return member.partition(" ")[0]
+
+
+def due_members(keys: PartitionKeys, *, limit: int) -> Command[tuple[list[str], int | None]]:
+    """What is scheduled and due, and when the next one is due, in ms from now; reads only."""
+    return Command(
+        verb="scheduled",
+        keys=(keys.meta, keys.scheduled),
+        args=(limit,),
+        decode=lambda reply: ([text(member) for member in reply[0]], number(reply[1])),
+    )
+
+
+def deliver(
+    keys: PartitionKeys, route: Route, *, worker: str, limit: int, members: Sequence[str] = ()
+) -> Command[tuple[str, int, int | None, Route | None]]:
+    """Scheduled and due to ready; answers status, messages moved, next due in ms, newer route.
+
+    A filtered route needs the `members` that are due (`due_members`); these alone are moved.
+    """
+    groups = [keys.group(group.name, 0) for group in route.groups]
+    args: list[Any] = [route.version, worker, limit, len(groups)]
+    for group in route.groups:
+        args += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
+    for member in members:
+        args += (member, route.targets(member.partition(" ")[2]))
+    touched = (
+        keys.meta, keys.route, keys.bodies, keys.pending, keys.scheduled, keys.backlog,
+        keys.events, keys.counters, keys.big, keys.ids, keys.id_expiry,
+        keys.message_groups, keys.keyed, keys.message_keys,
+        *(key for group in groups for key in (group.ready, group.wake)),
+        *_lines(groups, route), *_stream(keys, route),
+    )  # fmt: skip
+    return Command(
+        verb="deliver",
+        keys=touched,
+        args=tuple(args),
+        decode=_delivered,
+    )
+
+
+def _published(reply: list[Any]) -> Published:
+    if reply[0] == b"OK" and not reply[2]:  # as nearly always
+        return Published("OK", reply[1], "")
+    status = text(reply[0])
+    if status == "STALE_ROUTE":
+        return Published(status, 0, "", Route.decode(int(reply[1]), reply[2]))
+    if status == "FULL":
+        return Published(status, 0, "", stored=int(reply[1]), limit=int(reply[2]))
+    if status in {"LANE_CONFLICT", "LANE_GAP"}:
+        return Published(status, 0, "")
+    return Published(status, int(reply[1]), text(reply[2]))
+
+
+def _confirmed(durability: str, answer: Published, reply: Any) -> Published:
+    return answer._replace(doubt=doubt(durability, reply))
+
+
+def _delivered(reply: list[Any]) -> tuple[str, int, int | None, Route | None]:
+    if reply[0] == b"STALE_ROUTE":
+        return "STALE_ROUTE", 0, None, Route.decode(int(reply[1]), reply[2])
+    return "OK", int(reply[2]), number(reply[3]), None

@@ -1,0 +1,348 @@
+"""prepare, commit and rollback halves; enlist, decide, finish, claim and defer their record."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rqretry.core.route import Route
+from rqretry.protocol.command import MAX_BATCH, Command, Word, number, text
+from rqretry.protocol.keys import NamespaceKeys, PartitionKeys
+from rqretry.protocol.publish import Prepared
+
+OPEN, PARKED, COMMITTED, ROLLED_BACK = "open", "parked", "committed", "rolled_back"
+
+
+class Terms(NamedTuple):
+    """Whose a transaction is, and when it is checked."""
+
+    group: str
+    """The producer group."""
+    topic: str
+    after_ms: int
+    every_ms: int
+    most: int
+
+
+class Record(NamedTuple):
+    """What the namespace knows of a transaction."""
+
+    id: str
+    state: str
+    """"open", "parked", "committed" or "rolled_back"."""
+    terms: Terms
+    opened_by: str
+    opened_ms: int
+    checks: int
+    claim: int
+    decided_ms: int | None
+    decider: str
+    reason: str
+    places: tuple[tuple[str, int], ...]
+    """(topic, partition) of each partition that has halves, or had some when it was decided."""
+
+
+class Half(NamedTuple):
+    """A message on its way into a transaction."""
+
+    number: int
+    """Its place in the transaction, from 1."""
+    message: Prepared
+    tag: str
+    message_group: str
+
+
+class PreparedHalves(NamedTuple):
+    """What a prepare call answered: as Published, and CLOSED where it is decided already."""
+
+    status: str
+    verdicts: str = ""
+    route: Route | None = None
+    stored: int = 0
+    limit: int = 0
+
+
+class Enlisted(NamedTuple):
+    """What enlist answered: OK, GONE, or the state that it was decided to."""
+
+    status: str
+    decider: str = ""
+    reason: str = ""
+
+
+class Decided(NamedTuple):
+    """What decide answered: OK, ALREADY, CONFLICT, STALE or GONE."""
+
+    status: str
+    decided_ms: int = 0
+    places: tuple[tuple[str, int], ...] = ()
+    state: str = ""
+    decider: str = ""
+    reason: str = ""
+
+
+class Claimed(NamedTuple):
+    """What a claim answered."""
+
+    next_due_ms: int | None
+    """Milliseconds until the next transaction needs somebody; None for none."""
+    records: list[Record]
+    parked: list[str]
+
+
+class StoredHalf(NamedTuple):
+    """A half as its partition keeps it."""
+
+    transaction: str
+    id: str
+
+
+# -- in a partition --------------------------------------------------------------------------------
+
+
+def prepare(
+    keys: PartitionKeys,
+    route: Route,
+    transaction: str,
+    halves: Sequence[Half],
+    *,
+    worker: str,
+    blob: bytes = b"",
+) -> Command[PreparedHalves]:
+    """Nothing to half: stored, and seen by no group."""
+    args: list[Word] = [route.version, transaction, worker, blob]
+    for half in halves:
+        m = half.message
+        args += (half.number, m.id, m.data, m.digest, half.tag, half.message_group, m.keys)
+    touched = (
+        keys.meta, keys.route, keys.bodies, keys.big, keys.ids, keys.id_expiry, keys.halves,
+        keys.half_of, keys.closed, keys.events, keys.counters, keys.keyed, keys.message_keys,
+    )  # fmt: skip
+    ids = tuple(half.message.id for half in halves)
+    return Command("prepare", touched, tuple(args), _prepared, ids=ids)
+
+
+def commit(
+    keys: PartitionKeys, transaction: str, *, worker: str, decided_ms: int, limit: int = MAX_BATCH
+) -> Command[tuple[int, int]]:
+    """Half to scheduled and due; answers how many, and whether any are left."""
+    touched = (
+        keys.meta, keys.scheduled, keys.halves, keys.half_of, keys.closed, keys.events,
+        keys.counters, keys.message_groups,
+    )  # fmt: skip
+    return Command("commit", touched, (transaction, worker, decided_ms, limit), _two)
+
+
+def rollback(
+    keys: PartitionKeys, transaction: str, *, worker: str, limit: int = MAX_BATCH
+) -> Command[tuple[int, int]]:
+    """Half to gone; answers how many, and whether any are left."""
+    touched = (
+        keys.meta, keys.halves, keys.half_of, keys.closed, keys.bodies, keys.big, keys.ids,
+        keys.events, keys.counters, keys.keyed, keys.message_keys,
+    )  # fmt: skip
+    return Command("rollback", touched, (transaction, worker, limit), _two)
+
+
+def half_of(keys: PartitionKeys, id_: str) -> Command[StoredHalf | None]:
+    """The transaction that a stored message is a half of; None for none."""
+    words = ("HGET", keys.half_of, id_)
+    return Command("read", (), (), lambda reply: _half(reply) if reply else None, words=words)
+
+
+def halves(keys: PartitionKeys, transaction: str, count: int) -> Command[list[str]]:
+    """The ids of the first halves of a transaction in a partition."""
+    low, high = f"[{transaction} ", f"({transaction}!"
+    words = ("ZRANGEBYLEX", keys.halves, low, high, "LIMIT", 0, count)
+    return Command("read", (), (), lambda reply: [_half(m).id for m in reply], words=words)
+
+
+def bodies(keys: PartitionKeys, ids: Sequence[str]) -> Command[list[bytes | None]]:
+    """The stored bytes of messages."""
+    return Command("read", (), (), list, words=("HMGET", keys.bodies, *ids))
+
+
+# -- in the namespace's slot -----------------------------------------------------------------------
+
+
+def enlist(
+    keys: NamespaceKeys,
+    transaction: str,
+    place: tuple[str, int],
+    terms: Terms,
+    *,
+    known: bool,
+    worker: str,
+) -> Command[Enlisted]:
+    """Open a transaction, or note one more place of it; `known`: it must be there."""
+    touched = (
+        keys.meta, keys.transactions, keys.open_transactions, keys.finished_transactions,
+        keys.checks(terms.group),
+    )  # fmt: skip
+    args = (
+        transaction, _spell(place), int(known), terms.group, terms.topic, worker, terms.after_ms,
+        terms.every_ms, terms.most,
+    )  # fmt: skip
+    return Command("enlist", touched, args, _enlisted)
+
+
+def decide(
+    keys: NamespaceKeys,
+    transaction: str,
+    group: str,
+    decision: str,
+    *,
+    worker: str,
+    lease_ms: int,
+    claim: int | None = None,
+    reason: str = "",
+) -> Command[Decided]:
+    """Commit or roll back, once and for all; `claim` where a checker decides."""
+    touched = (
+        keys.meta, keys.transactions, keys.checks(group), keys.unfinished_transactions,
+        keys.parked_transactions,
+    )  # fmt: skip
+    said: Word = "" if claim is None else claim
+    args = (transaction, decision, worker, lease_ms, said, one_line(reason))
+    return Command("decide", touched, args, _decided)
+
+
+def finish(
+    keys: NamespaceKeys, transaction: str, places: Sequence[tuple[str, int]]
+) -> Command[int]:
+    """The decision is carried out in these places; answers how many are left."""
+    touched = (
+        keys.meta, keys.transactions, keys.open_transactions, keys.finished_transactions,
+        keys.unfinished_transactions, keys.parked_transactions,
+    )  # fmt: skip
+    return Command("finish", touched, (transaction, *map(_spell, places)), int)
+
+
+def claim(
+    keys: NamespaceKeys, groups: Sequence[str], *, lease_ms: int, limit: int
+) -> Command[Claimed]:
+    """Take decided transactions that were cut off, and open ones of these groups to check."""
+    touched = (
+        keys.meta, keys.transactions, keys.unfinished_transactions, keys.parked_transactions,
+        *map(keys.checks, groups),
+    )  # fmt: skip
+    return Command("claim", touched, (lease_ms, limit), _claimed)
+
+
+def defer(
+    keys: NamespaceKeys, transaction: str, group: str, *, claim: int, reason: str
+) -> Command[str]:
+    """A checker does not know: OK (checked again), PARKED, or STALE."""
+    touched = (keys.meta, keys.transactions, keys.checks(group), keys.parked_transactions)
+    return Command("defer", touched, (transaction, claim, one_line(reason)), text)
+
+
+def read(keys: NamespaceKeys, transaction: str) -> Command[Record | None]:
+    """One record; None if it is not known (any more)."""
+
+    def decoded(reply: bytes | None) -> Record | None:
+        return None if reply is None else read_record(transaction, reply)
+
+    return Command("read", (), (), decoded, words=("HGET", keys.transactions, transaction))
+
+
+def read_many(keys: NamespaceKeys, transactions: Sequence[str]) -> Command[list[Record]]:
+    """The records of these that are known."""
+
+    def decoded(reply: list[bytes | None]) -> list[Record]:
+        pairs = zip(transactions, reply, strict=True)
+        return [read_record(id_, stored) for id_, stored in pairs if stored is not None]
+
+    return Command("read", (), (), decoded, words=("HMGET", keys.transactions, *transactions))
+
+
+def page(key: str, offset: int, count: int) -> Command[list[str]]:
+    """Ids of an index of transactions, the oldest first."""
+    words = ("ZRANGE", key, offset, offset + count - 1)
+    return Command("read", (), (), lambda reply: [text(id_) for id_ in reply], words=words)
+
+
+def size(key: str) -> Command[int]:
+    """How many an index of transactions holds."""
+    return Command("read", (), (), int, words=("ZCARD", key))
+
+
+def next_check(keys: NamespaceKeys, group: str, transaction: str) -> Command[int | None]:
+    """When a transaction is checked, server time in ms; None for never."""
+    return Command("read", (), (), number, words=("ZSCORE", keys.checks(group), transaction))
+
+
+def one_line(reason: str, limit: int = 500) -> str:
+    """A reason as the record can keep it: the record is one line of fields between tabs."""
+    return " ".join(reason.split())[:limit]
+
+
+def read_record(id_: str, stored: bytes) -> Record:
+    """The record as lua/include/transaction.lua spells it."""
+    fields = stored.decode(errors="replace").split("\t")
+    state, group, topic, by, opened, after, every, most, checks, claims = fields[:10]
+    decided, decider, reason, places = fields[10:14]
+    return Record(
+        id_,
+        state,
+        Terms(group, topic, _whole(after), _whole(every), _whole(most)),
+        by,
+        _whole(opened),
+        _whole(checks),
+        _whole(claims),
+        number(decided.encode()),
+        decider,
+        reason,
+        _places(places),
+    )
+
+
+def _whole(value: str) -> int:
+    return int(float(value or 0))
+
+
+def _spell(place: tuple[str, int]) -> str:
+    return f"{place[0]}:{place[1]}"
+
+
+def _places(spelled: str) -> tuple[tuple[str, int], ...]:
+    split = (place.rpartition(":") for place in spelled.split())
+    return tuple((topic, int(partition)) for topic, _, partition in split)
+
+
+def _half(member: bytes) -> StoredHalf:
+    transaction, _, id_, _, _ = text(member).split(" ")
+    return StoredHalf(transaction, id_)
+
+
+def _two(reply: list[Any]) -> tuple[int, int]:
+    return int(reply[0]), int(reply[1])
+
+
+def _prepared(reply: list[Any]) -> PreparedHalves:
+    status = text(reply[0])
+    if status == "STALE_ROUTE":
+        return PreparedHalves(status, route=Route.decode(int(reply[1]), reply[2]))
+    if status == "FULL":
+        return PreparedHalves(status, stored=int(reply[1]), limit=int(reply[2]))
+    return PreparedHalves(status, text(reply[2]) if status == "OK" else "")
+
+
+def _enlisted(reply: list[Any]) -> Enlisted:
+    status = text(reply[0])
+    return Enlisted(status) if status in ("OK", "GONE") else Enlisted(*map(text, reply))
+
+
+def _decided(reply: list[Any]) -> Decided:
+    status = text(reply[0])
+    if status in ("OK", "ALREADY"):
+        return Decided(status, _whole(text(reply[1])), _places(text(reply[2])))
+    if status == "CONFLICT":
+        state, decider, reason = map(text, reply[1:4])
+        return Decided(status, _whole(text(reply[4])), (), state, decider, reason)
+    return Decided(status)
+
+
+def _claimed(reply: list[Any]) -> Claimed:
+    _, next_due, taken, parked = reply
+    pairs = zip(taken[::2], taken[1::2], strict=True)
+    records = [read_record(text(id_), stored) for id_, stored in pairs]
+    return Claimed(number(next_due), records, [text(id_) for id_ in parked])

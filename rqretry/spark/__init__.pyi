@@ -1,0 +1,14 @@
+from rqretry.spark.archive_job import ArchiveSummary as ArchiveSummary
+from rqretry.spark.archive_job import archive as archive
+from rqretry.spark.error_messages import DataLoss as DataLoss
+from rqretry.spark.ingest_job import IngestSummary as IngestSummary
+from rqretry.spark.ingest_job import ingest as ingest
+from rqretry.spark.lag import Lag as Lag
+from rqretry.spark.redrive_job import RedriveSummary as RedriveSummary
+from rqretry.spark.redrive_job import redrive as redrive
+from rqretry.spark.report_job import ReportSummary as ReportSummary
+from rqretry.spark.report_job import report as report
+from rqretry.spark.sessions import session as session
+from rqretry.spark.simulate_job import SimulationSummary as SimulationSummary
+from rqretry.spark.simulate_job import simulate as simulate
+from rqretry.spark.source import RqretryDataSource as RqretryDataSource

@@ -1,0 +1,66 @@
+"""Batch reads: the history between two offsets, dead letters, and stored messages."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from rqretry.spark.dead_letters import Stored, places_of, read_stored
+from rqretry.spark.error_messages import plain_in_worker
+from rqretry.spark.filters import Pruning
+from rqretry.spark.history_ranges import Span, plan, read_span
+from rqretry.spark.offsets import Histories, check_kept
+from rqretry.spark.options import HISTORY, Options
+from rqretry.spark.position import EARLIEST, LATEST, Wanted
+
+
+@dataclass
+class BatchReader(DataSourceReader):
+    """One batch read."""
+
+    options: Options
+    schema: pa.Schema
+
+    def __post_init__(self) -> None:
+        """Nothing is ruled out yet."""
+        self.pruning = Pruning()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The parts to read, resolved once: what happens later is not read."""
+        with plain_in_worker(), Histories(self.options) as histories:
+            if self.options.kind == HISTORY:
+                return self._spans(histories)
+            return places_of(histories, self.pruning)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one part; Spark asks for None where there is none."""
+        with plain_in_worker():
+            if isinstance(partition, Span):
+                yield from read_span(self.options, partition, self.schema, self.pruning)
+            elif isinstance(partition, Stored):
+                yield from read_stored(self.options, partition, self.schema)
+
+    def _spans(self, histories: Histories) -> list[Span]:
+        starting: Wanted = self.options.starting or EARLIEST
+        ending: Wanted = self.options.ending or LATEST
+        bounds = histories.bounds(histories.places())
+        starts = histories.resolve("startingOffsets", starting, bounds)
+        ends = histories.resolve("endingOffsets", ending, bounds)
+        for place in list(bounds):
+            starts[place], ends[place] = self.pruning.clip(starts[place], ends[place])
+            if not self.pruning.takes(*place):
+                del ends[place]
+            elif starts[place] < ends[place] and self.options.fail_on_data_loss:
+                check_kept(place, starts[place], bounds[place].kept)
+        sizes = {place: bounds[place].share(starts[place], end) for place, end in ends.items()}
+        return plan(ends, starts, self.options.min_partitions, sizes)
+
+
+class PushingReader(BatchReader):
+    """One that takes filters; a class of its own, since Spark refuses it unless it is told so."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Read less by them; Spark still applies each of them."""
+        self.pruning.push(filters)
+        return filters

@@ -1,0 +1,145 @@
+"""Dead letters and stored messages as columns."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from rqretry.admin.base import Place as AdminPlace
+from rqretry.admin.dead_letters import read_page
+from rqretry.core.dead_letter import DeadLetterRecord, born
+from rqretry.core.envelope import Envelope, decode
+from rqretry.core.errors import CodecError
+from rqretry.core.failure_record import AttemptError
+from rqretry.protocol import history
+from rqretry.protocol.command import MAX_BATCH
+from rqretry.spark.event_details import error_type
+from rqretry.spark.filters import Pruning
+from rqretry.spark.offsets import Histories, Place
+from rqretry.spark.options import DEAD_LETTERS, Options
+
+_UNREADABLE = Envelope(None, None, (), {}, None, None)
+Row = Mapping[str, Any]
+
+
+@dataclass
+class Stored(InputPartition):
+    """What one task reads: the bodies of a partition, or a group's dead letters in it."""
+
+    topic: str
+    partition: int
+    group: str
+
+
+def places_of(histories: Histories, pruning: Pruning) -> list[InputPartition]:
+    """The parts of a read of dead letters or messages. Raises GroupNotFound, TopicNotFound."""
+    options = histories.options
+    places = [place for place in histories.places() if pruning.takes(*place)]
+    if options.kind != DEAD_LETTERS:
+        return [Stored(*place, "") for place in places]
+    wanted = _groups(histories, places, options.group)
+    return [
+        Stored(topic, n, g)
+        for (topic, n), names in wanted.items()
+        for g in names
+        if pruning.takes_group(g)
+    ]
+
+
+def read_stored(options: Options, part: Stored, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of one part, page by page."""
+    with Histories(options) as histories:
+        histories.store.perform(histories.catalog.open())
+        pages = _dead(histories, part) if part.group else _messages(histories, part)
+        for page in pages:
+            rows = list(page)
+            if rows:
+                columns = [pa.array([row[f.name] for row in rows], f.type) for f in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _groups(
+    histories: Histories, places: Sequence[Place], group: str | None
+) -> dict[Place, Sequence[str]]:
+    if group is not None:
+        record = histories.store.perform(histories.catalog.group(group))
+        return {place: [group] for place in places if place[0] in record.topics}
+    records = {r.name: r for r in histories.store.perform(histories.catalog.topics())}
+    return {place: [g.name for g in records[place[0]].groups] for place in places}
+
+
+def _dead(histories: Histories, part: Stored) -> Iterator[list[Row]]:
+    keys = histories.catalog.group_keys(part.topic, part.partition, part.group)
+    place = AdminPlace(part.topic, part.partition, keys)
+    offset = 0
+    while letters := histories.store.perform(read_page(place, offset, with_bodies=True)):
+        offset += len(letters)
+        yield [_message(part, letter.id, letter.raw) | _grave(letter) for letter in letters]
+
+
+def _messages(histories: Histories, part: Stored) -> Iterator[list[Row]]:
+    keys, cursor = histories.keys((part.topic, part.partition)), 0
+    seen: set[str] = set()  # a scan may answer a message twice
+    while True:
+        command = history.scan_bodies(keys, cursor, MAX_BATCH)
+        cursor, found = histories.store.run(command)
+        fresh = [(id_, data) for id_, data in found if id_ not in seen]
+        seen.update(id_ for id_, _ in fresh)
+        yield [_message(part, id_, data) for id_, data in fresh]
+        if cursor == 0:
+            return
+
+
+def _message(part: Stored, id_: str, data: bytes) -> dict[str, Any]:
+    try:
+        envelope = decode(data) if data else _UNREADABLE
+    except CodecError:
+        envelope = _UNREADABLE
+    readable = envelope is not _UNREADABLE
+    is_raw = isinstance(envelope.body, bytes)
+    born_ms = born(id_, envelope)
+    return {
+        "topic": part.topic,
+        "partition": part.partition,
+        "id": id_,
+        "body": json.dumps(envelope.body, ensure_ascii=False) if readable and not is_raw else None,
+        "raw": envelope.body if is_raw else data,
+        "tag": envelope.tag,
+        "keys": list(envelope.keys) or None,
+        "headers": list(envelope.headers.items()),
+        "message_group": envelope.message_group,
+        "published_at": None if born_ms is None else born_ms * 1000,
+    }
+
+
+def _grave(letter: DeadLetterRecord) -> dict[str, Any]:
+    last = letter.errors[-1] if letter.errors else None
+    tried = [error for error in letter.errors if error.attempt > 0]
+    return {
+        "group": letter.group,
+        "cause": letter.cause or None,
+        "deliveries": letter.attempt,
+        "error_type": error_type(last) if last else None,
+        "error_message": (last.message or None) if last else None,
+        "fingerprint": (last.fingerprint or None) if last else None,
+        "dead_since": letter.dead_since_ms * 1000,
+        "first_attempt_at": tried[0].at_ms * 1000 if tried else None,
+        "last_attempt_at": tried[-1].at_ms * 1000 if tried else None,
+        "errors": [_error(error) for error in letter.errors],
+    }
+
+
+def _error(error: AttemptError) -> dict[str, Any]:
+    return {
+        "attempt": error.attempt,
+        "at": error.at_ms * 1000,
+        "cause": error.cause,
+        "error_type": error_type(error),
+        "error_message": error.message or None,
+        "fingerprint": error.fingerprint or None,
+        "worker": error.worker or None,
+        "seconds": error.seconds,
+    }

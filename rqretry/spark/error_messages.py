@@ -1,0 +1,90 @@
+"""Errors as one sentence: without a Python traceback from workers, and without a Java stack."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from rqretry.core import errors
+from rqretry.core.errors import ConfigError, RqretryError
+
+_OURS = re.compile(r"rqretry\.(?:errors|edge\.spark\.\w+)\.(\w+): (.+)")
+_CODES = re.compile(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$")
+_REASON = re.compile(r"\[[A-Z][A-Z0-9_.]{3,}\] .+")
+_CAUSE = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
+_BUGS = ("ScriptError",)
+
+
+class DataLoss(ConfigError):
+    """Raised when a part of the history was gone before it was read."""
+
+
+@contextmanager
+def plain_in_worker() -> Iterator[None]:
+    """Where Spark runs us in a worker process: send home the sentence of our errors alone.
+
+    Spark reads the variable when it sends an error home, and the process ends after that.
+    """
+    try:
+        yield
+    except RqretryError as error:
+        if type(error).__name__ not in _BUGS:
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+@contextmanager
+def plain_on_driver() -> Iterator[None]:
+    """Around what runs on Spark: an error of ours that came through Spark is raised as itself."""
+    try:
+        yield
+    except PySparkException as error:
+        found = sentence_in(str(error))
+        if found is None:
+            raise
+        raise found from None
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """Around a whole job: what Spark could not do is one sentence, in its words.
+
+    Raises:
+        ConfigError: Spark failed at something that nobody here has words for.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        raise sentence_in(text) or ConfigError(f"Spark failed: {_cause(text)}") from None
+
+
+def _cause(text: str) -> str:
+    """The reason in an error of Spark, which may be a whole stack of Java."""
+    reason = _REASON.search(text)
+    if reason is not None:
+        return _CODES.sub("", reason[0]).strip()
+    causes = _CAUSE.findall(text)
+    first = text.strip().partition("\n")[0]
+    return str(causes[-1] if causes else first).strip()
+
+
+def gist(error: Exception) -> str:
+    """What an error of Spark says, in its first line and without its code."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return _CODES.sub("", lines[0]).strip()
+
+
+def sentence_in(text: str) -> RqretryError | None:
+    """The error of ours that a message of Spark carries."""
+    match = _OURS.search(text)
+    if match is None:
+        return None
+    own = {DataLoss.__name__: DataLoss}
+    kind: Any = own.get(match[1]) or getattr(errors, match[1], RqretryError)
+    # Some errors are made of parts; of those only the sentence is known here.
+    return (RqretryError if "__str__" in vars(kind) else kind)(match[2].strip())

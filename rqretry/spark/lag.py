@@ -1,0 +1,64 @@
+"""How far a reader of the history is behind, and when what it has not read will be trimmed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rqretry.spark.offsets import Bounds, Histories, Place
+from rqretry.spark.position import Position
+
+DEFAULT_LIMIT = 64 * 1024 * 1024
+"""What a partition keeps of its history where no limit was set, in bytes (decisions 29)."""
+_COUNTED = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """One partition.
+
+    Attributes:
+        topic, partition: Which.
+        position: The next event to archive.
+        events: How many wait to be archived; at most a million are counted.
+        seconds: The time between the first of them and the newest event; 0 without any.
+        trimmed_in_seconds: When the first event that waits will be trimmed, if events come as fast
+            as in the history that is kept; None where that cannot be told.
+        dropped: Entries of the history that were trimmed so far, archived or not.
+    """
+
+    topic: str
+    partition: int
+    position: str
+    events: int
+    seconds: float
+    trimmed_in_seconds: float | None
+    dropped: int
+
+
+def lags(histories: Histories, ends: Mapping[Place, Position]) -> list[Lag]:
+    """For each partition that is read."""
+    found = histories.bounds(histories.places())
+    return [_lag(histories, place, known, ends) for place, known in sorted(found.items())]
+
+
+def _lag(histories: Histories, place: Place, known: Bounds, ends: Mapping[Place, Position]) -> Lag:
+    position = max(ends.get(place, known.begin), known.begin)
+    _, events = histories.walk(place, position, known.end, _COUNTED)
+    behind_ms = max(0, known.end.ms - position.ms) if events else 0
+    return Lag(
+        *place,
+        str(position),
+        events,
+        behind_ms / 1000,
+        _trimmed_in(known, behind_ms),
+        known.kept.dropped,
+    )
+
+
+def _trimmed_in(known: Bounds, behind_ms: int) -> float | None:
+    span_ms = known.end.ms - known.begin.ms
+    if span_ms <= 0 or known.kept.bytes <= 0:
+        return None
+    bytes_per_ms = known.kept.bytes / span_ms
+    limit = DEFAULT_LIMIT if known.kept.limit is None else known.kept.limit
+    left = limit - bytes_per_ms * behind_ms
+    return round(max(0.0, left / bytes_per_ms / 1000), 1)

@@ -1,0 +1,156 @@
+"""Where the histories of topics begin and end, and how far a number of rows goes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from rqretry.catalog.groups import Catalog
+from rqretry.core.errors import InvalidArgument, show
+from rqretry.core.worker_name import worker_name
+from rqretry.protocol import history
+from rqretry.protocol.command import Command
+from rqretry.protocol.history import Kept
+from rqretry.protocol.keys import PartitionKeys
+from rqretry.spark.error_messages import DataLoss
+from rqretry.spark.events import IDS
+from rqretry.spark.options import Options
+from rqretry.spark.position import EARLIEST, LATEST, Position, Wanted
+from rqretry.transport.first_call import reach
+from rqretry.transport.store_sync import SyncStore
+
+Place = tuple[str, int]
+"""A topic and the number of a partition."""
+Positions = dict[Place, Position]
+_WALKED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition keeps: positions from `begin` up to `end`."""
+
+    begin: Position
+    end: Position
+    kept: Kept
+
+    def share(self, start: Position, end: Position) -> float:
+        """About how many bytes lie between two positions, if events came evenly."""
+        return self.kept.bytes * (end.ms - start.ms) / max(1, self.end.ms - self.begin.ms)
+
+
+@dataclass(slots=True)
+class Histories:
+    """The histories that a read is about; a context manager that holds a connection."""
+
+    options: Options
+    store: SyncStore = field(init=False)
+    catalog: Catalog = field(init=False)
+
+    def __enter__(self) -> Self:
+        settings = self.options.settings
+        self.store = SyncStore(settings.url)
+        self.catalog = Catalog(settings.namespace, settings.levels, worker_name())
+        try:
+            reach(self.store)
+        except BaseException:
+            self.store.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.store.close()
+
+    def places(self) -> list[Place]:
+        """Every partition of the topics asked for. Raises TopicNotFound."""
+        wanted = self.options.topics
+        if wanted is None:
+            records = self.store.perform(self.catalog.topics())
+        else:
+            records = [self.store.perform(self.catalog.refreshed(name)) for name in wanted]
+        return [(record.name, n) for record in records for n in range(record.partitions)]
+
+    def keys(self, place: Place) -> PartitionKeys:
+        """The keys of a partition."""
+        return self.catalog.partition(*place)
+
+    def bounds(self, places: Iterable[Place]) -> dict[Place, Bounds]:
+        """Where each history begins and ends now."""
+        found = list(places)
+        commands: list[Command[Any]] = []
+        for keys in map(self.keys, found):
+            commands.append(history.last_entry(keys))
+            commands.append(history.first_entry(keys))
+            commands.append(history.kept(keys))
+        replies = self.store.run_all(commands) if commands else []
+        return {place: _bounds(*replies[3 * n : 3 * n + 3]) for n, place in enumerate(found)}
+
+    def resolve(self, name: str, wanted: Wanted, bounds: Mapping[Place, Bounds]) -> Positions:
+        """Positions for what startingOffsets or endingOffsets say.
+
+        What a JSON does not name begins at the earliest, or ends at the latest.
+
+        Raises:
+            InvalidArgument: It names a partition that there is not.
+        """
+        if isinstance(wanted, str):
+            words: Mapping[str, Mapping[str, str]] = {}
+            default = wanted
+        else:
+            words, default = wanted, LATEST if name == "endingOffsets" else EARLIEST
+        for topic, parts in words.items():
+            for number in parts:
+                if (topic, int(number)) not in bounds:
+                    raise InvalidArgument(
+                        f"option {name} names partition {number} of topic {show(topic)}, which is"
+                        " not read here: there is no such partition, or option topic leaves it out"
+                    )
+        return {
+            place: _position(words.get(place[0], {}).get(str(place[1]), default), known)
+            for place, known in bounds.items()
+        }
+
+    def walk(self, place: Place, start: Position, end: Position, rows: int) -> tuple[Position, int]:
+        """How far `rows` rows go from a position, and how many there are if `end` comes first."""
+        keys, taken = self.keys(place), 0
+        while start < end:
+            page = self.store.run(history.entries(keys, **span(start, end), count=_WALKED))
+            for entry_id, fields in page:
+                name = entry_id.decode()
+                first = start.place if name == start.entry else 0
+                last = fields[IDS].count(b" ") + 1
+                last = min(last, end.place) if name == end.entry else last
+                if taken + last - first > rows:
+                    return Position.parse(f"{name}:{first + rows - taken}"), rows
+                taken += last - first
+            if len(page) < _WALKED:
+                break
+            start = Position.after(page[-1][0].decode())
+        return end, taken
+
+
+def span(start: Position, end: Position) -> dict[str, str]:
+    """The stream ids between two positions, as XRANGE takes them."""
+    return {"start": start.entry, "end": end.entry if end.place else f"({end.entry}"}
+
+
+def check_kept(place: Place, position: Position, kept: Kept) -> None:
+    """That nothing from this position on was dropped. Raises DataLoss."""
+    if kept.lost and Position.parse(kept.lost) >= position._replace(place=0):
+        topic, number = place
+        raise DataLoss(
+            f"the history of topic {show(topic)}, partition {number}, was trimmed up to"
+            f" {kept.lost} before it was read from {position}: read it more often, or raise its"
+            " limit; set failOnDataLoss to false to go on with what is left"
+        )
+
+
+def _bounds(last: str, first: str, kept: Kept) -> Bounds:
+    lost = Position.after(kept.lost) if kept.lost else Position()
+    end = Position.after(last) if last else lost
+    begin = Position.parse(first) if first else end
+    return Bounds(begin, max(begin, end), kept)
+
+
+def _position(word: str, known: Bounds) -> Position:
+    if word == EARLIEST:
+        return known.begin
+    return known.end if word == LATEST else Position.parse(word)

@@ -1,0 +1,62 @@
+"""Rows that cannot be messages, put aside in Parquet files with the reason."""
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from rqretry.core.errors import RqretryError
+from rqretry.spark.parquet_files import SUFFIX, Folder, Growing
+from rqretry.spark.task_context import Task
+
+REASON = "rejected_because"
+
+
+class Rejects:
+    """One task's rejected rows: a file named after the task, written anew when it runs again."""
+
+    def __init__(self, folder: Folder, task: Task) -> None:
+        self._folder, self._name = folder, f"{task.producer}{SUFFIX}"
+        self._batch: pa.RecordBatch | None = None
+        self._places: list[int] = []
+        self._reasons: list[str] = []
+        self._file: Growing | None = None
+
+    def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, of which `add` is told the places."""
+        for batch in batches:
+            self._batch = batch
+            yield batch
+            self._store()
+
+    def add(self, place: int, error: RqretryError) -> None:
+        """A row of the newest batch."""
+        self._places.append(place)
+        self._reasons.append(str(error))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is None:
+            return
+        if kind is None or kind is GeneratorExit:
+            self._file.name(self._name)
+        else:
+            self._file.drop()
+
+    def _store(self) -> None:
+        if not self._places or self._batch is None:
+            return
+        rows = self._batch.take(pa.array(self._places))
+        found = pa.Table.from_batches([rows]).append_column(REASON, pa.array(self._reasons))
+        self._places, self._reasons = [], []
+        if self._file is None:
+            self._file = self._folder.begin("", found.schema)
+        self._file.add(found)

@@ -1,0 +1,123 @@
+"""report: what the history says about a topic's groups, as Parquet tables and one HTML page."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from rqretry.core.errors import ConfigError, show
+from rqretry.spark.columns import schema_of
+from rqretry.spark.error_messages import plain_on_driver
+from rqretry.spark.options import ALL_TOPICS, read_options
+from rqretry.spark.parquet_files import SUFFIX, Folder, absolute
+from rqretry.spark.queries import DELIVERIES, EVENTS, MESSAGES, TABLES
+from rqretry.spark.report_page import page
+
+PAGE = "report.html"
+Rows = list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class ReportSummary:
+    """What a report found; the rows of each table, as in its Parquet file.
+
+    Attributes:
+        output: The folder with the tables and report.html.
+        groups: Of each group: deliveries, amplification, dead, time of handlers, wasted time; the
+            slowest first. Times are seconds.
+        attempts: Of each group and attempt: deliveries and how they ended.
+        times: Percentiles of waiting, handling and time to success.
+        dead: Dead letters by fingerprint of the last error, with examples.
+    """
+
+    output: str
+    groups: Rows = field(default_factory=list)
+    attempts: Rows = field(default_factory=list)
+    times: Rows = field(default_factory=list)
+    dead: Rows = field(default_factory=list)
+
+
+def report(
+    spark: SparkSession,
+    output: str,
+    archive: str | None = None,
+    topics: str = ALL_TOPICS,
+    *,
+    url: str | None = None,
+    namespace: str | None = None,
+) -> ReportSummary:
+    """Report on the deliveries of an archive, or on those that Redis still has.
+
+    Args:
+        spark: The session to run on.
+        output: A folder for the tables and the page; those of an earlier report are replaced.
+        archive: The folder that `archive` writes; default the history in Redis.
+        topics: A topic, several as "a,b", or "*" for all.
+        url: The server, where no archive is given.
+        namespace: The namespace, where no archive is given.
+
+    Raises:
+        ConfigError: There is no archive there, or the folder cannot be written.
+        TopicNotFound, StoreUnavailable: There is nothing to read from.
+    """
+    given = {"url": url, "namespace": namespace, "topic": topics}
+    options = {name: value for name, value in given.items() if value is not None}
+    with plain_on_driver():
+        if archive is None:
+            history = spark.read.format("rqretry").options(**options).load()
+        else:
+            history = open_archive(spark, archive, topics)
+        tables = _ask(spark, history)
+    folder = Folder(absolute(output))
+    found = {name: table.to_pylist() for name, table in tables.items()}
+    _write(folder, tables, page(found, archive or "the history in Redis"))
+    return ReportSummary(output, **found)
+
+
+def open_archive(spark: SparkSession, archive: str, topics: str = ALL_TOPICS) -> DataFrame:
+    """The history that an archive holds. Raises ConfigError."""
+    folder = Folder(absolute(archive))
+    if not folder.list():
+        raise ConfigError(
+            f"there is no archive in {show(archive)}: write one with rqretry pipeline archive"
+        )
+    columns = schema_of(read_options({"topic": ALL_TOPICS}))
+    rows = spark.read.schema(columns).parquet(folder.location)
+    if topics == ALL_TOPICS:
+        return rows
+    return rows.where(rows.topic.isin([name.strip() for name in topics.split(",")]))
+
+
+def _ask(spark: SparkSession, history: DataFrame) -> dict[str, pa.Table]:
+    """Every table, of the same events."""
+    events = spark.sql(EVENTS, history=history).persist()
+    deliveries = spark.sql(DELIVERIES, events=events).persist()
+    messages = spark.sql(MESSAGES, events=events).persist()
+    kept: dict[str, Any] = {"events": events, "deliveries": deliveries, "messages": messages}
+    try:
+        return {
+            name: spark.sql(
+                query, **{part: kept[part] for part in kept if f"{{{part}}}" in query}
+            ).toArrow()
+            for name, query in TABLES.items()
+        }
+    finally:
+        for frame in kept.values():
+            frame.unpersist()
+
+
+def _write(folder: Folder, tables: dict[str, pa.Table], text: str) -> None:
+    try:
+        for name, table in tables.items():
+            growing = folder.begin("", table.schema)
+            for batch in table.to_batches():
+                growing.add(batch)
+            growing.name(name + SUFFIX)
+        system, root = folder.open()
+        with system.open_output_stream(f"{root}/{PAGE}") as stream:
+            stream.write(text.encode())
+    except OSError as error:
+        raise ConfigError(
+            f"the report cannot be written to {show(folder.location)}: {show(str(error))}"
+        ) from error

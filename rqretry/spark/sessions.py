@@ -1,0 +1,83 @@
+"""A Spark session that is ready to use: a Java, this Python, a quiet log, and the data source."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from rqretry.spark.error_messages import plain_failures, plain_on_driver
+from rqretry.spark.java import prepare_environment
+from rqretry.spark.source import RqretryDataSource
+
+DEFAULT_MASTER = "local[*]"
+_LOG_SETTINGS = "log4j2.properties"
+_QUERIES = "SQLQueryContextLogger"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "rqretry.spark.worker_daemon",
+}
+_DEFAULTS = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.authenticate.socketTimeout": "60s",  # a busy machine starts Python slowly
+}
+
+
+def session(
+    name: str = "rqretry", master: str | None = None, config: dict[str, str] | None = None
+) -> SparkSession:
+    """The running Spark session, or a new one, with the data source `rqretry` registered.
+
+    Args:
+        name: What the application is called where Spark lists it.
+        master: Where it runs, such as "spark://host:7077"; default "local[*]", and under
+            spark-submit what that was given.
+        config: Settings of Spark, which win over those made here.
+
+    Raises:
+        ConfigError: There is no Java.
+    """
+    prepare_environment()
+    settings = dict(_DEFAULTS)
+    chosen = master or (None if _SUBMITTED in os.environ else DEFAULT_MASTER)
+    builder = SparkSession.builder.appName(name)
+    if chosen is not None:
+        builder = builder.master(chosen)
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_log_settings()}"
+    if chosen is not None and chosen.startswith("local"):
+        settings |= _LOCAL
+    for key, value in (settings | (config or {})).items():
+        builder = builder.config(key, value)
+    with plain_on_driver():
+        spark = builder.getOrCreate()
+    spark.dataSource.register(RqretryDataSource)
+    return spark
+
+
+@contextmanager
+def session_for(
+    name: str, master: str | None = None, config: dict[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session for one job, which ends with it. Raises ConfigError where Spark fails."""
+    # It logs errors of queries, with Java's stack, before it raises them.
+    PySparkLogger.getLogger(_QUERIES).setLevel(logging.CRITICAL)
+    with plain_failures():
+        spark = session(name, master, config)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _log_settings() -> Path:
+    source = resources.files("rqretry.spark").joinpath(_LOG_SETTINGS)
+    return Path(str(source))

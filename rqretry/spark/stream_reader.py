@@ -1,0 +1,198 @@
+"""Streaming reads of the history: exact offsets, admission control, and a stop at "now"."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rqretry.core.errors import ConfigError, RqretryError, show
+from rqretry.spark.error_messages import DataLoss, plain_in_worker
+from rqretry.spark.history_ranges import Span, plan, read_span
+from rqretry.spark.offsets import (
+    Bounds,
+    Histories,
+    Place,
+    Positions,
+    check_kept,
+)
+from rqretry.spark.options import Options
+from rqretry.spark.position import LATEST, Offsets, Position, Wanted
+
+_ABOUT = "@"
+"""A key of the offsets that is no topic: whose they are."""
+_NAMESPACE = "namespace"
+
+
+@dataclass
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One streaming read; between calls it holds nothing but where "now" was."""
+
+    options: Options
+    schema: pa.Schema
+
+    def __post_init__(self) -> None:
+        """No end is set."""
+        self.target: Positions | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        """Where a new query begins: startingOffsets, by default what comes from now on."""
+        starting: Wanted = self.options.starting or LATEST
+        with plain_in_worker(), Histories(self.options) as histories:
+            bounds = histories.bounds(histories.places())
+            return self._spelled(histories.resolve("startingOffsets", starting, bounds))
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
+        """Where the next batch ends."""
+        with plain_in_worker(), Histories(self.options) as histories:
+            bounds = self._bounds(histories, start)
+            starts = self._starts(start, bounds)
+            ends = {place: self._end(place, known, starts) for place, known in bounds.items()}
+            if isinstance(limit, ReadMaxRows):
+                ends = _admitted(histories, starts, ends, limit.max_rows)
+            return self._spelled(ends)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """MaxOffsetsPerTrigger."""
+        most = self.options.max_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def reportLatestOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        """Where the history ends now; it shows in the query's progress."""
+        with plain_in_worker(), Histories(self.options) as histories:
+            bounds = histories.bounds(histories.places())
+            return self._spelled({place: known.end for place, known in bounds.items()})
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Everything up to now, and nothing that comes later."""
+        with plain_in_worker(), Histories(self.options) as histories:
+            bounds = histories.bounds(histories.places())
+            self.target = {place: known.end for place, known in bounds.items()}
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """One span for each partition that has something new."""
+        with plain_in_worker(), Histories(self.options) as histories:
+            ends = self._read(end)
+            bounds = self._bounds(histories, end)
+            starts = self._starts(start, bounds) if bounds else {}
+            live = {place: position for place, position in ends.items() if place in starts}
+            for place, position in live.items():
+                if starts[place] < position and self.options.fail_on_data_loss:
+                    check_kept(place, starts[place], bounds[place].kept)
+            return plan(live, starts, self.options.min_partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one span."""
+        assert isinstance(partition, Span)
+        with plain_in_worker():
+            yield from read_span(self.options, partition, self.schema)
+
+    def commit(self, end: Offsets) -> None:
+        """Nothing to do: the history is kept for other readers, and the checkpoint for us."""
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+    def _bounds(self, histories: Histories, offsets: Offsets) -> dict[Place, Bounds]:
+        """Of all places as they are now, and of those that the checkpoint knows."""
+        self._check_origin(offsets)
+        places = histories.places()
+        gone = [place for place in self._read(offsets) if place not in places]
+        if gone and self.options.fail_on_data_loss:
+            topic, number = gone[0]
+            raise DataLoss(
+                f"partition {number} of topic {show(topic)} is in the checkpoint, and there is no"
+                " such partition any more, or option topic leaves it out; set failOnDataLoss to"
+                " false to go on without it"
+            )
+        return histories.bounds(places)
+
+    def _starts(self, start: Offsets, bounds: dict[Place, Bounds]) -> Positions:
+        """Where each place goes on; one that is new begins at its beginning."""
+        known = self._read(start)
+        return {place: known.get(place, found.begin) for place, found in bounds.items()}
+
+    def _end(self, place: Place, known: Bounds, starts: Positions) -> Position:
+        end = known.end
+        if self.target is not None:
+            end = min(end, self.target.get(place, starts[place]))
+        if known.end < starts[place] and self.options.fail_on_data_loss:
+            topic, number = place
+            raise DataLoss(
+                f"the history of topic {show(topic)}, partition {number}, ends at {known.end},"
+                f" before {starts[place]} where this query goes on: the server has lost data, or it"
+                " is another one; set failOnDataLoss to false to wait for newer events"
+            )
+        return max(end, starts[place])
+
+    def _read(self, offsets: Offsets) -> Positions:
+        return {
+            (topic, int(number)): Position.parse(text)
+            for topic, parts in offsets.items()
+            if topic != _ABOUT
+            for number, text in parts.items()
+        }
+
+    def _spelled(self, positions: Positions) -> Offsets:
+        offsets: Offsets = {_ABOUT: {_NAMESPACE: self.options.settings.namespace}}
+        for (topic, number), position in sorted(positions.items()):
+            offsets.setdefault(topic, {})[str(number)] = str(position)
+        return offsets
+
+    def _check_origin(self, offsets: dict[str, Any]) -> None:
+        namespace = self.options.settings.namespace
+        found = offsets.get(_ABOUT, {}).get(_NAMESPACE, namespace)
+        if found != namespace:
+            raise ConfigError(
+                f"this checkpoint is of namespace {show(found)}, and the query reads"
+                f" {show(namespace)}: give it the namespace it had, or a checkpoint of its own"
+            )
+
+
+@dataclass
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming read that was asked for wrongly.
+
+    It says so when it is used: Spark 4.3 loses what is raised while it makes a reader.
+    """
+
+    error: RqretryError
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Refuse."""
+        with plain_in_worker():
+            raise self.error
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        """Refuse."""
+        with plain_in_worker():
+            raise self.error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """Never called."""
+        raise self.error
+
+
+def _admitted(histories: Histories, starts: Positions, ends: Positions, limit: int) -> Positions:
+    """Ends for at most `limit` rows, shared out among the partitions that have any."""
+    reached = {place: starts[place] for place in ends}
+    left, active = limit, [place for place in ends if starts[place] < ends[place]]
+    while left > 0 and active:
+        share = max(1, left // len(active))
+        for place in list(active):
+            rows = min(share, left)
+            if rows == 0:
+                break
+            position, taken = histories.walk(place, reached[place], ends[place], rows)
+            reached[place] = position
+            left -= taken
+            if position >= ends[place]:
+                active.remove(place)
+    return reached

@@ -1,0 +1,125 @@
+"""Arrow columns as values that a message body can hold, column by column and not row by row."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    MapType,
+    NullType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from rqretry.core.errors import InvalidArgument, show
+
+_PLAIN = (
+    StringType,
+    BooleanType,
+    NumericType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    NullType,
+    DecimalType,
+)
+
+
+def check_type(path: str, kind: DataType) -> None:
+    """That values of a type can be part of a body. Raises InvalidArgument naming the column."""
+    if isinstance(kind, StructType):
+        for column in kind.fields:
+            check_type(f"{path}.{column.name}", column.dataType)
+    elif isinstance(kind, ArrayType):
+        check_type(f"{path}[]", kind.elementType)
+    elif isinstance(kind, MapType):
+        if not isinstance(kind.keyType, StringType):
+            raise InvalidArgument(
+                f"column {show(path)}: a map in a body needs keys that are strings"
+            )
+        check_type(f"{path}[]", kind.valueType)
+    elif not isinstance(kind, _PLAIN):
+        hint = (
+            "encode it as text, or make it the whole body"
+            if isinstance(kind, BinaryType)
+            else ("cast it to a string or a number")
+        )
+        raise InvalidArgument(
+            f"column {show(path)} is {kind.simpleString()}, which a JSON body cannot hold: {hint}"
+        )
+
+
+def values_of(array: pa.Array) -> list[Any]:
+    """The values; times as ISO 8601 in UTC, decimals as text, structs and maps as dicts."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return _structs(array)
+    if pa.types.is_map(kind):
+        return _maps(array)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _lists(array)
+    if pa.types.is_timestamp(kind):
+        form = "%Y-%m-%dT%H:%M:%SZ" if kind.tz else "%Y-%m-%dT%H:%M:%S"
+        if kind.tz not in (None, "UTC"):
+            array = array.cast(pa.timestamp(kind.unit, "UTC"))
+        made: list[Any] = pc.strftime(array, format=form).to_pylist()
+        return made
+    if pa.types.is_date(kind) or pa.types.is_decimal(kind):
+        array = array.cast(pa.string())
+    return _listed(array)
+
+
+def _listed(array: pa.Array) -> list[Any]:
+    """What `to_pylist` gives, which makes a scalar of Arrow for each value first."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_boolean(kind):
+        texts: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+        return texts
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        others: list[Any] = array.to_pylist()
+        return others
+    numbers: list[Any] = array.fill_null(0).to_numpy(zero_copy_only=False).tolist()
+    if array.null_count:
+        for place in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+            numbers[place] = None
+    return numbers
+
+
+def _structs(array: pa.Array) -> list[Any]:
+    names = [array.type.field(n).name for n in range(array.type.num_fields)]
+    columns = [values_of(column) for column in array.flatten()]
+    rows: list[Any] = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    if not columns:
+        rows = [{} for _ in range(len(array))]
+    return _with_nulls(array, rows)
+
+
+def _lists(array: pa.Array) -> list[Any]:
+    offsets, inner = array.offsets.to_pylist(), values_of(array.values)
+    rows: list[Any] = [inner[a:b] for a, b in pairwise(offsets)]
+    return _with_nulls(array, rows)
+
+
+def _maps(array: pa.Array) -> list[Any]:
+    offsets = array.offsets.to_pylist()
+    keys, items = array.keys.to_pylist(), values_of(array.items)
+    rows: list[Any] = [dict(zip(keys[a:b], items[a:b], strict=True)) for a, b in pairwise(offsets)]
+    return _with_nulls(array, rows)
+
+
+def _with_nulls(array: pa.Array, rows: list[Any]) -> list[Any]:
+    if array.null_count == 0:
+        return rows
+    valid = array.is_valid().to_pylist()
+    return [row if there else None for row, there in zip(rows, valid, strict=True)]

@@ -1,0 +1,92 @@
+"""What the small HTTP servers of a worker share: opening, answering in threads, closing."""
+
+import contextlib
+import logging
+import socketserver
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import AF_INET, AF_INET6
+from typing import Any, ClassVar, Self, TypeVar
+
+from rqretry.core.errors import ConfigError, show
+
+log = logging.getLogger("rqretry")
+
+_REQUEST_S = 5.0
+_POLL_S = 0.2
+
+
+class SmallServer(ThreadingHTTPServer):
+    """A server of a thread for each request. Raises OSError where the port cannot be opened."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, handler: type["SmallHandler"]) -> None:
+        self.address_family = AF_INET6 if ":" in host else AF_INET
+        super().__init__((host, port), handler)
+
+    def server_bind(self) -> None:
+        """Without looking up the name of this machine, which can take seconds."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is nobody's error."""
+        del request
+        log.debug("a request to port %s broke off: %s", self.server_port, client_address)
+
+
+class SmallHandler(BaseHTTPRequestHandler):
+    """Answers a request; derived classes say what."""
+
+    server_version = "rqretry"
+    sys_version = ""
+    timeout: ClassVar[float | None] = _REQUEST_S
+
+    def send(self, status: int, data: bytes, headers: dict[str, str]) -> None:
+        """One answer; without its body where that was not asked for."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            with contextlib.suppress(OSError):
+                self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
+        """A probe or a scrape every few seconds is not worth a line each."""
+        log.debug("request: " + format, *args)  # noqa: G003
+
+
+class Port:
+    """A server that answers in a thread; a context manager."""
+
+    def __init__(self, server: SmallServer, name: str) -> None:
+        self._server = server
+        self._thread = threading.Thread(
+            target=server.serve_forever, args=(_POLL_S,), name=name, daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+S = TypeVar("S", bound=SmallServer)
+
+
+def opened(make: Callable[[], S], host: str, port: int, option: str) -> S:
+    """A server that is not serving yet. Raises ConfigError where the port cannot be opened."""
+    try:
+        return make()
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"{option} {port} cannot be opened on {show(host)} ({reason}): choose another"
+        ) from error

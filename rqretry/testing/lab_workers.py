@@ -1,0 +1,266 @@
+"""The workers of one app in the lab: one per consumer group, and named like it.
+
+They are made of the parts of a real worker (Consumer, Execution, Settler). What a worker does with
+time and tasks (fetching, heartbeat, reaper) the lab does step by step; see engine.py.
+"""
+
+import random
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from rqretry.app import App
+from rqretry.catalog.groups import Catalog
+from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.middleware import Announcer, Event
+from rqretry.maintenance.deliver import deliver_due
+from rqretry.protocol.broadcast import Entry, read_after
+from rqretry.protocol.lease import Leased, lease
+from rqretry.protocol.maintain import expire, feed, promote
+from rqretry.protocol.rate_limit import take
+from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
+from rqretry.worker.broadcast import Ends, Place, starting_places, unleased
+from rqretry.worker.consumer import Consumer
+from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.settle import Settler
+from rqretry.worker.transaction_check_loop import CheckBack
+from rqretry.worker.worker import apply_spec
+
+_THREADS = 16
+"""A plain handler that calls lab.duplicate() waits in its thread while another one runs."""
+_SETTLES_MOST = 10
+
+Waits = tuple[int | None, int | None, int | None]
+"""Milliseconds to the next due time, deadline and scheduled message; None for none."""
+
+
+@dataclass(slots=True)
+class Line:
+    """One partition of one topic for one consumer.
+
+    `due_at` is the virtual time in ms at which something is due here, as of the last look;
+    `looked` says which change of the store that look has seen.
+    """
+
+    consumer: Consumer
+    source: Source
+    crew: "Crew"
+    due_at: int | None = None
+    looked: int = -1
+    place: Place | None = None
+    """Of a broadcast consumer: where it is in what is shown."""
+    shown: deque[Delivery] = field(default_factory=deque)
+
+    @property
+    def worker(self) -> str:
+        """The worker's name: its group."""
+        return self.consumer.spec.group
+
+
+class Crew:
+    """The consumers of one app."""
+
+    def __init__(self, app: App, store: LabStore) -> None:
+        self.app = app
+        self.announcer = Announcer(app.hooks)
+        self.catalog = Catalog(app.settings.namespace, app.settings.levels, "lab")
+        self.catalog.declared = app.declared
+        self.lines: list[Line] = []
+        self._store = store
+        self._async_store = LabAsyncStore(store)
+        self._settlers: dict[str, Settler] = {}
+        self._ends = Ends(self.announcer, "lab")
+        self.check_at: int | None = None
+        """The virtual time in ms at which a transaction is to be checked."""
+        self._consumers: list[Consumer] = []
+        self._joined: list[ConsumerSpec] = []
+
+    def join(self) -> None:
+        """Subscribe the groups of the app's consumers that are not subscribed yet."""
+        for spec in self.app.consumers[len(self._joined) :]:
+            self._joined.append(spec)
+            self._join(spec)
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """The app's lifespan and its events, as around a worker that starts and stops."""
+        async with self.app.living():
+            await self.app.hooks.emit(Event("started", "lab"))
+            try:
+                yield
+            finally:
+                await self.app.hooks.emit(Event("stopped", "lab"))
+
+    def close(self) -> None:
+        """Let the threads of plain handlers go."""
+        for consumer in self._consumers:
+            consumer.abandon()
+
+    # -- upkeep, as anybody does it ------------------------------------------------------------
+
+    def next(self, line: Line, now_ms: int) -> Delivery | None:
+        """The next message of a line, leased or shown; None: nothing is ready."""
+        if line.place is not None:
+            return self._next_shown(line, line.place, now_ms)
+        return self.lease(line, now_ms)
+
+    def lease(self, line: Line, now_ms: int) -> Delivery | None:
+        """Take the next message of a line, after the upkeep that is due; None: nothing is ready."""
+        while True:
+            source = line.source
+            changes = self._store.changes
+            source.prefer = "retry" if source.prefer == "ready" else "ready"
+            if source.keys.source:
+                self._store.run(feed(source.keys, worker=line.worker))
+            tokens_in_ms = self._wait_for_tokens(source)
+            if tokens_in_ms is not None:
+                line.due_at, line.looked = now_ms + tokens_in_ms, changes
+                return None
+            command = lease(
+                source.keys,
+                worker=line.worker,
+                want=1,
+                visibility_ms=line.consumer.spec.visibility_ms,
+                prefer=source.prefer,
+                tokens=source.rated,
+            )
+            leased = self._store.run(command)
+            if source.rated and not leased.ids:
+                self._store.run(take(source.keys.bucket, want=0, returned=1))
+            source.rated = bool(leased.rate)
+            if leased.ids:
+                return self._delivery(line, leased)
+            if leased.status == "NO_GROUP":
+                self._subscribe(line.consumer.spec)
+                continue
+            if leased.status == "RATED":
+                continue
+            if leased.status == "PAUSED":
+                waits = self._waits_of_paused(line)
+            else:
+                waits = (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms)
+            if 0 not in waits:
+                known = [wait for wait in waits if wait is not None]
+                line.due_at = now_ms + min(known) if known else None
+                line.looked = changes
+                return None
+            self._upkeep(line, waits)
+
+    def _wait_for_tokens(self, source: Source) -> int | None:
+        """Take a token where the group's rate limit wants one; else milliseconds until the next."""
+        if not source.rated:
+            return None
+        tokens = self._store.run(take(source.keys.bucket, want=1))
+        return max(1, tokens.wait_ms) if tokens.given == 0 else None
+
+    def _next_shown(self, line: Line, place: Place, now_ms: int) -> Delivery | None:
+        partition, source = line.source.keys.partition, line.source
+        while not line.shown:
+            changes = self._store.changes
+            due_ms = first_score(self._store, partition.scheduled)
+            if due_ms is not None and due_ms <= now_ms:
+                deliver = deliver_due(self.catalog, source.topic, source.partition, "lab")
+                self._store.perform(deliver)
+                continue
+            entries: list[Entry] = self._store.run(read_after(partition, place.mark, count=1))
+            if not entries:
+                line.due_at, line.looked = due_ms, changes
+                return None
+            line.shown.extend(place.take(entries[0]))
+        return line.shown.popleft()
+
+    async def check_back(self, now_ms: int) -> bool:
+        """Ask the app's checkers about transactions that are due; whether there were any."""
+        checks = CheckBack(self._async_store, self.catalog, self.app.checkers.specs, "lab")
+        next_ms = await checks.look()
+        checks.close()
+        self.check_at = None if next_ms is None else now_ms + next_ms
+        return checks.found
+
+    def expire(self, line: Line) -> None:
+        """Expire what is overdue in a line."""
+        spec = line.consumer.spec
+        hold_ms = spec.visibility_ms // 3  # of no effect: virtual time is never seen to jump
+        self._store.run(expire(line.source.keys, worker="lab", hold_ms=hold_ms, random=0.5))
+
+    def _upkeep(self, line: Line, waits: Waits) -> None:
+        due, deadline, scheduled = waits
+        if due == 0:
+            self._store.run(promote(line.source.keys, worker="lab"))
+        if deadline == 0:
+            self.expire(line)
+        if scheduled == 0:
+            source = line.source
+            self._store.perform(deliver_due(self.catalog, source.topic, source.partition, "lab"))
+
+    def _waits_of_paused(self, line: Line) -> Waits:
+        """A paused group gets no messages, and its leases and waits end all the same."""
+        keys = line.source.keys
+        now_ms = self._store.clock.now_ms()
+        times = [
+            first_score(self._store, key)
+            for key in (keys.due, keys.inflight, keys.partition.scheduled)
+        ]
+        due, deadline, scheduled = (None if at is None else max(0, at - now_ms) for at in times)
+        return due, deadline, scheduled
+
+    # -- settling ------------------------------------------------------------------------------
+
+    async def settle(self, line: Line) -> None:
+        """Tell the server how attempts of this worker ended, and the app's callbacks."""
+        if line.place is not None:
+            await self.announcer.finish()
+            return
+        settler = self._settlers[line.worker]
+        for _ in range(_SETTLES_MOST):
+            if not line.source.unsettled:
+                break
+            await settler.flush()
+        await self.announcer.finish()
+
+    def announce_lost(self, line: Line, delivery: Delivery) -> None:
+        """Tell the app's callbacks, soon, that a lease was lost."""
+        if self.announcer.wants("lease_lost"):
+            topic, attempt = line.source.topic, delivery.attempt
+            self.announcer.post(
+                Event("lease_lost", line.worker, line.worker, topic, delivery.id, attempt)
+            )
+
+    # -- joining -------------------------------------------------------------------------------
+
+    def _join(self, spec: ConsumerSpec) -> None:
+        settler = self._settlers.get(spec.group)
+        if settler is None:
+            settler = Settler(self._async_store, self.announcer, spec.group)
+            self._settlers[spec.group] = settler
+        if not (spec.is_async or spec.in_process):
+            spec = replace(spec, concurrency=_THREADS)
+        ends = self._ends if spec.broadcast else settler
+        spec = unleased(spec) if spec.broadcast else spec
+        consumer = Consumer(spec, ends, self.app.hooks, spec.group)
+        consumer.execution.max_retries = self._subscribe(spec)
+        consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
+        for name, number, keys in self._store.perform(self.catalog.places(spec.group, spec.topics)):
+            source = Source(name, number, keys, spec.visibility_ms / 1000)
+            consumer.sources.append(source)
+            self.lines.append(Line(consumer, source, self, place=self._place_of(spec, source)))
+        self._consumers.append(consumer)
+
+    def _place_of(self, spec: ConsumerSpec, source: Source) -> Place | None:
+        if not spec.broadcast:
+            return None
+        (place,) = self._store.perform(starting_places(self.catalog, [source]))
+        self._ends.places[source] = place
+        return place
+
+    def _subscribe(self, spec: ConsumerSpec) -> int:
+        return self._store.perform(apply_spec(self.catalog, spec, explicit=True))
+
+    def _delivery(self, line: Line, leased: Leased) -> Delivery:
+        sent_at = self._store.clock.local(0)
+        rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
+        ((id_, data, numbers),) = rows
+        delivery = Delivery(line.source, id_, data, numbers, sent_at, leased.lines[0])
+        line.source.leases[id_] = delivery
+        return delivery

@@ -1,0 +1,111 @@
+"""Connections of redis-py, both kinds, with everything that repeats or guesses switched off."""
+
+import ssl
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio.connection as aio
+import redis.connection as sync
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from rqretry.core.errors import ConfigError, show
+from rqretry.core.redis_url import RedisUrl
+
+_pack_one: Callable[[tuple[Any, ...]], bytes] | None
+make_reader: Callable[..., Any] | None
+"""A parser of replies; None where there is only redis-py's own, which reads from its streams."""
+try:
+    _hiredis = import_module("hiredis")
+except ImportError:  # the extra [fast] is not installed; redis-py's own packer serves
+    _pack_one = make_reader = None
+else:
+    _pack_one, make_reader = _hiredis.pack_command, _hiredis.Reader
+
+_PACKER = aio.Connection()
+
+
+def async_connection(url: RedisUrl, connect_seconds: float) -> aio.AbstractConnection:
+    """A connection, not yet open, that sends each request exactly once.
+
+    Raises:
+        ConfigError: A file that the URL names is not there.
+    """
+    kinds = {"unix": aio.UnixDomainSocketConnection, "rediss": aio.SSLConnection}
+    kind: Any = kinds.get(url.scheme, aio.Connection)
+    return kind(**_settings(url, connect_seconds), retry=AsyncRetry(NoBackoff(), 0))  # type: ignore[no-any-return]
+
+
+def sync_connection(
+    url: RedisUrl, connect_seconds: float, reply_seconds: float
+) -> sync.AbstractConnection:
+    """The same for code without asyncio; the greeting of redis-py has a time-out too."""
+    kinds = {"unix": sync.UnixDomainSocketConnection, "rediss": _SyncTls}
+    kind: Any = kinds.get(url.scheme, sync.Connection)
+    settings = {**_settings(url, connect_seconds), "socket_timeout": reply_seconds}
+    return kind(**settings, retry=Retry(NoBackoff(), 0))  # type: ignore[no-any-return]
+
+
+class _SyncTls(sync.SSLConnection):
+    """Its handshake is a part of connecting: a server without TLS never answers one."""
+
+    def _connect(self) -> Any:
+        patience = self.socket_timeout
+        self.socket_timeout = self.socket_connect_timeout
+        try:
+            connected = super()._connect()  # type: ignore[no-untyped-call]
+        finally:
+            self.socket_timeout = patience
+        connected.settimeout(patience)
+        return connected
+
+
+def abandon(connection: aio.AbstractConnection, loop: AbstractEventLoop) -> None:
+    """Close a connection of another event loop, where nothing can be awaited any more."""
+    writer = connection._writer  # noqa: SLF001 - redis-py can only close in its own loop
+    if writer is None:
+        return
+    connection._reader = connection._writer = None  # noqa: SLF001 - it is not to be used again
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(writer.close)
+        return
+    with suppress(RuntimeError):  # it cannot tell its loop, which is closed
+        writer.close()
+    # A transport closes its socket in a callback of its loop; this is that callback.
+    closed: Callable[[None], None] | None = getattr(writer.transport, "_call_connection_lost", None)
+    if closed is not None:
+        closed(None)
+
+
+def pack(requests: Sequence[tuple[Any, ...]]) -> list[bytes]:
+    """Requests as bytes to write."""
+    if _pack_one is not None:
+        return [_pack_one(words) for words in requests]
+    return [part for words in requests for part in _PACKER.pack_command(*words)]
+
+
+def read_info(reply: bytes) -> dict[str, str]:
+    """The fields of an INFO reply."""
+    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+def _settings(url: RedisUrl, connect_seconds: float) -> dict[str, Any]:
+    settings = dict(url.redis_kwargs())
+    for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
+        file = settings.get(name)
+        if file is not None and not Path(str(file)).is_file():
+            raise ConfigError(f"{name} in the Redis URL names {show(file)}: there is no such file")
+    settings["protocol"] = 2
+    settings["driver_info"] = None
+    settings.setdefault("socket_connect_timeout", connect_seconds)
+    # Reads are bounded by the store, per request: a blocking one may take longer than others.
+    settings["socket_timeout"] = None
+    if url.tls:
+        settings["ssl_min_version"] = ssl.TLSVersion.TLSv1_2
+    return settings

@@ -1,0 +1,288 @@
+"""Broadcast groups: every running consumer gets every message published while it runs.
+
+Nothing is leased and nothing is retried (semantics.md section 2, decisions 28). A partition keeps
+what it broadcasts in a stream; each consumer has its own place in it, in memory only, and waits on
+a connection of its own (on a cluster one per partition).
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from rqretry.catalog.groups import Catalog
+from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.catalog_records import BROADCAST
+from rqretry.core.envelope import decode
+from rqretry.core.errors import CodecError, RqretryError
+from rqretry.core.failure_record import read_line
+from rqretry.core.middleware import Announcer, Event
+from rqretry.core.route import EVERY_TAG, RouteGroup
+from rqretry.observability.log_format import about
+from rqretry.observability.observer import FAILURE, RELEASED, SUCCESS
+from rqretry.protocol.broadcast import (
+    Entry,
+    Mark,
+    now_at,
+    read_waited,
+    tally,
+    wait_words,
+)
+from rqretry.protocol.command import Operation
+from rqretry.protocol.lease import Failure
+from rqretry.transport.pool import Line
+from rqretry.transport.replies import BLOCK_MARGIN_SECONDS, TryAgain, is_error
+from rqretry.transport.store import Store, jitter
+from rqretry.worker.consumer import Consumer
+from rqretry.worker.delivery import Delivery, Source
+
+log = logging.getLogger("rqretry")
+
+BLOCK_S = 5.0
+ENTRIES = 8
+"""Stream entries per read; each holds the messages of one call, 500 or 1 MiB at most."""
+TALLY_EVERY_S = 1.0
+_LAST_TELL_S = 2.0
+NO_LEASE_S = 10 * 365 * 86_400.0
+"""A broadcast message is not leased: nothing ends while its handler runs but consume_timeout."""
+
+
+def unleased(spec: ConsumerSpec) -> ConsumerSpec:
+    """A broadcast consumer as Consumer runs it: no lease of its messages ends."""
+    return replace(spec, visibility_ms=round(NO_LEASE_S * 1000))
+
+
+class Place:
+    """Where one consumer is in what one partition broadcasts."""
+
+    def __init__(self, source: Source, mark: Mark, group: RouteGroup) -> None:
+        self.source = source
+        self.mark = mark
+        self.group = group
+        self.counts: dict[str, int] = {}
+        """What became of its messages, since it was told last."""
+
+    def count(self, verb: str, messages: int = 1) -> None:
+        """Note what became of some messages."""
+        if messages:
+            self.counts[verb] = self.counts.get(verb, 0) + messages
+
+    def take(self, entry: Entry) -> list[Delivery]:
+        """Go past an entry; its messages for this group, and what was missed is counted."""
+        missed = entry.first - self.mark.passed
+        if missed > 0:
+            self.count("gap", missed)
+            log.error(
+                "broadcast group %s fell behind in %s and has missed %d messages: they were"
+                " dropped after ten minutes, or earlier as the oldest of 64 MiB",
+                self.source.keys.group, self.source.topic, missed,
+            )  # fmt: skip
+        self.mark = entry.end
+        now = time.monotonic()
+        wanted = [one for one in entry.messages if _takes(self.group, one[1])]
+        self.count("filtered", len(entry.messages) - len(wanted))
+        self.count("lease", len(wanted))
+        return [Delivery(self.source, id_, data, (1, 1), now) for id_, data in wanted]
+
+
+class Ends:
+    """Takes the place of a settler: what became of an attempt is logged and counted."""
+
+    def __init__(self, announcer: Announcer, worker: str) -> None:
+        self.places: dict[Source, Place] = {}
+        self._announcer = announcer
+        self._worker = worker
+
+    def succeed(self, delivery: Delivery) -> None:
+        """The attempt succeeded."""
+        self.places[delivery.source].count("succeed")
+        if delivery.watch is not None:
+            delivery.watch.settled(SUCCESS)
+
+    def fail(self, delivery: Delivery, failure: Failure) -> None:
+        """The attempt failed, and that is the end of it here."""
+        source = delivery.source
+        self.places[source].count("fail")
+        if delivery.watch is not None:
+            delivery.watch.settled(FAILURE, record=failure.record)
+        error = read_line(f"1 0 {failure.record}")
+        said = ": ".join(filter(None, (error.type, error.message))) if error else ""
+        reason = said or failure.cause
+        log.warning(
+            "message %s of %s failed in broadcast group %s, which does not retry: %s",
+            delivery.id, source.topic, source.keys.group, reason,
+            extra=about(delivery.id, source.topic, source.keys.group, 1),
+        )  # fmt: skip
+        if self._announcer.wants("failure"):
+            group = source.keys.group
+            event = Event(
+                "failure", self._worker, group, source.topic, delivery.id, 1, reason, None
+            )
+            self._announcer.post(event)
+
+    def release(self, delivery: Delivery, _delay_ms: int | str) -> None:
+        """The worker stops before it has started."""
+        self.places[delivery.source].count("release")
+        if delivery.watch is not None:
+            delivery.watch.settled(RELEASED)
+
+    def postpone(self, delivery: Delivery, _delay_ms: int, _most: int, limit: Failure) -> None:
+        """Nothing is delivered again, so that is a failure."""
+        self.fail(delivery, limit)
+
+    def news(self) -> list[Place]:
+        """The places with something to tell the server."""
+        return [place for place in self.places.values() if place.counts]
+
+
+class Broadcaster:
+    """Reads for the broadcast consumers of a process."""
+
+    def __init__(
+        self,
+        store: Store,
+        consumers: Sequence[Consumer],
+        ends: Ends,
+        rejoin: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._consumers = consumers
+        self._ends = ends
+        self._rejoin = rejoin
+        self._random = random.Random()
+        self.on_entry: Callable[[Source], None] = lambda _: None
+        """Something was published, perhaps for later."""
+
+    async def run(self) -> None:
+        """Read and tell for ever; one task and one connection per consumer, or per partition."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._tell_for_ever())
+            for consumer in self._consumers:
+                places = [self._ends.places[source] for source in consumer.sources]
+                shares = [[place] for place in places] if self._store.spread else [places]
+                room = asyncio.Event()
+                consumer.on_room = room.set
+                for share in shares:
+                    group.create_task(_Reader(self, consumer, share, room).run())
+
+    async def tell(self) -> None:
+        """Add to the counters what has become of messages since the last time."""
+        told = self._ends.news()
+        counts = []
+        for place in told:
+            counts.append(place.counts)
+            place.counts = {}
+        if told:
+            pairs = zip(told, counts, strict=True)
+            await self._store.run_all([tally(place.source.keys, c) for place, c in pairs])
+
+    async def tell_last(self) -> None:
+        """The same at the end, where it is not worth waiting for."""
+        try:
+            async with asyncio.timeout(_LAST_TELL_S):
+                await self.tell()
+        except (TimeoutError, RqretryError) as error:
+            log.warning("what broadcast groups did last is not counted: %s", error)
+
+    async def _tell_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(jitter(TALLY_EVERY_S, self._random))
+            try:
+                await self.tell()
+            except RqretryError as error:
+                log.warning("what broadcast groups did could not be counted: %s", error)
+
+    async def lost(self) -> None:
+        """The connection broke; the server may have lost its data too."""
+        try:
+            await self._rejoin()
+        except RqretryError as error:
+            log.warning("cannot join again yet: %s", error)
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        return self._store
+
+
+class _Reader:
+    """One connection that waits for what is broadcast."""
+
+    def __init__(
+        self,
+        owner: Broadcaster,
+        consumer: Consumer,
+        places: Sequence[Place],
+        room: asyncio.Event,
+    ) -> None:
+        self._owner = owner
+        self._consumer = consumer
+        self._places = {place.source.keys.partition.broadcast: place for place in places}
+        self._room = room
+        self._line: Line | None = None
+
+    async def run(self) -> None:
+        """Read for ever."""
+        try:
+            while True:
+                if self._consumer.room() <= 0:
+                    self._room.clear()
+                    await self._room.wait()
+                    continue
+                try:
+                    await self._read()
+                except (TryAgain, RqretryError) as error:
+                    log.info("waiting for broadcast messages was cut off: %s", error)
+                    await self._close()
+                    await asyncio.sleep(0.2)
+                    await self._owner.lost()
+        finally:
+            await self._close()
+
+    async def _read(self) -> None:
+        store = self._owner.store
+        if self._line is None:
+            await store.pool.locate()
+            node = store.topology.node(next(iter(self._places)))
+            self._line = await store.pool.acquire(node, store.clock)
+        where = [(place.source.keys.partition, place.mark) for place in self._places.values()]
+        words = wait_words(where, count=ENTRIES, block_ms=round(BLOCK_S * 1000))
+        (reply,) = await store.pool.exchange(self._line, [words], BLOCK_S + BLOCK_MARGIN_SECONDS)
+        if is_error(reply):
+            raise self._line.node.wire.broken(reply, sent=True)
+        for stream, entries in read_waited(reply).items():
+            place = self._places[stream]
+            for entry in entries:
+                deliveries = place.take(entry)
+                if deliveries:
+                    self._consumer.accept(deliveries)
+                else:
+                    self._owner.on_entry(place.source)
+
+    async def _close(self) -> None:
+        if self._line is not None:
+            line, self._line = self._line, None
+            await line.close()
+
+
+def starting_places(catalog: Catalog, sources: Sequence[Source]) -> Operation[list[Place]]:
+    """Where consumers begin: behind everything that was published until now."""
+    marks: list[Mark] = yield [now_at(source.keys.partition) for source in sources]
+    places = []
+    for source, mark in zip(sources, marks, strict=True):
+        topic = yield from catalog.topic(source.topic)
+        name = source.keys.group
+        group = next((g for g in topic.groups if g.name == name), RouteGroup(name, 0, BROADCAST))
+        places.append(Place(source, mark, group))
+    return places
+
+
+def _takes(group: RouteGroup, data: bytes) -> bool:
+    if group.tags == EVERY_TAG:
+        return True
+    try:
+        return group.takes(decode(data).tag or "")
+    except CodecError:
+        return True  # let the attempt say what is wrong with it

@@ -1,0 +1,98 @@
+"""Running a handler on one message outside of any worker: nothing is leased or settled."""
+
+import inspect
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.consume_result import ConsumeResult, HandlerSignal, Kind
+from rqretry.core.failure_record import read_line
+from rqretry.core.message import Message
+from rqretry.core.middleware import Hooks
+from rqretry.protocol.lease import Failure
+from rqretry.worker.attempt import Execution, Waiting, outcome_of
+from rqretry.worker.delivery import Delivery
+from rqretry.worker.invoker import Caller, make_caller
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """How an attempt ended that nobody was told of.
+
+    Attributes:
+        outcome: "success", "postponed", or why it failed: "failure", "rejected", "mismatch", ...
+        said: The error's type and text, or the handler's reason; "" where it did not fail.
+        error: The exception that the handler raised; None for none.
+        seconds: How long it took.
+    """
+
+    outcome: str
+    said: str
+    error: BaseException | None
+    seconds: float
+
+
+class _Noticing:
+    """Another caller; what comes through it is remembered."""
+
+    can_stick = False
+
+    def __init__(self, inner: Caller) -> None:
+        self._inner = inner
+        self.error: BaseException | None = None
+
+    async def __call__(self, message: Message[Any]) -> Any:
+        try:
+            return await self._inner(message)
+        except HandlerSignal:
+            raise
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def shut_down(self) -> None:
+        self._inner.shut_down()
+
+
+async def rehearse(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: int) -> Rehearsal:
+    """Run one attempt of a handler, with its middleware, in this process.
+
+    Args:
+        hooks: The app's.
+        spec: The handler; one with `process=True` runs in a thread of this process.
+        delivery: The message, its attempt and its last error.
+        most: The group's max_retries.
+    """
+    here = replace(spec, in_process=False, is_async=inspect.iscoroutinefunction(spec.handler))
+    caller = _Noticing(make_caller(here))
+    execution = Execution(here, caller, hooks, "replay")
+    execution.max_retries = most
+    began = time.monotonic()
+    try:
+        started = execution.start(delivery, began)
+        if isinstance(started, Waiting):
+            started = await execution.finish(delivery, started)
+    finally:
+        caller.shut_down()
+    seconds = time.monotonic() - began
+    failure = _failure(started, execution, delivery)
+    if failure is None:
+        assert isinstance(started, ConsumeResult)
+        outcome = "postponed" if started.kind is Kind.POSTPONE else "success"
+        return Rehearsal(outcome, "", None, seconds)
+    line = read_line(f"{delivery.attempt} 0 {failure.record}")
+    said = failure.cause if line is None else str(line)
+    return Rehearsal(failure.cause, said, caller.error, seconds)
+
+
+def _failure(
+    result: ConsumeResult | Failure, execution: Execution, delivery: Delivery
+) -> Failure | None:
+    return result if isinstance(result, Failure) else outcome_of(result, execution, delivery)
+
+
+def spec_for(specs: Iterable[ConsumerSpec], group: str, topic: str) -> ConsumerSpec | None:
+    """The handler of a group for a topic; None for none."""
+    return next((s for s in specs if s.group == group and topic in s.topics), None)

@@ -1,0 +1,87 @@
+"""Renewing leases, in a thread with a connection of its own.
+
+A handler that blocks the event loop, or computes for minutes, must not lose its lease for that.
+Renewal is at a third of the visibility; what is trusted runs from the time of sending.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from rqretry.protocol.command import batches
+from rqretry.protocol.lease import OK, renew
+from rqretry.transport.store_sync import SyncStore
+from rqretry.worker.delivery import Delivery, Source
+
+log = logging.getLogger("rqretry")
+
+
+class Heartbeat:
+    """Renews the leases of a process."""
+
+    def __init__(
+        self, store: SyncStore, sources: Sequence[Source], lose: Callable[[Delivery], None]
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._lose = lose
+        self._loop = asyncio.get_running_loop()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rqretry-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Renew no more; the thread ends by itself."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every()):
+            try:
+                self._renew_all()
+            except RuntimeError:  # the event loop has closed under us: we are stopping
+                return
+        self._store.close()
+
+    def _every(self) -> float:
+        return min((source.visibility_s for source in list(self._sources)), default=30.0) / 6
+
+    def _renew_all(self) -> None:
+        """One round trip to all servers at once: one that is down holds up no other's leases."""
+        due = [
+            (source, batch)
+            for source in list(self._sources)  # partitions are added by the event loop
+            for batch in batches(self._old(source))
+        ]
+        commands = [
+            renew(
+                source.keys,
+                [delivery.receipt for delivery in batch],
+                visibility_ms=round(source.visibility_s * 1000),
+            )
+            for source, batch in due
+        ]
+        sent_at = time.monotonic()
+        # What is not answered soon is asked again in the next round: all others wait for it.
+        patience = min(self._store.repeat_seconds, self._every())
+        answers = self._store.run_each(commands, patience) if due else []
+        for (_, batch), verdicts in zip(due, answers, strict=True):
+            if isinstance(verdicts, Exception):
+                log.warning("renewing leases failed, trying again: %s", verdicts)
+            else:
+                self._note(batch, verdicts, sent_at)
+
+    def _old(self, source: Source) -> list[Delivery]:
+        before = time.monotonic() - source.visibility_s / 3
+        return [d for d in list(source.leases.values()) if d.sent_at < before and not d.lost]
+
+    def _note(self, batch: Sequence[Delivery], verdicts: Sequence[bytes], sent_at: float) -> None:
+        for delivery, verdict in zip(batch, verdicts, strict=True):
+            if verdict == OK:
+                delivery.sent_at = sent_at
+            elif not delivery.settled:
+                self._loop.call_soon_threadsafe(self._lose, delivery)

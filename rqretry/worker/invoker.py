@@ -1,0 +1,142 @@
+"""Where a handler runs: in the event loop, in a thread, or in a process of its own."""
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from rqretry.consumer.process_pool import ProcessSlot
+from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.message import Message
+
+
+class Caller(Protocol):
+    """Calls a handler with a message."""
+
+    can_stick: bool
+    """A call goes on although its attempt was called off: a thread cannot be killed."""
+
+    def __call__(self, message: Message[Any]) -> Coroutine[Any, Any, Any]:
+        """The handler's answer; its exceptions come through."""
+        ...
+
+    def shut_down(self) -> None:
+        """Wait for nothing and start nothing more."""
+        ...
+
+
+def make_caller(spec: ConsumerSpec) -> Caller:
+    """The caller that suits a consumer."""
+    if spec.in_process:
+        return ProcessCaller(spec)
+    return LoopCaller(spec) if spec.is_async else ThreadCaller(spec)
+
+
+class LoopCaller:
+    """Calls an async function in the event loop."""
+
+    can_stick = False
+
+    def __init__(self, spec: ConsumerSpec) -> None:
+        self._handler = spec.handler
+        self._binding = spec.binding
+
+    def __call__(self, message: Message[Any]) -> Coroutine[Any, Any, Any]:
+        """The handler's coroutine."""
+        coroutine: Coroutine[Any, Any, Any]
+        if self._binding.simple:  # the hot path
+            coroutine = self._handler(message)
+        else:
+            args, kwargs = self._binding.arguments(message)
+            coroutine = self._handler(*args, **kwargs)
+        return coroutine
+
+    def shut_down(self) -> None:
+        """Nothing is held."""
+
+
+class ThreadCaller:
+    """Calls a plain function in a thread of its own pool. Its slot stays taken until it returns."""
+
+    can_stick = True
+
+    def __init__(self, spec: ConsumerSpec) -> None:
+        self._handler = spec.handler
+        self._binding = spec.binding
+        self._stopped = False
+        self._threads = ThreadPoolExecutor(
+            spec.concurrency, thread_name_prefix=f"rqretry-{spec.group}"
+        )
+
+    async def __call__(self, message: Message[Any]) -> Any:
+        """Run the function, in a copy of the attempt's context."""
+        args, kwargs = self._binding.arguments(message)
+        return await self._finished(message, lambda: self._handler(*args, **kwargs))
+
+    def shut_down(self) -> None:
+        """Leave running threads alone."""
+        self._stopped = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _call_off(self, message: Message[Any]) -> None:
+        """The attempt is over, the thread is not: it can look at message.cancelled."""
+
+    async def _finished(self, message: Message[Any], call: Callable[[], Any]) -> Any:
+        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+        future = loop.run_in_executor(self._threads, context.run, _caught, call)
+        called_off: asyncio.CancelledError | None = None
+        while not future.done():
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError as error:
+                if self._stopped or not message.cancelled:
+                    raise
+                called_off = error  # wait for the thread all the same
+                self._call_off(message)
+        if called_off is not None:
+            raise called_off
+        value, raised = future.result()
+        if raised is not None:
+            raise raised
+        return value
+
+
+class ProcessCaller(ThreadCaller):
+    """Calls a function in a process; a thread waits for it. A call that is off is killed."""
+
+    can_stick = False
+
+    def __init__(self, spec: ConsumerSpec) -> None:
+        super().__init__(spec)
+        self._slots = [ProcessSlot() for _ in range(spec.concurrency)]
+        self._free = deque(self._slots)
+        self._used: dict[Message[Any], ProcessSlot] = {}
+
+    async def __call__(self, message: Message[Any]) -> Any:
+        """Run the function in a free process."""
+        args, kwargs = self._binding.arguments(message)
+        slot = self._free.popleft()
+        self._used[message] = slot
+        try:
+            return await self._finished(message, lambda: slot.call(self._handler, args, kwargs))
+        finally:
+            self._free.append(self._used.pop(message))
+
+    def shut_down(self) -> None:
+        """End all processes."""
+        super().shut_down()
+        for slot in self._slots:
+            slot.close()
+
+    def _call_off(self, message: Message[Any]) -> None:
+        self._used[message].kill()
+
+
+def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a function returned or raised; a future does not take every exception."""
+    try:
+        return call(), None
+    except BaseException as error:  # noqa: BLE001 - raised again in the event loop
+        return None, error

@@ -1,0 +1,75 @@
+"""Finding the partitions that were added since a worker started, within a look."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from rqretry.catalog.dlq_groups import source_of
+from rqretry.catalog.groups import Catalog
+from rqretry.core.errors import RqretryError
+from rqretry.protocol.inspect import read_these
+from rqretry.transport.store import Store
+from rqretry.worker.consumer import Consumer
+from rqretry.worker.delivery import Source
+from rqretry.worker.fetch import Fetcher
+
+log = logging.getLogger("rqretry")
+
+LOOK_EVERY_S = 5.0
+
+
+class Growth:
+    """Adds sources to the consumers of a process."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        fetcher: Fetcher,
+        known: Sequence[list[Source]],
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._fetcher = fetcher
+        self._consumers = fetcher.consumers
+        self._known = known
+        """Lists that others go through: a new source is added to each."""
+        self._seen: list[str] = []
+        """The records of the topics at the last look."""
+
+    async def run(self) -> None:
+        """Look every few seconds, for ever."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self._look_at_all()
+            except RqretryError as error:
+                log.info("looking for new partitions failed, trying again: %s", error)
+
+    async def _look_at_all(self) -> None:
+        """One command, as long as nothing has changed."""
+        plain = [c for c in self._consumers if not source_of(c.spec.group, c.spec.topics)]
+        names = sorted({name for consumer in plain for name in consumer.spec.topics})
+        if names:
+            records = await self._store.run(read_these(self._catalog.keys.topics, names))
+            if records == self._seen:
+                plain = []
+            self._seen = records
+        for consumer in self._consumers:
+            if consumer in plain or source_of(consumer.spec.group, consumer.spec.topics):
+                await self._look(consumer)
+
+    async def _look(self, consumer: Consumer) -> None:
+        known = {(source.topic, source.partition) for source in consumer.sources}
+        places = await self._store.perform(
+            self._catalog.places(consumer.spec.group, consumer.spec.topics)
+        )
+        for topic, number, keys in places:
+            if (topic, number) not in known:
+                visibility_s = consumer.spec.visibility_ms / 1000
+                source = Source(topic, number, keys, visibility_s)
+                consumer.sources.append(source)
+                for listed in self._known:
+                    listed.append(source)
+                self._fetcher.add(consumer, source)
+                log.info("group %s: partition %d of %s is new", keys.group, number, topic)

@@ -1,0 +1,56 @@
+"""When a worker process has done enough and is replaced: by messages finished, and by memory."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from rqretry.core.errors import ConfigError
+
+LOOK_EVERY_S = 1.0
+_FIRST_LOOK_S = 3.0
+"""A limit below what the app needs to start must not make its processes spin."""
+_STATM = Path("/proc/self/statm")
+_MIB = 1024 * 1024
+
+Retire = Callable[[str], None]
+
+
+class Finishing(Protocol):
+    """What tells each time that it has finished a message: a Consumer."""
+
+    on_finished: Callable[[], None] | None
+
+
+def retire_after_messages(consumers: Sequence[Finishing], most: int, retire: Retire) -> None:
+    """Call `retire` once when the consumers have finished `most` messages together."""
+    left = most
+
+    def finished() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            retire(f"it has finished {most} messages (--max-messages)")
+
+    for consumer in consumers:
+        consumer.on_finished = finished
+
+
+async def retire_above_memory(most: int, retire: Retire) -> None:
+    """Call `retire` when the resident memory of this process is above `most` bytes."""
+    await asyncio.sleep(_FIRST_LOOK_S)
+    while (held := resident_bytes()) <= most:  # noqa: ASYNC110 - nothing tells when it grows
+        await asyncio.sleep(LOOK_EVERY_S)
+    retire(f"it holds {held // _MIB} MiB of memory, more than {most // _MIB} (--max-memory)")
+
+
+def resident_bytes() -> int:
+    """The resident memory of this process. Raises ConfigError where the system does not tell."""
+    try:
+        pages = int(_STATM.read_text(encoding="ascii").split()[1])
+    except OSError as error:
+        raise ConfigError(
+            f"--max-memory needs {_STATM}, which this system does not have: leave it out"
+        ) from error
+    return pages * os.sysconf("SC_PAGE_SIZE")

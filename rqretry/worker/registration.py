@@ -1,0 +1,76 @@
+"""A worker says that it lives, and thereby proves that it can write where it works.
+
+The proof is the script of the roster, not a PING: a server that answers PING may still be a
+replica, have a full disk, or be loading its data (reliability.md R18).
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rqretry.consumer.registry import ConsumerSpec
+from rqretry.protocol.command import Command
+from rqretry.protocol.keys import NamespaceKeys
+from rqretry.protocol.maintain import register
+from rqretry.transport.store import Store
+
+ROSTER_EVERY_S = 5.0
+ROSTER_TTL_MS = 15_000
+PROOF_S = 1.5
+"""How long one proof may take."""
+_AGAIN_S = 0.25
+_GOODBYE_S = 1.0
+
+
+class Condition(NamedTuple):
+    """How a worker process is, as the supervisor tells those who ask for its health."""
+
+    state: str
+    """starting, working or stopping."""
+    trouble: str | None
+    """Why it cannot lease; None for nothing."""
+    proved_at: float
+    """Monotonic time of the last call that its server answered as it should."""
+
+
+class Presence:
+    """The place of one worker in the roster of live workers."""
+
+    def __init__(
+        self, store: Store, keys: NamespaceKeys, worker: str, specs: Sequence[ConsumerSpec]
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._worker = worker
+        self._about = json.dumps(
+            {
+                "groups": sorted({spec.group for spec in specs}),
+                "topics": sorted({topic for spec in specs for topic in spec.topics}),
+                "pid": os.getpid(),
+            }
+        )
+        self._soon = asyncio.Event()
+
+    def trouble(self) -> None:
+        """Calls of this process begin to fail, or succeed again: find out, without waiting."""
+        self._soon.set()
+
+    async def run(self) -> None:
+        """Say so every five seconds, for ever; more often while the server cannot be reached."""
+        while True:
+            await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)
+            self._soon.clear()
+            try:
+                async with asyncio.timeout(_AGAIN_S if self._store.trouble else ROSTER_EVERY_S):
+                    await self._soon.wait()
+            except TimeoutError:
+                pass
+
+    async def say_goodbye(self) -> None:
+        """Leave the roster; where that fails, it forgets this worker by itself."""
+        await self._store.prove(self._register(0), _GOODBYE_S)
+
+    def _register(self, ttl_ms: int) -> Command[int]:
+        return register(self._keys, worker=self._worker, about=self._about, ttl_ms=ttl_ms)

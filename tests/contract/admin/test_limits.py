@@ -1,0 +1,108 @@
+"""set_topic(max_messages=) and QueueFull; recall."""
+
+import pytest
+
+from rqretry import AsyncClient
+from rqretry.core.errors import (
+    InvalidArgument,
+    MessageNotFound,
+    PublishError,
+    QueueFull,
+    TopicNotFound,
+)
+from tests.contract.admin.bench import Bench
+
+
+def test_a_publish_that_would_go_over_is_refused_and_stores_nothing(bench: Bench) -> None:
+    bench.group()
+    assert bench.admin.set_topic("t", max_messages=2).max_messages == 2
+    bench.publish(1, 2)
+    with pytest.raises(QueueFull, match="'t' is full"):
+        bench.publish(3)
+    with pytest.raises(QueueFull):
+        bench.publish(3, delay=5)
+    assert bench.stored() == 2
+    bench.succeed(bench.lease(1))
+    bench.publish(3)
+    assert bench.verbs() == ["set_topic"]
+
+
+def test_publish_many_says_which_ids_were_not_stored(bench: Bench) -> None:
+    bench.admin.create_topic("t")
+    bench.admin.set_topic("t", max_messages=600)
+    with pytest.raises(PublishError, match="full") as caught:
+        bench.client.publish_many("t", range(700))
+    assert (len(caught.value.done), len(caught.value.failed)) == (470, 230)
+    assert bench.stored() == 470
+
+
+def test_a_limit_holds_for_clients_that_knew_the_topic_before_and_can_be_lifted(
+    bench: Bench,
+) -> None:
+    bench.publish(1)
+    with type(bench.client)(bench.url, namespace="test") as operator:
+        operator.admin.set_topic("t", max_messages=1)
+    with pytest.raises(QueueFull):
+        bench.publish(2)
+    assert bench.admin.set_topic("t", max_messages=0).max_messages is None
+    bench.publish(2)
+
+
+def test_a_limit_survives_a_new_group(bench: Bench) -> None:
+    bench.admin.create_topic("t")
+    bench.admin.set_topic("t", max_messages=1)
+    bench.group()
+    bench.publish(1)
+    with pytest.raises(QueueFull):
+        bench.publish(2)
+
+
+def test_a_limit_is_shared_by_the_partitions_and_rounded_up(bench: Bench) -> None:
+    bench.admin.create_topic("t", partitions=4)
+    bench.admin.set_topic("t", max_messages=5)
+    limits = {bench.redis.hget(f"rqretry:test:{{t:{n}}}:route", "limit") for n in range(4)}
+    assert limits == {b"2"}
+
+
+def test_a_limit_must_be_a_number_and_the_topic_be_there(bench: Bench) -> None:
+    bench.admin.create_topic("t")
+    with pytest.raises(InvalidArgument, match="max_messages"):
+        bench.admin.set_topic("t", max_messages=-1)
+    with pytest.raises(TopicNotFound):
+        bench.admin.set_topic("unknown", max_messages=1)
+
+
+def test_recalling_cancels_a_message_that_is_not_due(bench: Bench) -> None:
+    bench.group()
+    bench.admin.create_topic("many", partitions=5)
+    (sent,) = bench.publish(1, delay=60)
+    (other,) = bench.publish(2, topic="many", delay=60)
+    assert bench.client.recall(sent) is True
+    assert bench.client.recall(other, topic="many") is True
+    assert bench.stored() == 0
+    with pytest.raises(MessageNotFound):
+        bench.client.recall(sent)
+    assert [event.event for event in bench.admin.timeline(sent)] == ["publish", "recall"]
+
+
+def test_recalling_too_late_answers_false_and_changes_nothing(bench: Bench) -> None:
+    bench.group()
+    (sent,) = bench.publish(1)
+    assert bench.client.recall(sent) is False
+    assert [receipt.id for receipt in bench.lease()] == [sent]
+
+
+def test_recalling_what_is_not_there_is_an_error(bench: Bench) -> None:
+    bench.admin.create_topic("t")
+    with pytest.raises(MessageNotFound, match="'nothing'"):
+        bench.client.recall("nothing")
+    with pytest.raises(TopicNotFound):
+        bench.client.recall("nothing", topic="unknown")
+    with pytest.raises(InvalidArgument):
+        bench.client.recall("not an id")
+
+
+async def test_recalling_with_asyncio(bench: Bench) -> None:
+    async with AsyncClient(bench.url, namespace="test") as client:
+        sent = await client.publish("t", 1, delay=60)
+        assert await client.recall(sent) is True

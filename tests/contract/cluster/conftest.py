@@ -1,0 +1,36 @@
+"""A cluster of three primaries, a replica of the first one, for the whole test process."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import redis
+
+from tests.contract.integration.harness import Lab
+from tests.support.fleets import Cluster
+
+
+class ClusterLab(Lab):
+    """A lab whose server is a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.url = cluster.url
+        self.redis = redis.RedisCluster("127.0.0.1", cluster.servers[0].port, protocol=2)
+        self._apps, self._clients = [], []
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Three primaries."""
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def lab(cluster: Cluster) -> AsyncIterator[ClusterLab]:
+    """An empty cluster; everything in it agrees with itself at the end."""
+    cluster.flush()
+    lab = ClusterLab(cluster)
+    yield lab
+    await lab.aclose()
+    lab.audit()

@@ -1,0 +1,35 @@
+"""An AsyncClient that outlives its event loop: the next asyncio.run() opens new connections."""
+
+import asyncio
+import gc
+import warnings
+
+import pytest
+
+from rqretry import AsyncClient
+from rqretry.testing.embedded_redis import EmbeddedRedis
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["ended", "waiting"])
+def test_a_client_in_a_second_event_loop_leaves_no_socket_open(closed: bool) -> None:
+    with EmbeddedRedis() as server, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        client = AsyncClient(server.url)
+        first = asyncio.new_event_loop()
+        first.run_until_complete(client.publish("t", 1))
+        if closed:
+            first.close()
+
+        async def go_on(client: AsyncClient) -> int:
+            await client.publish("t", 2)
+            stored = (await client.admin.stats("t")).topics[0].stored
+            await client.aclose()
+            return stored
+
+        assert asyncio.run(go_on(client)) == 2
+        if not closed:
+            first.run_until_complete(asyncio.sleep(0))
+            first.close()
+        del client
+        gc.collect()
+        assert [str(warning.message) for warning in told] == []

@@ -1,0 +1,248 @@
+"""Users with the least rights live their whole life, and nothing else: real ACL users."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from rqretry import App, Client, ConfigError, RetryPolicy
+from rqretry.checks.acl import rules
+from rqretry.checks.doctor import check
+from rqretry.core.errors import InvalidArgument, RqretryError
+from rqretry.protocol.scripts import ScriptLibrary
+from rqretry.testing.embedded_redis import EmbeddedRedis
+from tests.edges.cli.shell import Shell
+
+NAMESPACE, SECRET = "shop", "canary-7f3a"
+ROLES = ("producer", "worker", "admin", "reader")
+
+
+@pytest.fixture
+def url_of(server: EmbeddedRedis) -> Iterator[Callable[[str], str]]:
+    """The URL of a role's user on an emptied server."""
+    with redis.Redis(unix_socket_path=str(server.socket_path)) as client:
+        for role in ROLES:
+            words = rules(role, NAMESPACE, ScriptLibrary())
+            client.execute_command("ACL", "SETUSER", *words, f">{SECRET}")
+        yield lambda role: f"unix://rqretry-{role}:{SECRET}@{server.socket_path}"
+        for role in ROLES:
+            client.acl_deluser(f"rqretry-{role}")
+
+
+def client_of(url_of: Callable[[str], str], role: str) -> Client:
+    """A client as this role's user."""
+    return Client(url_of(role), namespace=NAMESPACE)
+
+
+def test_a_producer_lives(url_of: Callable[[str], str]) -> None:
+    with client_of(url_of, "admin") as admin:
+        admin.admin.create_topic("known", partitions=2)
+        admin.simple_consumer("g", "known", create_group=True)
+    with client_of(url_of, "producer") as client:
+        for topic in ("new", "known"):
+            client.publish(topic, "a", tag="x", keys="k", headers={"h": "1"}, id="mine")
+            assert client.publish(topic, "a", tag="x", keys="k", headers={"h": "1"}, id="mine")
+            client.publish_many(topic, range(20))
+            later = client.publish(topic, "later", delay=60)
+            assert client.recall(later, topic)
+            with client.transaction(topic) as tx:
+                tx.publish("in a transaction")
+            with pytest.raises(ZeroDivisionError), client.transaction(topic) as tx:
+                tx.publish("never")
+                raise ZeroDivisionError
+        assert client.publish("known", "b", durability="memory")
+
+
+async def test_a_worker_lives(url_of: Callable[[str], str]) -> None:
+    app = App(url_of("worker"), namespace=NAMESPACE)
+    app.topic("t", partitions=2)
+    seen: list[Any] = []
+
+    @app.consumer("t", group="g", policy=RetryPolicy.ladder("10ms", max_retries=1))
+    async def handle(message: Any) -> None:
+        seen.append(message.attempt)
+        if message.body == "bad":
+            raise ValueError(message.body)
+
+    worker = app.worker(grace=1)
+    task = asyncio.ensure_future(worker.run())
+    await worker.started.wait()
+    await app.publish("t", "good")
+    await app.publish("t", "bad")
+    async with asyncio.timeout(10):
+        while len(seen) < 3:  # noqa: ASYNC110 - handlers of another task fill it
+            await asyncio.sleep(0.01)
+    worker.stop()
+    await task
+    await app.aclose()
+    assert sorted(seen) == [1, 1, 2]
+
+
+def test_a_simple_consumer_lives_as_a_worker(url_of: Callable[[str], str]) -> None:
+    with client_of(url_of, "worker") as client:
+        client.publish("t", "a")
+        consumer = client.simple_consumer("g", "t", create_group=True)
+        (message,) = consumer.receive(wait=1)
+        consumer.change_invisible_duration(message, 10)
+        consumer.ack(message)
+        assert consumer.receive(wait=0.05) == []
+
+
+def test_a_reader_sees_everything_and_writes_nothing(
+    url_of: Callable[[str], str], server: EmbeddedRedis
+) -> None:
+    with client_of(url_of, "worker") as client:
+        dead = client.publish("t", "a")
+        consumer = client.simple_consumer("g", "t", create_group=True, max_retries=0)
+        consumer.receive(wait=1, invisible_duration=0.01)
+        while not client.admin.stats("t", group="g").topics[0].groups[0].dead:
+            consumer.receive(wait=0.02)
+    sh = Shell(url_of("reader"))
+    for words in (["status"], ["topic", "list"], ["group", "list"], ["group", "show", "g"],
+                  ["dlq", "list", "g"], ["dlq", "show", "g", dead], ["message", dead],
+                  ["workers"], ["inflight", "g"], ["topic", "show", "t"]):  # fmt: skip
+        sh.ok(*words, "--namespace", NAMESPACE)
+    with redis.Redis(unix_socket_path=str(server.socket_path)) as direct:
+        before = {key: direct.dump(key) for key in direct.scan_iter()}
+        for words in (["publish", "t", "--body", "1"], ["topic", "create", "u"],
+                      ["group", "pause", "g"], ["dlq", "purge", "g", "--all", "--yes"],
+                      ["dlq", "redrive", "g", "--all", "--yes"]):  # fmt: skip
+            said = sh.fails(*words, "--namespace", NAMESPACE, status=1)
+            assert SECRET not in said
+        assert {key: direct.dump(key) for key in direct.scan_iter()} == before
+
+
+def test_an_admin_lives(url_of: Callable[[str], str]) -> None:
+    with client_of(url_of, "admin") as client:
+        client.admin.create_topic("t", partitions=2)
+        consumer = client.simple_consumer("g", "t", create_group=True, max_retries=0)
+        ids = client.publish_many("t", range(4))
+        consumer.receive(4, wait=1, invisible_duration=0.01)
+        while len(client.admin.dead_letters("g")) < 4:
+            consumer.receive(wait=0.02)
+        client.admin.redrive("g", ids=ids[:2])
+        client.admin.purge("g", all=True)
+        client.admin.set_group("g", max_retries=3)
+        client.admin.pause("g")
+        client.admin.resume("g")
+        client.admin.unsubscribe("g", "t")
+        client.admin.delete_group("g")
+        client.admin.delete_topic("t")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_role_has_another_namespace_or_a_dangerous_command(
+    url_of: Callable[[str], str], role: str, server: EmbeddedRedis
+) -> None:
+    with (
+        pytest.raises(ConfigError, match="does not let this user"),
+        Client(url_of(role), namespace="other") as client,
+    ):
+        client.admin.topics()
+    with redis.Redis(
+        unix_socket_path=str(server.socket_path), username=f"rqretry-{role}", password=SECRET
+    ) as direct:
+        for words in (("FLUSHALL",), ("CONFIG", "GET", "*"), ("KEYS", "*"), ("EVAL", "return 1", 0),
+                      ("SCRIPT", "FLUSH"), ("ACL", "LIST"), ("GET", "other"),
+                      ("PUBLISH", "c", "m"), ("SHUTDOWN",), ("RESTORE", "k", 0, "x")):  # fmt: skip
+            with pytest.raises(redis.ResponseError, match=r"(?i)noperm|no permissions"):
+                direct.execute_command(*words)
+
+
+def test_a_producer_cannot_consume_and_a_worker_cannot_erase(
+    url_of: Callable[[str], str], server: EmbeddedRedis
+) -> None:
+    with client_of(url_of, "admin") as admin:
+        admin.publish("t", "a")
+        consumer = admin.simple_consumer("g", "t", create_group=True)
+        (message,) = consumer.receive(wait=1)
+    with client_of(url_of, "producer") as client:
+        with pytest.raises(RqretryError, match="does not let this user"):
+            client.simple_consumer("g", "t").receive(wait=0)
+        with pytest.raises(RqretryError, match="does not let this user"):
+            client.admin.dead_letters("g")
+    with client_of(url_of, "worker") as client:
+        client.simple_consumer("g", "t").ack(message.receipt_handle)
+    path = str(server.socket_path)
+    with redis.Redis(unix_socket_path=path, username="rqretry-worker", password=SECRET) as direct:
+        for words in (("UNLINK", "rqretry:shop:{t:0}:bodies"), ("DEL", "rqretry:shop:{t:0}:meta"),
+                      ("SCAN", 0)):  # fmt: skip
+            with pytest.raises(redis.ResponseError, match=r"(?i)noperm|no permissions"):
+                direct.execute_command(*words)
+
+
+def test_the_doctor_finds_the_admin_s_rights_sufficient(url_of: Callable[[str], str]) -> None:
+    with client_of(url_of, "admin") as client:
+        findings = client.store.perform(check(ScriptLibrary(), NAMESPACE))
+    (rights,) = [finding for finding in findings if finding.check == "rights"]
+    assert rights.severity == "ok"
+
+
+def test_the_command_prints_the_rules_and_sends_nothing() -> None:
+    sh = Shell("redis://127.0.0.1:1")
+    text = sh.ok("acl", "worker", "--namespace", NAMESPACE, "--user", "w1")
+    assert text.startswith("ACL SETUSER w1 on resetpass")
+    assert "~rqretry:shop:{*" in text
+    assert "cluster" not in text
+    assert "+cluster|slots" in sh.ok("acl", "worker", "--cluster")
+    assert "not one of" in sh.fails("acl", "boss", status=2)
+    with pytest.raises(InvalidArgument):
+        rules("producer", "a*b", ScriptLibrary())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_may_run_what_its_rules_name_and_anything_else_is_refused(
+    url_of: Callable[[str], str], server: EmbeddedRedis, role: str
+) -> None:
+    if server.version.startswith("6"):
+        pytest.skip("ACL DRYRUN came with Redis 7.0")
+    granted = {w[1:] for w in rules(role, NAMESPACE, ScriptLibrary()) if w.startswith("+")}
+    with redis.Redis(unix_socket_path=str(server.socket_path), decode_responses=True) as client:
+        client.response_callbacks.pop("COMMAND", None)
+        may = allowed_by(client, f"rqretry-{role}")
+    assert may - {"auth", "hello", "quit", "reset"} == granted  # which need no rights
+
+
+def allowed_by(client: Any, user: str) -> set[str]:
+    """The commands and subcommands that the server says the user may run."""
+    found = set()
+    names = client.execute_command("COMMAND", "LIST")
+    for row in client.execute_command("COMMAND", "INFO", *names):
+        for name, arity, first_key in [(r[0], r[1], r[3]) for r in (row, *row[9])]:
+            words = name.split("|")
+            words += ["1"] * (max(abs(arity), first_key + 1) - len(words))
+            if first_key > 0:
+                words[first_key] = "rqretry:shop:{shop}:meta"
+            if row[9] and "|" not in name:
+                continue  # a container is as good as its subcommands
+            answer = client.execute_command("ACL", "DRYRUN", user, *words)
+            if "permissions to run" not in str(answer):
+                found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("command", ["zadd", "ltrim", "hset", "xadd", "hincrby", "zrem"])
+def test_a_right_that_is_taken_away_while_a_worker_runs_loses_no_message(
+    url_of: Callable[[str], str], server: EmbeddedRedis, command: str
+) -> None:
+    with client_of(url_of, "worker") as client:
+        ids = set(client.publish_many("t", range(3)))
+        consumer = client.simple_consumer("g", "t", create_group=True)
+        with redis.Redis(unix_socket_path=str(server.socket_path)) as admin:
+            admin.execute_command("ACL", "SETUSER", "rqretry-worker", f"-{command}")
+            answered: set[str] = set()
+            with pytest.raises(RqretryError, match="does not let this user"):
+                (message,) = consumer.receive(1, wait=0, invisible_duration=0.05)
+                answered.add(message.id)
+                consumer.ack(message)
+            admin.execute_command("ACL", "SETUSER", "rqretry-worker", f"+{command}")
+        done: set[str] = set()
+        for _ in range(50):
+            for message in consumer.receive(3, wait=0.1):
+                consumer.ack(message)
+                done.add(message.id)
+            if done >= ids - answered:
+                break
+        assert ids - done <= answered, "what was never acknowledged is delivered"

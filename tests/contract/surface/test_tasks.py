@@ -1,0 +1,255 @@
+"""`@app.task`: what is sent is what is called."""
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from rqretry import CodecError, ConfigError, InvalidArgument, RetryPolicy
+from rqretry.core.typed_body import BodyMismatch
+from tests.contract.integration.harness import Lab, Seen, counted
+from tests.contract.surface.harness import only_dead_letter, working
+from tests.contract.surface.models import Bag, Cabin, Flight, Guest, Unknown
+
+NOW = datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
+TAG = UUID("12345678-1234-5678-1234-567812345678")
+
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {"when": NOW}),
+    ((NOW,), {}),
+    ((), {"tag": TAG, "price": Decimal("1.10")}),
+    ((), {"flight": Flight(1, "UA", NOW, [Cabin.FIRST])}),
+    ((), {"cabin": Cabin.ECONOMY}),
+    ((), {"raw": b"\x00\xff"}),
+    ((), {"guest": Guest(name="Ada", born=NOW)}),
+    ((), {"guests": [Guest(name="Ada", born=NOW)]}),
+    ((), {"bag": Bag(Decimal("23.5"), TAG)}),
+    (
+        (),
+        {
+            "wait": timedelta(seconds=90),
+            "row": (1, "A"),
+            "rows": {1, 2},
+            "by_row": {3: Cabin.FIRST},
+        },
+    ),
+    ((), {"flight": None, "anything": {"a": [1, None]}}),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs"), CALLS)
+async def test_arguments_arrive_with_the_types_they_were_sent_with(
+    lab: Lab, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    app = lab.app()
+    got: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+    @app.task()
+    async def everything(
+        when: datetime | None = None,
+        *,
+        tag: UUID | None = None,
+        price: Decimal = Decimal(0),
+        flight: Flight | None = None,
+        cabin: Cabin = Cabin.FIRST,
+        raw: bytes = b"",
+        guest: Guest | None = None,
+        guests: list[Guest] | None = None,
+        bag: Bag | None = None,
+        wait: timedelta = timedelta(0),
+        row: tuple[int, str] = (0, ""),
+        rows: set[int] = set(),  # noqa: B006
+        by_row: dict[int, Cabin] = {},  # noqa: B006
+        anything: Any = None,
+    ) -> None:
+        got.set_result(locals())
+
+    async with working(app):
+        await everything.send(*args, **kwargs)
+        async with asyncio.timeout(10):
+            seen = await got
+        await counted(lab, "everything", succeed=1, fail=0)
+
+    expected = {**kwargs, **({"when": args[0]} if args else {})}
+    assert {name: seen[name] for name in expected} == expected
+    assert {name: type(seen[name]) for name in expected} == {
+        n: type(v) for n, v in expected.items()
+    }
+
+
+async def test_positional_only_and_starred_parameters_arrive_too(lab: Lab) -> None:
+    app, calls = lab.app(), []
+
+    @app.task()
+    async def add(first: datetime, /, second: int = 2, *more: Decimal, **named: UUID) -> None:
+        calls.append((first, second, more, named))
+
+    async with working(app):
+        await add.send(NOW)
+        await counted(lab, "add", succeed=1)
+        await add.send(NOW, 3, Decimal("1.5"), Decimal(2), named=TAG)
+        await counted(lab, "add", succeed=2)
+
+    assert calls == [
+        (NOW, 2, (), {}),
+        (NOW, 3, (Decimal("1.5"), Decimal(2)), {"named": TAG}),
+    ]
+
+
+async def test_a_task_that_is_called_runs_here_and_now(lab: Lab) -> None:
+    app = lab.app()
+
+    @app.task()
+    def double(number: int) -> int:
+        """Twice the number."""
+        return 2 * number
+
+    @app.task("later")
+    async def triple(number: int) -> int:
+        return 3 * number
+
+    assert (double(4), await triple(4)) == (8, 12)
+    assert (double.__name__, double.__doc__, double.name) == (
+        "double",
+        "Twice the number.",
+        "double",
+    )
+    assert (triple.__name__, triple.name, repr(triple)) == ("triple", "later", "<Task later>")
+    assert lab.redis.dbsize() == 0
+
+
+async def test_a_sync_task_runs_in_a_thread_and_can_be_sent_without_asyncio(lab: Lab) -> None:
+    app, names, loop_thread = lab.app(), [], threading.get_ident()
+
+    @app.task()
+    def note(name: str) -> None:
+        assert threading.get_ident() != loop_thread
+        names.append(name)
+
+    async with working(app):
+        note.send_sync("a")
+        note.send_sync(name="b")
+        await counted(lab, "note", succeed=2, fail=0)
+
+    assert sorted(names) == ["a", "b"]
+
+
+async def test_options_give_the_message_its_delay_id_tag_and_keys(lab: Lab) -> None:
+    app = lab.app()
+
+    @app.task()
+    async def send_email(to: str) -> None: ...
+
+    once = send_email.options(id="mail-1", delay="1h", tag="web", keys="k1", headers={"h": "1"})
+    first = await once.send("a@example.org")
+    second = await once.send(to="a@example.org")  # by name or by place: the same call
+    message = await app.admin.message("mail-1")
+
+    assert (first, first.duplicate, second.duplicate) == ("mail-1", False, True)
+    assert (message.tag, message.keys, message.headers) == ("web", ("k1",), {"h": "1"})
+    assert message.body == {"kwargs": {"to": "a@example.org"}}
+
+
+async def test_a_delayed_task_runs_after_its_delay(lab: Lab) -> None:
+    app, seen = lab.app(), asyncio.Event()
+
+    @app.task()
+    async def later() -> None:
+        seen.set()
+
+    async with working(app):
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        await later.options(delay="100ms").send()
+        async with asyncio.timeout(5):
+            await seen.wait()
+        assert loop.time() - start >= 0.1
+
+
+WRONG: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+    ((), {}, InvalidArgument, "missing a required argument: 'number'"),
+    ((1, NOW, 3, 4), {}, InvalidArgument, "too many positional arguments"),
+    ((1,), {"other": 1}, InvalidArgument, "unexpected keyword argument 'other'"),
+    (("one",), {}, BodyMismatch, "argument number is no int"),
+    ((1,), {"when": "yesterday"}, BodyMismatch, "argument when is no datetime"),
+    ((1,), {"when": Unknown()}, CodecError, "has no JSON form"),
+    ((1,), {"free": NOW}, CodecError, "body.kwargs.free"),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs", "error", "text"), WRONG)
+async def test_wrong_arguments_are_refused_before_anything_is_written(
+    lab: Lab, args: tuple[Any, ...], kwargs: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    app = lab.app()
+
+    @app.task()
+    async def count(number: int, when: datetime = NOW, free: Any = None) -> None: ...
+
+    with pytest.raises(error, match=text):
+        await count.send(*args, **kwargs)
+    with pytest.raises(error, match=text):
+        count.send_sync(*args, **kwargs)
+    assert await app.admin.topics() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("text", "the body is no call of a task"),
+        ({"kwargs": {"number": 1}, "more": 1}, "the body is no call of a task"),
+        ({"args": 1}, "the body is no call of a task"),
+        ({"kwargs": {}}, "missing a required argument: 'number'"),
+        ({"kwargs": {"number": "x"}}, "argument number is no int"),
+    ],
+)
+async def test_a_stored_call_that_does_not_fit_any_more_is_dead_lettered_at_once(
+    lab: Lab, body: Any, reason: str
+) -> None:
+    app = lab.app()
+
+    @app.task()
+    async def count(number: int) -> None: ...
+
+    async with working(app):
+        await app.publish("count", body)
+        letter = await only_dead_letter(lab, app, "count")
+
+    assert (letter.cause, letter.attempt) == ("mismatch", 1)
+    assert reason in letter.error
+
+
+async def test_a_mismatch_inside_a_handler_is_its_own_failure_and_is_retried(lab: Lab) -> None:
+    app, seen = lab.app(), Seen()
+
+    @app.task()
+    async def count(number: int) -> None: ...
+
+    @app.consumer("t", group="g", policy=RetryPolicy.fixed("1ms"))
+    async def handle(message: Any) -> None:
+        seen.add(message)
+        await count.send("one" if message.attempt == 1 else 1)  # type: ignore[arg-type]
+
+    async with working(app):
+        await app.publish("t", 1)
+        await counted(lab, "g", succeed=1, fail=1)
+
+
+def test_a_task_whose_name_is_taken_or_impossible_is_refused(lab: Lab) -> None:
+    app = lab.app()
+
+    @app.task()
+    def send() -> None: ...
+
+    with pytest.raises(ConfigError, match="two handlers for topic 'send'"):
+        app.task("send")(lambda: None)
+    with pytest.raises(InvalidArgument, match="topic"):
+        app.task()(lambda: None)
+    with pytest.raises(ConfigError, match="Unknown is no dataclass"):
+
+        @app.task()
+        def take(value: Unknown) -> None: ...

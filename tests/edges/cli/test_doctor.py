@@ -1,0 +1,112 @@
+"""What doctor makes of what a server says; the operation is driven by hand, without a server."""
+
+import time
+from typing import Any
+
+import pytest
+
+from rqretry.checks.check_result import Finding
+from rqretry.checks.doctor import check, inner_commands, refused
+from rqretry.core.errors import ConfigError, UnsafeServer
+from rqretry.protocol.command import Command
+from rqretry.protocol.scripts import ScriptLibrary
+
+SOUND = {
+    "redis_version": "7.2.4",
+    "role": "master",
+    "maxmemory_policy": "noeviction",
+    "maxmemory": str(2**30),
+    "aof_enabled": "1",
+    "cluster_enabled": "0",
+}
+LIBRARY = ScriptLibrary()
+
+
+def examine(info: dict[str, str], *, ahead_ms: int = 0, denied: str = "") -> dict[str, Finding]:
+    """The findings by name, of a server that answers so."""
+    operation = check(LIBRARY)
+    step: Any = next(operation)
+    while True:
+        try:
+            step = operation.send(_answer(step, info, ahead_ms, denied))
+        except StopIteration as end:
+            return {finding.check: finding for finding in end.value}
+
+
+def _answer(step: Any, info: dict[str, str], ahead_ms: int, denied: str) -> Any:
+    if not isinstance(step, Command):
+        return ["no" if denied in command.words else "" for command in step]
+    if step.words[:2] == ("COMMAND", "INFO"):
+        return [[name.encode().lower(), -2, [], 1] for name in map(str, step.words[2:])]
+    answers = {"INFO": info, "TIME": time.time_ns() // 1_000_000 + ahead_ms, "ACL": "ops"}
+    return answers.get(str(step.words[0]), b"PONG")
+
+
+def test_a_sound_server_has_only_good_findings() -> None:
+    assert {finding.severity for finding in examine(SOUND).values()} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "severity", "said"),
+    [
+        ({"role": "slave", "master_host": "h", "master_port": "1"}, "role", "refused", "replica"),
+        ({"maxmemory_policy": "volatile-ttl"}, "eviction", "refused", "volatile-ttl"),
+        ({"maxmemory_policy": ""}, "eviction", "refused", "maxmemory-policy"),
+        ({"maxmemory": "0"}, "maxmemory", "warning", "not set"),
+        ({"aof_enabled": "0"}, "persistence", "warning", "appendonly is off"),
+        ({"cluster_enabled": "1"}, "cluster", "warning", "cluster node"),
+        ({"redis_version": "6.2.14"}, "rights", "ok", "not checked"),
+        ({"valkey_version": "8.0.1"}, "version", "ok", "Valkey 8.0.1"),
+    ],
+)
+def test_each_weakness_is_found_and_told_with_its_fix(
+    change: dict[str, str], name: str, severity: str, said: str
+) -> None:
+    finding = examine(SOUND | change)[name]
+    assert finding.severity == severity
+    assert said in finding.sentence
+    assert bool(finding.fix) == (severity != "ok")
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "said"), [(5000, "5.0 s ahead of"), (-90_000, "90.0 s behind")]
+)
+def test_clocks_that_differ_are_a_warning(ahead_ms: int, said: str) -> None:
+    finding = examine(SOUND, ahead_ms=ahead_ms)["clock"]
+    assert finding.severity == "warning"
+    assert said in finding.sentence
+
+
+def test_a_right_that_is_missing_is_refused_by_name() -> None:
+    finding = examine(SOUND, denied="XADD")["rights"]
+    assert finding.severity == "refused"
+    assert "user ops may not run XADD:" in finding.sentence
+
+
+def test_rights_that_cannot_be_asked_for_are_no_finding() -> None:
+    operation = check(LIBRARY)
+    step: Any = next(operation)
+    while step.words[0] != "ACL":
+        step = operation.send(_answer(step, SOUND, 0, ""))
+    with pytest.raises(StopIteration) as end:
+        operation.throw(ConfigError("no right to run ACL"))
+    assert end.value.value[-1].sentence == "not checked: no right to run ACL"
+
+
+def test_a_server_that_is_too_old_is_the_only_finding() -> None:
+    operation = check(LIBRARY)
+    next(operation)
+    with pytest.raises(StopIteration) as end:
+        operation.throw(UnsafeServer("Redis at h:1 is version 5.0.3"))
+    (finding,) = end.value.value
+    assert (finding.check, finding.severity) == ("version", "refused")
+
+
+def test_strict_refuses_warnings_too() -> None:
+    findings = list(examine(SOUND | {"aof_enabled": "0"}).values())
+    assert refused(findings) == []
+    assert [finding.check for finding in refused(findings, strict=True)] == ["persistence"]
+
+
+def test_the_commands_that_the_scripts_call_are_found() -> None:
+    assert {"ZADD", "XADD", "RENAME", "LMOVE", "HINCRBY"} <= inner_commands(LIBRARY)

@@ -1,0 +1,33 @@
+"""Tags at the command line: what a group takes, and how much it did not."""
+
+from rqretry import Client
+from tests.edges.cli.shell import Shell
+
+
+def test_status_and_topic_show_say_what_is_taken_and_how_many_were_filtered(
+    shell: Shell, client: Client
+) -> None:
+    client.admin.create_topic("orders")
+    client.simple_consumer("ship", "orders", create_group=True, tags="paid || refunded")
+    client.simple_consumer("audit", "orders", create_group=True)
+    for tag in ("paid", "open", "closed"):
+        shell.ok("publish", "orders", "--body", "1", "--tag", tag)
+
+    sentence = "group ship of topic orders takes paid || refunded: 2 messages filtered"
+    assert sentence in shell.ok("status")
+    assert sentence in shell.ok("topic", "show", "orders")
+    groups = {group["group"]: group for group in shell.json("status")["topics"][0]["groups"]}
+    assert (groups["ship"]["tags"], groups["ship"]["filtered"]) == ("paid || refunded", 2)
+    assert not {"tags", "filtered"} & groups["audit"].keys()
+    shown = shell.json("topic", "show", "orders")
+    assert shown["tags"] == {"ship": "paid || refunded"}
+    assert shown["filtered"] == {"ship": 2}
+
+
+def test_message_says_which_group_does_not_take_it(shell: Shell, client: Client) -> None:
+    client.admin.create_topic("orders")
+    client.simple_consumer("ship", "orders", create_group=True, tags="paid")
+    client.simple_consumer("audit", "orders", create_group=True)
+    sent = client.publish("orders", 1, tag="open")
+
+    assert "takes paid: its tag is open" in shell.ok("message", sent)

@@ -1,0 +1,105 @@
+"""What a user installs: sdist, then the wheel made from it, then an empty environment."""
+
+import ast
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rqretry.protocol.scripts import Dialect, ScriptLibrary
+
+ROOT = Path(__file__).parents[3]
+REPORT_SCRIPTS = """
+import json
+from rqretry.protocol.scripts import Dialect, ScriptLibrary, script_directory
+library = ScriptLibrary()
+print(json.dumps({
+    "directory": str(script_directory()),
+    "shas": {name: [library.get(name).sha(dialect) for dialect in Dialect]
+             for name in library.names()},
+}))
+"""
+BANNED_CALLS = {"eval", "exec", "compile", "__import__"}
+BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    finished = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, f"{command}\n{finished.stdout}\n{finished.stderr}"
+    return finished.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)  # wheel from sdist
+    (built,) = folder.glob("rqretry-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    run(*pip, "--python", folder / "bin" / "python", "install", wheel, cwd=folder)
+    return folder
+
+
+def sources(wheel: Path) -> dict[str, ast.Module]:
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".py")]
+        return {name: ast.parse(archive.read(name), name) for name in names}
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return []
+
+
+def test_the_command_runs_in_an_empty_environment(environment: Path) -> None:
+    said = run(environment / "bin" / "rqretry", "--version", cwd=environment)
+    expected = run(sys.executable, "-c", "import rqretry; print(rqretry.__version__)", cwd=ROOT)
+    assert expected.strip() in said
+
+
+def test_the_installed_scripts_are_the_ones_of_the_checkout(environment: Path) -> None:
+    report = json.loads(run(environment / "bin" / "python", "-c", REPORT_SCRIPTS, cwd=environment))
+    library = ScriptLibrary()
+    assert Path(report["directory"]).is_relative_to(environment)
+    assert library.names()
+    assert report["shas"] == {
+        name: [library.get(name).sha(dialect) for dialect in Dialect] for name in library.names()
+    }
+
+
+def test_the_wheel_has_the_types_marker_the_licence_and_nothing_beside_the_package(
+    wheel: Path,
+) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "rqretry/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"rqretry"}
+
+
+def test_nothing_in_the_wheel_can_run_data_as_code(wheel: Path) -> None:
+    found = []
+    for name, tree in sources(wheel).items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id in BANNED_CALLS:
+                    found.append(f"{name}:{node.lineno} {node.func.id}")
+            elif BANNED_MODULES & {module.split(".")[0] for module in modules_of(node)}:
+                found.append(f"{name}: {ast.unparse(node)}")
+    assert sources(wheel)
+    assert found == []

@@ -1,0 +1,161 @@
+"""One small test of each promise, in one file, so that `make test` starts one JVM.
+
+The rest of this folder that needs Spark is run by `make campaign`.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as fn
+
+from rqretry import OutgoingMessage
+from rqretry.cli.pipeline import pipeline as command
+from rqretry.spark import archive
+from tests.edges.spark.pipeline import Pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+UNREACHABLE = "redis://:s3cret@127.0.0.1:1"
+
+
+def test_publishes_leases_and_commits_are_read_with_what_they_say(pipeline: Pipeline) -> None:
+    headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
+    ids = pipeline.client.publish_many(
+        "t", [OutgoingMessage(body=1, tag="a", keys=["k1", "k2"], headers=headers), 2]
+    )
+    consumer = pipeline.client.simple_consumer("g", "t", create_group=True)
+    consumer.ack(consumer.receive(max_messages=2, invisible_duration=60, wait=0))
+
+    rows = [row.asDict(recursive=True) for row in pipeline.read("t").orderBy("offset").collect()]
+
+    assert [(r["event"], r["message_id"]) for r in rows] == [
+        (verb, id_) for verb in ("publish", "lease", "succeed") for id_ in ids
+    ]
+    assert [r["outcome"] for r in rows[::2]] == ["stored", "inflight", "committed"]
+    assert [r["attempt"] for r in rows[::2]] == [None, 1, 1]
+    assert [r["group"] for r in rows[::2]] == [None, "g", "g"]
+    first, second = rows[0], rows[1]
+    assert (first["tag"], first["keys"], first["trace_id"]) == ("a", ["k1", "k2"], TRACE)
+    assert (second["tag"], second["keys"], second["trace_id"]) == (None, None, None)
+    assert first["offset"].endswith(":0")
+    assert second["offset"] == first["offset"][:-1] + "1"
+    assert rows[2]["tag"] is None
+    assert isinstance(first["event_time"], datetime)
+
+
+def failing_once(marker: Path, after: int) -> Any:
+    """A map over batches that breaks the first attempt of partition 0 after some rows."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context: Any = TaskContext.get()
+        seen = 0
+        for batch in batches:
+            yield batch
+            seen += batch.num_rows
+            if context.partitionId() == 0 and seen >= after and not marker.exists():
+                marker.touch()
+                raise OSError("injected failure of a task")
+
+    return run
+
+
+def test_a_failed_task_that_runs_again_publishes_each_row_once(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    pipeline.client.admin.create_topic("t", 2)
+    rows = pipeline.spark.range(0, 6000, 1, 2).mapInArrow(
+        failing_once(tmp_path / "failed", 1500), "id long"
+    )
+    pipeline.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 500)
+    try:
+        pipeline.write(rows.select(fn.struct("id").alias("body")), "t", batchSize=100)
+    finally:
+        pipeline.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert (tmp_path / "failed").exists()
+    assert pipeline.stored("t") == 6000
+    assert sorted(body["id"] for body in pipeline.bodies("t")) == list(range(6000))
+
+
+def test_an_id_is_published_once_and_refused_with_another_body(pipeline: Pipeline) -> None:
+    rows = pipeline.spark.range(100).selectExpr(
+        "concat('flight-', id) as flight", "struct(id as n) as body"
+    )
+    pipeline.write(rows, "t", idColumn="flight")
+    pipeline.write(rows, "t", idColumn="flight")
+    assert pipeline.stored("t") == 100
+
+    other = pipeline.spark.sql("select 'flight-7' as flight, struct(8L as n) as body")
+    with pytest.raises(PySparkException, match="id 'flight-7' is the id of another message"):
+        pipeline.write(other, "t", idColumn="flight")
+    assert pipeline.stored("t") == 100
+
+
+def test_every_event_is_archived_once_run_after_run(pipeline: Pipeline, tmp_path: Path) -> None:
+    pipeline.client.admin.create_topic("a", 2)
+    output, done = tmp_path / "out", []
+    where: dict[str, Any] = {"url": pipeline.url, "namespace": pipeline.namespace}
+    for topic in ("a", "b"):
+        pipeline.client.publish_many(topic, list(range(30)))
+        run = archive(pipeline.spark, str(output), **where, max_events=25, compact=False)
+        done.append(run)
+    assert [run.events for run in done] == [30, 30]
+    assert [(lag.topic, lag.partition, lag.events) for lag in done[-1].lags] == [
+        ("a", 0, 0), ("a", 1, 0), ("b", 0, 0),
+    ]  # fmt: skip
+    table = pq.read_table(output)
+    kept = [(str(row["topic"]), row["partition"], row["offset"]) for row in table.to_pylist()]
+    rows = pipeline.read("*").select("topic", "partition", "offset").collect()
+    assert sorted(kept) == sorted(tuple(row) for row in rows)
+    folders = {path.relative_to(output).parts[0] for path in output.rglob("*.parquet")}
+    assert folders == {"topic=a", "topic=b"}
+    assert {"event", "message_id", "topic", "date"} <= set(table.schema.names)
+
+
+def test_the_command_ingests_what_fits_puts_the_rest_aside_and_adds_nothing_twice(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline.spark, "stop", lambda: None)  # it is that of all tests
+    monkeypatch.setattr("rqretry.spark.sessions.session", lambda *_: pipeline.spark)
+    path = tmp_path / "claims.csv"
+    lines = ["who,kind,n", "ada,red,1", "cy,no tag,3", "d"]
+    path.write_text("\n".join(lines) + "\n")
+    words = ["ingest", str(path), "t", "--schema", "who string, kind string, n int", "--json"]
+    words += ["--tag", "kind", "--url", pipeline.url, "--namespace", pipeline.namespace]
+
+    answers = [CliRunner().invoke(command, words, standalone_mode=False) for _ in range(2)]
+
+    assert [answer.exception for answer in answers] == [None, None]
+    first, again = (json.loads(answer.stdout) for answer in answers)
+    assert (first["rows"], first["published"], first["known"], first["rejected"]) == (3, 1, 0, 2)
+    assert (again["published"], again["known"], again["job"]) == (0, 1, first["job"])
+    assert pipeline.bodies("t") == [{"who": "ada", "kind": "red", "n": 1}]
+    aside = {row["who"]: row for row in pq.read_table(first["rejected_folder"]).to_pylist()}
+    assert "tag 'no tag' holds ' '" in aside["cy"]["rejected_because"]
+    assert aside["d"]["rejected_because"] == "the line 'd' is no row of its file"
+
+
+def test_what_cannot_be_read_or_written_is_one_sentence_without_the_password(
+    pipeline: Pipeline,
+) -> None:
+    with pytest.raises(PySparkException) as of_read:
+        pipeline.read("t", url=UNREACHABLE).collect()
+    rows = pipeline.spark.sql("select '{' as body")
+    with pytest.raises(PySparkException) as of_write:
+        pipeline.write(rows, "t")
+    said = [str(caught.value) for caught in (of_read, of_write)]
+    assert "Redis at 127.0.0.1:1 is unreachable" in said[0]
+    assert "row 0 of partition 0 cannot be published: the body '{' is no JSON" in said[1]
+    for text in said:
+        assert "Traceback" not in text
+        assert "s3cret" not in text
+    assert pipeline.stored("t") == 0

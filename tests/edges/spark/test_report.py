@@ -1,0 +1,209 @@
+"""report: what became of messages, counted exactly, from an archive and live, on a safe page."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from rqretry import ConfigError, OutgoingMessage
+from rqretry.cli.pipeline import pipeline as command
+from rqretry.demo import claims
+from rqretry.demo.book import BookKeys, read_ledger
+from rqretry.demo.feed import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Progress
+from rqretry.demo.flights import load, sample_size
+from rqretry.demo.jobs import told_by
+from rqretry.demo.proof import Evidence, compare, prove
+from rqretry.spark import ReportSummary, archive, report
+from rqretry.testing import Lab
+from tests.edges.spark.pipeline import Pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+START = datetime(2026, 11, 21, tzinfo=UTC)
+EVIL = "<script>alert('x')</script> & more"
+Step = tuple[int, str, str, str | None, int | None, str | None]
+
+
+def events(*steps: Step) -> pa.Table:
+    """A history: for each step the second, message, event, group, attempt and outcome."""
+    rows = [
+        {
+            "partition": 0,
+            # 9 comes before 10 in time, and behind it as text.
+            "offset": f"{second}-0:{place}",
+            "event": event,
+            "event_time": START + timedelta(seconds=second),
+            "message_id": message,
+            "group": group,
+            "attempt": attempt,
+            "outcome": outcome,
+            "error_type": "ValueError" if event == "fail" else None,
+            "error_message": EVIL if event == "fail" else None,
+            "fingerprint": "f" * 16 if event == "fail" else None,
+        }
+        for place, (second, message, event, group, attempt, outcome) in enumerate(steps)
+    ]
+    kinds = {
+        "partition": pa.int32(),
+        "attempt": pa.int32(),
+        "event_time": pa.timestamp("us", "UTC"),
+    }
+    names = list(rows[0])
+    fields = [(name, kinds.get(name, pa.string())) for name in names]
+    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+
+
+def reported(pipeline: Pipeline, tmp_path: Path, table: pa.Table) -> ReportSummary:
+    folder = tmp_path / "history" / "topic=7" / "date=2026-11-21"
+    folder.mkdir(parents=True)
+    pq.write_table(table, folder / "some.parquet")
+    return report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"))
+
+
+@pytest.mark.campaign
+def test_every_table_counts_a_small_history_exactly(pipeline: Pipeline, tmp_path: Path) -> None:
+    found = reported(
+        pipeline,
+        tmp_path,
+        events(
+            (0, "a", "publish", None, None, "stored"),
+            (0, "b", "publish", None, None, "stored"),
+            (1, "a", "lease", "g", 1, "inflight"),
+            (3, "a", "succeed", "g", 1, "committed"),
+            (4, "b", "deliver", None, None, "ready"),
+            (9, "b", "lease", "g", 1, "inflight"),
+            (10, "b", "fail", "g", 1, "waiting_retry"),
+            (20, "b", "lease", "g", 2, "inflight"),
+            (24, "b", "fail", "g", 2, "dead"),
+            (30, "b", "redrive", "g", None, "ready"),
+            (31, "b", "lease", "g", 1, "inflight"),
+            (34, "b", "succeed", "g", 1, "committed"),
+            (40, "c", "lease", "g", 1, "inflight"),
+        ),
+    )
+    (group,) = found.groups
+    assert (group["topic"], group["group"]) == ("7", "g")
+    assert (group["messages"], group["deliveries"], group["committed"]) == (3, 5, 2)
+    assert (group["died"], group["dead"]) == (1, 0)
+    assert group["amplification"] == pytest.approx(5 / 3)
+    assert (group["handler_seconds"], group["wasted_seconds"]) == (10, 5)
+    counts = ("attempt", "deliveries", "succeeded", "failed")
+    assert [tuple(row[name] for name in counts) for row in found.attempts] == [
+        (1, 4, 2, 1),
+        (2, 1, 0, 1),
+    ]  # fmt: skip
+    times = {row["measure"]: row for row in found.times}
+    assert (times["waiting"]["count"], times["waiting"]["p50"], times["waiting"]["longest"]) == (
+        2, 1, 5,
+    )  # fmt: skip
+    assert (times["to success"]["p50"], times["to success"]["longest"]) == (3, 30)
+    assert times["handler"]["count"] == 4
+    (cluster,) = found.dead
+    assert (cluster["died"], cluster["dead"], cluster["ids"]) == (1, 0, ["b"])
+    assert (cluster["error_type"], cluster["example"]) == ("ValueError", EVIL)
+
+
+@pytest.mark.campaign
+def test_the_page_is_one_file_and_no_error_message_becomes_markup(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    dead = [
+        (1, "a", "lease", "g", 1, "inflight"),
+        (2, "a", "fail", "g", 1, "dead"),
+    ]
+    reported(pipeline, tmp_path, events(*dead))
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert('x')&lt;/script&gt; &amp; more" in page
+    assert "http" not in page
+    assert page.count("<svg") >= 3
+    for name in ("groups", "attempts", "times", "dead"):
+        assert pq.read_table(tmp_path / "out" / f"{name}.parquet").num_rows > 0 or name == "times"
+
+
+@pytest.mark.campaign
+def test_the_report_of_the_demo_has_its_dead_letters_and_its_successes_by_attempt(
+    pipeline: Pipeline, lab_redis: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The demo's app on the lab's clock; arrivals come so late that claims need many attempts."""
+    monkeypatch.setattr(claims, "_books", [])
+    lab, flights = lab_redis, [f for f in load(sample_size) if f.expected != "committed"]
+    flights += load(24)
+    lab.app(claims.app)
+    lab.publish_many(FLIGHTS, [OutgoingMessage(body=f.claim, id=f.id) for f in flights])
+    lab.run_until_idle()
+    for block in range(0, len(flights), 5):
+        lab.advance("150ms")
+        arrivals = [f.arrival for f in flights[block : block + 5] if f.arrival]
+        lab.publish_many(ARRIVALS, arrivals)
+    lab.advance("20s")
+    proof = prove(flights, evidence(lab))
+    assert (proof.lost, proof.wrong) == ([], [])
+    assert len(proof.succeeded) >= 3
+    where: dict[str, Any] = {"url": lab.url, "namespace": lab.namespace}
+    archive(pipeline.spark, str(tmp_path / "history"), **where)
+
+    kept = report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"), FLIGHTS)
+    live = report(pipeline.spark, str(tmp_path / "live"), **where, topics=FLIGHTS)
+
+    told = told_by(kept, tmp_path / "out" / "report.html")
+    assert compare(proof, told) == []
+    assert told.dead == {"cancelled": 12, "no arrival delay": 14}
+    assert len({row["fingerprint"] for row in kept.dead}) == 2
+    (group,) = kept.groups
+    deliveries = sum(n * count for n, count in proof.groups[CLAIMS_GROUP].attempts.items())
+    assert (group["messages"], group["deliveries"]) == (len(flights), deliveries)
+    assert (group["committed"], group["dead"]) == (len(flights) - 26, 26)
+    assert (live.groups, live.attempts, live.dead) == (kept.groups, kept.attempts, kept.dead)
+
+
+def evidence(lab: Lab) -> Evidence:
+    """What the demo would have read from Redis at this moment."""
+    client, keys = lab.client, BookKeys(lab.namespace)
+    groups = [
+        next(client.admin.stats(topic, group).groups)
+        for topic, group in ((FLIGHTS, CLAIMS_GROUP), (ARRIVALS, BOOK_GROUP))
+    ]
+    booked = client.store.perform(read_ledger(keys.booked))
+    return Evidence(
+        settled=client.store.perform(read_ledger(keys.settled)),
+        booked=booked,
+        dead_claims=client.admin.dead_letters(CLAIMS_GROUP, bodies=False),
+        dead_arrivals=client.admin.dead_letters(BOOK_GROUP, bodies=False),
+        published=(26 + len(booked), len(booked)),
+        last=Progress(*groups),
+    )
+
+
+@pytest.mark.campaign
+def test_a_folder_that_is_no_archive_is_one_sentence(pipeline: Pipeline, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no archive in"):
+        report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("words", [[], ["--live", "--from", "x"]])
+def test_the_command_takes_an_archive_or_the_live_history(words: list[str]) -> None:
+    answer = CliRunner().invoke(command, ["report", "--out", "x", *words])
+    assert answer.exit_code != 0
+    assert "give either --from FOLDER or --live" in answer.output
+
+
+@pytest.mark.campaign
+def test_the_command_prints_the_tables_as_json(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline.spark, "stop", lambda: None)  # it is that of all tests
+    monkeypatch.setattr("rqretry.spark.sessions.session", lambda *_: pipeline.spark)
+    pipeline.client.publish("t", 1)
+    group = pipeline.client.simple_consumer("g", "t", create_group=True)
+    group.ack(group.receive(max_messages=1, invisible_duration=60, wait=0))
+    words = ["--live", "--out", str(tmp_path / "out"), "--json", "--url", pipeline.url]
+    answer = CliRunner().invoke(command, ["report", *words, "--namespace", pipeline.namespace])
+    assert answer.exit_code == 0, answer.output
+    (row,) = json.loads(answer.stdout)["groups"]
+    assert (row["group"], row["deliveries"], row["committed"]) == ("g", 1, 1)

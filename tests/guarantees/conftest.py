@@ -1,5 +1,0 @@
-"""The lab of the integration tests."""
-
-from tests.integration.conftest import lab, lab_url, redis_server
-
-__all__ = ["lab", "lab_url", "redis_server"]

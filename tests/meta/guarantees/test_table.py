@@ -1,0 +1,65 @@
+"""docs/guarantees.md is complete: every promise, every rule, and tests that exist for each."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.contract.conformance.mutations import Mutation
+from tests.contract.conformance.test_table import assert_applies, names_in
+from tests.meta.guarantees.mutations import MUTATIONS
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+PROMISES, RULES, IMPOSSIBLE, FAULTS = 9, 24, 7, 11
+_ROW = re.compile(r"^\| *([GR]\d+) *\|([^|]*)\|([^|]*)\|$", re.MULTILINE)
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+ROWS = [(name, text, _TEST.findall(tests)) for name, text, tests in _ROW.findall(PAGE)]
+
+
+def section(title: str) -> str:
+    """The text under a heading, up to the next one."""
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def test_every_promise_and_every_rule_is_there_in_order() -> None:
+    wanted = [f"G{n + 1}" for n in range(PROMISES)] + [f"R{n + 1}" for n in range(RULES)]
+    assert [name for name, _, _ in ROWS] == wanted
+    lines = [line for line in PAGE.splitlines() if re.match(r"\| *[GR]\d", line)]
+    assert len(lines) == len(ROWS), "a row of a table cannot be read"
+
+
+@pytest.mark.parametrize(("name", "text", "tests"), ROWS, ids=[row[0] for row in ROWS])
+def test_it_names_tests_that_exist(name: str, text: str, tests: list[tuple[str, str]]) -> None:
+    assert len(text.strip()) > 20
+    assert tests, f"{name} has no test"
+    assert len(set(tests)) == len(tests), f"{name} names a test twice"
+    for path, test in tests:
+        assert test in names_in(path), f"{path} has no test {test}"
+
+
+def test_every_rule_is_broken_by_a_mutation() -> None:
+    rules = [name for name, _, _ in ROWS if name.startswith("R")]
+    assert [mutation.rule for mutation in MUTATIONS] == rules
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.rule)
+def test_a_mutation_applies_and_breaks_a_test_that_its_rule_names(mutation: Mutation) -> None:
+    assert_applies(mutation)
+    named = next(tests for name, _, tests in ROWS if name == mutation.rule)
+    for test in mutation.tests:
+        assert tuple(test.partition("[")[0].split("::")) in named
+
+
+def test_what_is_impossible_and_which_fault_is_covered_are_told() -> None:
+    assert len(re.findall(r"^\d+\. ", section("What nobody can promise"), re.MULTILINE)) == (
+        IMPOSSIBLE
+    )
+    rows = re.findall(r"^\| (?!fault|---)", section("Which fault is covered"), re.MULTILINE)
+    assert len(rows) == FAULTS
+
+
+def test_every_reason_for_a_duplicate_is_told() -> None:
+    letters = re.findall(r"^\* \*\*D-([a-i])\*\*", section("When a handler sees a message again"),
+                         re.MULTILINE)  # fmt: skip
+    assert "".join(letters) == "abcdefghi"

@@ -1,0 +1,44 @@
+"""The processes of a run, by its plan."""
+
+from tests.model.simulation.authoring import Author
+from tests.model.simulation.clients import client_of
+from tests.model.simulation.crew import TOPIC
+from tests.model.simulation.handling import Receiver, work
+from tests.model.simulation.loop import Process
+from tests.model.simulation.operating import keep_up, operate
+from tests.model.simulation.plans import LEVELS
+from tests.model.simulation.world import Outcome, World
+
+
+async def prepare(world: World, process: Process) -> None:
+    """Make the topic, at first; and at the end undo what operators have stopped."""
+    admin = client_of(world, process, LEVELS).admin
+    await admin.create_topic(TOPIC, world.plan.partitions)
+    if world.healed:
+        known = {group.name for group in await admin.groups()}
+        for group in world.plan.groups:
+            if group.name in known:
+                await admin.resume(group.name)
+
+
+def populate(world: World) -> None:
+    """Start all processes."""
+    plan = world.plan
+    for number in range(plan.workers):
+        world.start(f"w{number}", work)
+    for group in plan.groups:
+        if group.kind == "simple":
+            for number in range(1 + plan.workers // 3):
+                world.start(f"{group.name}.{number}", Receiver(group).receive)
+    for number in range(plan.publishers):
+        world.unpublished += 1
+        world.start(f"p{number}", Author().publish)
+    if plan.upkeep:
+        world.start("upkeep", keep_up)
+    if plan.operators:
+        world.start("operator", operate)
+
+
+def run(world: World) -> Outcome:
+    """The whole of a run."""
+    return world.run(prepare, populate)

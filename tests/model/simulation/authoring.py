@@ -1,0 +1,147 @@
+"""Publishers: messages with everything that messages can have, one by one and in transactions."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from rqretry.client import AsyncClient
+from rqretry.core.errors import (
+    AmbiguousResult,
+    PublishError,
+    RqretryError,
+    ScriptError,
+    StoreUnavailable,
+)
+from rqretry.core.message import OutgoingMessage
+from tests.model.simulation.calls import require
+from tests.model.simulation.clients import client_of
+from tests.model.simulation.crew import PRODUCERS, TOPIC
+from tests.model.simulation.loop import Process
+from tests.model.simulation.plans import TAGS
+from tests.model.simulation.world import World
+
+
+class Author:
+    """A publisher; the process after one that was killed goes on with the next message."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._ended = False
+
+    async def publish(self, world: World, process: Process) -> None:
+        """Publish what the plan says, spread over the time in which things go wrong."""
+        client, plan, chance = client_of(world, process), world.plan, world.chance
+        while self._number < plan.messages:
+            name = f"{process.name}/message/{self._number}"
+            self._number += 1
+            gap = chance.one(f"{name}/gap", (0.0, 0.0, 0.1, 0.3, 1.0))
+            await asyncio.sleep(0.0 if world.healed else gap)
+            if not chance.happens(name, 1.0):
+                continue
+            if plan.transactions and chance.share(f"{name}/transaction") < 0.4:
+                await Together(world, client, name).publish()
+            else:
+                await _publish(world, client, name)
+        if not self._ended:  # one that is killed after its last message begins again
+            self._ended = True
+            world.unpublished -= 1
+        await asyncio.get_running_loop().create_future()
+
+
+def _messages(world: World, name: str, count: int, *, delays: bool) -> list[OutgoingMessage]:
+    plan, chance, made = world.plan, world.chance, []
+    for index in range(count):
+        mine = f"{name}.{index}"
+        options: dict[str, Any] = {}
+        if any(group.tags != "*" for group in plan.groups):
+            options["tag"] = chance.one(f"{mine}/tag", (None, *TAGS))
+        if delays and plan.delays and chance.share(f"{mine}/delayed") < 0.4:
+            options["delay"] = chance.one(f"{mine}/delay", (0.01, 0.5, 2, 6))
+        elif plan.message_groups and chance.share(f"{mine}/named") < 0.8:
+            number = chance.whole(f"{mine}/name", 1, plan.message_groups)
+            options["message_group"] = f"k{number}"
+        if plan.own_ids and chance.share(f"{mine}/own id") < 0.5:
+            options["id"] = "own-" + mine.replace("/", "-")
+        made.append(OutgoingMessage(body={"n": mine}, **options))
+    return made
+
+
+async def _publish(world: World, client: AsyncClient, name: str) -> None:
+    chance = world.chance
+    messages = _messages(world, name, chance.one(f"{name}/count", (1, 1, 1, 2, 4)), delays=True)
+    for attempt in range(3):
+        messages = await _send(world, client, messages, first=attempt == 0)
+        if not messages or not chance.happens(f"{name}/again {attempt}", 0.7):
+            return
+
+
+async def _send(
+    world: World, client: AsyncClient, messages: list[OutgoingMessage], *, first: bool
+) -> list[OutgoingMessage]:
+    """Publish; those of which nobody knows whether they are stored."""
+    ids: Sequence[str] = ()
+    try:
+        if len(messages) == 1:
+            ids = [await client.publish(TOPIC, messages[0])]
+        else:
+            ids = await client.publish_many(TOPIC, messages)
+    except PublishError as error:
+        world.accept(error.done)
+        return _again(messages, error.ambiguous)
+    except AmbiguousResult as error:
+        return _again(messages, error.ids)
+    except ScriptError:  # it was cut, and may have written something
+        return messages if all(message.id for message in messages) else []
+    except StoreUnavailable:
+        if first:
+            world.refused.update(m.id for m in messages if m.id is not None)
+        return []
+    world.accept(ids)
+    return []
+
+
+def _again(messages: list[OutgoingMessage], ids: Sequence[str]) -> list[OutgoingMessage]:
+    """The messages that nobody knows about, under the ids that they were sent with."""
+    if len(ids) < len(messages):
+        return []
+    return [
+        OutgoingMessage(
+            body=m.body, tag=m.tag, message_group=m.message_group, delay=m.delay, id=id_
+        )
+        for m, id_ in zip(messages, ids, strict=True)
+    ]
+
+
+class Together:
+    """A transaction."""
+
+    def __init__(self, world: World, client: AsyncClient, name: str) -> None:
+        self._world, self._name = world, name
+        self._transaction = client.transaction(
+            TOPIC, producer_group=PRODUCERS, check_after=2, check_every=3
+        )
+
+    async def publish(self) -> None:
+        """Publish some messages, and commit, roll back, or forget about it."""
+        world, chance, name = self._world, self._world.chance, self._name
+        messages = _messages(world, name, chance.whole(f"{name}/count", 1, 3), delays=False)
+        end = chance.whole(f"{name}/end", 0, 9)
+        try:
+            ids = [await self._transaction.publish(message) for message in messages]
+            if end < 6:
+                await self._transaction.commit()
+                decided = world.journal.decided.get(self._transaction.id)
+                require(
+                    decided == "committed" or world.journal.blurred,
+                    f"{name} is committed, and {decided}",
+                )
+                world.accept(ids)
+            elif end < 8:
+                await self._transaction.rollback()
+                decided = world.journal.decided.get(self._transaction.id)
+                require(
+                    decided == "rolled_back" or world.journal.blurred,
+                    f"{name} is rolled back, and {decided}",
+                )
+        except RqretryError:
+            pass

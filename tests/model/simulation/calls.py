@@ -1,0 +1,107 @@
+"""A call of a script as it went over the wire, and what is said when a promise is broken."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tests.model.simulation.ledger import Place
+
+NAMESPACE = "sim"
+_PLACE = re.compile(r"\{([^{}]+):(\d+)\}:")
+
+
+class Broken(AssertionError):
+    """A promise is broken."""
+
+
+def require(holds: object, said: str) -> None:
+    """Raise Broken unless it holds."""
+    if not holds:
+        raise Broken(said)
+
+
+class Call(NamedTuple):
+    """One call of a script."""
+
+    verb: str
+    keys: Sequence[str]
+    args: Sequence[Any]
+    where: tuple[str, int] | None
+    """The topic and partition it is about; None for the namespace."""
+
+    @staticmethod
+    def of(verb: str, words: Sequence[Any]) -> "Call":
+        """A request, read."""
+        count = words[2]
+        found = _PLACE.search(words[3])
+        where = (found[1], int(found[2])) if found else None
+        return Call(verb, words[3 : 3 + count], words[3 + count :], where)
+
+
+def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
+    """A succeed or fail with all of its words and verdicts; what all have in common is implied."""
+    if call.verb == "fail":
+        return _fail_spelled_out(call, reply)
+    if call.verb != "succeed":
+        return call, reply
+    group, worker, strict, words, *rest = call.args
+    if words == 1:
+        rest = [word for id_ in rest for word in (id_, 1)]
+    verdicts = reply if isinstance(reply, Exception) else reply or [b"OK"] * (len(rest) // 2)
+    return call._replace(args=(group, worker, strict, *rest)), verdicts
+
+
+def _fail_spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
+    """Each message with its lease number and record: 3 words, or 7."""
+    group, worker, traces, words, random, shared, *rest = call.args
+    first = 2 * traces + shared
+    told, records = rest[: 2 * traces], rest[2 * traces : first]
+    rows = [rest[at : at + words] for at in range(first, len(rest), words)]
+    if words == 1:
+        rows = [[id_, 1] for (id_,) in rows]
+    if words <= _ALIKE:
+        rows = [[*row, 1] for row in rows]
+    if shared:
+        rows = [[*row[:-1], records[row[-1] - 1]] for row in rows]
+    spelled = [word for row in rows for word in row]
+    args = (group, worker, traces, max(words, _ALIKE + 1), random, *told, *spelled)
+    if not isinstance(reply, Exception) and len(reply) == _ONE_VERDICT:
+        reply = [reply[0]] * len(rows) + reply[1:]
+    return call._replace(args=args), reply
+
+
+_ALIKE = 2
+"""Words of a message that says what all others of its call say."""
+_ONE_VERDICT = 2
+"""Words of an answer that is the same of all: the verdict, and the time."""
+_COUNTED = {"lease": 5, "expire": 2, "promote": 1, "deliver": 2}
+"""Where the answer says what was moved."""
+
+
+def idle(verb: str, reply: Any) -> bool:
+    """Whether a call says that it has changed nothing."""
+    at = _COUNTED.get(verb)
+    return at is not None and (len(reply) <= at or not reply[at])
+
+
+class Reading:
+    """What the whole namespace is like, by everything that was executed.
+
+    Attributes:
+        places: Each partition, by topic and number.
+        decided: How each transaction was decided.
+        blurred: A script of the namespace was cut, so that a decision may have been missed.
+        now: Server time in ms.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[str, int], Place] = {}
+        self.decided: dict[str, str] = {}
+        self.blurred = False
+        self.now = 0
+
+    def place(self, topic: str, number: int) -> Place:
+        """One partition."""
+        if (topic, number) not in self.places:
+            self.places[topic, number] = Place(topic)
+        return self.places[topic, number]

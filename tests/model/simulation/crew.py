@@ -1,0 +1,151 @@
+"""The processes of a run: real workers and real clients, whose wires are simulated."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from rqretry.app import App
+from rqretry.consumer.registry import ConsumerOptions
+from rqretry.consumer.transaction_checker import TransactionCheck, TransactionResolution
+from rqretry.core.consume_result import ConsumeResult
+from rqretry.core.errors import RqretryError
+from rqretry.core.message import Message
+from rqretry.core.retry_policy import RetryPolicy
+from rqretry.protocol.command import batches
+from rqretry.protocol.lease import OK, renew
+from rqretry.transport.store import Store
+from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.fetch import Fetcher
+from rqretry.worker.reaper import Reaper
+from rqretry.worker.settle import Settler
+from rqretry.worker.transaction_check_loop import CheckBack
+from rqretry.worker.worker import Worker
+from tests.model.simulation.plans import GroupPlan
+
+TOPIC = "t"
+PRODUCERS = "producers"
+
+Handle = Callable[[str, Message[Any]], Any]
+Check = Callable[[TransactionCheck], TransactionResolution]
+
+
+class Ordered(dict[Any, None]):
+    """As much of a set as a consumer needs, in one order for every run of a seed."""
+
+    def add(self, item: Any) -> None:
+        """Put it in."""
+        self[item] = None
+
+    def discard(self, item: Any) -> None:
+        """Take it out, if it is in."""
+        self.pop(item, None)
+
+
+class SimulatedWorker(Worker):
+    """A worker whose leases are renewed by a task, as there is one thread; the rest is as it is."""
+
+    def __init__(self, app: App, store: Store) -> None:
+        super().__init__(app.settings, app.consumers, checkers=app.checkers, hooks=app.hooks)
+        self._store = store
+        self._settler = Settler(store, self._announcer, self.name)
+        self._presence._store = store
+
+    async def _work(self) -> None:
+        if self._specs and not self._consumers:  # stopped before it had joined
+            return
+        sources = self.sources
+        fetcher = Fetcher(self._store, self._consumers, self.name, self._rejoin)
+        reaper = Reaper(self._store, self._catalog, sources, self.name)
+        fetcher.changed = reaper.changed
+        self._settler.on_settled = fetcher.look_for_room
+        check_back = CheckBack(self._store, self._catalog, self._checkers, self.name)
+        for consumer in self._consumers:
+            consumer.running = Ordered()  # type: ignore[assignment]
+            consumer.start()
+        loop = asyncio.get_running_loop()
+        fetching = loop.create_task(fetcher.run(), name="fetcher")
+        others = [
+            loop.create_task(self._settler.run(), name="settler"),
+            loop.create_task(reaper.run(), name="reaper"),
+            loop.create_task(check_back.run(), name="check-back"),
+            loop.create_task(renew_leases(self._store, sources, self._lose), name="heartbeat"),
+        ]
+        self.started.set()
+        try:
+            await self._until_stopped([fetching, *others])
+            await self._wind_down(fetcher, fetching)
+        finally:
+            await self._end([fetching, *others])
+
+
+async def renew_leases(
+    store: Store, sources: list[Source], lose: Callable[[Delivery], None]
+) -> None:
+    """What runtime/heartbeat.py does in a thread, with its rules."""
+    every = min((source.visibility_s for source in sources), default=30.0) / 6
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(every)
+        for source in sources:
+            before = loop.time() - source.visibility_s / 3
+            old = [d for d in source.leases.values() if d.sent_at < before and not d.lost]
+            for batch in batches(old):
+                sent_at = loop.time()
+                command = renew(
+                    source.keys,
+                    [delivery.receipt for delivery in batch],
+                    visibility_ms=round(source.visibility_s * 1000),
+                )
+                try:
+                    (verdicts,) = await store.run_each([command], 2.0)
+                except RqretryError:
+                    continue
+                if isinstance(verdicts, Exception):
+                    continue
+                for delivery, verdict in zip(batch, verdicts, strict=True):
+                    if verdict == OK:
+                        delivery.sent_at = sent_at
+                    elif not delivery.settled:
+                        lose(delivery)
+
+
+def app_of(url: str, namespace: str, groups: list[GroupPlan], handle: Handle, check: Check) -> App:
+    """The app of a worker process."""
+    app = App(url, namespace=namespace)
+    for group in groups:
+        app.register(TOPIC, group.name, options_of(group))(_handler(group.name, handle))
+
+    @app.transaction_checker(PRODUCERS, check_after=2, check_every=3, timeout=2)
+    async def checker(asked: TransactionCheck) -> TransactionResolution:
+        return check(asked)
+
+    return app
+
+
+def options_of(group: GroupPlan) -> ConsumerOptions:
+    """A group as its consumers name it."""
+    first = group.ladder.split()[0]
+    options: ConsumerOptions = {
+        "max_retries": group.max_retries,
+        "policy": RetryPolicy.fixed(first) if group.ordered else RetryPolicy.ladder(group.ladder),
+        "concurrency": group.concurrency,
+        "visibility": group.visibility_s,
+        "consume_timeout": 12,
+        "max_postpones": 2,
+        "ordered": group.ordered,
+        "tags": group.tags,
+    }
+    if group.max_inflight is not None:
+        options["max_inflight"] = group.max_inflight
+    if group.rate_limit is not None:
+        options["rate_limit"] = group.rate_limit
+    return options
+
+
+def _handler(name: str, handle: Handle) -> Callable[[Message[Any]], Any]:
+    async def handler(message: Message[Any]) -> ConsumeResult:
+        result: ConsumeResult = await handle(name, message)
+        return result
+
+    handler.__qualname__ = name
+    return handler

@@ -1,0 +1,131 @@
+"""Workers and simple consumers: what handlers do, and what becomes of their processes."""
+
+import asyncio
+from typing import Any
+
+from rqretry.consumer.transaction_checker import TransactionCheck, TransactionResolution
+from rqretry.core.consume_result import ConsumeResult
+from rqretry.core.errors import InvalidReceiptHandle, RqretryError
+from rqretry.core.message import Message, ReceiptHandle
+from tests.model.model import DONE
+from tests.model.simulation.calls import NAMESPACE, require
+from tests.model.simulation.clients import client_of
+from tests.model.simulation.crew import TOPIC, SimulatedWorker, app_of, options_of
+from tests.model.simulation.loop import Process
+from tests.model.simulation.network import store_of
+from tests.model.simulation.plans import DURATIONS_S, GroupPlan
+from tests.model.simulation.world import World, current
+
+_PAUSE = 0.02
+
+
+async def work(world: World, process: Process) -> None:
+    """A worker; it may be told to stop, and another one takes its place."""
+
+    async def handle(group: str, message: Message[Any]) -> ConsumeResult:
+        return await _handle(world, group, message)
+
+    def check(asked: TransactionCheck) -> TransactionResolution:
+        return _check(world, asked)
+
+    groups = [group for group in world.plan.groups if group.kind == "push"]
+    app = app_of(str(world.url), NAMESPACE, groups, handle, check)
+    store = store_of(world.network, process, world.url, world.plan.repeats_s)
+    worker = SimulatedWorker(app, store)
+    stopping = asyncio.get_running_loop().create_task(_stop(world, process, worker))
+    await worker.run()
+    stopping.cancel()
+    world.loop.spawn(None, world.again(process))
+
+
+async def _stop(world: World, process: Process, worker: SimulatedWorker) -> None:
+    while True:
+        await asyncio.sleep(1.0)
+        name = world.chance.numbered(f"{process.name}/stops")
+        if not world.healed and world.chance.happens(name, world.plan.stops):
+            worker.stop()
+            return
+
+
+async def _handle(world: World, group: str, message: Message[Any]) -> ConsumeResult:
+    world.begun(group, message)
+    chance, plan, process = world.chance, world.plan, current()
+    name = chance.numbered(f"{group}/{message.body['n']}")
+    if world.healed:
+        return ConsumeResult.SUCCESS
+    await asyncio.sleep(chance.one(f"{name}/lasts", DURATIONS_S))
+    if chance.happens(f"{name}/kills", plan.kills) and world.kill(process):
+        await asyncio.get_running_loop().create_future()
+    if chance.happens(f"{name}/freezes", plan.freezes):
+        world.freeze(process, 8 * chance.share(f"{name}/frozen"))
+        await asyncio.sleep(0.001)
+    if not chance.happens(f"{name}/fails", plan.fails):
+        return ConsumeResult.SUCCESS
+    how = chance.whole(f"{name}/how", 0, 6)
+    if how == 0:
+        return ConsumeResult.dead_letter("no use")
+    if how == 1:
+        return ConsumeResult.postpone("700ms")
+    if how == 2:
+        return ConsumeResult.retry(level=2)
+    if how == 3:
+        return ConsumeResult.retry(after="300ms")
+    if how == 4:
+        raise ValueError(name)
+    return ConsumeResult.failure("not now")
+
+
+class Receiver:
+    """A simple consumer; what it knows is lost when its process is killed."""
+
+    def __init__(self, group: GroupPlan) -> None:
+        self._group = group
+
+    async def receive(self, world: World, process: Process) -> None:
+        """Receive, and acknowledge most of it."""
+        options = options_of(self._group)
+        consumer = client_of(world, process).simple_consumer(
+            self._group.name,
+            TOPIC,
+            create_group=True,
+            max_retries=options["max_retries"],
+            tags=options["tags"],
+            ordered=options["ordered"],
+        )
+        while True:
+            try:
+                received = await consumer.receive(4, self._group.visibility_s, wait=1)
+                for message in received:
+                    await self._see_to(world, consumer, message)
+            except InvalidReceiptHandle:
+                pass
+            except RqretryError:
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(_PAUSE)
+
+    async def _see_to(self, world: World, consumer: Any, message: Message[Any]) -> None:
+        chance, group = world.chance, self._group.name
+        name = chance.numbered(f"{group}/{message.body['n']}")
+        if not world.healed:
+            await asyncio.sleep(chance.one(f"{name}/lasts", DURATIONS_S) / 2)
+            if chance.happens(f"{name}/kills", world.plan.kills) and world.kill(current()):
+                await asyncio.get_running_loop().create_future()
+            if chance.happens(f"{name}/not acknowledged", world.plan.dies_late):
+                return
+            if chance.happens(f"{name}/changes", world.plan.fails / 3):
+                seconds = chance.one(f"{name}/to", (0, 0.2, 1.5))
+                await consumer.change_invisible_duration(message, seconds)
+                if seconds == 0:
+                    return
+        await consumer.ack(message)
+        handle = ReceiptHandle.parse(message.receipt_handle)
+        one = world.lease_of(group, handle)
+        require(one is None or one.place == DONE, f"{handle.id} is acknowledged, and {one}")
+
+
+def _check(world: World, asked: TransactionCheck) -> TransactionResolution:
+    name = f"check/{asked.messages[0].body['n']}" if asked.messages else "check"
+    answer = world.chance.whole(world.chance.numbered(name), 0, 9)
+    if answer < 3 and not world.healed:
+        return TransactionResolution.UNKNOWN
+    return TransactionResolution.COMMIT if answer < 7 else TransactionResolution.ROLLBACK

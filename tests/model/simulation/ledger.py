@@ -1,0 +1,203 @@
+"""What is promised of one partition, for any order of calls: the model of tests/model, with routes
+that change, settings that change, and a backlog.
+
+Lists are sets here: which of the ready messages a lease takes first is promised nowhere, but for
+ordered groups, whose lines the model keeps in order.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rqretry.core.route import NO_ROUTE, Route
+from tests.model.model import BLOCKED, DEAD, DONE, INFLIGHT, READY, RETRY, WAITING, Group, Lease
+from tests.model.partition import Partition
+
+UNLIMITED = 1 << 30
+
+
+@dataclass
+class Ledger(Group):
+    """One group's view of a partition, by the settings it has there."""
+
+    name: str = ""
+    letter: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+    most_attempts: int = 0
+    """The highest limit there ever was: a message that waits is still delivered once."""
+    history: list[str] = field(default_factory=list)
+    """Ids that ended as they should, in this order."""
+
+    def configure(self, version: int, fields: Mapping[str, str]) -> bool:
+        """Newer wins; whether it was."""
+        if version <= int(self.settings.get("version", 0)):
+            return False
+        self.settings.update(fields, version=str(version))
+        self.paused = self.settings.get("paused") == "1"
+        self.kind = self.settings["kind"]
+        most = self.settings.get("max_inflight", "")
+        self.most = int(most) if most else None
+        self.most_attempts = max(self.most_attempts, self.limit)
+        return True
+
+    @property
+    def limit(self) -> int:
+        """How many deliveries there are at most."""
+        retries = int(self.settings.get("max_retries", 16))
+        return UNLIMITED if retries < 0 else retries + 1
+
+    @property
+    def delays(self) -> list[int]:
+        """The waits of the policy."""
+        return [int(word) for word in self.settings["delays"].split()]
+
+    @property
+    def levels(self) -> list[int]:
+        """The times of the levels."""
+        return [int(word) for word in self.settings["levels"].split()]
+
+    def listed(self) -> set[str]:
+        """Who can be leased."""
+        return {i for i, one in self.leases.items() if one.place in (READY, RETRY)}
+
+    def unfinished(self) -> set[str]:
+        """Who is neither done nor dead."""
+        return {i for i, one in self.leases.items() if one.place not in (DONE, DEAD)}
+
+    def moved(self, id_: str, place: str, until: int = 0) -> None:
+        """It is somewhere else, and in no list but the one that is named."""
+        for ids in self.lists.values():
+            if id_ in ids:
+                ids.remove(id_)
+        self.leases[id_].place, self.leases[id_].until = place, until
+        if place in self.lists:
+            self.lists[place].append(id_)
+
+    def leased(self, id_: str, deadline: int) -> Lease:
+        """It goes out."""
+        self.moved(id_, INFLIGHT, deadline)
+        return self.leases[id_]
+
+    def fail(self, id_: str, now: int, *, level: int = 0, delay_ms: int | None = None) -> None:
+        """An attempt ended badly: it waits, or is dead."""
+        one = self.leases[id_]
+        if level == -1 or one.attempt >= self.limit:
+            one.next(DEAD, now)
+            self.leave(id_)
+            return
+        if self.ordered:
+            level, delay_ms = 0, None
+        if delay_ms is None and level > 0:
+            delay_ms = self.levels[min(level, len(self.levels)) - 1]
+        elif delay_ms is None:
+            delay_ms = self.delays[min(one.attempt, len(self.delays)) - 1]
+        one.next(WAITING, now + delay_ms, attempts=1)
+
+    def expire(self, now: int) -> None:
+        """Deadlines have passed."""
+        overdue = sorted((until, id_) for id_, until in self.at(INFLIGHT).items() if until <= now)
+        for _, id_ in overdue:
+            one = self.leases[id_]
+            if (self.kind == "simple" or one.expiries == 0) and one.attempt < self.limit:
+                one.next(RETRY, attempts=1)
+                self.lists[RETRY].append(id_)
+            else:
+                self.fail(id_, now)
+            one.expiries += 1
+
+    def overdue(self, now: int) -> int:
+        """How many deadlines have passed."""
+        return sum(until <= now for until in self.at(INFLIGHT).values())
+
+    def wake(self, id_: str, number: int) -> None:
+        """A wait is over: a head goes on, who was sent back goes to the end of its line."""
+        name = self.names.get(id_, "")
+        if self.ordered and name and self.heads.get(name) != id_:
+            self.enter(id_, number)
+        if self.leases[id_].place != BLOCKED:
+            self.moved(id_, RETRY)
+
+
+class Place(Partition):
+    """One partition as its scripts have made it."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__({})
+        self.topic = topic
+        self.route: Route = NO_ROUTE
+        self.backlog: list[str] = []
+        self.lanes: dict[str, tuple[int, str, str]] = {}
+        self.ever: dict[str, int] = {}
+        """By id, how often it was stored."""
+        self.gone: set[str] = set()
+        """Recalled or rolled back."""
+
+    def ledger(self, name: str) -> Ledger:
+        """A group here."""
+        found = self.groups[name]
+        assert isinstance(found, Ledger)
+        return found
+
+    def install(self, route: Route) -> bool:
+        """Newer wins. Whether it was."""
+        if route.version <= self.route.version:
+            return False
+        self.route = route
+        for group in route.groups:
+            takes = None if group.tags == "*" else frozenset(group.tags.split(" || "))
+            known = self.groups.get(group.name)
+            if known is None:
+                known = self.groups[group.name] = Ledger(group.kind, name=group.name)
+            assert isinstance(known, Ledger)
+            known.takes, known.ordered, known.letter = takes, group.ordered, chr(group.byte)
+        return True
+
+    def settings_of(self, name: str) -> Ledger:
+        """A group that is told its settings, maybe before it is in the route."""
+        return self.groups.setdefault(name, Ledger("push", name=name))  # type: ignore[return-value]
+
+    def routed(self) -> list[Ledger]:
+        """The groups of the route."""
+        return [self.ledger(group.name) for group in self.route.groups]
+
+    def push(self, id_: str, tag: str, now: int, name: str, number: int) -> None:
+        """Ready for the groups of the route; without any it waits for the first."""
+        if not self.route.groups:
+            self.backlog.append(id_)
+            self.tags[id_], self.numbers[id_] = tag, number
+            if name:
+                self.names[id_] = name
+            return
+        everyone, self.groups = self.groups, {g.name: g for g in self.routed()}
+        super().push(id_, tag, now, name, number)
+        self.groups = everyone
+
+    def take_backlog(self, name: str, count: int) -> None:
+        """The first group gets what was there before it."""
+        taken, self.backlog = self.backlog[:count], self.backlog[count:]
+        for id_ in taken:
+            self.tags.pop(id_, None)
+            number = self.numbers.pop(id_, 0)
+            self.ledger(name).push(id_, self.names.get(id_, ""), number)
+
+    def owing(self, id_: str) -> set[str]:
+        """The groups that are not done with a message."""
+        if id_ in self.halves or id_ in self.scheduled or id_ in self.backlog:
+            return {"-"}
+        return super().owing(id_)
+
+    def rollback(self, transaction: str, now: int) -> int:
+        """Halves to gone."""
+        self.gone |= set(self.halves_of(transaction))
+        return super().rollback(transaction, now)
+
+    def unfinished(self) -> set[str]:
+        """What somebody still has to see to."""
+        waiting = {*self.scheduled, *self.backlog, *self.halves}
+        return waiting.union(*(ledger.unfinished() for ledger in self.routed()))
+
+
+def flat(words: Iterable[Any]) -> dict[str, str]:
+    """Names and values in turn, as a dict."""
+    listed = [word.decode("latin-1") if isinstance(word, bytes) else str(word) for word in words]
+    return dict(zip(listed[::2], listed[1::2], strict=True))

@@ -1,0 +1,59 @@
+"""Operators, and the upkeep that `rqretry reaper` does."""
+
+import asyncio
+from contextlib import suppress
+
+from rqretry.client import AsyncClient
+from rqretry.core.errors import RqretryError
+from rqretry.maintenance.upkeep import Upkeep
+from tests.model.simulation.clients import client_of
+from tests.model.simulation.loop import Process
+from tests.model.simulation.world import World
+
+
+async def keep_up(world: World, process: Process) -> None:
+    """What `rqretry reaper` does."""
+    client = client_of(world, process)
+    upkeep = Upkeep(client.catalog, process.name)
+    while True:
+        with suppress(RqretryError):
+            await client.store.perform(upkeep.round())
+        await asyncio.sleep(1.0)
+
+
+async def operate(world: World, process: Process) -> None:
+    """Pause and resume, redrive, purge, promote, and change settings."""
+    client = client_of(world, process)
+    while not world.healed:
+        name = world.chance.numbered("operator/step")
+        await asyncio.sleep(2 * world.chance.share(f"{name}/gap"))
+        if not world.chance.happens(name, 1.0):
+            continue
+        with suppress(RqretryError):
+            await _operate(world, client, name)
+    await asyncio.get_running_loop().create_future()
+
+
+async def _operate(world: World, client: AsyncClient, name: str) -> None:
+    admin, chance = client.admin, world.chance
+    group = chance.one(f"{name}/group", world.plan.groups).name
+    verb = chance.one(
+        f"{name}/verb",
+        ("pause", "resume", "redrive", "redrive", "spread", "promote", "purge", "limit"),
+    )
+    if verb == "pause":
+        await admin.pause(group)
+        await asyncio.sleep(2 * chance.share(f"{name}/paused"))
+        await admin.resume(group)
+    elif verb == "resume":
+        await admin.resume(group)
+    elif verb == "redrive":
+        await admin.redrive(group, all=True)
+    elif verb == "spread":
+        await admin.redrive(group, all=True, rate="2/s")
+    elif verb == "promote":
+        await admin.promote(group)
+    elif verb == "purge":
+        await admin.purge(group, all=True)
+    else:
+        await admin.set_group(group, max_retries=chance.whole(f"{name}/limit", 0, 4))

@@ -1,0 +1,145 @@
+"""What a run is made of, drawn from its seed (swarm testing).
+
+Each run has only some of the features and some of the faults, each at a rate of its own: a fault
+that is always there hides what only its absence shows.
+"""
+
+from dataclasses import dataclass
+
+from tests.model.simulation.chance import Chance
+from tests.model.simulation.network import Faults
+
+TAGS = ("red", "blue", "green")
+LEVELS = "1s 2s 5s 20s"
+LADDERS = ("1s", "500ms 2s", "1s 5s", "100ms 1s 3s")
+DURATIONS_S = (0.0, 0.0, 0.0, 0.01, 0.1, 0.5, 1.5, 4.0)
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """A consumer group."""
+
+    name: str
+    kind: str
+    ordered: bool
+    tags: str
+    max_retries: int
+    ladder: str
+    visibility_s: float
+    concurrency: int
+    max_inflight: int | None
+    rate_limit: str | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run."""
+
+    partitions: int
+    groups: tuple[GroupPlan, ...]
+    workers: int
+    publishers: int
+    messages: int
+    chaos_s: float
+    faults: Faults
+    repeats_s: float
+    """How long a store repeats what was not answered."""
+    delays: bool
+    own_ids: bool
+    message_groups: int
+    transactions: bool
+    upkeep: bool
+    operators: bool
+    kills: float
+    """How often, a message, a handler kills its process."""
+    freezes: float
+    stops: float
+    fails: float
+    dies_late: float
+    restart: str
+    """"", "reload", "scripts" or "crash"."""
+
+
+def draw(chance: Chance) -> Plan:
+    """The plan of a seed."""
+
+    def some(name: str, share: float) -> bool:
+        return chance.share(f"plan/{name}") < share
+
+    def rate(name: str, share: float, most: float) -> float:
+        return most * chance.share(f"plan/{name} rate") if some(name, share) else 0.0
+
+    partitions = chance.one("plan/partitions", (1, 1, 1, 2, 3))
+    count = chance.one("plan/groups", (1, 1, 1, 2, 2, 3))
+    groups = tuple(_group(chance, number, partitions) for number in range(count))
+    calm = some("calm", 0.05)
+    faults = Faults(
+        refused=rate("refused", 0.4, 0.1),
+        lost_request=rate("lost request", 0.5, 0.15),
+        lost_reply=rate("lost reply", 0.6, 0.25),
+        late=rate("late", 0.5, 0.15),
+        repeated=rate("repeated", 0.6, 0.25),
+        cut_short=rate("cut short", 0.4, 0.3),
+        killed=rate("killed", 0.5, 0.02),
+        cut_script=rate("cut script", 0.12, 0.05),
+        latest_s=chance.one("plan/latest", (0.5, 3.0, 8.0)),
+    )
+    return Plan(
+        partitions=partitions,
+        groups=groups,
+        workers=chance.one("plan/workers", (1, 1, 2, 2, 3, 4, 6)),
+        publishers=chance.one("plan/publishers", (1, 1, 2)),
+        messages=chance.whole("plan/messages", 4, 24),
+        chaos_s=chance.one("plan/chaos", (5.0, 10.0, 20.0)),
+        faults=Faults() if calm else faults,
+        repeats_s=chance.one("plan/repeats", (6.0, 2.0, 0.3)),
+        delays=some("delays", 0.4),
+        own_ids=some("own ids", 0.4),
+        message_groups=chance.one("plan/message groups", (1, 2, 3)) if some("named", 0.6) else 0,
+        transactions=some("transactions", 0.3),
+        upkeep=some("upkeep", 0.3),
+        operators=some("operators", 0.4),
+        kills=rate("kills", 0.4, 0.1),
+        freezes=rate("freezes", 0.3, 0.1),
+        stops=rate("stops", 0.3, 0.05),
+        fails=rate("fails", 0.7, 0.6),
+        dies_late=rate("never acknowledged", 0.5, 0.5),
+        restart=_restart(chance.share("plan/restart")),
+    )  # fmt: skip
+
+
+def _restart(share: float) -> str:
+    """A restart from the append-only file takes the time of many runs."""
+    for how, most in (("crash", 0.01), ("reload", 0.06), ("scripts", 0.12)):
+        if share < most:
+            return how
+    return ""
+
+
+def _group(chance: Chance, number: int, partitions: int) -> GroupPlan:
+    def pick(name: str) -> float:
+        return chance.share(f"plan/group {number} {name}")
+
+    kind = "simple" if pick("kind") < 0.25 else "push"
+    ordered = pick("ordered") < 0.35
+    tags = chance.one(f"plan/group {number} tags", (*TAGS, "red || blue"))
+    ladder = chance.one(f"plan/group {number} ladder", LADDERS)
+    visibility = (0.5, 1.0, 2.0, 5.0) if kind == "simple" else (1.0, 2.0, 3.0, 6.0)
+    return GroupPlan(
+        name=f"g{number}",
+        kind=kind,
+        ordered=ordered,
+        tags=tags if pick("filters") < 0.2 and not ordered else "*",
+        max_retries=chance.one(f"plan/group {number} retries", (0, 1, 2, 3, 16)),
+        ladder=ladder.split()[0] if ordered else ladder,
+        visibility_s=chance.one(f"plan/group {number} visibility", visibility),
+        concurrency=chance.one(f"plan/group {number} concurrency", (1, 2, 4, 8)),
+        max_inflight=partitions * chance.whole(f"plan/group {number} most", 1, 3)
+        if pick("limited") < 0.2 and kind == "push" else None,
+        rate_limit="20/s" if pick("rated") < 0.1 and kind == "push" else None,
+    )  # fmt: skip
+
+
+def plan_of(seed: int) -> Plan:
+    """The plan of a seed."""
+    return draw(Chance(seed))

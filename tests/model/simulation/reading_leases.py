@@ -1,0 +1,179 @@
+"""What was executed about leases, upkeep, and by operators."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.model.model import DEAD, INFLIGHT, WAITING, Lease
+from tests.model.simulation.calls import Reading, require
+from tests.model.simulation.ledger import UNLIMITED, Ledger, Place
+
+_MOST = 500
+_LEAST_WORDS = 3
+"""Of a failure that asks for nothing."""
+
+
+class Leases(Reading):
+    """Checks the answers to those who take messages."""
+
+    # -- leases --------------------------------------------------------------------------------
+
+    def _do_lease(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        status = reply[0].decode()
+        name, want, visibility_ms = args[0], int(args[2]), int(args[4])
+        known = place.groups.get(name)
+        if status == "NO_GROUP":
+            require(known is None or not place.ledger(name).settings, f"{name} is configured")
+            return
+        ledger = place.ledger(name)
+        ids = [id_.decode() for id_ in reply[5]]
+        require((status == "PAUSED") == ledger.paused, f"{status}, and paused is {ledger.paused}")
+        room = UNLIMITED if ledger.most is None else ledger.most - len(ledger.at(INFLIGHT))
+        ready = ledger.listed() if status != "PAUSED" and room > 0 else set()
+        require(len(ids) <= room or not ids, f"{name} has more in flight than it may")
+        entries = reply[7].decode().split(" ") if reply[7] else ["-"] * len(ids)
+        for id_, entry in zip(ids, entries, strict=True):
+            require(id_ in ready, f"{id_} is leased by {name} and was {self._where(ledger, id_)}")
+            one = ledger.leased(id_, self.now + visibility_ms)
+            self._compare_entry(id_, one, entry)
+            require(one.attempt <= max(ledger.most_attempts, 1), f"{id_}: attempt {one.attempt}")
+        least = min(want, room, len(ready)) if status != "RATED" else 0
+        require(len(ids) >= least, f"lease gave {len(ids)} of {least}")
+
+    def _compare_entry(self, id_: str, one: Lease, entry: str) -> None:
+        numbers = [1, 1] if entry == "-" else [int(word) for word in entry.split(":")[:2]]
+        require(numbers == [one.lease_no, one.attempt], f"{id_}: {entry}, the model says {one}")
+
+    def _where(self, ledger: Ledger, id_: str) -> str:
+        return str(ledger.leases.get(id_, "unknown"))
+
+    def _settled(
+        self,
+        ledger: Ledger,
+        args: Sequence[Any],
+        first: int,
+        stride: int,
+        reply: Sequence[bytes],
+        *,
+        strict: bool = False,
+    ) -> list[tuple[str, int]]:
+        """The receipts that won, with where their words begin; the others must have lost."""
+        won, seen = [], set()
+        for at, said in zip(range(first, len(args), stride), reply, strict=False):
+            id_, lease_no = args[at], int(args[at + 1])
+            verdict = ledger.verdict(id_, lease_no)
+            if verdict == "OK" and (
+                id_ in seen or (strict and ledger.leases[id_].until <= self.now)
+            ):
+                verdict = "STALE"
+            told = said.decode() if said in (b"STALE", b"GONE") else "OK"
+            require(told == verdict, f"{id_}/{lease_no}: {told}, and it is {verdict}")
+            if verdict == "OK":
+                seen.add(id_)
+                won.append((id_, at))
+        return won
+
+    def _do_renew(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger = place.ledger(keys[2].split(":")[-2])
+        for id_, _ in self._settled(ledger, args, 1, 2, reply):
+            one = ledger.leases[id_]
+            one.until = max(one.until, self.now + int(args[0]))
+
+    def _do_succeed(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger = place.ledger(args[0])
+        for id_, _ in self._settled(ledger, args, 3, 2, reply, strict=args[2] == 1):
+            place.finish(args[0], id_, self.now)
+            ledger.history.append(id_)
+
+    def _do_fail(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger = place.ledger(args[0])
+        first, words = 5 + 2 * int(args[2]), int(args[3])
+        answers = dict(zip(range(first, len(args), words), reply, strict=False))
+        for id_, at in self._settled(ledger, args, first, words, reply):
+            level, delay = (int(args[at + 2]), args[at + 3]) if words > _LEAST_WORDS else (0, "")
+            ledger.fail(id_, self.now, level=level, delay_ms=None if delay == "" else int(delay))
+            one, said = ledger.leases[id_], answers[at].decode().split(",")
+            require((said[1] == "D") == (one.place == DEAD), f"{id_}: {said}, and is {one}")
+            if one.place == WAITING:
+                require(int(float(said[3])) == one.until, f"{id_} waits until {said[3]}: {one}")
+
+    def _do_release(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger, back = place.ledger(args[0]), []
+        answers = dict(zip(range(3, len(args), 3), reply, strict=True))
+        for id_, at in self._settled(ledger, args, 3, 3, reply):
+            one, delay = ledger.leases[id_], args[at + 2]
+            limit = delay != "" and one.postpones >= int(args[2])
+            require((answers[at] == b"LIMIT") == limit, f"{id_}: {answers[at]}, {one}")
+            if limit:
+                continue
+            if delay == "":
+                back.append(id_)
+            else:
+                one.next(WAITING, self.now + int(delay))
+                one.postpones += 1
+        ledger.give_back(back)
+
+    def _do_change(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger = place.ledger(args[0])
+        for id_, at in self._settled(ledger, args, 2, 3, reply, strict=True):
+            one, duration = ledger.leases[id_], int(args[at + 2])
+            if duration:
+                one.lease_no, one.until = one.lease_no + 1, self.now + duration
+            else:
+                one.lease_no += 1
+                ledger.give_back([id_])
+
+    # -- upkeep --------------------------------------------------------------------------------
+
+    def _do_expire(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        if args[0] not in place.groups:
+            return
+        ledger = place.ledger(args[0])
+        require(reply[0] == b"OK", "expiry is held up, and no clock has jumped")
+        count = min(_MOST, ledger.overdue(self.now)) if ledger.settings else 0
+        require(reply[2] == count, f"{reply[2]} have expired, not {count}")
+        if ledger.settings:
+            ledger.expire(self.now)
+
+    def _do_promote(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        if args[0] not in place.groups:
+            return
+        ledger = place.ledger(args[0])
+        waiting = ledger.at(WAITING)
+        chosen = args[5:]
+        due = sorted(
+            (until, id_)
+            for id_, until in waiting.items()
+            if (id_ in chosen if chosen else args[3] == "+inf" or until <= self.now)
+        )
+        require(not args[4] or chosen, "a level is promoted without ids")
+        require(int(reply[1]) == len(due), f"{reply[1]} are promoted, not {len(due)}")
+        for _, id_ in due:
+            ledger.wake(id_, next(place.order))
+
+    # -- operators -----------------------------------------------------------------------------
+
+    def _do_redrive(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger, now = place.ledger(args[0]), []
+        for at, said in zip(range(2, len(args), 3), reply, strict=True):
+            id_ = args[at]
+            dead = id_ in ledger.leases and ledger.leases[id_].place == DEAD
+            require((said == b"OK") == dead, f"redrive of {id_}: {said}")
+            if not dead:
+                continue
+            if args[at + 1] == "":
+                now.append(id_)
+                continue
+            one = ledger.leases[id_]
+            one.next(WAITING, self.now + int(args[at + 1]))
+            one.attempt, one.expiries, one.postpones = 1, 0, 0
+        ledger.redrive(now, place.order)
+
+    def _do_purge(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        ledger = place.ledger(args[0])
+        wanted = {"dead": DEAD, "inflight": INFLIGHT}.get(keys[4].split(":")[-1], WAITING)
+        for id_, said in zip(args[2:], reply, strict=True):
+            here = id_ in ledger.leases and ledger.leases[id_].place == wanted
+            require((said == b"OK") == here, f"purge of {id_}: {said}")
+            if here:
+                place.finish(args[0], id_, self.now)
+                place.gone.add(id_)

@@ -1,0 +1,160 @@
+"""What was executed about routes, settings, publishing and transactions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rqretry.core.envelope import decode
+from rqretry.core.route import Route
+from tests.model.partition import Half
+from tests.model.simulation.calls import Reading, require
+from tests.model.simulation.ledger import Place, flat
+
+_NAMED = 3
+
+
+class Publishes(Reading):
+    """Checks the answers to those who bring messages."""
+
+    # -- routes and settings -------------------------------------------------------------------
+
+    def _do_subscribe(self, place: Place, keys: Any, args: Any, reply: int) -> None:
+        version, table, first, limit, _, ordered = args
+        waiting = len(place.backlog)
+        if not ordered or waiting <= limit:
+            place.install(Route.decode(int(version), table))
+        if not waiting or not first:
+            require(reply == 0, "subscribe: a backlog that is none")
+            return
+        place.take_backlog(first, waiting - reply)
+        require(len(place.backlog) == reply, f"subscribe left {reply}, not {len(place.backlog)}")
+
+    def _do_configure(self, place: Place, keys: Any, args: Any, reply: int) -> None:
+        group = keys[1].split(":")[-2]
+        done = place.settings_of(group).configure(int(args[0]), flat(args[2:]))
+        require(done == (reply == 1), f"configure of {group} answered {reply}")
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    def _do_publish(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        version, seq, total, _, producer = args[:5]
+        groups, messages, words = int(args[6]), int(args[7]), int(args[8])
+        status = reply[0].decode()
+        last = place.lanes.get(producer)
+        if last is not None and last[:2] == (seq, total):
+            require(status == "DUPLICATE", f"a repeated publish was answered {status}")
+            require(reply[2].decode() == last[2], "a repeated publish has other verdicts")
+            return
+        if last is not None and last[0] >= seq:
+            require(status == "LANE_CONFLICT", f"an old number in a lane was answered {status}")
+            return
+        stale = version != place.route.version
+        require((status == "STALE_ROUTE") == stale, f"{status} for a route that is stale: {stale}")
+        if stale:
+            return
+        require(status == "OK", f"publish answered {status}")
+        told_of = _messages(args[9 + 2 * groups :], messages, words)
+        verdicts = "".join(self._publish_one(place, message) for message in told_of)
+        told = reply[2].decode() or "A" * messages
+        require(told == verdicts, f"publish answered {told}, not {verdicts}")
+        place.lanes[producer] = (seq, total, reply[2].decode())
+
+    def _publish_one(self, place: Place, words: Sequence[Any]) -> str:
+        id_, data, digest, delay_ms = (*words[:4], "", "")[:4]
+        envelope = decode(data)
+        if not digest:
+            require(id_ not in place.ever, f"{id_} is published twice")
+        if isinstance(delay_ms, str) and delay_ms.startswith("@"):
+            delay_ms = max(1, int(delay_ms[1:]) - self.now)
+        if digest and id_ in place.stored and id_ not in place.given:
+            return "D"  # published before under an id that the client made
+        verdict = place.publish(
+            id_,
+            digest,
+            self.now,
+            given=bool(digest),
+            delay_ms=int(delay_ms or 0),
+            tag=envelope.tag or "",
+            name=envelope.message_group or "",
+        )
+        if verdict == "A":
+            place.ever[id_] = place.ever.get(id_, 0) + 1
+            again = place.ever[id_] > 1 and id_ not in place.gone
+            require(not again, f"{id_} is stored again, as if nobody had published it")
+        return verdict
+
+    def _do_deliver(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        stale = args[0] != place.route.version
+        require((reply[0] == b"STALE_ROUTE") == stale, "deliver by a route that is not the one")
+        if stale:
+            return
+        due = [i for i, at in place.scheduled.items() if at <= self.now]
+        members = args[4 + 2 * int(args[3]) :: 2]
+        if len(args) > 4 + 2 * int(args[3]):
+            looked = {member.partition(" ")[0] for member in members}
+            due = [id_ for id_ in due if id_ in looked]
+        require(int(reply[2]) == len(due), f"deliver moved {reply[2]}, not {len(due)}")
+        others = {i: at for i, at in place.scheduled.items() if i not in due}
+        place.scheduled = {i: at for i, at in place.scheduled.items() if i in due}
+        place.deliver(self.now)
+        place.scheduled.update(others)
+
+    def _do_recall(self, place: Place, keys: Any, args: Any, reply: bytes) -> None:
+        verdict = place.recall(args[1], self.now)
+        require(reply.decode() == verdict, f"recall answered {reply!r}, not {verdict}")
+        if verdict == "OK":
+            place.gone.add(args[1])
+
+    # -- transactions --------------------------------------------------------------------------
+
+    def decide(self, args: Any, reply: Any) -> None:
+        """A transaction is decided once."""
+        transaction, decision, status = args[0], args[1], reply[0].decode()
+        if self.blurred and status in ("OK", "ALREADY"):
+            self.decided[transaction] = decision
+            return
+        if status == "OK":
+            require(transaction not in self.decided, f"{transaction} is decided twice")
+            self.decided[transaction] = decision
+        elif status == "ALREADY":
+            require(self.decided.get(transaction) == decision, f"{transaction}: {decision}")
+
+    def _do_prepare(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        version, transaction = args[:2]
+        status = reply[0].decode()
+        closed = place.closed.get(transaction, 0) > 0
+        if closed:
+            require(status == "CLOSED", f"a half after the decision was answered {status}")
+            return
+        stale = version != place.route.version
+        require((status == "STALE_ROUTE") == stale, f"{status} for a route that is stale: {stale}")
+        if stale:
+            return
+        for at, said in zip(range(4, len(args), 7), reply[2].decode(), strict=True):
+            number, id_, _, digest, tag, name = args[at : at + 6]
+            half = Half(transaction, int(number), tag, name)
+            known = id_ in place.halves
+            verdict = place.prepare(id_, digest, self.now, half, given=bool(digest))
+            require(said == verdict, f"half {id_}: {said}, not {verdict}")
+            if verdict == "A" and not known:
+                place.ever[id_] = place.ever.get(id_, 0) + 1
+
+    def _do_commit(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        require(self._is(args[0], "committed"), f"{args[0]} is not committed")
+        moved = place.commit(args[0], int(args[2]), self.now)
+        require(reply[0] == moved, f"commit moved {reply[0]}, not {moved}")
+
+    def _do_rollback(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        require(self._is(args[0], "rolled_back"), f"{args[0]} is not rolled back")
+        moved = place.rollback(args[0], self.now)
+        require(reply[0] == moved, f"rollback removed {reply[0]}, not {moved}")
+
+    def _is(self, transaction: str, decision: str) -> bool:
+        return self.decided.get(transaction) == decision or self.blurred
+
+
+def _messages(words: Sequence[Any], count: int, width: int) -> list[Sequence[Any]]:
+    """The words of each message; where they are three, the digests come behind all bodies."""
+    if width != _NAMED:
+        return [words[at : at + width] for at in range(0, count * width, width)]
+    pairs, digests = words[: 2 * count], words[2 * count :]
+    return [(*pairs[2 * n : 2 * n + 2], digests[n]) for n in range(count)]

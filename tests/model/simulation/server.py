@@ -1,0 +1,147 @@
+"""A real Redis, called synchronously, with a clock that the simulation moves."""
+
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+from zlib import crc32
+
+import hiredis
+from redis.exceptions import NoScriptError, ResponseError
+
+from rqretry.protocol.scripts import Dialect, ScriptLibrary
+from rqretry.testing.clock import START_MS
+from rqretry.testing.embedded_redis import EmbeddedRedis
+from rqretry.transport.connection import pack
+from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL_CLOCK
+
+Words = tuple[Any, ...]
+
+_READ = 1 << 16
+
+
+class Server:
+    """One server for many runs; the scripts stay loaded.
+
+    Attributes:
+        embedded: The server itself.
+        library: The scripts, on the virtual clock.
+        verbs: By SHA, the script that it is.
+        sent_sum: A checksum over the bytes of the last call.
+    """
+
+    def __init__(self, library: ScriptLibrary, *, appendonly: bool = False) -> None:
+        debug = ("--enable-debug-command", "yes")
+        self.embedded = EmbeddedRedis(appendonly=appendonly, extra=debug)
+        self.durable = appendonly
+        self.verbs: dict[str, str] = {}
+        self.now_ms = 0
+        self.sent_sum = 0
+        self.use(library)
+
+    def use(self, library: ScriptLibrary) -> None:
+        """Take other scripts from here on."""
+        self.library = library
+        self._cut = {
+            library.get(verb).sha(Dialect.SHEBANG): cutting.get(verb)
+            for cutting in [with_cuts(library)]
+            for verb in library.names()
+        }
+        self.verbs = {library.get(v).sha(Dialect.SHEBANG): v for v in library.names()}
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.embedded.start()
+        self._connect()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        self._socket.close()
+        self.embedded.stop()
+
+    def _connect(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(str(self.embedded.socket_path))
+        self._reader = hiredis.Reader(replyError=_error)
+
+    def reset(self) -> None:
+        """Empty it, and make sure that it has the scripts."""
+        self.now_ms = 0
+        known = self.call(("FLUSHALL", "SYNC"), ("SCRIPT", "EXISTS", *self.verbs))[1]
+        if 0 in known:
+            scripts = map(self.library.get, self.verbs.values())
+            self.call(*[("SCRIPT", "LOAD", script.text(Dialect.SHEBANG)) for script in scripts])
+
+    def call(self, *requests: Words) -> list[Any]:
+        """Send requests, and read as many replies; errors are values."""
+        sent = b"".join(pack(requests))
+        self.sent_sum = crc32(sent)
+        self._socket.sendall(sent)
+        replies: list[Any] = []
+        while len(replies) < len(requests):
+            reply = self._reader.gets()
+            if reply is False:
+                self._reader.feed(self._socket.recv(_READ))
+            else:
+                replies.append(reply)
+        return replies
+
+    def at(self, seconds: float, *requests: Words) -> list[Any]:
+        """The same at a virtual time, and without other errors than those of the server."""
+        now_ms = START_MS + round(seconds * 1000)
+        if now_ms == self.now_ms:
+            return self.call(*requests)
+        self.now_ms = now_ms
+        return self.call(("SET", CLOCK_KEY, now_ms), *requests)[1:]
+
+    def cut(self, seconds: float, words: Words, call: int) -> Any:
+        """Run a script that stops with an error at this call, or does not make so many."""
+        script = self._cut[words[1]]
+        sha = script.sha(Dialect.SHEBANG)
+        load = ("SCRIPT", "LOAD", script.text(Dialect.SHEBANG))
+        spelled = ("EVALSHA", sha, *words[2:])
+        return self.at(seconds, load, ("SET", CUT_KEY, call), spelled, ("DEL", CUT_KEY))[2]
+
+    def reload(self) -> None:
+        """Write everything down, forget it, and read it again, as a restart does."""
+        self.call(("DEBUG", "RELOAD"))
+
+    def forget_scripts(self) -> None:
+        """As a server that was started again."""
+        self.call(("SCRIPT", "FLUSH", "SYNC"))
+
+    def crash(self) -> None:
+        """End it with SIGKILL, and start it again on what it wrote."""
+        self._socket.close()
+        self.embedded.kill()
+        self.embedded.restart()
+        self._connect()
+
+
+def virtual_scripts(library: ScriptLibrary | None = None) -> ScriptLibrary:
+    """The scripts, or a damaged copy of them, on the clock of the simulation."""
+    directory = library._directory if library else None
+    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK}, directory=directory)
+
+
+def with_cuts(library: ScriptLibrary) -> ScriptLibrary:
+    """The same scripts, which stop at the call that CUT_KEY names."""
+    return ScriptLibrary(
+        overrides={"clock": VIRTUAL_CLOCK}, call_override=CUT_CALL, directory=library._directory
+    )
+
+
+def verb_of(words: Sequence[Any], verbs: dict[str, str]) -> str:
+    """The script of a request, or the name of a plain command."""
+    return verbs[words[1]] if words[0] == "EVALSHA" else str(words[0])
+
+
+def _error(text: str) -> ResponseError:
+    kind = NoScriptError if text.startswith("NOSCRIPT") else ResponseError
+    return kind(text)

@@ -1,0 +1,292 @@
+"""One run: processes start, things go wrong, all is healed, and nothing may be missing."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any
+
+from rqretry.checks.auditor import ERROR, Finding
+from rqretry.core.message import Message, ReceiptHandle
+from rqretry.core.redis_url import RedisUrl
+from rqretry.protocol.command import Command
+from tests.model.model import INFLIGHT, Lease
+from tests.model.simulation.calls import NAMESPACE, Broken, Call, idle, require, spelled_out
+from tests.model.simulation.chance import Chance
+from tests.model.simulation.journal import Journal
+from tests.model.simulation.looking import Looker
+from tests.model.simulation.loop import PROCESS, Process, VirtualLoop, virtual
+from tests.model.simulation.network import NO_FAULTS, Network
+from tests.model.simulation.observing import Observer
+from tests.model.simulation.plans import LEVELS, draw
+from tests.model.simulation.server import Server, Words
+from tests.support.soundness import findings_of
+
+HEAL_S = 600.0
+_RESPAWN_S = (0.0, 0.05, 0.5, 3.0)
+
+Start = Callable[["World", Process], Coroutine[Any, Any, None]]
+
+
+@dataclass
+class Outcome:
+    """What became of a seed.
+
+    Attributes:
+        failure: What promise was broken; "" for none.
+        digest: A checksum over all events, with their times, requests and replies.
+        taken: The names of what happened by chance.
+        requests: How many the server executed.
+        messages: How many were stored.
+        virtual_s: Virtual seconds until all was drained.
+    """
+
+    seed: int
+    failure: str
+    digest: int
+    taken: list[str]
+    requests: int
+    messages: int
+    virtual_s: float
+    events: list[str] = field(default_factory=list)
+
+
+class World:
+    """The processes of one run, and what is known of them."""
+
+    def __init__(
+        self,
+        server: Server,
+        seed: int,
+        kept: AbstractSet[str] | None = None,
+        *,
+        traced: bool = False,
+    ) -> None:
+        self.server = server
+        self.chance = Chance(seed, kept)
+        self.plan = draw(self.chance)
+        self.loop = VirtualLoop()  # type: ignore[abstract]  # nobody asks for sockets
+        self.network = Network(server, self.loop, self.chance)
+        self.network.traced = traced
+        self.network.looks, self.network.executed = self._looks, self._executed
+        self.network.kill = self.kill
+        self.journal = Journal()
+        self.healed = False
+        self.url = RedisUrl.parse(server.embedded.url)
+        self.accepted: set[str] = set()
+        """Ids of which publish said that they are stored."""
+        self.refused: set[str] = set()
+        """Ids of which publish said that nothing was stored."""
+        self.unpublished = 0
+        """Publishers that are not done."""
+        self._starts: dict[str, Start] = {}
+        self._watched: tuple[str, ...] = ()
+        self._looked_at = -1
+        self._observers: dict[tuple[str, int], Observer] = {}
+        self._looker: Looker
+
+    # -- processes -----------------------------------------------------------------------------
+
+    def start(self, name: str, code: Start) -> None:
+        """Start a process; one that is killed, or ends, is started again until all is healed."""
+        self._starts[name] = code
+        self._spawn(name)
+
+    def _spawn(self, name: str) -> None:
+        process = Process(name)
+        self.loop.spawn(process, self._live(process))
+
+    async def _live(self, process: Process) -> None:
+        await self._starts[process.name](self, process)
+        process.alive = False
+        self.network.left(process)
+
+    def kill(self, process: Process) -> bool:
+        """End a process here and now: none of its code runs on. Once all is healed nobody dies."""
+        if not process.alive or self.healed:
+            return False
+        process.alive = False
+        self.network.left(process)
+        self.network.note(f"{process.name} is killed")
+        self.loop.spawn(None, self.again(process))
+        return True
+
+    async def again(self, process: Process) -> None:
+        """Start a process again that is gone."""
+        name = self.chance.numbered(f"{process.name}/starts again")
+        await asyncio.sleep(self.chance.one(name, _RESPAWN_S))
+        self._spawn(process.name)
+
+    def freeze(self, process: Process, seconds: float) -> None:
+        """Stop a process for a while, as SIGSTOP does."""
+        self.network.note(f"{process.name} is frozen")
+        process.frozen_until = self.loop.now + seconds
+
+    def accept(self, ids: Iterable[str]) -> None:
+        """Publish said that these are stored."""
+        self.accepted.update(ids)
+
+    # -- what was executed ---------------------------------------------------------------------
+
+    def _looks(self, verb: str, words: tuple[Any, ...]) -> list[Words]:
+        """Each call that may have changed a partition is looked behind, in the same round trip."""
+        if words[0] != "EVALSHA":
+            return []
+        call = Call.of(verb, words)
+        self._watched = ()
+        if call.where is None or call.where in self._observers or not self.journal.knows(call):
+            return []
+        place = self.journal.place(*call.where)
+        self._watched = tuple(place.groups)
+        return [self._looker.request(call.where[1], place)]
+
+    def _executed(
+        self, verb: str, words: tuple[Any, ...], reply: Any, seen: list[Any], *, cut: bool
+    ) -> None:
+        if words[0] != "EVALSHA" or str(reply).startswith("NOSCRIPT"):
+            return
+        if isinstance(reply, Exception) and not cut:
+            raise Broken(f"{verb} failed: {reply}")
+        call, reply = spelled_out(Call.of(verb, words), reply)
+        if call.where is None:
+            self.journal.blurred |= cut
+        elif cut or call.where in self._observers:
+            self._observe(call, reply, cut=cut)
+            return
+        if cut or not self.journal.read(call, reply, self.server.now_ms):
+            return
+        assert call.where is not None
+        if idle(verb, reply):  # whatever it changed all the same is seen behind the next call
+            return
+        place, number = self.journal.place(*call.where), call.where[1]
+        if not seen or isinstance(seen[0], Exception) or len(place.groups) > len(self._watched):
+            self._looker.check(number, place)
+        else:
+            self._looker.compare(number, place, *self._looker.read(self._watched, seen[0]))
+
+    def _observe(self, call: Call, reply: Any, *, cut: bool) -> None:
+        assert call.where is not None
+        place = self.journal.place(*call.where)
+        if call.where not in self._observers:
+            self._observers[call.where] = Observer(self._looker, call.where[1], place)
+        self.journal.follow(place, call)
+        self._observers[call.where].read(call.verb, call.args, reply, cut=cut)
+
+    def begun(self, group: str, message: Message[Any]) -> None:
+        """A handler begins: the lease it trusts must be the live one."""
+        handle = ReceiptHandle.parse(message.receipt_handle)
+        one = self.lease_of(group, handle)
+        said = ""
+        if message.remaining() <= 0:
+            said = "after the end of its lease"
+        elif one and (one.place != INFLIGHT or one.lease_no != handle.lease_no):
+            said = f"under lease {handle.lease_no}, and it is {one}"
+        if said:  # what a handler raises is an attempt that failed, so it is not raised
+            self.loop.trouble = Broken(f"{handle.id}: a handler of {group} begins {said}")
+
+    def lease_of(self, group: str, handle: ReceiptHandle) -> Lease | None:
+        """What the model says of a message; None where it is only observed."""
+        where = (handle.topic, handle.partition)
+        if where in self._observers:
+            return None
+        return self.journal.place(*where).ledger(group).leases[handle.id]
+
+    # -- the run -------------------------------------------------------------------------------
+
+    def run(self, prepare: Start, populate: Callable[["World"], None]) -> Outcome:
+        """Everything, from an empty server to the last audit."""
+        failure = ""
+        with virtual(self.loop, self.chance):
+            try:
+                self.server.reset()
+                self._looker = Looker(self.server, len(LEVELS.split()))
+                self._phases(prepare, populate)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is what the seed found
+                failure = f"{type(error).__name__}: {error}"
+            finally:
+                self.loop.close()
+        places = self.journal.places.values()
+        return Outcome(
+            self.chance.seed,
+            failure,
+            self.network.digest,
+            list(self.chance.taken),
+            self.network.requests,
+            sum(len(place.ever) for place in places),
+            self.loop.now,
+            self.network.events,
+        )
+
+    def _phases(self, prepare: Start, populate: Callable[["World"], None]) -> None:
+        setup = self.loop.spawn(Process("setup"), prepare(self, Process("setup")))
+        require(self.loop.run(setup.done, 60.0), "the topic could not be made")
+        self.network.faults = self.plan.faults
+        populate(self)
+        if self.plan.restart:
+            self.loop.spawn(None, self._restart())
+        self.loop.run(lambda: False, self.plan.chaos_s)
+        self.network.note("healed")
+        self.healed, self.network.faults = True, NO_FAULTS
+        heal = self.loop.spawn(Process("healer"), prepare(self, Process("healer")))
+        drained = self.loop.run(lambda: heal.done() and self._drained(), HEAL_S)
+        if not drained:
+            left = {str(where): self._unfinished(where) for where in self.journal.places}
+            raise Broken(f"not drained after {HEAL_S:g} s: {left}, {self.unpublished} publishers")
+        self._audit()
+
+    async def _restart(self) -> None:
+        await asyncio.sleep(self.plan.chaos_s / 2)
+        ways = {
+            "reload": self.server.reload,
+            "scripts": self.server.forget_scripts,
+            "crash": self.server.crash,
+        }
+        self.network.note(f"the server: {self.plan.restart}")
+        self.network.restart(ways[self.plan.restart], 0.3)
+
+    def _drained(self) -> bool:
+        if self.unpublished or self._looked_at == self.network.requests:
+            return False
+        self._looked_at = self.network.requests
+        return not any(map(self._unfinished, self.journal.places))
+
+    def _unfinished(self, where: tuple[str, int]) -> set[str]:
+        """What somebody has to see to; what a cut publish has begun is nobody's."""
+        if where in self._observers:
+            return self._observers[where].unfinished() & self.accepted
+        return self.journal.places[where].unfinished()
+
+    def _audit(self) -> None:
+        if not self._observers:
+            stored = set().union(*(place.ever for place in self.journal.places.values()))
+            lost = self.accepted - stored
+            require(not lost, f"accepted, and never stored: {sorted(lost)}")
+            wrong = self.refused & stored
+            require(not wrong, f"refused for certain, and stored: {sorted(wrong)}")
+        operation = findings_of(NAMESPACE)
+        step: Any = None
+        while True:
+            try:
+                asked = operation.send(step)
+            except StopIteration as end:
+                found = [finding for finding in end.value if self._matters(finding)]
+                require(not found, f"the auditor found {found}")
+                return
+            step = None
+            if isinstance(asked, Command):
+                (reply,) = self.server.call(asked.words)
+                step = asked.decode(reply)
+
+    def _matters(self, finding: Finding) -> bool:
+        """After a cut there are leftovers, and what was begun and never finished."""
+        ours = finding.severity == ERROR and (
+            finding.kind == "stuck" or finding.id in self.accepted
+        )
+        return ours or not self._observers
+
+
+def current() -> Process:
+    """The process whose code runs."""
+    process = PROCESS.get()
+    assert process is not None
+    return process

@@ -1,0 +1,47 @@
+from typing import Any
+
+from rqretry.core.lifecycle import TRANSITIONS, State, Verb, table
+
+
+def reachable(start: Any) -> Any:
+    seen, frontier = set(), set(start)
+    while frontier:
+        seen |= frontier
+        frontier = {s for row in TRANSITIONS if seen & set(row.before) for s in row.after} - seen
+    return seen
+
+
+def test_every_verb_has_exactly_one_row() -> None:
+    assert sorted(row.verb for row in TRANSITIONS) == sorted(Verb)
+
+
+def test_every_state_can_be_reached_from_a_publish_or_a_transaction() -> None:
+    published = next(row.after for row in TRANSITIONS if row.verb is Verb.PUBLISH)
+    prepared = next(row.after for row in TRANSITIONS if row.verb is Verb.PREPARE)
+    assert reachable(published) == set(State) - {State.PREPARED}
+    assert reachable(prepared) == set(State)
+
+
+def test_only_a_committed_message_has_no_way_on() -> None:
+    left = {state for row in TRANSITIONS for state in row.before}
+    assert set(State) - left == {State.COMMITTED}
+
+
+def test_every_settle_starts_in_flight() -> None:
+    settles = {Verb.RENEW, Verb.CHANGE, Verb.SUCCEED, Verb.FAIL, Verb.RELEASE, Verb.EXPIRE}
+    assert {row.verb for row in TRANSITIONS if row.before == (State.INFLIGHT,)} == settles
+
+
+def test_a_dead_message_leaves_only_by_redrive_or_purge() -> None:
+    assert {row.verb for row in TRANSITIONS if State.DEAD in row.before} == {
+        Verb.REDRIVE,
+        Verb.PURGE,
+    }
+
+
+def test_the_table_is_markdown_with_one_line_for_each_verb() -> None:
+    lines = table().splitlines()
+    assert lines[:2] == ["| verb | from | to | when |", "|---|---|---|---|"]
+    assert len(lines) == len(Verb) + 2
+    assert all(line.count("|") == 5 for line in lines)
+    assert any(line.startswith("| fail | inflight | waiting_retry or dead |") for line in lines)

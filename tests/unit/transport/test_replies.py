@@ -1,0 +1,168 @@
+"""Commands on the wire, and what each error of a server means (reliability.md R19)."""
+
+import time
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+
+from rqretry.core.errors import ConfigError, QueueFull, ScriptError, StoreUnavailable
+from rqretry.protocol.command import Command
+from rqretry.protocol.scripts import Dialect, ScriptLibrary
+from rqretry.transport.replies import ServerClock, TryAgain, Wire, dialect_of, supported
+
+COMMAND: Command[Any] = Command("succeed", ("k1", "k2"), ("g", 1), list)
+PUBLISH: Command[Any] = Command("publish", ("k",), (), list)
+PLAIN: Command[Any] = Command("ping", (), (), bytes, words=("PING",))
+
+
+@pytest.fixture(scope="module")
+def wire() -> Wire:
+    return Wire(ScriptLibrary(), "localhost:6379")
+
+
+def test_a_script_is_called_by_its_hash(wire: Wire) -> None:
+    words = wire.words(COMMAND)
+
+    assert (words[0], *words[2:]) == ("EVALSHA", 2, "k1", "k2", "g", 1)
+    assert wire.words(PLAIN) == ("PING",)
+
+
+def test_each_dialect_has_hashes_of_its_own() -> None:
+    wire = Wire(ScriptLibrary(), "x")
+    modern = wire.words(COMMAND)[1], wire.load(COMMAND)[2]
+    wire.dialect = Dialect.LEGACY
+
+    assert wire.words(COMMAND)[1] != modern[0]
+    assert str(modern[1]).startswith("#!lua")
+    assert not str(wire.load(COMMAND)[2]).startswith("#!lua")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "LOADING",
+        "BUSY",
+        "READONLY",
+        "NOREPLICAS",
+        "MISCONF",
+        "MASTERDOWN",
+        "CLUSTERDOWN",
+        "TRYAGAIN",
+        "UNBLOCKED",
+    ],
+)
+def test_what_passes_is_worth_repeating_and_was_not_executed(wire: Wire, code: str) -> None:
+    with pytest.raises(TryAgain) as caught:
+        wire.result(COMMAND, ResponseError(f"{code} some text of the server"))
+
+    assert not caught.value.sent
+    assert isinstance(caught.value.error, StoreUnavailable)
+    assert "localhost:6379" in str(caught.value.error)
+
+
+@pytest.mark.parametrize("code", ["NOAUTH", "WRONGPASS", "NOPERM", "MOVED", "CROSSSLOT"])
+def test_what_does_not_pass_is_a_matter_of_configuration(wire: Wire, code: str) -> None:
+    with pytest.raises(ConfigError, match="localhost:6379"):
+        wire.result(COMMAND, ResponseError(f"{code} some text of the server"))
+
+
+def test_a_full_server_is_a_full_queue_for_publishers_and_a_pause_for_the_rest(wire: Wire) -> None:
+    full = ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
+
+    with pytest.raises(QueueFull):
+        wire.result(PUBLISH, full)
+    with pytest.raises(TryAgain):
+        wire.result(COMMAND, full)
+
+
+def test_too_many_clients_is_worth_repeating(wire: Wire) -> None:
+    with pytest.raises(TryAgain, match="maxclients"):
+        wire.result(PLAIN, ResponseError("max number of clients reached"))
+
+
+SHA = "0123456789" * 4
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (f"WRONGTYPE bad key script: {SHA}, on @user_script:20.", "WRONGTYPE bad key"),
+        (f"user_script:20: boom script: {SHA}, on @user_script:20.", "boom"),
+        (f"Error running script (call to f_{SHA}): @user_script:20: WRONGTYPE x", "WRONGTYPE x"),
+        (f"Error running script (call to f_{SHA}): @user_script:20: user_script:20: boom", "boom"),
+        (f"Error running script (call to f_{SHA}): @user_script:20: @user_script: 20: x", "x"),
+    ],
+    ids=["7.0 command", "7.0 Lua", "6.2 command", "6.2 Lua", "6.2 arguments"],
+)
+def test_an_error_in_a_script_names_the_file_and_line(wire: Wire, said: str, reason: str) -> None:
+    with pytest.raises(ScriptError) as caught:
+        wire.result(COMMAND, ResponseError(said))
+
+    assert (caught.value.script, caught.value.line) == located(wire, 20)
+    assert caught.value.reason.strip() == reason
+
+
+def located(wire: Wire, line: int) -> tuple[str, int]:
+    """Where a line of the composed script comes from."""
+    file, _, number = wire.scripts.get("succeed").locate(line).partition(":")
+    return file, int(number)
+
+
+def test_a_good_reply_is_decoded(wire: Wire) -> None:
+    assert wire.result(COMMAND, (b"OK",)) == [b"OK"]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(TimeoutError(), "did not answer in time"), (OSError("refused"), "is unreachable")],
+)
+def test_a_broken_connection_may_have_done_it_if_it_was_sent(
+    wire: Wire, error: Exception, words: str
+) -> None:
+    for sent in (True, False):
+        broken = wire.broken(error, sent=sent)
+        assert broken.sent is sent
+        assert words in str(broken)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_supported", "dialect"),
+    [
+        ("5.0.14", False, Dialect.LEGACY),
+        ("6.0.16", False, Dialect.LEGACY),
+        ("6.2.0", True, Dialect.LEGACY),
+        ("7.0.15", True, Dialect.SHEBANG),
+        ("7.2.4", True, Dialect.SHEBANG),
+        ("10.0", True, Dialect.SHEBANG),
+        ("", False, Dialect.LEGACY),
+    ],
+)
+def test_servers_are_known_by_their_version(
+    version: str, is_supported: bool, dialect: Dialect
+) -> None:
+    assert supported(version) is is_supported
+    assert dialect_of(version) is dialect
+
+
+def test_the_server_s_clock_is_estimated_from_the_time_of_sending() -> None:
+    clock = ServerClock()
+    assert not clock.known
+    assert clock.now_ms() == 0
+
+    clock.note(0)
+    assert not clock.known
+
+    clock.note(5_000_000, sent_at=time.monotonic() - 1)
+    assert 5_000_900 <= clock.now_ms() <= 5_002_000
+
+
+def test_a_server_time_is_never_taken_for_one_in_the_future() -> None:
+    clock = ServerClock()
+    before = time.monotonic()
+    assert clock.local(123) >= before  # nothing is known: now is the safe answer
+
+    clock.note(1_000_000)
+
+    assert clock.local(2_000_000) <= time.monotonic()
+    assert clock.local(999_000) == pytest.approx(time.monotonic() - 1, abs=0.2)

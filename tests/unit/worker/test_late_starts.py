@@ -1,0 +1,82 @@
+"""A process that stood still: what is in its buffer may be somebody else's by now."""
+
+import asyncio
+import time
+
+from rqretry.app import App
+from rqretry.core.envelope import encode
+from rqretry.core.message import Message
+from rqretry.core.middleware import Hooks
+from rqretry.protocol.keys import partition_keys
+from rqretry.protocol.lease import Failure
+from rqretry.worker.consumer import Consumer
+from rqretry.worker.delivery import Delivery, Source
+
+
+class Told:
+    """What a consumer says of its attempts."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    def succeed(self, delivery: Delivery) -> None:
+        self.ids.append(delivery.id)
+
+    def fail(self, delivery: Delivery, failure: Failure) -> None:
+        self.ids.append(delivery.id)
+
+    def release(self, delivery: Delivery, delay_ms: int | str) -> None:
+        self.ids.append(delivery.id)
+
+    def postpone(self, delivery: Delivery, delay_ms: int, most: int, limit: Failure) -> None:
+        self.ids.append(delivery.id)
+
+
+class Bench:
+    """A consumer of one slot, and what its handler saw."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.begun = asyncio.Event()
+        app = App("redis://localhost")
+
+        @app.consumer("t", group="g", visibility=30, concurrency=1)
+        async def handle(message: Message[int]) -> None:
+            self.seen.append(message.id)
+            self.begun.set()
+
+        keys = partition_keys("n", "t", 0).group("g", 18)
+        self.told, self.source = Told(), Source("t", 0, keys, 30.0)
+        self.consumer = Consumer(app.consumers[0], self.told, Hooks(), "w")
+        self.consumer.sources.append(self.source)
+
+
+async def test_a_message_whose_lease_ended_in_the_buffer_is_not_begun() -> None:
+    bench = Bench()
+    consumer, source, now = bench.consumer, bench.source, time.monotonic()
+    late = Delivery(source, "late", encode(1), (1, 1), now - 30)
+    good = Delivery(source, "good", encode(2), (1, 1), now)
+    source.leases = {"late": late, "good": good}
+    consumer.start()
+    consumer.accept([late, good])
+    await bench.begun.wait()
+    consumer.close()
+    assert bench.seen == ["good"]
+    assert bench.told.ids == ["good"]
+    assert late.lost
+    assert "late" not in source.leases
+
+
+async def test_messages_that_are_passed_over_make_room_for_others() -> None:
+    bench, room = Bench(), asyncio.Event()
+    consumer, source = bench.consumer, bench.source
+    lost = [Delivery(source, id_, encode(1), (1, 1), time.monotonic()) for id_ in "ab"]
+    for delivery in lost:
+        delivery.lost = True  # as the heartbeat says, when the server does not know the lease
+    consumer.on_room = room.set
+    consumer.start()
+    consumer.accept(lost)
+    await room.wait()
+    assert consumer.room() == 1
+    consumer.close()
+    assert bench.seen == []

@@ -1,0 +1,101 @@
+"""The settler where a server is in trouble: its results wait, and none is forgotten."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from rqretry.core.errors import StoreUnavailable
+from rqretry.core.message import Message
+from rqretry.core.middleware import Announcer, Hooks
+from rqretry.observability import observer
+from rqretry.observability.counters import Figures, Tally
+from rqretry.protocol.command import Command
+from rqretry.protocol.keys import partition_keys
+from rqretry.protocol.lease import OK
+from rqretry.transport.replies import ServerClock
+from rqretry.transport.store import Store
+from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.settle import Settler
+
+
+class Line:
+    """A store whose round trips the test answers, one after another."""
+
+    patience = 0.0
+
+    def __init__(self) -> None:
+        self.calls: asyncio.Queue[asyncio.Future[list[Any]]] = asyncio.Queue()
+
+    async def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+        """As Store.run_each."""
+        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.calls.put_nowait(answer)
+        return await answer
+
+
+async def test_what_ends_while_a_server_gets_well_is_told_too() -> None:
+    line, source = Line(), Source("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
+    settler = Settler(cast(Store, line), Announcer(Hooks()), "w")
+    now = time.monotonic()
+    early, late = (Delivery(source, id_, b"", (1, 1), now) for id_ in ("early", "late"))
+    source.leases = {"early": early, "late": late}
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        running = group.create_task(settler.run())
+        settler.succeed(early)
+        (await line.calls.get()).set_result([StoreUnavailable("away")])
+        again = await line.calls.get()
+        settler.succeed(late)
+        await asyncio.sleep(0)  # the settler sees it, and leaves it to what is under way
+        again.set_result([[OK]])
+        (await line.calls.get()).set_result([[OK]])
+        await settler.finish(time.monotonic() + 10)
+        running.cancel()
+    assert source.leases == {}
+
+
+class Away(Line):
+    """A server that answers nothing."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+        self._hangs = hangs
+
+    def clock_of(self, key: str) -> ServerClock:
+        """As Store.clock_of."""
+        return ServerClock()
+
+    async def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+        """As Store.run_each."""
+        return [StoreUnavailable("away")] * len(commands)
+
+    async def perform(self, operation: Any) -> Any:
+        """As Store.perform."""
+        self.asked.set()
+        if self._hangs:
+            await asyncio.Event().wait()
+        raise StoreUnavailable("away")
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_at_the_end_a_result_that_nobody_knows_of_is_refused(*, hangs: bool) -> None:
+    line, source = (
+        Away(hangs=hangs),
+        Source("t", 0, partition_keys("n", "t", 0).group("g", 18), 0.0),
+    )
+    settler = Settler(cast(Store, line), Announcer(Hooks()), "w")
+    delivery = Delivery(source, "a", b"", (1, 1), time.monotonic())  # its lease is over
+    tally = Tally()
+    message: Any = Message(("t", 0, "g", 1, "a"), (1, None, (), {}, None, 0), 1, 16, 0.0)
+    delivery.watch = tally.attempting("n", message, "w")
+    async with asyncio.timeout(20):
+        running = asyncio.create_task(settler.run())
+        settler.succeed(delivery)
+        await line.asked.wait()
+        await settler.finish(time.monotonic())
+        running.cancel()
+        await asyncio.wait([running])
+    assert Figures.read(tally.snapshot()).attempts == {("t", "g", observer.STALE): 1}
