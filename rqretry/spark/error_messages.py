@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from rqretry.core import errors
 from rqretry.core.errors import ConfigError, RqretryError
 
-_OURS = re.compile(r"rqretry\.(?:errors|edge\.spark\.\w+)\.(\w+): (.+)")
+_OURS = re.compile(r"rqretry\.(?:core\.errors|spark\.\w+)\.(\w+): (.+)")
 _CODES = re.compile(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$")
 _REASON = re.compile(r"\[[A-Z][A-Z0-9_.]{3,}\] .+")
 _CAUSE = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)

@@ -28,7 +28,7 @@ EVERYTHING = "dead_since IS NOT NULL"
 KILLED_AT_A_CALL = """
 import os, signal, sys
 from rqretry import Client
-from rqretry.admin import letters
+from rqretry.admin import dead_letters
 from rqretry.spark.redrive_record import Record
 from rqretry.spark.redrive_job import Pace, send
 
@@ -42,7 +42,7 @@ def counted(*given, **more):
     left -= 1
     return real(*given, **more)
 
-letters.redrive = counted
+dead_letters.redrive = counted
 with Client(url, namespace=namespace) as client:
     record = Record(folder, client, "g", where)
     send(client, record.read(), record, Pace())
