@@ -13,7 +13,7 @@ import ast
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -86,10 +86,14 @@ def longest_chain(imports: Imports) -> list[str]:
         under_way.add(name)
         chains = [below(other) for other in sorted(imports[name]) if other not in under_way]
         under_way.discard(name)
-        return (name, *max(chains, key=len, default=()))
+        return (name, *longest(chains))
 
-    chains = [below(name) for name in sorted(imports)]
-    return list(max(chains, key=len))
+    return list(longest([below(name) for name in sorted(imports)]))
+
+
+def longest(chains: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The first of the longest; empty where there is none."""
+    return max(chains, key=len, default=())
 
 
 def in_cycles(imports: Imports) -> set[str]:

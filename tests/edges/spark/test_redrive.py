@@ -33,7 +33,7 @@ from rqretry.spark.redrive_record import Record
 from rqretry.spark.redrive_job import Pace, send
 
 url, namespace, folder, where, calls = sys.argv[1:]
-real, left = letters.redrive, int(calls)
+real, left = dead_letters.redrive, int(calls)
 
 def counted(*given, **more):
     global left
