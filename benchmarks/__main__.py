@@ -1,4 +1,4 @@
-"""The command: run scenarios, compare two files of results, plot them, run the peers."""
+"""The command: run scenarios, compare results or two trees, plot them, run the peers."""
 
 import argparse
 import json
@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.figures import Figures, summary, table
+from benchmarks.pairs import run_pairs
 from benchmarks.peers.catalog import PEERS
 from benchmarks.peers.side_by_side import markdown, side_by_side
 from benchmarks.plot import plot_rates
@@ -30,6 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     compare.add_argument("before", metavar="A.json")
     compare.add_argument("after", metavar="B.json")
     compare.set_defaults(act=_compare)
+    pairs = commands.add_parser("pairs", help="this tree and another one, in turns")
+    pairs.add_argument("before", metavar="TREE", type=Path, help="a checkout to compare with")
+    pairs.add_argument("scenarios", nargs="+", metavar="SCENARIO", choices=[*SCENARIOS])
+    pairs.add_argument("--pairs", type=int, default=10, help="how many of each; default 10")
+    pairs.set_defaults(act=_pairs)
     peers = commands.add_parser("peers", help="rqretry beside other systems (make bench-peers)")
     peers.add_argument("--only", nargs="+", default=[*PEERS], choices=[*PEERS], metavar="NAME")
     peers.add_argument("--repeat", type=int, default=1, help="times; medians are reported")
@@ -63,6 +69,13 @@ def _run(options: argparse.Namespace) -> int:
 def _compare(options: argparse.Namespace) -> int:
     for line in results.comparison(results.read(options.before), results.read(options.after)):
         print(line)
+    return 0
+
+
+def _pairs(options: argparse.Namespace) -> int:
+    after = Path(__file__).resolve().parent.parent
+    for found in run_pairs(options.before.resolve(), after, options.scenarios, options.pairs):
+        print(found.line(), flush=True)
     return 0
 
 
