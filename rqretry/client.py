@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Self, Unpack
 
 from rqretry.admin import AdminOperations
 from rqretry.admin.facades import Admin, AsyncAdmin
 from rqretry.catalog.groups import Catalog
-from rqretry.consumer.simple_consumers import AsyncSimpleConsumer, SimpleConsumer, simple_operations
+from rqretry.consumer.simple_consumers import (
+    AsyncSimpleConsumer,
+    SimpleConsumer,
+    SimpleConsumerOptions,
+    simple_operations,
+)
 from rqretry.consumer.transaction_checker import Checkers, TermOptions
 from rqretry.core.durations import Duration
-from rqretry.core.limits import (
-    check_topic,
-)
+from rqretry.core.limits import check_topic
 from rqretry.core.message import PublishOptions, durable, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.core.settings import Settings
@@ -152,45 +155,25 @@ class Client:
 
     def simple_consumer(
         self,
-        group: str,
         topics: str | Sequence[str],
         *,
-        create_group: bool = False,
-        max_retries: int | str | None = None,
-        tags: str | None = None,
-        ordered: bool | None = None,
-        start: Literal["latest", "earliest"] = "latest",
+        group: str,
+        **options: Unpack[SimpleConsumerOptions],
     ) -> SimpleConsumer:
         """A consumer that receives and acknowledges by hand.
 
         Args:
-            group: The consumer group.
             topics: A topic or several; they must be there.
-            create_group: Create the group if it is not there.
-            max_retries: At most max_retries + 1 deliveries; default the group's own.
-            tags: What the group takes of these topics from now on, such as "a || b"; "*" for
-                everything. Default as it was.
-            ordered: Whether the group gets one message of a message group at a time, in order; it
-                never changes. Default as the group is, a new one is not.
-            start: Where the group begins in a topic that is new to it: "latest" (what is published
-                from then on) or "earliest" (what is still stored, too).
+            group: The consumer group.
+            options: See SimpleConsumerOptions.
 
         Raises:
             GroupNotFound: The group is not there, and `create_group` is False.
             TopicNotFound: A topic is not there.
+            InvalidArgument: A value is outside its limits.
             ConfigError: The group is of another kind.
         """
-        operations = simple_operations(
-            self.catalog,
-            self.name,
-            group,
-            topics,
-            create_group=create_group,
-            max_retries=max_retries,
-            tags=tags,
-            ordered=ordered,
-            start=start,
-        )
+        operations = simple_operations(self.catalog, self.name, topics, group, **options)
         return SimpleConsumer(self.store, operations)
 
     def close(self) -> None:
@@ -264,27 +247,13 @@ class AsyncClient:
 
     def simple_consumer(
         self,
-        group: str,
         topics: str | Sequence[str],
         *,
-        create_group: bool = False,
-        max_retries: int | str | None = None,
-        tags: str | None = None,
-        ordered: bool | None = None,
-        start: Literal["latest", "earliest"] = "latest",
+        group: str,
+        **options: Unpack[SimpleConsumerOptions],
     ) -> AsyncSimpleConsumer:
         """A consumer that receives and acknowledges by hand; see Client.simple_consumer."""
-        operations = simple_operations(
-            self.catalog,
-            self.name,
-            group,
-            topics,
-            create_group=create_group,
-            max_retries=max_retries,
-            tags=tags,
-            ordered=ordered,
-            start=start,
-        )
+        operations = simple_operations(self.catalog, self.name, topics, group, **options)
         return AsyncSimpleConsumer(self.store, operations)
 
     async def aclose(self) -> None:

@@ -17,7 +17,7 @@ STEPS, STEP_S = 4, 0.5
 
 def work(client: Client, wait: float = 20) -> Message[str] | None:
     """Receive one image and convert it; None if none came within `wait` seconds."""
-    with client.simple_consumer("thumbnails", "images", create_group=True) as consumer:
+    with client.simple_consumer("images", group="thumbnails", create_group=True) as consumer:
         for message in consumer.receive(max_messages=1, invisible_duration="1s", wait=wait):
             for step in range(STEPS):
                 consumer.change_invisible_duration(message, "1s")

@@ -75,7 +75,7 @@ def receive(context: click.Context, /, topic: str, **given: Any) -> None:
     with connected(context) as client:
         try:
             consumer = client.simple_consumer(
-                group, topic, create_group=given["create_group"], start=given["start"]
+                topic, group=group, create_group=given["create_group"], start=given["start"]
             )
         except (GroupNotFound, TopicNotFound) as error:
             raise type(error)(f"{error}{elsewhere(client)}") from None

@@ -2,13 +2,20 @@
 
 from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, TypedDict
 
 from rqretry.admin import group_settings
 from rqretry.catalog.groups import Catalog
 from rqretry.consumer.simple_consumer import SimpleOperations
 from rqretry.core.errors import InvalidArgument
-from rqretry.core.limits import check_flag, check_group, check_source, check_start, check_tags
+from rqretry.core.limits import (
+    LATEST,
+    check_flag,
+    check_group,
+    check_source,
+    check_start,
+    check_tags,
+)
 from rqretry.protocol.command import awaitable, blocking
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
@@ -78,17 +85,38 @@ class AsyncSimpleConsumer:
         await self.aclose()
 
 
+class SimpleConsumerOptions(TypedDict, total=False):
+    """The options of `simple_consumer`.
+
+    Attributes:
+        create_group: Create the group if it is not there; default False.
+        max_retries: At most max_retries + 1 deliveries; default the group's own.
+        tags: What the group takes of these topics from now on, such as "a || b"; "*" for
+            everything. Default as it was.
+        ordered: Whether the group gets one message of a message group at a time, in order; it
+            never changes. Default as the group is; a new one is not.
+        start: Where the group begins in a topic that is new to it: "latest" (what is published
+            from then on, the default) or "earliest" (what is still stored, too).
+    """
+
+    create_group: bool
+    max_retries: int | str | None
+    tags: str | None
+    ordered: bool | None
+    start: Literal["latest", "earliest"]
+
+
 def simple_operations(
     catalog: Catalog,
     name: str,
-    group: str,
     topics: str | Sequence[str],
+    group: str,
     *,
-    create_group: bool,
-    max_retries: int | str | None,
-    tags: str | None,
-    ordered: bool | None,
-    start: str,
+    create_group: bool = False,
+    max_retries: int | str | None = None,
+    tags: str | None = None,
+    ordered: bool | None = None,
+    start: str = LATEST,
 ) -> SimpleOperations:
     """Check what a simple consumer is asked for.
 

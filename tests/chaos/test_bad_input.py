@@ -177,7 +177,7 @@ def warm(url: str) -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def consumer(warm: Client) -> SimpleConsumer:
     """A consumer that has received before."""
-    consumer = warm.simple_consumer("g", "t", create_group=True)
+    consumer = warm.simple_consumer("t", group="g", create_group=True)
     (message, *_) = consumer.receive(wait=5)
     assert isinstance(message, Message)
     return consumer

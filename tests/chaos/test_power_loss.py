@@ -45,7 +45,7 @@ def survivors(server: EmbeddedRedis) -> set[str]:
     """What is there, received message by message; everything agrees with itself."""
     with Client(server.url, namespace=NAMESPACE) as client:
         assert_sound(client.store, NAMESPACE)
-        consumer = client.simple_consumer("g", "t")
+        consumer = client.simple_consumer("t", group="g")
         found: set[str] = set()
         while messages := consumer.receive(32, wait=0):
             found |= {message.id for message in messages}
@@ -56,7 +56,7 @@ def survivors(server: EmbeddedRedis) -> set[str]:
 def prepared(server: EmbeddedRedis) -> Client:
     client = Client(server.url, namespace=NAMESPACE)
     client.admin.create_topic("t")
-    client.simple_consumer("g", "t", create_group=True).receive(1, wait=0)
+    client.simple_consumer("t", group="g", create_group=True).receive(1, wait=0)
     return client
 
 

@@ -82,7 +82,7 @@ async def test_a_partition_moves_to_another_primary_while_it_is_in_use(lab: Clus
 def test_dead_letters_of_all_nodes_are_listed_redriven_and_committed(lab: ClusterLab) -> None:
     client = lab.client()
     client.admin.create_topic("t", partitions=PARTITIONS)
-    consumer = client.simple_consumer("g", "t", create_group=True, max_retries=0)
+    consumer = client.simple_consumer("t", group="g", create_group=True, max_retries=0)
     ids = set(client.publish_many("t", range(40)))
     left = 40
     while left:

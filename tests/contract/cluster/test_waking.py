@@ -70,7 +70,7 @@ async def test_a_publish_into_any_partition_wakes_an_idle_worker(lab: ClusterLab
 def test_a_publish_into_any_partition_wakes_a_simple_consumer(lab: ClusterLab) -> None:
     client = lab.client()
     client.admin.create_topic("t", partitions=PARTITIONS)
-    consumer = client.simple_consumer("g", "t", create_group=True)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
     waits = []
     for number, id_ in keys_for_each(PARTITIONS).items():
         got: list[tuple[float, list[Message[Any]]]] = []
@@ -98,7 +98,7 @@ async def test_an_asyncio_receive_is_woken_and_leaves_nothing_blocked(lab: Clust
     app = lab.app()
     client = app.async_client
     await client.admin.create_topic("t", partitions=PARTITIONS)
-    consumer = client.simple_consumer("g", "t", create_group=True)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
     await consumer.join()
     waiting = asyncio.ensure_future(consumer.receive(wait=20))
     await until(lambda: blocked(lab) == PARTITIONS)

@@ -44,7 +44,7 @@ def test_minus_one_is_refused_wherever_a_limit_is_named(lab: Lab) -> None:
         lambda: app.task(max_retries=-1)(print),
         lambda: RetryPolicy.fixed(1, max_retries=-1),
         lambda: lab.admin.set_group("billing", max_retries=-1),
-        lambda: lab.client.simple_consumer("g", "orders", create_group=True, max_retries=-1),
+        lambda: lab.client.simple_consumer("orders", group="g", create_group=True, max_retries=-1),
     ):
         with pytest.raises(InvalidArgument, match='-1 is refused: use "unlimited"'):
             name()

@@ -121,8 +121,8 @@ def test_time_and_other_groups_take_nothing_out_of_it(lab: Lab) -> None:
 
 def test_a_redriven_message_starts_again_for_its_group_alone(lab: Lab) -> None:
     lab.admin.create_topic("orders")
-    other = lab.client.simple_consumer("other", "orders", create_group=True)
-    mine = lab.client.simple_consumer("mine", "orders", create_group=True, max_retries=1)
+    other = lab.client.simple_consumer("orders", group="other", create_group=True)
+    mine = lab.client.simple_consumer("orders", group="mine", create_group=True, max_retries=1)
     order = lab.publish("orders", 1)
     other.ack(other.receive(wait=0))
     assert len(mine.receive(invisible_duration="20s", wait=0)) == 1

@@ -117,7 +117,7 @@ async def test_a_body_of_4_mib_is_stored_and_one_byte_more_is_not(
     for body in bad:
         await publishers.all_refuse(body, {}, MessageTooLarge)
     client.admin.create_topic("t")
-    consumer = client.simple_consumer("g", "t", create_group=True)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
     for body in good:
         client.publish("t", body)
         (message,) = consumer.receive(wait=1)
@@ -139,7 +139,7 @@ async def test_names_at_their_limits(live: LiveLab) -> None:
         with pytest.raises(InvalidArgument, match=r"^group "):
             app.consumer("t", group=name)(print)
         with pytest.raises(InvalidArgument, match=r"^group "):
-            client.simple_consumer(name, "t", create_group=True)
+            client.simple_consumer("t", group=name, create_group=True)
     for name in [*bad, "x" * 64]:
         with pytest.raises(InvalidArgument, match=r"^namespace "):
             Client(live.url, namespace=name)
@@ -149,7 +149,7 @@ async def test_names_at_their_limits(live: LiveLab) -> None:
 
     longest = (NAME * 2)[:127]
     client.publish(longest, 1)
-    consumer = client.simple_consumer(longest[:120], longest, create_group=True)
+    consumer = client.simple_consumer(longest, group=longest[:120], create_group=True)
     (message,) = consumer.receive(wait=1)
     consumer.ack(message)
     assert (message.topic, message.group) == (longest, longest[:120])

@@ -13,7 +13,7 @@ from rqretry.testing import Lab
 def consumer(lab: Lab) -> SimpleConsumer:
     """Of group audit on topic orders, with three deliveries at most."""
     lab.admin.create_topic("orders")
-    return lab.client.simple_consumer("audit", "orders", create_group=True, max_retries=2)
+    return lab.client.simple_consumer("orders", group="audit", create_group=True, max_retries=2)
 
 
 def received(consumer: SimpleConsumer, **options: Any) -> list[Message[Any]]:

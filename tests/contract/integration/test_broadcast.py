@@ -239,7 +239,7 @@ async def test_a_group_is_of_one_kind(lab: Lab) -> None:
         async with lab.working(other):
             pass
     with pytest.raises(ConfigError, match="broadcast consumer and cannot also be simple"):
-        lab.client().simple_consumer("b", "t")
+        lab.client().simple_consumer("t", group="b")
 
 
 @pytest.mark.parametrize(

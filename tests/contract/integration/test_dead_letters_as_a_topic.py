@@ -139,8 +139,8 @@ async def test_a_simple_consumer_receives_dead_letters(lab: Lab) -> None:
         await counted(lab, "claims", dead=3)
     client = lab.client()
     with pytest.raises(GroupNotFound):
-        client.simple_consumer("triage", "%DLQ%claims")
-    with client.simple_consumer("triage", "%DLQ%claims", create_group=True) as consumer:
+        client.simple_consumer("%DLQ%claims", group="triage")
+    with client.simple_consumer("%DLQ%claims", group="triage", create_group=True) as consumer:
         messages = consumer.receive(wait=1)
         assert sorted(m.body for m in messages) == [0, 1, 2]
         assert {m.topic for m in messages} == {"flights"}
@@ -155,8 +155,8 @@ async def test_a_simple_consumer_receives_dead_letters(lab: Lab) -> None:
 async def test_there_is_no_dead_letter_queue_of_a_dead_letter_queue(lab: Lab) -> None:
     client = lab.client()
     client.publish("flights", 1)
-    client.simple_consumer("claims", "flights", create_group=True)
-    client.simple_consumer("triage", "%DLQ%claims", create_group=True)
+    client.simple_consumer("flights", group="claims", create_group=True)
+    client.simple_consumer("%DLQ%claims", group="triage", create_group=True)
     refused = [
         ("second", "%DLQ%triage", "consumes the dead letters of 'claims'"),
         ("claims", "%DLQ%claims", "a group of their own"),
@@ -166,11 +166,11 @@ async def test_there_is_no_dead_letter_queue_of_a_dead_letter_queue(lab: Lab) ->
     ]
     for group, topics, reason in refused:
         with pytest.raises(ConfigError, match=reason):
-            client.simple_consumer(group, topics, create_group=True)
+            client.simple_consumer(topics, group=group, create_group=True)
     with pytest.raises(GroupNotFound, match="'nobody'"):
-        client.simple_consumer("triage2", "%DLQ%nobody", create_group=True)
+        client.simple_consumer("%DLQ%nobody", group="triage2", create_group=True)
     with pytest.raises(InvalidArgument, match="group"):
-        client.simple_consumer("triage3", "%DLQ%a b", create_group=True)
+        client.simple_consumer("%DLQ%a b", group="triage3", create_group=True)
     with pytest.raises(ConfigError, match="triage"):
         client.admin.purge("triage", all=True)
     with pytest.raises(ConfigError, match="triage"):
@@ -178,7 +178,7 @@ async def test_there_is_no_dead_letter_queue_of_a_dead_letter_queue(lab: Lab) ->
     with pytest.raises(ConfigError, match="triage"):
         client.admin.unsubscribe("triage", "flights")
     with pytest.raises(ConfigError, match="ordered"):
-        client.simple_consumer("row", "%DLQ%claims", create_group=True, ordered=True)
+        client.simple_consumer("%DLQ%claims", group="row", create_group=True, ordered=True)
 
 
 async def test_deleting_the_group_leaves_the_letters_and_the_other_group(lab: Lab) -> None:
@@ -187,12 +187,12 @@ async def test_deleting_the_group_leaves_the_letters_and_the_other_group(lab: La
         await app.publish_many("flights", range(3))
         await counted(lab, "claims", dead=3)
     client = lab.client()
-    with client.simple_consumer("triage", "%DLQ%claims", create_group=True) as consumer:
+    with client.simple_consumer("%DLQ%claims", group="triage", create_group=True) as consumer:
         assert len(consumer.receive(2, wait=1)) == 2
     assert lab.client().admin.delete_group("triage") == 3
     assert lab.redis.keys("*group:triage:*") == []
     assert len(client.admin.dead_letters("claims")) == 3
-    with client.simple_consumer("triage", "%DLQ%claims", create_group=True) as consumer:
+    with client.simple_consumer("%DLQ%claims", group="triage", create_group=True) as consumer:
         assert len(consumer.receive(wait=1)) == 3
 
 
@@ -202,7 +202,7 @@ async def test_what_it_has_not_looked_at_counts_as_ready(lab: Lab) -> None:
     async with lab.working(app):
         await app.publish("flights", 0)
         await counted(lab, "claims", dead=1)
-        with client.simple_consumer("triage", "%DLQ%claims", create_group=True) as consumer:
+        with client.simple_consumer("%DLQ%claims", group="triage", create_group=True) as consumer:
             consumer.ack(consumer.receive(wait=1))
         await app.publish_many("flights", range(4))
         await counted(lab, "claims", dead=5)
@@ -215,7 +215,7 @@ async def test_a_lease_of_a_dead_letter_that_expired_is_delivered_again(lab: Lab
     async with lab.working(app):
         await app.publish("flights", 0)
         await counted(lab, "claims", dead=1)
-    with lab.client().simple_consumer("triage", "%DLQ%claims", create_group=True) as consumer:
+    with lab.client().simple_consumer("%DLQ%claims", group="triage", create_group=True) as consumer:
         (first,) = consumer.receive(invisible_duration="20ms", wait=1)
         (again,) = consumer.receive(wait=5)
         assert (first.attempt, again.attempt) == (1, 2)

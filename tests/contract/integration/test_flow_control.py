@@ -39,7 +39,7 @@ async def test_a_retry_is_told_why_the_attempt_before_failed(lab: Lab) -> None:
 async def test_a_simple_consumer_is_told_that_its_lease_expired(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 1)
-    with client.simple_consumer("s", "t", create_group=True) as consumer:
+    with client.simple_consumer("t", group="s", create_group=True) as consumer:
         (message,) = consumer.receive(invisible_duration="20ms", wait=0)
         assert message.last_error is None
         (message,) = consumer.receive(wait=5)
@@ -96,13 +96,13 @@ async def test_max_inflight_is_split_over_the_partitions_and_all_are_worked_thro
 async def test_max_inflight_below_the_number_of_partitions_is_refused(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("t", partitions=4)
-    client.simple_consumer("s", "t", create_group=True)
+    client.simple_consumer("t", group="s", create_group=True)
     with pytest.raises(ConfigError, match=r"max_inflight 3 of group 's'.*which are 4"):
         client.admin.set_group("s", max_inflight=3)
     assert client.admin.set_group("s", max_inflight=4).max_inflight == 4
     client.admin.create_topic("u")
     with pytest.raises(ConfigError, match=r"max_inflight 4 of group 's'.*which are 5"):
-        client.simple_consumer("s", ["t", "u"])
+        client.simple_consumer(["t", "u"], group="s")
     assert client.admin.group("s").topics == ("t",)
 
 
@@ -224,10 +224,10 @@ async def test_a_rate_that_is_set_while_workers_run_holds_for_them(lab: Lab) -> 
 async def test_a_simple_consumer_receives_no_faster_than_its_group_may(lab: Lab) -> None:
     client = lab.client()
     client.publish_many("t", range(60))
-    client.simple_consumer("s", "t", create_group=True)
+    client.simple_consumer("t", group="s", create_group=True)
     client.admin.set_group("s", rate_limit="50/s", max_inflight=10)
     received, start = 0, time.monotonic()
-    with client.simple_consumer("s", "t") as consumer:
+    with client.simple_consumer("t", group="s") as consumer:
         while received < 60:
             messages = consumer.receive(32, wait=5)
             assert 0 < len(messages) <= 10
@@ -292,7 +292,7 @@ async def test_limits_are_pinned_like_the_other_settings(
 async def test_deleting_a_group_deletes_its_tokens(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 1)
-    client.simple_consumer("s", "t", create_group=True)
+    client.simple_consumer("t", group="s", create_group=True)
     client.admin.set_group("s", rate_limit=5)
     assert lab.redis.exists("rqretry:test:{test/s}:bucket")
     client.admin.delete_group("s")

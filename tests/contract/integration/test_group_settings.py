@@ -51,7 +51,7 @@ async def test_a_start_that_names_nothing_changes_nothing(lab: Lab) -> None:
 async def test_a_partial_change_keeps_the_rest(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 1)
-    client.simple_consumer("s", "t", create_group=True, max_retries=4)
+    client.simple_consumer("t", group="s", create_group=True, max_retries=4)
     client.admin.set_group("s", policy="fixed:7s", rate_limit="5/m", max_inflight=2)
     info = client.admin.set_group("s", max_retries=2)
     assert (info.max_retries, info.policy) == (2, "fixed:7s")
@@ -93,7 +93,7 @@ async def test_a_paused_group_gets_nothing_loses_nothing_and_goes_on(lab: Lab) -
 async def test_minus_one_is_refused_as_a_limit(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 1)
-    client.simple_consumer("s", "t", create_group=True)
+    client.simple_consumer("t", group="s", create_group=True)
     with pytest.raises(InvalidArgument, match='use "unlimited"'):
         client.admin.set_group("s", max_retries=-1)
 

@@ -139,7 +139,7 @@ async def test_the_failure_record_keeps_the_lineage_across_a_redrive(lab: Lab) -
 async def test_numbers_count_what_is_due_as_ready_with_no_worker_alive(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("t")
-    consumer = client.simple_consumer("g", "t", create_group=True)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
     client.publish_many("t", range(3))
     consumer.receive(2, invisible_duration="30ms")
 
@@ -190,7 +190,7 @@ async def test_where_a_message_is_for_each_group(lab: Lab) -> None:
 
     client = lab.client()
     client.admin.create_topic("t")
-    client.simple_consumer("nobody", "t", create_group=True)
+    client.simple_consumer("t", group="nobody", create_group=True)
     async with lab.working(app):
         sent = await app.publish("t", {"n": 1}, tag="x")
         await counted(lab, "done", succeed=1)

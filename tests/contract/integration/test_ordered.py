@@ -142,7 +142,7 @@ async def test_the_first_ordered_group_gets_what_was_published_before_it_in_orde
 async def test_a_message_says_behind_whom_it_waits(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders", partitions=4)
-    consumer = client.simple_consumer("g", "orders", create_group=True, ordered=True)
+    consumer = client.simple_consumer("orders", group="g", create_group=True, ordered=True)
     head, second, third = (client.publish("orders", n, message_group="x") for n in range(3))
 
     (state,) = client.admin.message(third).states
@@ -162,7 +162,7 @@ async def test_a_simple_consumer_of_an_ordered_group_gets_one_of_each_message_gr
 ) -> None:
     client = lab.client()
     client.admin.create_topic("orders")
-    consumer = client.simple_consumer("g", "orders", create_group=True, ordered=True)
+    consumer = client.simple_consumer("orders", group="g", create_group=True, ordered=True)
     for n in range(3):
         client.publish("orders", n, message_group="x")
         client.publish("orders", n, message_group="y")
@@ -177,7 +177,7 @@ async def test_a_simple_consumer_of_an_ordered_group_gets_one_of_each_message_gr
 async def test_purge_reset_and_delete_free_what_is_blocked(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders")
-    consumer = client.simple_consumer("g", "orders", create_group=True, ordered=True)
+    consumer = client.simple_consumer("orders", group="g", create_group=True, ordered=True)
     ids = [client.publish("orders", n, message_group="x") for n in range(600)]
     consumer.receive(wait=1)
 
@@ -197,14 +197,14 @@ async def test_purge_reset_and_delete_free_what_is_blocked(lab: Lab) -> None:
 async def test_an_ordered_group_and_one_that_is_not_are_not_mixed(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders")
-    client.simple_consumer("o", "orders", create_group=True, ordered=True)
-    client.simple_consumer("u", "orders", create_group=True)
+    client.simple_consumer("orders", group="o", create_group=True, ordered=True)
+    client.simple_consumer("orders", group="u", create_group=True)
 
-    client.simple_consumer("o", "orders")  # as the group is
+    client.simple_consumer("orders", group="o")  # as the group is
     with pytest.raises(ConfigError, match="group 'o' is ordered and this consumer of it is not"):
-        client.simple_consumer("o", "orders", ordered=False)
+        client.simple_consumer("orders", group="o", ordered=False)
     with pytest.raises(ConfigError, match="'u' is not ordered and this consumer of it is ordered"):
-        client.simple_consumer("u", "orders", ordered=True)
+        client.simple_consumer("orders", group="u", ordered=True)
     with pytest.raises(InvalidArgument, match="policy 'rocketmq' is not for an ordered group"):
         client.admin.set_group("o", policy="rocketmq")
     assert client.admin.set_group("o", policy="fixed:30s").policy == "fixed:30s"
@@ -259,7 +259,7 @@ async def test_the_catalog_tells_unfinished_ordered_messages(lab: Lab) -> None:
     client.publish("orders", 0, message_group="x")
     client.publish("orders", 1)
     assert unfinished() == 1
-    consumer = client.simple_consumer("g", "orders", create_group=True, ordered=True)
+    consumer = client.simple_consumer("orders", group="g", create_group=True, ordered=True)
     client.publish("orders", 2, message_group="y")
     assert unfinished() == 2
     received = consumer.receive(wait=1)

@@ -39,7 +39,7 @@ async def test_running_workers_and_clients_use_new_partitions_without_a_restart(
 async def test_a_simple_consumer_and_a_later_group_find_new_partitions(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", "before")
-    with client.simple_consumer("s", "t", create_group=True) as consumer:
+    with client.simple_consumer("t", group="s", create_group=True) as consumer:
         consumer.ack(consumer.receive(wait=1))
         lab.client().admin.set_topic("t", partitions=8)
         client.publish_many("t", range(40))
@@ -70,7 +70,7 @@ async def test_fewer_partitions_are_refused_and_as_many_change_nothing(lab: Lab)
 async def test_growth_is_refused_while_ordered_messages_are_unfinished(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 1, message_group="a")
-    with client.simple_consumer("s", "t", create_group=True, ordered=True) as consumer:
+    with client.simple_consumer("t", group="s", create_group=True, ordered=True) as consumer:
         with pytest.raises(ConfigError, match="1 unfinished ordered messages"):
             client.admin.set_topic("t", partitions=2)
         assert client.admin.topics()[0].partitions == 1
@@ -81,7 +81,7 @@ async def test_growth_is_refused_while_ordered_messages_are_unfinished(lab: Lab)
 async def test_growth_splits_max_inflight_anew_and_never_below_one(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 1)
-    client.simple_consumer("s", "t", create_group=True)
+    client.simple_consumer("t", group="s", create_group=True)
     client.admin.set_group("s", max_inflight=3)
     with pytest.raises(ConfigError, match=r"max_inflight 3.*raise it to 4"):
         client.admin.set_topic("t", partitions=4)
@@ -98,7 +98,7 @@ async def test_growth_that_was_cut_off_is_completed_by_the_next_call_or_start(la
         topic = f"t-{complete}"
         client = lab.client()
         client.publish(topic, 1)
-        client.simple_consumer("s", topic, create_group=True)
+        client.simple_consumer(topic, group="s", create_group=True)
         run, writes = client.store.run_all, 0
 
         def cut(commands: Any, run: Any = run) -> Any:
@@ -121,7 +121,7 @@ async def test_growth_that_was_cut_off_is_completed_by_the_next_call_or_start(la
         if complete == "call":
             assert other.admin.set_topic(topic, partitions=3).partitions == 3
         else:
-            other.simple_consumer("s", topic)
+            other.simple_consumer(topic, group="s")
         (found,) = [info for info in other.admin.topics() if info.name == topic]
         assert found.partitions == 3
         assert all(

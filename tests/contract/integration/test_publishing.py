@@ -118,7 +118,7 @@ async def test_many_messages_are_sent_in_bounded_calls_and_answered_in_order(lab
     assert len(ids) == 1200
     assert max(map(len, calls)) <= 500
     by_id = {str(sent): number for number, sent in enumerate(ids)}
-    with client.simple_consumer("g", "t", create_group=True) as consumer:
+    with client.simple_consumer("t", group="g", create_group=True) as consumer:
         got = [message for _ in range(40) for message in consumer.receive(32, wait=0)]
     assert len(got) == 1200
     assert all(by_id[message.id] == message.body for message in got)

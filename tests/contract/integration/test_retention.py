@@ -76,6 +76,6 @@ async def test_a_retention_is_taken_back(lab: Lab) -> None:
 async def test_a_retention_out_of_range_is_refused(lab: Lab, value: Any) -> None:
     client = lab.client()
     client.publish("t", 1)
-    client.simple_consumer("s", "t", create_group=True)
+    client.simple_consumer("t", group="s", create_group=True)
     with pytest.raises(InvalidArgument, match="dlq_retention"):
         client.admin.set_group("s", dlq_retention=value)

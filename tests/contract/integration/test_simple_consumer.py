@@ -34,7 +34,7 @@ def client(lab: Lab) -> Client:
 @pytest.fixture
 def consumer(client: Client) -> SimpleConsumer:
     """A consumer of group g on topic t, with two deliveries at most."""
-    return client.simple_consumer("g", "t", create_group=True, max_retries=1)
+    return client.simple_consumer("t", group="g", create_group=True, max_retries=1)
 
 
 def receive_one(consumer: SimpleConsumer, **options: Any) -> Message[Any]:
@@ -94,12 +94,12 @@ async def made(client: AsyncClient, step: Any) -> Any:
 async def test_a_consumer_whose_joining_was_cut_off_anywhere_joins_with_its_next_call(
     lab: Lab, client: Client
 ) -> None:
-    client.simple_consumer("g", "t", create_group=True)
+    client.simple_consumer("t", group="g", create_group=True)
     stop, cut = 0, True
     async with AsyncClient(lab.url, namespace=NAMESPACE) as other:
         while cut:
             stop += 1
-            consumer = other.simple_consumer("g", "t")
+            consumer = other.simple_consumer("t", group="g")
             joining = consumer.operations.join()
             step: Any = next(joining)
             for _ in range(stop):
@@ -235,7 +235,7 @@ def test_the_last_delivery_is_dead_at_its_deadline_without_another_receive(
     lab: Lab, client: Client, consumer: SimpleConsumer
 ) -> None:
     sent = client.publish("t", 1)
-    other = client.simple_consumer("other", "t", create_group=True)
+    other = client.simple_consumer("t", group="other", create_group=True)
     assert receive_one(consumer, invisible_duration="40ms").attempt == 1
     assert receive_one(consumer, invisible_duration="40ms").attempt == 2
     time.sleep(0.05)
@@ -254,7 +254,7 @@ async def test_a_waiting_receive_sees_to_the_last_delivery_of_another_one(
 ) -> None:
     async with AsyncClient(lab.url, namespace=NAMESPACE) as client:
         await client.admin.create_topic("t")
-        consumer = await client.simple_consumer("g", "t", create_group=True, max_retries=0)
+        consumer = await client.simple_consumer("t", group="g", create_group=True, max_retries=0)
         await client.publish("t", 1)
         (message,) = await consumer.receive(1, "150ms")
         waiting = asyncio.ensure_future(consumer.receive(1, wait=2))
@@ -280,7 +280,7 @@ async def test_a_worker_of_another_group_sees_to_it_where_no_consumer_is_left(
 
     async with AsyncClient(lab.url, namespace=NAMESPACE) as client:
         await client.admin.create_topic("t")
-        consumer = await client.simple_consumer("g", "t", create_group=True, max_retries=0)
+        consumer = await client.simple_consumer("t", group="g", create_group=True, max_retries=0)
         await client.publish("t", 1)
         (message,) = await consumer.receive(1, "20ms")
     dead = partition_keys(NAMESPACE, "t", 0).group("g", 18).dead
@@ -291,11 +291,11 @@ async def test_a_worker_of_another_group_sees_to_it_where_no_consumer_is_left(
 async def test_eight_consumers_share_the_messages_without_overlap(lab: Lab) -> None:
     async with AsyncClient(lab.url, namespace=NAMESPACE) as client:
         await client.admin.create_topic("t", partitions=2)
-        await client.simple_consumer("g", "t", create_group=True)
+        await client.simple_consumer("t", group="g", create_group=True)
         await client.publish_many("t", range(400))
 
         async def work() -> list[int]:
-            consumer, bodies = client.simple_consumer("g", "t"), []
+            consumer, bodies = client.simple_consumer("t", group="g"), []
             while messages := await consumer.receive(7, wait=0):
                 bodies += [message.body for message in messages]
                 await consumer.ack(messages)
@@ -310,7 +310,7 @@ async def test_eight_consumers_share_the_messages_without_overlap(lab: Lab) -> N
 async def test_a_cancelled_receive_leaves_the_client_usable(lab: Lab) -> None:
     async with AsyncClient(lab.url, namespace=NAMESPACE) as client:
         await client.admin.create_topic("t")
-        consumer = await client.simple_consumer("g", "t", create_group=True)
+        consumer = await client.simple_consumer("t", group="g", create_group=True)
         waiting = asyncio.ensure_future(consumer.receive(wait=20))
         await asyncio.sleep(0.02)
         waiting.cancel()
@@ -356,7 +356,7 @@ def test_a_body_that_cannot_be_decoded_is_dead_and_the_rest_is_received(
 
 def test_several_topics_in_one_group(client: Client) -> None:
     client.admin.create_topic("u", partitions=3)
-    consumer = client.simple_consumer("both", ["t", "u"], create_group=True)
+    consumer = client.simple_consumer(["t", "u"], group="both", create_group=True)
     client.publish("t", 1)
     client.publish_many("u", [2, 3, 4, 5])
 
@@ -371,7 +371,7 @@ async def test_a_simple_group_beside_a_push_group(lab: Lab) -> None:
     app, seen, client = lab.app(), Seen(), lab.client()
     app.consumer("t", group="push")(seen.add)
     async with lab.working(app):
-        consumer = client.simple_consumer("simple", "t", create_group=True)
+        consumer = client.simple_consumer("t", group="simple", create_group=True)
         client.publish("t", 1)
         (message,) = await asyncio.to_thread(consumer.receive)
         await seen.count(1)
@@ -380,4 +380,13 @@ async def test_a_simple_group_beside_a_push_group(lab: Lab) -> None:
         consumer.ack(message)
         assert client.admin.stats("t").topics[0].stored == 0
         with pytest.raises(ConfigError):
-            client.simple_consumer("push", "t")
+            client.simple_consumer("t", group="push")
+
+
+def test_the_group_before_the_topics_is_no_call(lab: Lab, client: Client) -> None:
+    for each in (client, lab.app().async_client):
+        with pytest.raises(TypeError, match="positional"):
+            each.simple_consumer("g", "t")  # type: ignore[call-arg] # that is tested
+        with pytest.raises(TypeError, match="'group'"):
+            each.simple_consumer("t")  # type: ignore[call-arg] # that is tested
+    assert client.admin.groups() == []

@@ -31,7 +31,7 @@ async def test_a_group_gets_only_the_tags_it_takes_and_the_rest_is_counted(lab: 
 async def test_what_no_group_takes_is_accepted_and_not_stored(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders", partitions=3)
-    client.simple_consumer("ship", "orders", create_group=True, tags="paid")
+    client.simple_consumer("orders", group="ship", create_group=True, tags="paid")
 
     ids = client.publish_many("orders", [OutgoingMessage(body=n, tag="open") for n in range(9)])
 
@@ -45,10 +45,10 @@ async def test_what_no_group_takes_is_accepted_and_not_stored(lab: Lab) -> None:
 async def test_a_producer_that_knew_the_old_tags_follows_the_new_ones(lab: Lab) -> None:
     producer, other = lab.client(), lab.client()
     producer.admin.create_topic("orders")
-    consumer = other.simple_consumer("ship", "orders", create_group=True, tags="paid")
+    consumer = other.simple_consumer("orders", group="ship", create_group=True, tags="paid")
     producer.publish("orders", 1, tag="paid")
 
-    other.simple_consumer("ship", "orders", tags="open")
+    other.simple_consumer("orders", group="ship", tags="open")
     producer.publish("orders", 2, tag="paid")
     producer.publish("orders", 3, tag="open")
 
@@ -62,7 +62,7 @@ async def test_a_start_that_names_no_tags_changes_nothing_and_a_star_takes_every
     client.admin.create_topic("orders")
 
     def taken(**settings: Any) -> str:
-        client.simple_consumer("ship", "orders", create_group=True, **settings)
+        client.simple_consumer("orders", group="ship", create_group=True, **settings)
         return lab.stats("ship").tags
 
     assert taken() == "*"
@@ -92,19 +92,19 @@ async def test_tags_are_of_a_group_and_a_topic(lab: Lab) -> None:
 async def test_a_group_that_left_and_comes_back_takes_everything_again(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders")
-    client.simple_consumer("ship", "orders", create_group=True, tags="paid")
+    client.simple_consumer("orders", group="ship", create_group=True, tags="paid")
     client.admin.unsubscribe("ship", "orders")
-    client.simple_consumer("ship", "orders")
+    client.simple_consumer("orders", group="ship")
     assert lab.stats("ship").tags == "*"
 
 
 async def test_a_delayed_message_is_given_to_who_takes_it_when_it_is_due(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders")
-    consumer = client.simple_consumer("ship", "orders", create_group=True, tags="open")
+    consumer = client.simple_consumer("orders", group="ship", create_group=True, tags="open")
     client.publish("orders", "never", tag="open", delay="30ms")  # due first: nobody looks later
     client.publish("orders", "early", tag="paid", delay="30ms")
-    client.simple_consumer("ship", "orders", tags="paid")
+    client.simple_consumer("orders", group="ship", tags="paid")
 
     assert [message.body for message in consumer.receive(wait=5)] == ["early"]
     await until(lambda: lab.stats("ship").filtered == 1)
@@ -113,7 +113,7 @@ async def test_a_delayed_message_is_given_to_who_takes_it_when_it_is_due(lab: La
 async def test_a_delayed_message_with_a_tag_can_be_recalled(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders")
-    client.simple_consumer("ship", "orders", create_group=True, tags="open")
+    client.simple_consumer("orders", group="ship", create_group=True, tags="open")
     sent = client.publish("orders", 1, tag="paid", delay="1h")
 
     (state,) = client.admin.message(sent).states
@@ -126,8 +126,8 @@ async def test_a_delayed_message_with_a_tag_can_be_recalled(lab: Lab) -> None:
 async def test_a_message_says_which_groups_do_not_take_it(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders")
-    client.simple_consumer("ship", "orders", create_group=True, tags="paid")
-    client.simple_consumer("audit", "orders", create_group=True)
+    client.simple_consumer("orders", group="ship", create_group=True, tags="paid")
+    client.simple_consumer("orders", group="audit", create_group=True)
     tagged = client.publish("orders", 1, tag="open")
     plain = client.publish("orders", 2)
 

@@ -169,7 +169,7 @@ async def test_namespaces_do_not_see_each_other(lab: Lab) -> None:
 async def test_a_group_is_push_or_simple_and_the_error_names_both(lab: Lab) -> None:
     app, client = lab.app(), lab.client()
     client.admin.create_topic("t")
-    client.simple_consumer("by-hand", "t", create_group=True)
+    client.simple_consumer("t", group="by-hand", create_group=True)
     app.consumer("t", group="by-hand")(Seen().add)
 
     with pytest.raises(ConfigError, match=r"'by-hand'.*simple consumer.*push"):
@@ -181,7 +181,7 @@ async def test_a_group_is_push_or_simple_and_the_error_names_both(lab: Lab) -> N
     async with lab.working(other):
         pass
     with pytest.raises(ConfigError, match=r"'workers'.*push consumer.*simple"):
-        client.simple_consumer("workers", "t")
+        client.simple_consumer("t", group="workers")
 
 
 async def test_a_misspelt_group_or_topic_is_an_error_and_creates_nothing(lab: Lab) -> None:
@@ -190,9 +190,9 @@ async def test_a_misspelt_group_or_topic_is_an_error_and_creates_nothing(lab: La
     before = sorted(lab.redis.keys("*"))
 
     with pytest.raises(GroupNotFound, match="'nobody'"):
-        client.simple_consumer("nobody", "t")
+        client.simple_consumer("t", group="nobody")
     with pytest.raises(TopicNotFound, match="'nothing'"):
-        client.simple_consumer("g", "nothing", create_group=True)
+        client.simple_consumer("nothing", group="g", create_group=True)
     with pytest.raises(TopicNotFound):
         client.admin.stats("nothing")
     with pytest.raises(GroupNotFound):

@@ -66,7 +66,7 @@ async def test_messages_of_a_partition_come_in_the_order_of_the_transaction(lab:
     async with app.transaction("t") as tx:
         await tx.publish_many([f"{n}" for n in range(1200)])
     client = lab.client()
-    consumer = client.simple_consumer("g", "t", create_group=True)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
     found: list[str] = []
     while batch := consumer.receive(max_messages=32, wait=0):
         found += [message.body for message in batch]

@@ -39,7 +39,7 @@ def client_of(url_of: Callable[[str], str], role: str) -> Client:
 def test_a_producer_lives(url_of: Callable[[str], str]) -> None:
     with client_of(url_of, "admin") as admin:
         admin.admin.create_topic("known", partitions=2)
-        admin.simple_consumer("g", "known", create_group=True)
+        admin.simple_consumer("known", group="g", create_group=True)
     with client_of(url_of, "producer") as client:
         for topic in ("new", "known"):
             client.publish(topic, "a", tag="x", keys="k", headers={"h": "1"}, id="mine")
@@ -83,7 +83,7 @@ async def test_a_worker_lives(url_of: Callable[[str], str]) -> None:
 def test_a_simple_consumer_lives_as_a_worker(url_of: Callable[[str], str]) -> None:
     with client_of(url_of, "worker") as client:
         client.publish("t", "a")
-        consumer = client.simple_consumer("g", "t", create_group=True)
+        consumer = client.simple_consumer("t", group="g", create_group=True)
         (message,) = consumer.receive(wait=1)
         consumer.change_invisible_duration(message, 10)
         consumer.ack(message)
@@ -95,7 +95,7 @@ def test_a_reader_sees_everything_and_writes_nothing(
 ) -> None:
     with client_of(url_of, "worker") as client:
         dead = client.publish("t", "a")
-        consumer = client.simple_consumer("g", "t", create_group=True, max_retries=0)
+        consumer = client.simple_consumer("t", group="g", create_group=True, max_retries=0)
         consumer.receive(wait=1, invisible_duration=0.01)
         while not client.admin.stats("t", group="g").topics[0].groups[0].dead:
             consumer.receive(wait=0.02)
@@ -117,7 +117,7 @@ def test_a_reader_sees_everything_and_writes_nothing(
 def test_an_admin_lives(url_of: Callable[[str], str]) -> None:
     with client_of(url_of, "admin") as client:
         client.admin.create_topic("t", partitions=2)
-        consumer = client.simple_consumer("g", "t", create_group=True, max_retries=0)
+        consumer = client.simple_consumer("t", group="g", create_group=True, max_retries=0)
         ids = client.publish_many("t", range(4))
         consumer.receive(4, wait=1, invisible_duration=0.01)
         while len(client.admin.dead_letters("g")) < 4:
@@ -156,15 +156,15 @@ def test_a_producer_cannot_consume_and_a_worker_cannot_erase(
 ) -> None:
     with client_of(url_of, "admin") as admin:
         admin.publish("t", "a")
-        consumer = admin.simple_consumer("g", "t", create_group=True)
+        consumer = admin.simple_consumer("t", group="g", create_group=True)
         (message,) = consumer.receive(wait=1)
     with client_of(url_of, "producer") as client:
         with pytest.raises(RqretryError, match="does not let this user"):
-            client.simple_consumer("g", "t").receive(wait=0)
+            client.simple_consumer("t", group="g").receive(wait=0)
         with pytest.raises(RqretryError, match="does not let this user"):
             client.admin.dead_letters("g")
     with client_of(url_of, "worker") as client:
-        client.simple_consumer("g", "t").ack(message.receipt_handle)
+        client.simple_consumer("t", group="g").ack(message.receipt_handle)
     path = str(server.socket_path)
     with redis.Redis(unix_socket_path=path, username="rqretry-worker", password=SECRET) as direct:
         for words in (("UNLINK", "rqretry:shop:{t:0}:bodies"), ("DEL", "rqretry:shop:{t:0}:meta"),
@@ -229,7 +229,7 @@ def test_a_right_that_is_taken_away_while_a_worker_runs_loses_no_message(
 ) -> None:
     with client_of(url_of, "worker") as client:
         ids = set(client.publish_many("t", range(3)))
-        consumer = client.simple_consumer("g", "t", create_group=True)
+        consumer = client.simple_consumer("t", group="g", create_group=True)
         with redis.Redis(unix_socket_path=str(server.socket_path)) as admin:
             admin.execute_command("ACL", "SETUSER", "rqretry-worker", f"-{command}")
             answered: set[str] = set()

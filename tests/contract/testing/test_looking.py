@@ -130,7 +130,7 @@ def test_an_app_can_be_in_one_lab_only(lab: Lab) -> None:
 
 def test_a_simple_consumer_of_the_lab_lives_in_virtual_time(lab: Lab) -> None:
     lab.admin.create_topic("orders")
-    consumer = lab.client.simple_consumer("billing", "orders", create_group=True)
+    consumer = lab.client.simple_consumer("orders", group="billing", create_group=True)
     order = lab.publish("orders", 1)
     (first,) = consumer.receive(invisible_duration="10s", wait=0)
     assert consumer.receive(wait=0) == []

@@ -114,5 +114,5 @@ def test_without_the_extension_the_lease_is_over_before_the_work_is(
     with pytest.raises(InvalidReceiptHandle):
         simple_extend.work(client)
 
-    consumer = client.simple_consumer("thumbnails", "images")
+    consumer = client.simple_consumer("images", group="thumbnails")
     assert [message.attempt for message in consumer.receive(wait=5)] == [2]

@@ -48,7 +48,7 @@ class Shell:
 def bury(client: Client, topic: str, group: str, *bodies: Any) -> list[str]:
     """Dead letters: published, received once by a group without retries, and expired."""
     client.admin.create_topic(topic)
-    consumer = client.simple_consumer(group, topic, create_group=True, max_retries=0)
+    consumer = client.simple_consumer(topic, group=group, create_group=True, max_retries=0)
     ids = [str(id_) for id_ in client.publish_many(topic, bodies)]
     while client.admin.stats(topic, group).dead < len(ids):
         consumer.receive(32, invisible_duration=0.01, wait=0.02)

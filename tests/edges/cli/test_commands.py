@@ -119,8 +119,8 @@ def test_publish_reads_a_file_with_one_body_per_line(
     file.write_text("1\n2\n\n3\n")
     out = shell.ok("publish", "claims", "--file", str(file), "--tag", "t")
     assert len(out.split()) == 3
-    client.simple_consumer("g", "claims", create_group=True)
-    bodies = [m.body for m in client.simple_consumer("g", "claims").receive(wait=1)]
+    client.simple_consumer("claims", group="g", create_group=True)
+    bodies = [m.body for m in client.simple_consumer("claims", group="g").receive(wait=1)]
     assert bodies == [1, 2, 3]
 
 
@@ -142,7 +142,7 @@ def test_a_delayed_message_is_not_ready(shell: Shell, client: Client) -> None:
 
 def test_status_has_exactly_the_fields_of_the_contract(shell: Shell, client: Client) -> None:
     client.admin.create_topic("claims", 2)
-    client.simple_consumer("g", "claims", create_group=True)
+    client.simple_consumer("claims", group="g", create_group=True)
     client.publish("claims", 1)
     answer = shell.json("status")
     assert set(answer) == {"namespace", "topics"}
@@ -166,7 +166,7 @@ def test_status_for_people_names_what_waits_without_a_group(shell: Shell) -> Non
 
 def test_message_has_exactly_the_fields_of_the_contract(shell: Shell, client: Client) -> None:
     client.admin.create_topic("claims")
-    client.simple_consumer("g", "claims", create_group=True)
+    client.simple_consumer("claims", group="g", create_group=True)
     id_ = client.publish("claims", 1)
     answer = shell.json("message", id_)
     assert set(answer) == {"id", "topic", "states", "timeline"}
@@ -193,7 +193,7 @@ def test_topics_are_created_listed_and_shown(shell: Shell) -> None:
 
 def test_groups_are_listed_shown_and_set(shell: Shell, client: Client) -> None:
     client.admin.create_topic("claims")
-    client.simple_consumer("g", "claims", create_group=True)
+    client.simple_consumer("claims", group="g", create_group=True)
     (listed,) = shell.json("group", "list")["groups"]
     assert (listed["group"], listed["kind"], listed["max_retries"]) == ("g", "simple", 16)
     changed = shell.json("group", "set", "g", "--max-retries", "3", "--policy", "ladder:10s 30s")
@@ -299,7 +299,7 @@ def test_fsck_of_a_sound_namespace_finds_nothing(shell: Shell, client: Client) -
 
 def test_fsck_fails_where_a_body_is_missing(shell: Shell, client: Client) -> None:
     client.admin.create_topic("claims")
-    client.simple_consumer("g", "claims", create_group=True)
+    client.simple_consumer("claims", group="g", create_group=True)
     id_ = client.publish("claims", 2)
     keys = client.catalog.partition("claims", 0)
     client.store.run(Command("hdel", (), (), int, words=("HDEL", keys.bodies, id_)))

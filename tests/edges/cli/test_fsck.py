@@ -25,7 +25,7 @@ def raw(server: EmbeddedRedis) -> Any:
 def lost(client: Client, raw: Any) -> list[str]:
     """Three messages; the first is in no place, and the body of the last one is gone."""
     client.admin.create_topic("orders")
-    client.simple_consumer("g", "orders", create_group=True)
+    client.simple_consumer("orders", group="g", create_group=True)
     ids = [str(id_) for id_ in client.publish_many("orders", ["lost", "here", "gone"])]
     keys = client.catalog.group_keys("orders", 0, "g")
     assert raw.lrem(keys.ready, 0, ids[0]) == 1
@@ -38,7 +38,7 @@ def everything(raw: Any) -> dict[bytes, bytes]:
 
 
 def received(client: Client) -> list[Any]:
-    consumer = client.simple_consumer("g", "orders")
+    consumer = client.simple_consumer("orders", group="g")
     messages = consumer.receive(10, wait=0)
     consumer.ack(messages)
     return sorted(message.body for message in messages)
@@ -120,7 +120,7 @@ def test_the_words_of_a_repair_need_the_repair(shell: Shell) -> None:
 
 def test_a_repair_while_consumers_work_loses_nothing(client: Client, raw: Any) -> None:
     client.admin.create_topic("orders", partitions=2)
-    consumers = [client.simple_consumer(g, "orders", create_group=True) for g in "gh"]
+    consumers = [client.simple_consumer("orders", group=g, create_group=True) for g in "gh"]
     ids = set(client.publish_many("orders", range(400)))
     done: dict[str, set[str]] = {"g": set(), "h": set()}
     damaged = threading.Event()

@@ -345,7 +345,7 @@ def test_workers_lists_the_live_ones(shell: Shell, client: Client) -> None:
 
 def test_inflight_lists_the_leases(shell: Shell, client: Client) -> None:
     client.admin.create_topic("claims")
-    consumer = client.simple_consumer("g", "claims", create_group=True)
+    consumer = client.simple_consumer("claims", group="g", create_group=True)
     assert "nothing in flight" in shell("inflight", "g").stderr
     id_ = client.publish("claims", 1)
     consumer.receive(1, invisible_duration=60, wait=1)

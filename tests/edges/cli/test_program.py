@@ -191,7 +191,7 @@ def test_a_worker_that_cannot_start_says_why_in_one_line(
 def test_what_is_piped_has_no_colour_and_whole_lines(program: Program, client: Client) -> None:
     name = "t" * 120
     client.admin.create_topic(name)
-    client.simple_consumer("g" * 100, name, create_group=True)
+    client.simple_consumer(name, group="g" * 100, create_group=True)
     out, err = program("status").communicate(timeout=30)
     assert "\x1b[" not in out + err
     assert any(name in line and "g" * 100 in line for line in out.splitlines())

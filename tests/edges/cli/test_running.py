@@ -61,7 +61,7 @@ def test_one_round_of_the_reaper_does_what_is_due(shell: Shell, client: Client) 
     bury(client, "claims", "g", 1, 2)
     shell.ok("dlq", "redrive", "g", "--all", "--rate", "100/s")
     client.publish("claims", 3, delay=0.02)
-    client.simple_consumer("h", "claims", create_group=True)
+    client.simple_consumer("claims", group="h", create_group=True)
     time.sleep(0.05)  # due, and nobody is there to move it
     answer = shell.json("reaper", "--once")
     assert answer == {"namespace": "default", "promoted": 1, "expired": 0, "delivered": 1}
@@ -71,7 +71,7 @@ def test_one_round_of_the_reaper_does_what_is_due(shell: Shell, client: Client) 
 
 def test_the_reaper_ends_leases_that_ran_out(shell: Shell, client: Client) -> None:
     client.admin.create_topic("claims", 2)
-    consumer = client.simple_consumer("g", "claims", create_group=True, max_retries=0)
+    consumer = client.simple_consumer("claims", group="g", create_group=True, max_retries=0)
     client.publish_many("claims", [1, 2, 3])
     received = 0
     while received < 3:
@@ -89,9 +89,9 @@ def test_upkeep_that_goes_on_learns_of_new_and_deleted_topics_and_groups(
         upkeep = Upkeep(other.catalog, "reaper")
         assert other.store.perform(upkeep.round()) == (0, 0, 0, None, False)
         client.admin.create_topic("claims", 2)
-        client.simple_consumer("g", "claims", create_group=True)
+        client.simple_consumer("claims", group="g", create_group=True)
         other.store.perform(upkeep.round())
-        client.simple_consumer("h", "claims", create_group=True)
+        client.simple_consumer("claims", group="h", create_group=True)
         client.publish_many("claims", [OutgoingMessage(body=n, delay=0.01) for n in range(8)])
         time.sleep(0.05)  # due, and nobody is there to move it
         assert other.store.perform(upkeep.round()).delivered == 8
@@ -102,8 +102,8 @@ def test_upkeep_that_goes_on_learns_of_new_and_deleted_topics_and_groups(
 
 def test_the_reaper_delivers_by_tag(shell: Shell, client: Client) -> None:
     client.admin.create_topic("claims")
-    client.simple_consumer("all", "claims", create_group=True).receive(wait=0)
-    client.simple_consumer("red", "claims", create_group=True, tags="red").receive(wait=0)
+    client.simple_consumer("claims", group="all", create_group=True).receive(wait=0)
+    client.simple_consumer("claims", group="red", create_group=True, tags="red").receive(wait=0)
     tags = ["red", "blue", None]
     client.publish_many("claims", [OutgoingMessage(body=t, tag=t, delay=0.01) for t in tags])
     time.sleep(0.05)  # due, and nobody is there to move it
@@ -116,7 +116,7 @@ def test_the_reaper_delivers_by_tag(shell: Shell, client: Client) -> None:
 
 def test_the_reaper_moves_more_than_a_batch(shell: Shell, client: Client) -> None:
     client.admin.create_topic("claims")
-    client.simple_consumer("g", "claims", create_group=True)
+    client.simple_consumer("claims", group="g", create_group=True)
     client.publish_many("claims", [OutgoingMessage(body=n, delay=0.01) for n in range(1200)])
     time.sleep(0.05)  # due, and nobody is there to move it
     assert shell.json("reaper", "--once")["delivered"] == 1200
@@ -288,7 +288,7 @@ def test_rates_are_what_was_counted_between_two_looks() -> None:
 
 def test_status_watch_goes_on_until_it_is_stopped(program: Program, client: Client) -> None:
     client.admin.create_topic("claims")
-    client.simple_consumer("g", "claims", create_group=True)
+    client.simple_consumer("claims", group="g", create_group=True)
     watch = program("status", "--watch")
     assert watch.stdout is not None
     lines = iter(watch.stdout.readline, "")

@@ -8,8 +8,8 @@ def test_status_and_topic_show_say_what_is_taken_and_how_many_were_filtered(
     shell: Shell, client: Client
 ) -> None:
     client.admin.create_topic("orders")
-    client.simple_consumer("ship", "orders", create_group=True, tags="paid || refunded")
-    client.simple_consumer("audit", "orders", create_group=True)
+    client.simple_consumer("orders", group="ship", create_group=True, tags="paid || refunded")
+    client.simple_consumer("orders", group="audit", create_group=True)
     for tag in ("paid", "open", "closed"):
         shell.ok("publish", "orders", "--body", "1", "--tag", tag)
 
@@ -26,8 +26,8 @@ def test_status_and_topic_show_say_what_is_taken_and_how_many_were_filtered(
 
 def test_message_says_which_group_does_not_take_it(shell: Shell, client: Client) -> None:
     client.admin.create_topic("orders")
-    client.simple_consumer("ship", "orders", create_group=True, tags="paid")
-    client.simple_consumer("audit", "orders", create_group=True)
+    client.simple_consumer("orders", group="ship", create_group=True, tags="paid")
+    client.simple_consumer("orders", group="audit", create_group=True)
     sent = client.publish("orders", 1, tag="open")
 
     assert "takes paid: its tag is open" in shell.ok("message", sent)

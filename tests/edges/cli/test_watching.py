@@ -26,7 +26,7 @@ def test_status_watch_redraws_in_place_and_leaves_the_terminal_as_it_was(
     shell: Shell, client: Client
 ) -> None:
     client.admin.create_topic("claims")
-    client.simple_consumer("g", "claims", create_group=True)
+    client.simple_consumer("claims", group="g", create_group=True)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
     known = {name: value for name, value in os.environ.items() if name not in CLEAN}

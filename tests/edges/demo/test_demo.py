@@ -153,7 +153,7 @@ def test_no_published_claim_says_anything_that_is_known_only_on_arrival(lab: Lab
     feed.publish_claims(flights)
     feed.publish_arrivals(flight.arrival for flight in flights if flight.arrival)
 
-    client.simple_consumer("test", [FLIGHTS, ARRIVALS], create_group=True)
+    client.simple_consumer([FLIGHTS, ARRIVALS], group="test", create_group=True)
     bodies: Any = lab.redis.hgetall(client.catalog.partition(FLIGHTS, 0).bodies)
     claims = [decode(data).body for data in bodies.values()]
     assert len(claims) == ROWS

@@ -88,7 +88,7 @@ async def test_receive_and_ack_are_one_trace_with_the_publish(
     tracing = traced(collector.http)
     client = lab.client()
     client.admin.create_topic("t")
-    consumer = client.simple_consumer("g", "t", create_group=True)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
     id_ = client.publish("t", 1)
     (message,) = consumer.receive(wait=5)
     trace_id = message.trace_id
@@ -115,7 +115,7 @@ async def test_a_nack_a_longer_lease_and_a_stale_ack_have_spans_of_their_own(
     tracing = traced(collector.http)
     client = lab.client()
     client.admin.create_topic("t")
-    consumer = client.simple_consumer("g", "t", create_group=True)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
     client.publish("t", 1)
     (message,) = consumer.receive(wait=5)
     old = message.receipt_handle
@@ -149,7 +149,7 @@ async def test_a_receive_inside_a_span_is_below_it_and_linked_to_the_publish(
     tracing = traced(collector.http)
     app = lab.app()
     await app.admin.create_topic("t")
-    consumer = await app.async_client.simple_consumer("g", "t", create_group=True)
+    consumer = await app.async_client.simple_consumer("t", group="g", create_group=True)
     await app.publish_many("t", [1, 2])
     with tracing.provider.get_tracer("shop").start_as_current_span("batch"):
         messages = await consumer.receive(wait=5)
@@ -210,7 +210,7 @@ Told = Callable[[], bool]
 
 
 async def by_receive(lab: Lab, told: Told) -> None:
-    with lab.client().simple_consumer("g", "t") as consumer:
+    with lab.client().simple_consumer("t", group="g") as consumer:
         await until(lambda: not consumer.receive(wait=0) and told())
 
 
@@ -249,7 +249,7 @@ async def test_whoever_expires_it_tells(
     tracing = traced(collector.http)
     client = lab.client()
     client.admin.create_topic("t")
-    client.simple_consumer("g", "t", create_group=True, max_retries=0)
+    client.simple_consumer("t", group="g", create_group=True, max_retries=0)
     client.publish("t", 1)
     leave_with(client, "t", "g")
     await who(lab, lambda: tracing.counts.ended == 2)
@@ -265,7 +265,7 @@ async def test_with_one_trace_a_death_by_expiry_is_below_the_publish(
     tracing = traced(collector.http, one_trace=True)
     client = lab.client()
     client.admin.create_topic("t")
-    consumer = client.simple_consumer("g", "t", create_group=True, max_retries=1)
+    consumer = client.simple_consumer("t", group="g", create_group=True, max_retries=1)
     client.publish("t", "x" * 20_000)  # too long to be read again for its headers
     client.publish("t", 2)
     await until(lambda: not consumer.receive(2, "10ms", wait=0) and lab.stats("g").dead == 2)

@@ -68,7 +68,7 @@ class Pipeline:
 
     def bodies(self, topic: str) -> list[Any]:
         """The bodies that wait for the topic's first group, partition by partition, in order."""
-        group = self.client.simple_consumer("reader", topic, create_group=True)
+        group = self.client.simple_consumer(topic, group="reader", create_group=True)
         found: list[Any] = []
         while True:
             messages = group.receive(max_messages=32, invisible_duration=60, wait=0)

@@ -187,7 +187,7 @@ def test_an_archive_killed_again_and_again_under_load_has_every_event_once(
 
     def load() -> None:
         with Client(pipeline.url, namespace=pipeline.namespace) as client:
-            consumer = client.simple_consumer("g", "t", create_group=True)
+            consumer = client.simple_consumer("t", group="g", create_group=True)
             while not done.wait(0.2):
                 client.publish_many("t", list(range(30)))
                 consumer.ack(consumer.receive(max_messages=32, invisible_duration=60, wait=0))

@@ -70,7 +70,7 @@ def test_columns_become_id_key_tag_and_delay_and_what_does_not_fit_is_put_aside(
     assert (done.rows, done.published, done.rejected) == (6, 2, 4)
     stats = pipeline.client.admin.stats("t")
     assert (stats.backlog, stats.scheduled) == (1, 1)
-    (message,) = pipeline.client.simple_consumer("g", "t", create_group=True).receive(wait=0)
+    (message,) = pipeline.client.simple_consumer("t", group="g", create_group=True).receive(wait=0)
     assert (message.id, message.keys, message.tag) == ("a", ("ada",), "red")
     assert message.body == {"id": "a", "who": "ada", "kind": "red", "wait": "0", "n": 1}
     assert done.rejected_folder is not None

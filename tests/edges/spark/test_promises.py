@@ -33,7 +33,7 @@ def test_publishes_leases_and_commits_are_read_with_what_they_say(pipeline: Pipe
     ids = pipeline.client.publish_many(
         "t", [OutgoingMessage(body=1, tag="a", keys=["k1", "k2"], headers=headers), 2]
     )
-    consumer = pipeline.client.simple_consumer("g", "t", create_group=True)
+    consumer = pipeline.client.simple_consumer("t", group="g", create_group=True)
     consumer.ack(consumer.receive(max_messages=2, invisible_duration=60, wait=0))
 
     rows = [row.asDict(recursive=True) for row in pipeline.read("t").orderBy("offset").collect()]

@@ -134,7 +134,7 @@ def test_every_partition_of_several_topics_is_read_once_however_it_is_cut(
 def test_filters_read_less_and_change_no_answer(pipeline: Pipeline) -> None:
     pipeline.client.admin.create_topic("a", 2)
     ids = pipeline.client.publish_many("a", list(range(20)))
-    consumer = pipeline.client.simple_consumer("g", "a", create_group=True)
+    consumer = pipeline.client.simple_consumer("a", group="g", create_group=True)
     consumer.ack(consumer.receive(max_messages=5, invisible_duration=60, wait=0))
     all_rows, pushed = pipeline.read("a"), pipeline.read("a", pushFilters="true")
     moment = max(row.event_time for row in all_rows.collect())

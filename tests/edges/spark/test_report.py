@@ -200,7 +200,7 @@ def test_the_command_prints_the_tables_as_json(
     monkeypatch.setattr(pipeline.spark, "stop", lambda: None)  # it is that of all tests
     monkeypatch.setattr("rqretry.spark.sessions.session", lambda *_: pipeline.spark)
     pipeline.client.publish("t", 1)
-    group = pipeline.client.simple_consumer("g", "t", create_group=True)
+    group = pipeline.client.simple_consumer("t", group="g", create_group=True)
     group.ack(group.receive(max_messages=1, invisible_duration=60, wait=0))
     words = ["--live", "--out", str(tmp_path / "out"), "--json", "--url", pipeline.url]
     answer = CliRunner().invoke(command, ["report", *words, "--namespace", pipeline.namespace])

@@ -55,7 +55,7 @@ def test_text_is_json_bytes_are_raw_and_other_columns_are_properties(pipeline: P
         pipeline.spark.sql("select cast('x' as binary) body, 'k' keys, 'mg' message_group"), "t"
     )
 
-    group = pipeline.client.simple_consumer("g", "t", create_group=True)
+    group = pipeline.client.simple_consumer("t", group="g", create_group=True)
     messages = {m.id: m for m in group.receive(max_messages=9, invisible_duration=60, wait=0)}
     first = messages.pop("i1")
     assert (first.body, first.tag, first.keys, first.headers) == (

@@ -99,7 +99,7 @@ async def test_a_lease_whose_reply_is_lost_costs_one_deadline_and_nothing_else(l
 async def test_a_server_that_forgets_the_scripts_is_told_them_again(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 0)
-    consumer = client.simple_consumer("g", "t", create_group=True)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
     for number in range(3):
         lab.redis.script_flush()
         client.publish_many("t", [number, number])
@@ -116,7 +116,7 @@ async def test_a_server_that_forgets_the_scripts_is_told_them_again(lab: Lab) ->
 def test_a_wake_up_that_is_lost_loses_no_message(lab_url: str) -> None:
     with Client(lab_url, namespace=NAMESPACE) as client:
         client.admin.create_topic("t")
-        consumer = client.simple_consumer("g", "t", create_group=True)
+        consumer = client.simple_consumer("t", group="g", create_group=True)
         sent = client.publish("t", 1)
         wake = client.catalog.group_keys("t", 0, "g").wake
         assert client.store.run(Command("delete", (), (), int, words=("UNLINK", wake))) == 1

@@ -82,7 +82,7 @@ def test_commands_say_no_secret_and_content_only_where_it_is_asked_for(
 ) -> None:
     with Client(locked, namespace="test") as client:
         client.admin.create_topic("t")
-        consumer = client.simple_consumer("g", "t", create_group=True, max_retries=0)
+        consumer = client.simple_consumer("t", group="g", create_group=True, max_retries=0)
         id_ = client.publish("t", {"secret": BODY, "a": [KEYED]}, headers={"h": HEADER})
         while not client.admin.dead_letters("g"):
             consumer.receive(1, invisible_duration=0.01, wait=0.02)

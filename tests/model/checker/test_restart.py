@@ -30,7 +30,7 @@ def test_a_redis_that_is_killed_between_a_lease_and_its_ack_has_lost_nothing(
 ) -> None:
     recorded = RecordedClient(client, HistoryWriter(tmp_path))
     recorded.publish_many("t", range(MESSAGES))
-    consumer = client.simple_consumer("g", "t", create_group=True)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
     first, *others = consumer.receive(max_messages=10, invisible_duration=600, wait=0)
     recorded.ack(consumer, first)
 

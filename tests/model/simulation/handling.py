@@ -85,8 +85,8 @@ class Receiver:
         """Receive, and acknowledge most of it."""
         options = options_of(self._group)
         consumer = client_of(world, process).simple_consumer(
-            self._group.name,
             TOPIC,
+            group=self._group.name,
             create_group=True,
             max_retries=options["max_retries"],
             tags=options["tags"],
