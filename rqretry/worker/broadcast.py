@@ -158,7 +158,7 @@ class Broadcaster:
     async def run(self) -> None:
         """Read and tell for ever; one task and one connection per consumer, or per partition."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._tell_for_ever())
+            group.create_task(self._tell_for_ever(), name="tally")
             for consumer in self._consumers:
                 places = [self._ends.places[source] for source in consumer.sources]
                 shares = [[place] for place in places] if self._store.spread else [places]
