@@ -6,7 +6,7 @@ from typing import Any, Self, Unpack
 
 from rqretry.admin import AdminOperations
 from rqretry.admin.facades import Admin, AsyncAdmin
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.simple_consumers import (
     AsyncSimpleConsumer,
     SimpleConsumer,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.worker_info import groups_of

@@ -6,7 +6,7 @@ from rqretry.admin.interruptions import with_interruptions
 from rqretry.admin.timeline import date, ends, read_timeline, with_record
 from rqretry.admin.transactions import why_half
 from rqretry.admin.views import Event, GroupState, MessageView
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.dead_letter import born
 from rqretry.core.durations import spell

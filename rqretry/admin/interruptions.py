@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rqretry.admin.timeline import read_timeline
 from rqretry.admin.views import Event
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.protocol.audit_log import Note, all_last_words
 from rqretry.protocol.command import Operation

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.errors import RqretryError
 from rqretry.core.message_id import born_ms

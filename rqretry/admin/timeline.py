@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from rqretry.admin.views import Event, GroupState, MessageView
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.failure_record import AttemptError, read_line
 from rqretry.core.history_notes import decode_noted
 from rqretry.core.message_id import born_ms

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.durations import Duration, milliseconds, seconds
 from rqretry.core.envelope import decode

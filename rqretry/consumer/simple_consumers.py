@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypedDict
 
 from rqretry.admin import group_settings
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.simple_consumer import SimpleOperations
 from rqretry.core.errors import InvalidArgument
 from rqretry.core.limits import (

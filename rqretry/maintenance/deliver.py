@@ -1,6 +1,6 @@
 """Upkeep of one partition that needs more than one step: deliver what is scheduled and due."""
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.publish import deliver, due_members
 

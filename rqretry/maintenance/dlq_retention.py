@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import GroupNotFound
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.keys import GroupKeys

@@ -7,7 +7,7 @@ once; if it is cut off, the next process that claims what is due completes it.
 
 from collections.abc import Sequence
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import TopicNotFound, TransactionDecided, TransactionNotFound, show
 from rqretry.maintenance.deliver import deliver_due
 from rqretry.protocol import transaction

@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import TopicNotFound
 from rqretry.core.route import Route
 from rqretry.maintenance.dlq_retention import purge_expired

@@ -1,6 +1,6 @@
 """Taking back a message that was published with a delay."""
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.envelope import decode
 from rqretry.core.errors import CodecError, MessageNotFound, show
 from rqretry.core.limits import check_message_id, check_topic

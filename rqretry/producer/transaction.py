@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import (
     InvalidArgument,
     RqretryError,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import InvalidArgument, show
 from rqretry.core.worker_name import worker_name
 from rqretry.protocol import history

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.envelope import digest_all, encode, stamp_all
 from rqretry.core.errors import RqretryError
 from rqretry.core.limits import are_message_ids

@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass, field
 
 from rqretry.app import App
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import ConfigError, RqretryError
 from rqretry.core.worker_name import worker_name
 from rqretry.observability.log_format import LogSettings

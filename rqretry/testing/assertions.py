@@ -1,6 +1,6 @@
 """The part of a lab that looks: the path of a message, its attempts, and assertions on both."""
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.lifecycle import State
 from rqretry.testing import history as paths
 from rqretry.testing.clock import VirtualClock

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.durations import spell
 from rqretry.core.errors import InvalidArgument, MessageNotFound, refuse, show
 from rqretry.core.failure_record import AttemptError, read_record

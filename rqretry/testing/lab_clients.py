@@ -6,7 +6,7 @@ What is due at the same millisecond runs in the order of ids, and a partition fo
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.client import AsyncClient, Client
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.durations import Duration

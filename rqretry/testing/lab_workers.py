@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from rqretry.app import App
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.middleware import Announcer, Event
 from rqretry.maintenance.deliver import deliver_due

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.catalog_records import BROADCAST
 from rqretry.core.envelope import decode

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.dlq_groups import source_of
-from rqretry.catalog.groups import Catalog
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.inspect import read_these
 from rqretry.transport.store import Store

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import SIMPLE
 from rqretry.core.errors import RqretryError
 from rqretry.maintenance.deliver import deliver_due

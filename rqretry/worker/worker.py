@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.consumer.transaction_checker import Checkers
 from rqretry.core.catalog_records import BROADCAST, PUSH

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS
 from rqretry.core.envelope import digest

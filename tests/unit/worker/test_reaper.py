@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from rqretry.catalog.groups import Catalog
+from rqretry.catalog.catalog import Catalog
 from rqretry.protocol.keys import partition_keys
 from rqretry.transport.store import Store
 from rqretry.worker.delivery import Source
