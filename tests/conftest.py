@@ -13,7 +13,7 @@ SLOW_FOLDERS = (
     "spark", "cluster", "sentinel", "production", "demo", "packaging", "chaos", "benchmarks",
 )  # fmt: skip
 
-SERVERS = {"redis-7": "7.", "redis-6.2": "6.2"}
+SERVERS = {"valkey-8": "8.", "redis-7": "7.", "redis-6.2": "6.2"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,10 +34,14 @@ def server_of() -> Iterator[ServerOf]:
 
     def server(name: str, *, cluster: bool = False) -> EmbeddedRedis:
         if (name, cluster) not in running:
-            wanted = SERVERS[name]
-            found = [s for s in available_servers() if s.version.startswith(wanted)]
+            program, wanted = name.partition("-")[0], SERVERS[name]
+            found = [
+                server
+                for server in available_servers()
+                if server.path.name.startswith(program) and server.version.startswith(wanted)
+            ]
             if not found:
-                missing(f"there is no Redis {wanted} here")
+                missing(f"there is no {program} {wanted} here")
             running[name, cluster] = start(found[0], cluster=cluster)
         return running[name, cluster]
 

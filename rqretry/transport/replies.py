@@ -98,7 +98,8 @@ _CODES: dict[type[Exception], str] = {  # it cuts the code off the texts of thes
     AuthenticationError: "NOAUTH",
 }
 _NO_DATABASE = "DB index is out of range"
-_INNER_DENIED = "The user executing the script can't"
+_INNER_DENIED = ("can't run this command or subcommand", "ACL failure in script")
+"""How servers before and from 7.2 say that a script's user lacks a right."""
 _FULL = "max number of clients reached"
 _SCRIPT_LINE = re.compile(r"user_script: ?(\d+)")
 _INNER_CODE = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
@@ -231,7 +232,7 @@ class Wire:
             return TryAgain(later, sent=False, elsewhere=code in _ELSEWHERE)
         if _FULL in text:
             return self._full()
-        if _INNER_DENIED in text:
+        if any(denial in text for denial in _INNER_DENIED):
             code = "NOPERM"
         if code in _FATAL:
             return ConfigError(f"Redis at {self.place} {_FATAL[code]}")

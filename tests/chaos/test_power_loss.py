@@ -130,7 +130,8 @@ def test_half_a_script_that_was_cut_off_the_file_does_not_come_back() -> None:
 
 def test_disk_durability_survives_a_power_loss_under_everysec() -> None:
     """WAITAOF: what `durability="disk"` confirmed is synced, whatever appendfsync says."""
-    able = [b for b in available_servers() if tuple(map(int, b.version.split(".")[:2])) >= (7, 2)]
+    honest = [b for b in available_servers() if not b.version.startswith("8.0.")]
+    able = [b for b in honest if tuple(map(int, b.version.split(".")[:2])) >= (7, 2)]
     if not able:
         pytest.skip("durability 'disk' needs WAITAOF, and no Redis 7.2 or newer is here")
     with powered("everysec", able[0]) as machine:

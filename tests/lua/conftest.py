@@ -11,7 +11,7 @@ from tests.support import lua_hooks
 from tests.support.backends import Backend, fake_backend, server_backend
 from tests.support.world import World
 
-BACKENDS = ["redis-7", "redis-6.2", "fakeredis", "cluster"]
+BACKENDS = ["valkey-8", "redis-7", "redis-6.2", "fakeredis", "cluster"]
 
 # Composed once, so that every test finds its scripts on the server.
 virtual_time = cache(lua_hooks.virtual_time)

