@@ -1,4 +1,4 @@
-"""The bounds of decisions 9 with large bodies: bytes per call, and how long a script runs."""
+"""The bounds of a script with large bodies: bytes per call, and how long it runs."""
 
 import time
 

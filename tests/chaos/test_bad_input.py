@@ -1,4 +1,4 @@
-"""Every bad input of reliability.md 5.1 is refused before a byte is sent, counted at a proxy."""
+"""Bad input is refused before a byte is sent, counted at a proxy."""
 
 import asyncio
 import math

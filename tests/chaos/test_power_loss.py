@@ -1,4 +1,4 @@
-"""A power loss: everything that was not synced is gone (reliability.md 2.4, 7.4)."""
+"""A power loss: everything that was not synced is gone (docs/guarantees.md)."""
 
 import random
 import time

@@ -200,7 +200,7 @@ def _same_lease(group: str, id_: str, found: list[Effect], troubles: Troubles) -
 
 
 def _explains(before: Effect, after: Effect, troubles: Troubles) -> bool:
-    """Whether one of the cases of reliability.md 2.2 is why a message was started again."""
+    """Whether one of the cases D-a to D-i is why a message was started again."""
     if before.outcome == FAILURE:  # D-e
         return True
     if after.lease_no < before.lease_no:  # D-a: it was leased first, and began late

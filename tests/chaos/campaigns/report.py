@@ -15,7 +15,7 @@ HEADINGS = (
 )  # fmt: skip
 NOTHING = "-"
 UNCOVERED: dict[str, tuple[str, ...]] = {Kind.FAILOVER: ("memory",), Kind.EVERYSEC: ("memory",)}
-"""What a kind of fault may take (reliability.md 2.4)."""
+"""What each kind of fault may cost (docs/guarantees.md)."""
 
 
 @dataclass(frozen=True, slots=True)

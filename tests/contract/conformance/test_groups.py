@@ -1,4 +1,4 @@
-"""Group metadata (semantics.md section 4)."""
+"""Group metadata."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Identity and the dead-letter queue (semantics.md section 5)."""
+"""Identity and the dead-letter queue."""
 
 from datetime import UTC, datetime, timedelta
 

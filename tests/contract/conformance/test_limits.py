@@ -1,4 +1,4 @@
-"""Every limit at its limit and one past it; past it nothing is stored (semantics.md section 7)."""
+"""Every limit at its limit and one past it; past it nothing is stored."""
 
 from typing import Any
 

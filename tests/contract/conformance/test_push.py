@@ -1,4 +1,4 @@
-"""Push consumers: what no other test proves as a whole (semantics.md section 2)."""
+"""Push consumers: what no other test proves as a whole."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A result that cannot be told: it is told again until the lease is lost (semantics.md 6, 3)."""
+"""A result that cannot be reported is reported again until the lease is lost."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Simple consumers on a virtual clock (semantics.md section 3)."""
+"""Simple consumers on a virtual clock."""
 
 from typing import Any
 

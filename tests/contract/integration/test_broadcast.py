@@ -1,4 +1,4 @@
-"""Broadcast consumers through the public API (semantics.md section 2)."""
+"""Broadcast consumers through the public API."""
 
 import asyncio
 import time

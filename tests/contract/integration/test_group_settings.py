@@ -1,4 +1,4 @@
-"""Group metadata, semantics section 4: who sets it, who wins, and what it does to what waits."""
+"""Group metadata: who sets it, who wins, and what it does to what waits."""
 
 import logging
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""RocketMQ's whole ladder with a real worker, on a virtual clock (semantics.md section 2)."""
+"""RocketMQ's whole ladder with a real worker, on a virtual clock."""
 
 from typing import Any
 

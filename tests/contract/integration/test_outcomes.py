@@ -1,4 +1,4 @@
-"""What a handler answers or raises, and what becomes of the message (semantics.md section 2)."""
+"""What a handler answers or raises, and what becomes of the message."""
 
 import asyncio
 import sys

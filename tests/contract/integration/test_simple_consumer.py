@@ -1,4 +1,4 @@
-"""The simple consumer: receive, ack, change (semantics.md section 3)."""
+"""The simple consumer: receive, ack, change."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Stopping a worker: what has not started is given back, what runs may finish (semantics 2)."""
+"""Stopping a worker: what has not started is given back, what runs may finish."""
 
 import asyncio
 import threading

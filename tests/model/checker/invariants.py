@@ -1,6 +1,6 @@
 """The invariants about messages as a whole: I1, I1b, I1c, I2, I9, I10, I11 and I13.
 
-Each is a pure function from the records of a run to what is wrong (reliability.md 4.3); those about
+Each is a pure function from the records of a run to what is wrong (docs/checker.md); those about
 leases are in leases.py.
 """
 

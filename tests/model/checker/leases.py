@@ -1,6 +1,6 @@
 """The invariants about leases: I3 to I8 and I12, from the journal and the handlers' own table.
 
-Each is a pure function from the records of a run to what is wrong (reliability.md 4.3).
+Each is a pure function from the records of a run to what is wrong (docs/checker.md).
 """
 
 from collections import Counter, defaultdict
@@ -264,7 +264,7 @@ def duplicate_starts(records: Records) -> Iterator[tuple[Entity, str, Transition
 
 
 def _class_of(records: Records, entity: Entity, before: Transition | None, killed: set[str]) -> str:
-    """Which of the cases of reliability.md 2.2 a second start is."""
+    """Which of the cases of docs/guarantees.md a second start is."""
     if before is None:
         return ""
     if before.kind is Kind.REDRIVE:

@@ -30,7 +30,7 @@ class Expectations:
     """What a run was to show.
 
     Attributes:
-        covered: The tiers whose promise the faults of the run do not exceed (reliability.md 2.4):
+        covered: The tiers whose promise the faults of the run do not exceed (docs/guarantees.md):
             what was confirmed at another one may be lost, and is counted.
         drained: The run ended with time for everything to end: what waits or is in flight is stuck.
         lateness_ms: How much later than due a retry may be leased in the `quiet` windows, in which

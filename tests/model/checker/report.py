@@ -36,7 +36,7 @@ class Report:
     Attributes:
         findings: What is wrong, by invariant.
         counts: How much there was: accepted, leases, starts, committed, ….
-        duplicates: Second starts by class, "D-a" to "D-i" (reliability.md 2.2).
+        duplicates: Second starts by class, "D-a" to "D-i" (docs/guarantees.md).
         lost: Lost messages as "prefix", "middle" and "suffix" of their publishers' work: a suffix
             hints at durability, a middle at a bug.
         seconds: Percentiles and the like, in seconds, by name.

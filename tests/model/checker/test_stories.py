@@ -1,6 +1,6 @@
 """Random runs on a real server: with the scripts as they are they pass, with broken ones they fail.
 
-The broken ones are the bugs that other systems had, and that reliability.md names.
+The broken ones are bugs that other systems have had.
 """
 
 from pathlib import Path

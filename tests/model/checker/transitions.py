@@ -1,4 +1,4 @@
-"""What can happen to a message, as the journal tells it (reliability.md 4.1, 2)."""
+"""What can happen to a message, as the journal records it (docs/checker.md)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
