@@ -9,6 +9,7 @@ import click
 from rqretry.cli.options import server_options
 from rqretry.cli.session import target_of
 from rqretry.cli.worker import worker
+from rqretry.supervision.reload import require_watchfiles
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
 
@@ -22,13 +23,14 @@ GRACE_S = 5.0
 @server_options
 @click.pass_context
 def dev(context: click.Context, /, target: str, app_dir: str) -> int:
-    """Run APP with a Redis of its own, and start afresh when the code below DIR changes.
+    """Run APP with a Redis of its own, and restart it when the code below DIR changes.
 
     The Redis is private and forgets everything at the end; with --url that server is used instead.
     For development: use rqretry worker elsewhere.
     """
     where = target_of(context)
     where.settings()
+    require_watchfiles()
     try:
         with ExitStack() as stack, Stoppable():
             if where.url is None:

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -25,8 +26,10 @@ from rqretry.observability.log_format import (
     default_format,
     set_up_logging,
 )
-from rqretry.supervision.app_loader import load_app, require_consumers
-from rqretry.supervision.supervisor import HEALTH_HOST, supervise
+from rqretry.supervision.app_loader import load_app, load_worker_app, require_consumers
+from rqretry.supervision.reload import require_watchfiles
+from rqretry.supervision.supervisor import HEALTH_HOST, Ports, supervise
+from rqretry.supervision.worker_process import WorkerConfig
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.transport.first_call import reach
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
@@ -62,7 +65,7 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
     "--concurrency",
     type=click.IntRange(1, MAX_CONCURRENCY),
     metavar="N",
-    help="Attempts at once per handler and process; default what each handler says.",
+    help="Concurrent attempts per handler and process; default: each handler's own.",
 )
 @click.option(
     "--grace",
@@ -70,7 +73,7 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
     default="25s",
     show_default=True,
     callback=duration(),
-    help="How long running handlers may go on after SIGTERM.",
+    help="How long running handlers may continue after SIGTERM.",
 )
 @click.option("--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is.")
 @click.option(
@@ -88,26 +91,28 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
     "--max-memory",
     metavar="SIZE",
     callback=read_size,
-    help="Replace a process when it holds more memory, such as 512M.",
+    help="Replace a process when it uses more memory than this, such as 512M.",
 )
-@click.option("--reload", is_flag=True, help="Start afresh when the code below DIR changes.")
+@click.option(
+    "--reload", is_flag=True, help="Restart when code below DIR changes (rqretry[reload])."
+)
 @click.option(
     "--health-port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
-    help="Answer /livez and /readyz there; default: no port.",
+    help="Answer /livez and /readyz on this port; default: no port.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(1, 65535),
     metavar="PORT",
-    help="Answer /metrics there, for Prometheus; default: no port.",
+    help="Answer /metrics for Prometheus on this port; default: no port.",
 )
 @click.option(
     "--health-host",
     metavar="HOST",
     callback=read_host,
-    help=f"The address of these two ports; default {HEALTH_HOST}.",
+    help=f"The address that these two ports listen on; default {HEALTH_HOST}.",
 )
 @click.option(
     "--log-format",
@@ -115,23 +120,29 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
     help="Default: text on a terminal, json elsewhere.",
 )
 @click.option(
-    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="From where."
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
+    help="The least severe level that is logged.",
 )
-@click.option("--strict", is_flag=True, help="Refuse to start where doctor only warns, too.")
+@click.option("--strict", is_flag=True, help="Refuse to start on a warning of doctor, too.")
 @worker_trace_options
 @server_options
 @click.pass_context
 def worker(context: click.Context, /, target: str, **given: Any) -> int:
     """Run the handlers of APP, a variable of MODULE, until a signal stops them.
 
-    SIGTERM or Ctrl-C stops leasing, gives back what has not started, and lets running handlers
-    end within the grace period; a second signal is immediate. SIGHUP replaces the processes one
+    SIGTERM or Ctrl-C stops leasing, releases what has not started, and gives running handlers
+    the grace period to finish; a second signal stops at once. SIGHUP replaces the processes one
     after another.
     """
     if given["redis"] and target_of(context).url is not None:
         raise click.UsageError("--redis embedded cannot be given with --url: keep one")
     if given["health_host"] and given["health_port"] is None is given["metrics_port"]:
         raise click.UsageError("--health-host does nothing without --health-port: give both")
+    if given["reload"]:
+        require_watchfiles()
     logs = LogSettings(given["log_format"] or default_format(sys.stderr), given["log_level"])
     set_up_logging(logs)
     tracing = traced_workers(given, target.partition(":")[0])
@@ -153,23 +164,19 @@ def _run(
         app.configure(url, where.namespace)
         _start(app, embedded=given["redis"] is not None, given=given)
         early.check()
-        return supervise(
-            target,
-            app_dir=given["app_dir"],
-            processes=given["processes"],
+        config = WorkerConfig(
+            partial(load_worker_app, target, given["app_dir"], url, where.namespace),
             concurrency=given["concurrency"],
             grace=given["grace"],
-            url=url,
-            namespace=where.namespace,
             max_messages=given["max_messages"],
             max_memory=given["max_memory"],
-            reload=given["reload"],
-            health_host=given["health_host"] or HEALTH_HOST,
-            health_port=given["health_port"],
             logs=logs,
             tracing=given["tracing"],
-            metrics_port=given["metrics_port"],
         )
+        host = given["health_host"] or HEALTH_HOST
+        ports = Ports(host, given["health_port"], given["metrics_port"])
+        watched = given["app_dir"] if given["reload"] else None
+        return supervise(config, given["processes"], ports, watched=watched)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
+from functools import partial
 from multiprocessing.context import SpawnProcess
 from multiprocessing.process import parent_process
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import Self
 
 import rqretry
 from rqretry.core.errors import ConfigError, RqretryError
+from rqretry.supervision.app_loader import load_worker_app
 from rqretry.supervision.supervisor import supervise
+from rqretry.supervision.worker_process import WorkerConfig
 
 TARGET = "rqretry.demo.claims:app"
 _GRACE_S = 5.0
@@ -77,15 +80,10 @@ def _work(processes: int, url: str, namespace: str, log: str) -> None:
         os.dup2(file.fileno(), 2)
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
     threading.Thread(target=_leave_with_parent, args=(Path(log),), daemon=True).start()
+    folder = str(Path(rqretry.__file__).parent.parent)
+    load = partial(load_worker_app, TARGET, folder, url, namespace)
     try:
-        status = supervise(
-            TARGET,
-            app_dir=str(Path(rqretry.__file__).parent.parent),
-            processes=processes,
-            grace=_GRACE_S,
-            url=url,
-            namespace=namespace,
-        )
+        status = supervise(WorkerConfig(load, grace=_GRACE_S), processes)
     except ConfigError as error:
         sys.exit(str(error))  # one sentence in the log, which `check` reads
     sys.exit(status)

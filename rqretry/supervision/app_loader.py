@@ -50,18 +50,38 @@ def load_app(target: str, app_dir: str = ".") -> App:
     return app
 
 
+def load_worker_app(target: str, app_dir: str, url: str | None, namespace: str | None) -> App:
+    """Load an app and choose its server. Raises ConfigError if it fails or has no consumers.
+
+    Args:
+        target: MODULE:APP.
+        app_dir: Where modules are looked for first.
+        url: The server; None for the app's own.
+        namespace: None for the app's own.
+    """
+    app = load_app(target, app_dir)
+    app.configure(url, namespace)
+    if not app.consumers:
+        raise ConfigError(
+            f"{target} has no consumers: register one with @app.consumer in a module that"
+            f" {target.partition(':')[0]} imports"
+        )
+    return app
+
+
 def require_consumers(app: App, target: str, app_dir: str = ".") -> None:
-    """Raise ConfigError, saying where it was looked, if nothing was registered on the app."""
+    """Raise ConfigError, naming where it looked, if nothing was registered on the app."""
     if app.consumers or app.checkers.specs:
         return
     name, _, path = target.partition(":")
     module = sys.modules.get(name)
-    place = getattr(module, "__file__", None) or name
+    location = getattr(module, "__file__", None) or name
     others = [other for other in _apps_in(module) if _attribute(module, other).consumers]
     hint = f"; {name}:{others[0]} has some" if others else ""
     raise ConfigError(
-        f"{path} in {show(place)} has no consumers{hint}: register one with @{path}.consumer in a"
-        f" module that {name} imports (modules are looked for in {show(str(Path(app_dir)))} first)"
+        f"{path} in {show(location)} has no consumers{hint}: register one with @{path}.consumer in"
+        f" a module that {name} imports (modules are searched in"
+        f" {show(str(Path(app_dir)))} first)"
     )
 
 
@@ -121,7 +141,7 @@ def _check_attribute(path: str, target: str) -> None:
 
 def _import(name: str, folder: Path) -> ModuleType:
     try:
-        with _told_if_slow(name):
+        with _logged_if_slow(name):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
@@ -133,17 +153,17 @@ def _import(name: str, folder: Path) -> ModuleType:
 
 
 @contextmanager
-def _told_if_slow(name: str) -> Iterator[None]:
-    """One line in the log where an import takes long, with the line that it is at."""
+def _logged_if_slow(name: str) -> Iterator[None]:
+    """Log one warning where an import takes long, with the line that it is at."""
     thread = threading.get_ident()
 
-    def tell() -> None:
+    def warn() -> None:
         frame = sys._current_frames().get(thread)  # noqa: SLF001 - as faulthandler looks
-        place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "its end"
-        said = "module %s is still being imported after %g s, and nothing is worked on: it is at %s"
-        log.warning(said, name, SLOW_IMPORT_S, place)
+        at = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "its end"
+        text = "module %s is still importing after %g s, and no message is processed: it is at %s"
+        log.warning(text, name, SLOW_IMPORT_S, at)
 
-    timer = threading.Timer(SLOW_IMPORT_S, tell)
+    timer = threading.Timer(SLOW_IMPORT_S, warn)
     timer.daemon = True
     timer.start()
     try:
@@ -169,10 +189,10 @@ def _modules_in(folder: Path) -> list[str]:
 
 def _failed(name: str, error: BaseException) -> str:
     """One sentence for a module that failed, with the line of the user's code."""
-    return f"module {name} failed on import: {_said(error)} ({_place(error)})"
+    return f"module {name} failed on import: {_description(error)} ({_location(error)})"
 
 
-def _said(error: BaseException) -> str:
+def _description(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"it called sys.exit({show(error.code) if error.code is not None else ''})"
     if isinstance(error, SyntaxError):
@@ -184,7 +204,7 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _place(error: BaseException) -> str:
+def _location(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,7 +1,7 @@
-"""What a supervisor keeps of a worker process that nobody told to end: how it ended.
+"""How a worker process ended that nobody asked to stop, as the supervisor records it.
 
-A message that takes its process down leaves no error, only a lease that expires. Who held the
-lease is in the history; how that process ended is known to its parent alone, who writes it down.
+A message that crashes its process leaves no error, only a lease that expires. Who held the lease
+is in the history; how that process ended is known to its parent alone, which records it.
 """
 
 import logging
@@ -20,31 +20,31 @@ PATIENCE_S = 5.0
 _AT_ONCE = 4
 
 
-class LastWords:
-    """Writes last words in threads, so that a server that is away holds up no restart."""
+class ExitRecords:
+    """Writes exit records in threads, so that an unreachable server holds up no restart."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
 
-    def keep(self, pid: int, said: str) -> None:
-        """Keep how a process ended, if the server can be reached; returns at once.
+    def write(self, pid: int, ending: str) -> None:
+        """Record how a process ended, if the server can be reached; returns at once.
 
         Args:
             pid: The process.
-            said: How it ended, such as "ended with SIGKILL".
+            ending: How it ended, such as "ended with SIGKILL".
         """
-        if self._room.acquire(blocking=False):
+        if self._slots.acquire(blocking=False):
             threading.Thread(
-                target=self._write, args=(pid, said), name="rqretry-last-words", daemon=True
+                target=self._write, args=(pid, ending), name="rqretry-exit-record", daemon=True
             ).start()
 
-    def _write(self, pid: int, said: str) -> None:
+    def _write(self, pid: int, ending: str) -> None:
         keys = NamespaceKeys(self._settings.namespace)
         try:
             with SyncStore(self._settings.url, repeat_seconds=PATIENCE_S) as store:
-                store.run(last_words(keys, process=process_name(pid), said=said))
+                store.run(last_words(keys, process=process_name(pid), said=ending))
         except RqretryError as error:
-            log.warning("how worker process %d ended was not kept: %s", pid, error)
+            log.warning("how worker process %d ended was not recorded: %s", pid, error)
         finally:
-            self._room.release()
+            self._slots.release()

@@ -1,30 +1,37 @@
 """`rqretry worker --reload`: noticing that the code of an app has changed. For development."""
 
 import logging
-import os
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
 
+from rqretry.core.errors import ConfigError
+
 log = logging.getLogger("rqretry")
 
-LOOK_EVERY_S = 0.5
+_STOP_S = 1.0
 _NOT_CODE = {"__pycache__", "node_modules", "site-packages"}
 
-Stamps = dict[str, tuple[int, int]]
+
+def require_watchfiles() -> None:
+    """Raise ConfigError, naming the extra, where changes cannot be watched."""
+    if find_spec("watchfiles") is None:
+        raise ConfigError(
+            "watching code for changes needs watchfiles: run pip install 'rqretry[reload]'"
+        )
 
 
 class CodeWatch:
-    """Looks at the *.py files below a folder, in a thread; hidden folders are left out.
+    """Watches the *.py files below a folder, in a thread; hidden folders are left out.
 
-    A context manager: it looks from the beginning of the block to its end.
+    A context manager: it watches from the beginning of the block to its end.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder).resolve()
         self._changed = threading.Event()
         self._stopped = threading.Event()
-        self._seen = stamps(self._folder)
         self._thread = threading.Thread(target=self._run, name="rqretry-reload", daemon=True)
 
     def __enter__(self) -> Self:
@@ -33,7 +40,7 @@ class CodeWatch:
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        self._thread.join(timeout=LOOK_EVERY_S)
+        self._thread.join(timeout=_STOP_S)
 
     def take(self) -> bool:
         """Whether something has changed since this was asked last."""
@@ -41,27 +48,15 @@ class CodeWatch:
         self._changed.clear()
         return changed
 
+    def is_code(self, _change: object, path: str) -> bool:
+        """Whether a change of this path is a change of the app's code."""
+        parts = Path(path).relative_to(self._folder).parts
+        return path.endswith(".py") and not any(p.startswith(".") or p in _NOT_CODE for p in parts)
+
     def _run(self) -> None:
-        while not self._stopped.wait(LOOK_EVERY_S):
-            now = stamps(self._folder)
-            if now != self._seen:
-                names = sorted(name for name, _ in now.items() ^ self._seen.items())
-                log.info("%s has changed", os.path.relpath(names[0], self._folder))
-                self._seen = now
-                self._changed.set()
+        from watchfiles import watch  # noqa: PLC0415 - of the extra
 
-
-def stamps(folder: Path) -> Stamps:
-    """Time and size of each Python file below a folder."""
-    found: Stamps = {}
-    for place, folders, files in os.walk(folder):
-        folders[:] = [f for f in folders if not f.startswith(".") and f not in _NOT_CODE]
-        for name in files:
-            if name.endswith(".py"):
-                path = os.path.join(place, name)  # noqa: PTH118 - a Path each is slow in a big tree
-                try:
-                    stat = os.stat(path)  # noqa: PTH116
-                except OSError:  # it went away meanwhile
-                    continue
-                found[path] = (stat.st_mtime_ns, stat.st_size)
-    return found
+        for changes in watch(self._folder, watch_filter=self.is_code, stop_event=self._stopped):
+            path = Path(min(path for _, path in changes))
+            log.info("%s has changed", path.relative_to(self._folder))
+            self._changed.set()

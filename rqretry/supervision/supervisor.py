@@ -12,117 +12,120 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NamedTuple
 
+from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.process_pool import how_ended
-from rqretry.observability.log_format import LogSettings
-from rqretry.observability.trace_settings import TraceSettings
-from rqretry.supervision.exit_records import LastWords
+from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.errors import ConfigError, RqretryError
+from rqretry.core.settings import Settings
+from rqretry.core.worker_name import worker_name
+from rqretry.supervision.exit_records import ExitRecords
 from rqretry.supervision.health import Board
 from rqretry.supervision.health_port import HealthPort, ServerCheck
 from rqretry.supervision.metrics_port import MetricsPort
 from rqretry.supervision.reload import CodeWatch
-from rqretry.supervision.worker_config import Orders, apply_settings, load
-from rqretry.supervision.worker_process import AT_ONCE, REFUSED, REPLACE, read_report, run_child
+from rqretry.supervision.worker_process import (
+    AT_ONCE,
+    REFUSED,
+    REPLACE,
+    WorkerConfig,
+    read_report,
+    run_worker_process,
+)
+from rqretry.transport.store_sync import SyncStore
 from rqretry.worker.recycle_process import resident_bytes
 from rqretry.worker.stop_signals import SIGNALS, Stoppable, StoppedEarly
-from rqretry.worker.worker import GRACE_S
+from rqretry.worker.worker import apply_spec
 
 log = logging.getLogger("rqretry")
 
 HEALTH_HOST = "127.0.0.1"
 MARGIN_S = 4.0
-"""Seconds after the grace in which a process settles, says goodbye and ends; then it is killed."""
+"""Seconds after the grace for a process to settle, deregister and end; then it is killed."""
 _SHORT_LIFE_S = 2.0
 _LONGEST_BACKOFF_S = 10.0
 _LONGEST_START_S = 10.0
 _LOOK_EVERY_S = 0.5
 
 
-def supervise(  # noqa: PLR0913 - one keyword for each option of `rqretry worker`
-    target: str,
-    *,
-    app_dir: str = ".",
+class Ports(NamedTuple):
+    """Where a supervisor answers: an address of this machine, and TCP ports; None for no port.
+
+    Attributes:
+        host: The address of both.
+        health: Answers /livez and /readyz.
+        metrics: Answers /metrics.
+    """
+
+    host: str = HEALTH_HOST
+    health: int | None = None
+    metrics: int | None = None
+
+
+def supervise(
+    config: WorkerConfig,
     processes: int = 1,
-    concurrency: int | None = None,
-    grace: float = GRACE_S,
-    url: str | None = None,
-    namespace: str | None = None,
-    max_messages: int | None = None,
-    max_memory: int | None = None,
-    reload: bool = False,
-    health_host: str = HEALTH_HOST,
-    health_port: int | None = None,
-    logs: LogSettings | None = None,
-    tracing: TraceSettings | None = None,
-    metrics_port: int | None = None,
+    ports: Ports = Ports(),  # noqa: B008 - immutable
+    *,
+    watched: str | None = None,
 ) -> int:
     """Run workers until a signal stops them.
 
     Args:
-        target: MODULE:APP.
-        app_dir: Where MODULE is.
+        config: How each of them works.
         processes: How many worker processes.
-        concurrency: Attempts at once per consumer and process; None for each consumer's own.
-        grace: Seconds that running handlers get when a process stops.
-        url: The server; None for the app's own.
-        namespace: None for the app's own.
-        max_messages: Replace a process when it has finished so many; None for never.
-        max_memory: Replace a process when it holds more bytes than this; None for never.
-        reload: Replace the processes when a Python file below app_dir changes.
-        health_host: Where the health port listens.
-        health_port: A TCP port that answers /livez and /readyz; None for none.
-        logs: How the processes log; default text, from info on.
-        tracing: Whether and how the processes trace; default not at all.
-        metrics_port: A TCP port, at health_host, that answers /metrics; None for none.
+        ports: The health port and the metrics port.
+        watched: Replace the processes when a Python file below this folder changes.
 
     Returns:
         The exit status: 0 stopped as asked, 1 failed, or a process had to be killed.
 
     Raises:
-        ConfigError: The app cannot be loaded, has no consumers, or does not fit its groups; or the
-            health port cannot be opened.
+        ConfigError: The app cannot be loaded, has no consumers, or does not fit its groups; or a
+            port cannot be opened.
     """
-    orders = Orders(
-        target, app_dir, url, namespace, concurrency, grace, max_messages, max_memory,
-        explicit=reload, logs=logs or LogSettings(), tracing=tracing,
-        tallied=metrics_port is not None,
-    )  # fmt: skip
-    ports = _Ports(health_host, health_port, metrics_port)
+    board = Board(processes)
+    config = replace(config, counted=ports.metrics is not None, explicit=watched is not None)
     try:
-        return _run(orders, processes, ports, watched=app_dir if reload else None)
+        with ExitStack() as around, Stoppable() as early:
+            _open_ports(around, ports, board)
+            if config.max_memory is not None:
+                resident_bytes()
+            app = config.load_app()
+            apply_settings(app.settings, app.consumers)
+            if ports.health is not None or ports.metrics is not None:
+                around.enter_context(ServerCheck(board, app.settings))
+            watch = around.enter_context(CodeWatch(watched)) if watched is not None else None
+            early.check()
+            return Supervisor(config, processes, board, watch, ExitRecords(app.settings)).run()
     except StoppedEarly:
         return 0
 
 
-class _Ports(NamedTuple):
-    """Where a supervisor answers."""
+def _open_ports(around: ExitStack, ports: Ports, board: Board) -> None:
+    if ports.health is not None:
+        around.enter_context(HealthPort(board, ports.host, ports.health))
+    if ports.metrics is not None:
+        around.enter_context(MetricsPort(board, ports.host, ports.metrics))
 
-    host: str
-    health: int | None
-    metrics: int | None
 
-
-def _run(orders: Orders, processes: int, ports: _Ports, *, watched: str | None) -> int:
-    board = Board(processes)
-    with ExitStack() as around, Stoppable() as early:
-        if ports.health is not None:
-            around.enter_context(HealthPort(board, ports.host, ports.health))
-        if ports.metrics is not None:
-            around.enter_context(MetricsPort(board, ports.host, ports.metrics))
-        if orders.max_memory is not None:
-            resident_bytes()
-        app = load(orders)
-        apply_settings(app)
-        if ports.health is not None or ports.metrics is not None:
-            around.enter_context(ServerCheck(board, app.settings))
-        watch = around.enter_context(CodeWatch(watched)) if watched is not None else None
-        early.check()
-        return Supervisor(orders, processes, board, watch, LastWords(app.settings)).run()
+def apply_settings(settings: Settings, consumers: Sequence[ConsumerSpec]) -> None:
+    """What consumers name becomes their groups' settings: once, here, never in a worker process."""
+    with SyncStore(settings.url, repeat_seconds=2.0) as store:
+        catalog = Catalog(settings.namespace, settings.levels, worker_name())
+        try:
+            for spec in consumers:
+                store.perform(apply_spec(catalog, spec, explicit=True))
+        except ConfigError:
+            raise
+        except RqretryError as error:
+            log.warning("%s; the workers keep trying", error)
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +135,7 @@ class _Child:
     reports: Connection | None
     started: float
     kill_at: float | None = None
-    """It was told to stop, and gets until then."""
+    """It was asked to stop, and is killed at this time."""
 
 
 class Supervisor:
@@ -140,17 +143,17 @@ class Supervisor:
 
     def __init__(
         self,
-        orders: Orders,
+        config: WorkerConfig,
         processes: int,
         board: Board,
         watch: CodeWatch | None,
-        last_words: LastWords,
+        exit_records: ExitRecords,
     ) -> None:
-        self._orders = orders
+        self._config = config
         self._count = processes
         self._board = board
         self._watch = watch
-        self._last_words = last_words
+        self._exit_records = exit_records
         self._context = multiprocessing.get_context("spawn")
         self._children: list[_Child] = []
         self._signals = 0
@@ -194,7 +197,7 @@ class Supervisor:
             return
         while len(self._children) < self._wanted():
             ours, theirs = self._context.Pipe(duplex=False)
-            process = self._context.Process(target=run_child, args=(self._orders, theirs))
+            process = self._context.Process(target=run_worker_process, args=(self._config, theirs))
             process.start()
             theirs.close()
             assert process.pid is not None
@@ -220,7 +223,7 @@ class Supervisor:
                 self._ended(child, now - child.started)
             elif child.kill_at is not None and now >= child.kill_at:
                 log.error("worker process %d did not stop within its grace; killed", child.pid)
-                self._last_words.keep(child.pid, "was killed: it did not stop within its grace")
+                self._exit_records.write(child.pid, "was killed: it did not stop within its grace")
                 child.process.kill()
                 child.kill_at, self._failed = None, self._failed or self._signals > 0
 
@@ -233,7 +236,7 @@ class Supervisor:
             child.reports = None
 
     def _forget(self, child: _Child) -> None:
-        while child.reports is not None and child.reports.poll():  # its last words
+        while child.reports is not None and child.reports.poll():  # its last reports
             self._hear(child)
         self._children.remove(child)
         self._board.ended(child.pid)
@@ -251,11 +254,11 @@ class Supervisor:
         else:
             how = how_ended(status)
             log.warning("worker process %d ended (%s); starting another", child.pid, how)
-            self._last_words.keep(child.pid, f"ended with {how}")
+            self._exit_records.write(child.pid, f"ended with {how}")
             self._back_off(failed=lived < _SHORT_LIFE_S)
 
     def _refuse(self) -> None:
-        """A child cannot work as it is set up."""
+        """A child cannot work as configured."""
         if self._watch is not None:
             self._on_hold = True
             log.info("waiting for the code to change")
@@ -313,7 +316,7 @@ class Supervisor:
 
     def _stop(self, child: _Child, number: signal.Signals) -> None:
         if child.process.exitcode is None:
-            patience = 0.0 if number == AT_ONCE else self._orders.grace
+            patience = 0.0 if number == AT_ONCE else self._config.grace
             kill_at = time.monotonic() + patience + MARGIN_S
             child.kill_at = kill_at if child.kill_at is None else min(child.kill_at, kill_at)
             with suppress(ProcessLookupError):  # it ended while we looked

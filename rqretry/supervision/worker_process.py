@@ -6,7 +6,9 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import parent_process
 from typing import Any
@@ -15,40 +17,66 @@ from rqretry.app import App
 from rqretry.core.errors import ConfigError, RqretryError
 from rqretry.observability import observer
 from rqretry.observability.counters import Figures, Tally
-from rqretry.observability.log_format import set_up_logging
-from rqretry.observability.trace_settings import start_tracing
-from rqretry.supervision.worker_config import Orders, load
+from rqretry.observability.log_format import LogSettings, set_up_logging
+from rqretry.observability.trace_settings import TraceSettings, start_tracing
 from rqretry.worker.gc_tuning import calm_collector
 from rqretry.worker.recycle_process import retire_above_memory
 from rqretry.worker.registration import Condition
-from rqretry.worker.worker import Worker
+from rqretry.worker.worker import GRACE_S, Worker
 
 log = logging.getLogger("rqretry")
 
 REPLACE = 75
-"""Exit status of a child that asks to be replaced."""
+"""Exit status of a process that asks to be replaced."""
 REFUSED = 78
-"""Exit status of a child that cannot work as it is set up; replacing it would not help."""
+"""Exit status of a process that cannot work as configured; replacing it would not help."""
 AT_ONCE = signal.SIGUSR1
-"""What children are told at the second signal. SIGTERM may reach them twice for one signal: from
+"""Sent to the processes at the second signal. SIGTERM may reach them twice for one signal: from
 us, and from whoever signals a whole process group, as systemd does."""
 REPORT_EVERY_S = 1.0
 
 
-def run_child(orders: Orders, reports: Connection) -> None:
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """How the worker processes of one command work; picklable.
+
+    Attributes:
+        load_app: Imports the app, such as a partial of `app_loader.load_worker_app`.
+        concurrency: Attempts at once per consumer; None for each consumer's own.
+        grace: Seconds that running handlers get when the process stops.
+        max_messages: Replace a process when it has finished so many; None for never.
+        max_memory: Replace a process when it uses more bytes than this; None for never.
+        explicit: Apply the settings that consumers name to their groups.
+        logs: How it logs.
+        tracing: Whether and how it traces; None for not at all.
+        counted: It counts and times its attempts, for the metrics port.
+    """
+
+    load_app: Callable[[], App]
+    concurrency: int | None = None
+    grace: float = GRACE_S
+    max_messages: int | None = None
+    max_memory: int | None = None
+    explicit: bool = False
+    logs: LogSettings = field(default_factory=LogSettings)
+    tracing: TraceSettings | None = None
+    counted: bool = False
+
+
+def run_worker_process(config: WorkerConfig, reports: Connection) -> None:
     """The main function of a worker process; does not return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to us too; the parent acts
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    set_up_logging(orders.logs)
+    set_up_logging(config.logs)
     status = 1
     try:
-        start_tracing(orders.tracing)
-        if orders.tallied:
+        start_tracing(config.tracing)
+        if config.counted:
             observer.install(Tally(observer.installed))
-        app = load(orders)
+        app = config.load_app()
         calm_collector()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            status = runner.run(_work(app, orders, reports))
+            status = runner.run(_work(app, config, reports))
     except RqretryError as error:
         log.error("%s", error)  # noqa: TRY400 - one sentence, no traceback
         status = REFUSED if isinstance(error, ConfigError) else 1
@@ -62,16 +90,16 @@ def run_child(orders: Orders, reports: Connection) -> None:
 
 
 def read_report(data: bytes) -> tuple[Condition, Figures | None]:
-    """A report as the supervisor receives it: how the process is, and what it has counted."""
+    """A report as the supervisor receives it: the process's condition, and what it counted."""
     condition, figures = json.loads(data)
     return Condition(*condition), None if figures is None else Figures.read(figures)
 
 
-async def _work(app: App, orders: Orders, reports: Connection) -> int:
+async def _work(app: App, config: WorkerConfig, reports: Connection) -> int:
     worker = app.worker(
-        concurrency=orders.concurrency, grace=orders.grace, explicit=orders.explicit
+        concurrency=config.concurrency, grace=config.grace, explicit=config.explicit
     )
-    worker.max_messages = orders.max_messages
+    worker.max_messages = config.max_messages
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, _stop, worker)
     loop.add_signal_handler(AT_ONCE, _stop_at_once, worker)
@@ -79,8 +107,8 @@ async def _work(app: App, orders: Orders, reports: Connection) -> int:
     if parent is not None:
         loop.add_reader(parent.sentinel, _orphaned, worker, parent.sentinel)
     beside = [loop.create_task(_report(worker, reports), name="reports")]
-    if orders.max_memory is not None:
-        watch = retire_above_memory(orders.max_memory, worker.retire)
+    if config.max_memory is not None:
+        watch = retire_above_memory(config.max_memory, worker.retire)
         beside.append(loop.create_task(watch, name="memory"))
     try:
         async with app.living():
@@ -97,9 +125,9 @@ async def _work(app: App, orders: Orders, reports: Connection) -> int:
 
 
 async def _report(worker: Worker, reports: Connection) -> None:
-    """Tell the supervisor how this process is: every second, and at every change.
+    """Report this process's condition to the supervisor: every second, and at every change.
 
-    It comes from the event loop, so a handler that blocks the loop silences it.
+    Reports come from the event loop, so a handler that blocks the loop silences them.
     """
     os.set_blocking(reports.fileno(), False)  # a supervisor that was stopped must not stop us
     while True:
@@ -109,7 +137,7 @@ async def _report(worker: Worker, reports: Connection) -> None:
         except BlockingIOError:
             pass  # it will read later ones
         except OSError:
-            return  # it is gone
+            return  # the supervisor is gone
         with suppress(TimeoutError):
             async with asyncio.timeout(REPORT_EVERY_S):
                 await worker.changed.wait()

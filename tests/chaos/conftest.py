@@ -23,10 +23,14 @@ HERE = Path(__file__).parent
 PATIENCE_S = 20.0
 MAIN = """
 import sys
+from functools import partial
+from rqretry.supervision.app_loader import load_worker_app
 from rqretry.supervision.supervisor import supervise
+from rqretry.supervision.worker_process import WorkerConfig
 if __name__ == "__main__":
     processes, grace, app = int(sys.argv[1]), float(sys.argv[2]), sys.argv[4]
-    sys.exit(supervise(app, app_dir=sys.argv[3], processes=processes, grace=grace))
+    load = partial(load_worker_app, app, sys.argv[3], None, None)
+    sys.exit(supervise(WorkerConfig(load, grace=grace), processes))
 """
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rqretry.supervision.reload import stamps
-from tests.contract.production.conftest import Service, Site, until
+from rqretry.supervision.reload import CodeWatch
+from tests.contract.production.conftest import ROOT, Service, Site, until
 
 pytestmark = pytest.mark.chaos
 
@@ -123,8 +123,14 @@ def test_a_change_of_the_code_is_loaded_also_after_a_mistake(site: Site, code: P
 
 
 def test_only_python_files_that_are_not_hidden_are_watched(tmp_path: Path) -> None:
-    for name in ("a.py", "b.txt", ".git/c.py", "sub/d.py", "sub/__pycache__/e.py"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x")
-    assert {Path(name).name for name in stamps(tmp_path)} == {"a.py", "d.py"}
+    watch = CodeWatch(str(tmp_path))
+    names = ("a.py", "b.txt", ".git/c.py", "sub/d.py", "sub/__pycache__/e.py", "sub/.#f.py")
+    assert [n for n in names if watch.is_code(None, str(tmp_path / n))] == ["a.py", "sub/d.py"]
+
+
+def test_without_watchfiles_reload_names_the_extra(site: Site, code: Path) -> None:
+    (code.parent / "sitecustomize.py").write_text("import sys; sys.modules['watchfiles'] = None")
+    path = f"{code.parent}:{ROOT}"
+    service = site.start("--reload", app="versioned:app", folder=code.parent, PYTHONPATH=path)
+    assert service.process.wait(20) == 1
+    service.says("pip install 'rqretry[reload]'")
