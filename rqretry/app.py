@@ -13,7 +13,7 @@ from rqretry.consumer.transaction_checker import CheckerOptions, Checkers, TermO
 from rqretry.consumer.typed_topic import Topic
 from rqretry.core.durations import Duration
 from rqretry.core.limits import check_partitions, check_topic
-from rqretry.core.message import OutgoingMessage, PublishOptions
+from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
 from rqretry.core.middleware import Callback, Hooks, Middleware
 from rqretry.core.settings import Settings
@@ -298,26 +298,22 @@ class App:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
         return await self.async_client.publish_many(topic, messages, durability=durability)
 
+    def publish_sync(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
+        """`publish` without asyncio."""
+        return self.client.publish(topic, body, **options)
+
+    def publish_many_sync(
+        self, topic: str, messages: Iterable[Any], *, durability: str | None = None
+    ) -> list[MessageId]:
+        """`publish_many` without asyncio."""
+        return self.client.publish_many(topic, messages, durability=durability)
+
     def transaction(
         self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
     ) -> AsyncTransaction:
         """Messages that no group sees until all are committed; see Client.transaction."""
         client = self.async_client
         return client.transaction(topic, producer_group=producer_group, **options)
-
-    def begin_transaction(
-        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
-    ) -> AsyncTransaction:
-        """The same, for a program that awaits `commit` and `rollback` itself; it can be awaited."""
-        return self.transaction(topic, producer_group=producer_group, **options)
-
-    async def publish_item(self, topic: str, item: Any) -> MessageId:
-        """Publish one body or OutgoingMessage, for tasks and topics."""
-        return await self.async_client.publish(topic, item)
-
-    def publish_item_sync(self, topic: str, item: OutgoingMessage) -> MessageId:
-        """The same without asyncio."""
-        return self.client.publish(topic, item)
 
     async def aclose(self) -> None:
         """Send what is waiting to be sent, and close the connections; using it opens new ones."""

@@ -131,12 +131,6 @@ class Client:
         operations = TransactionOperations(self._publishing, terms, self.name)
         return Transaction(self.store, operations)
 
-    def begin_transaction(
-        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
-    ) -> Transaction:
-        """The same, for a program that calls `commit` and `rollback` itself."""
-        return self.transaction(topic, producer_group=producer_group, **options)
-
     def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due yet.
 
@@ -234,12 +228,6 @@ class AsyncClient:
         terms = self.checkers.terms(check_topic(topic), producer_group, options)
         operations = TransactionOperations(self._publishing, terms, self.name)
         return AsyncTransaction(self.store, operations)
-
-    def begin_transaction(
-        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
-    ) -> AsyncTransaction:
-        """The same, for a program that awaits `commit` and `rollback` itself; it can be awaited."""
-        return self.transaction(topic, producer_group=producer_group, **options)
 
     async def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due; see Client.recall."""

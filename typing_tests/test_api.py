@@ -100,6 +100,10 @@ async def publishing_answers_ids() -> None:
     assert_type(await app.publish_many("t", [1, 2]), list[MessageId])
     assert_type(await flights.publish(Flight(1)), MessageId)
     assert_type(app.client.publish("t", 1), MessageId)
+    assert_type(app.publish_sync("t", {"a": 1}, delay="10s"), MessageId)
+    assert_type(app.publish_many_sync("t", [1, 2]), list[MessageId])
+    assert_type(flights.publish_sync(Flight(1), id="once"), MessageId)
+    assert_type(flights.publish_many_sync([Flight(1)]), list[MessageId])
     await app.publish("t", 1, delay=object())  # type: ignore[arg-type]
 
 

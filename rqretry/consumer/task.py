@@ -27,12 +27,12 @@ _VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
 class Publishes(Protocol):
     """What a task needs of its app."""
 
-    async def publish_item(self, topic: str, item: OutgoingMessage) -> MessageId:
-        """Publish with asyncio."""
+    async def publish(self, topic: str, body: Any) -> MessageId:
+        """Publish one body or OutgoingMessage."""
         ...
 
-    def publish_item_sync(self, topic: str, item: OutgoingMessage) -> MessageId:
-        """Publish without asyncio."""
+    def publish_sync(self, topic: str, body: Any) -> MessageId:
+        """`publish` without asyncio."""
         ...
 
 
@@ -141,11 +141,11 @@ class Call(Generic[P]):
             BodyMismatch: An argument is not what its annotation promises.
             CodecError: An argument has no JSON form.
         """
-        return self._app.publish_item(self._topic, self._message(args, kwargs))
+        return self._app.publish(self._topic, self._message(args, kwargs))
 
     def send_sync(self, *args: P.args, **kwargs: P.kwargs) -> MessageId:
-        """The same without asyncio."""
-        return self._app.publish_item_sync(self._topic, self._message(args, kwargs))
+        """`send` without asyncio."""
+        return self._app.publish_sync(self._topic, self._message(args, kwargs))
 
     def _message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> OutgoingMessage:
         body = self._binding.body(self._topic, args, kwargs)

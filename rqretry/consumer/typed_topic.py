@@ -26,12 +26,24 @@ class Registers(Protocol):
         """Register a handler."""
         ...
 
-    async def publish_item(self, topic: str, item: Any) -> MessageId:
+    async def publish(self, topic: str, body: Any) -> MessageId:
         """Publish one body or OutgoingMessage."""
         ...
 
-    async def publish_many(self, topic: str, messages: Iterable[Any]) -> list[MessageId]:
-        """Publish many messages."""
+    async def publish_many(
+        self, topic: str, messages: Iterable[Any], *, durability: str | None = None
+    ) -> list[MessageId]:
+        """Publish many of them."""
+        ...
+
+    def publish_sync(self, topic: str, body: Any) -> MessageId:
+        """`publish` without asyncio."""
+        ...
+
+    def publish_many_sync(
+        self, topic: str, messages: Iterable[Any], *, durability: str | None = None
+    ) -> list[MessageId]:
+        """`publish_many` without asyncio."""
         ...
 
 
@@ -55,14 +67,28 @@ class Topic:
 
     async def publish(self, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish. Raises BodyMismatch too."""
-        return await self._app.publish_item(self.name, self._item(outgoing(body, options)))
+        return await self._app.publish(self.name, self._item(outgoing(body, options)))
 
-    async def publish_many(self, bodies: Iterable[Any]) -> list[MessageId]:
+    async def publish_many(
+        self, bodies: Iterable[Any], *, durability: str | None = None
+    ) -> list[MessageId]:
         """Publish bodies or OutgoingMessages; see Client.publish_many.
 
         Raises BodyMismatch before any is written.
         """
-        return await self._app.publish_many(self.name, [self._item(body) for body in bodies])
+        items = [self._item(body) for body in bodies]
+        return await self._app.publish_many(self.name, items, durability=durability)
+
+    def publish_sync(self, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
+        """`publish` without asyncio."""
+        return self._app.publish_sync(self.name, self._item(outgoing(body, options)))
+
+    def publish_many_sync(
+        self, bodies: Iterable[Any], *, durability: str | None = None
+    ) -> list[MessageId]:
+        """`publish_many` without asyncio."""
+        items = [self._item(body) for body in bodies]
+        return self._app.publish_many_sync(self.name, items, durability=durability)
 
     def _item(self, item: Any) -> Any:
         if isinstance(item, OutgoingMessage):

@@ -4,7 +4,7 @@ RocketMQ's half messages (semantics.md section 5). Written once, for asyncio and
 """
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -308,13 +308,6 @@ class AsyncTransaction:
     def id(self) -> str:
         """The transaction's id."""
         return self.operations.id
-
-    async def begin(self) -> Self:
-        """The transaction itself; for `await app.begin_transaction(...)`."""
-        return self
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self.begin().__await__()
 
     async def __aenter__(self) -> Self:
         return self

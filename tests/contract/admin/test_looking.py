@@ -239,7 +239,7 @@ def other_causes(bench: Bench) -> dict[str, str]:
     head, behind = (bench.client.publish("ordered", number, message_group="x") for number in (1, 2))
     told["message group"] = bench.admin.explain(behind)["line"]
     assert told["message group"].startswith(f"behind {head} ")
-    tx = bench.client.begin_transaction("ordered")
+    tx = bench.client.transaction("ordered")
     told["transaction"] = bench.admin.explain(tx.publish(1))["-"]
     tx.rollback()
     bench.succeed(bench.lease(group="line", topic="ordered"), group="line", topic="ordered")

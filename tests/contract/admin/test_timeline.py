@@ -66,7 +66,7 @@ def test_what_is_stored_is_found_by_its_key_whatever_the_history_has_lost(bench:
     (dead,) = bench.publish(OutgoingMessage(body=0, keys="order-7"))
     bench.fail(bench.lease(), level=-1)
     (late,) = bench.publish(OutgoingMessage(body=1, keys="order-7", delay=60))
-    tx = bench.client.begin_transaction("t")
+    tx = bench.client.transaction("t")
     half = tx.publish(OutgoingMessage(body=2, keys="order-7"))
     (other,) = bench.publish(OutgoingMessage(body=3, keys="order-7"), topic="u")
     bench.redis.delete("rqretry:test:{t:0}:events", "rqretry:test:{u:0}:events")

@@ -105,7 +105,7 @@ async def test_a_block_that_is_cancelled_rolls_back(lab: Lab) -> None:
 
 async def test_the_explicit_form_commits_and_repeats_are_harmless(lab: Lab) -> None:
     app = lab.app()
-    tx = await app.begin_transaction("t")
+    tx = app.transaction("t")
     id_ = await tx.publish("a")
     await tx.commit()
     await tx.commit()
@@ -120,7 +120,7 @@ async def test_a_transaction_without_messages_sends_nothing_and_ends_either_way(
     app = lab.app()
     async with app.transaction("t"):
         pass
-    tx = await app.begin_transaction("t")
+    tx = app.transaction("t")
     await tx.rollback()
     assert lab.redis.dbsize() == 0
 
@@ -180,7 +180,7 @@ async def test_a_message_of_a_transaction_cannot_be_delayed(
 
 async def test_more_messages_than_a_transaction_may_have_are_refused(lab: Lab) -> None:
     client = lab.client()
-    tx = client.begin_transaction("t")
+    tx = client.transaction("t")
     tx.publish_many([0] * 8000)
     with pytest.raises(InvalidArgument, match="8001 messages; at most 8000"):
         tx.publish(1)
@@ -192,7 +192,7 @@ async def test_a_full_topic_refuses_halves(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 1)
     client.admin.set_topic("t", max_messages=1)
-    tx = client.begin_transaction("t")
+    tx = client.transaction("t")
     with pytest.raises(QueueFull):
         tx.publish(2)
     tx.rollback()
@@ -206,7 +206,7 @@ async def test_ids_are_checked_against_what_is_stored(lab: Lab) -> None:
         assert tx.publish(2, id="b").duplicate is False
         with pytest.raises(InvalidArgument, match="other content"):
             tx.publish(9, id="a")
-        other = client.begin_transaction("t")
+        other = client.transaction("t")
         with pytest.raises(InvalidArgument, match="a transaction that is not decided"):
             other.publish(2, id="b")
         other.rollback()
@@ -217,7 +217,7 @@ async def test_an_id_cannot_be_published_beside_an_undecided_transaction_that_ha
     lab: Lab,
 ) -> None:
     client = lab.client()
-    tx = client.begin_transaction("t")
+    tx = client.transaction("t")
     tx.publish(1, id="a")
     for _ in range(2):
         with pytest.raises(InvalidArgument, match="id 'a' is the id of a message in a trans"):
@@ -239,7 +239,7 @@ async def test_a_checker_decides_what_its_producer_left(lab: Lab) -> None:
         asked.append(tx)
         return COMMIT if tx.messages[0].body == "paid" else ROLLBACK
 
-    paid, failed = (app.begin_transaction("t", producer_group="shop") for _ in range(2))
+    paid, failed = (app.transaction("t", producer_group="shop") for _ in range(2))
     await paid.publish("paid", tag="a", keys="k", headers={"order": "17"})
     await failed.publish("failed")
     async with lab.working(app):
@@ -278,7 +278,7 @@ async def test_a_checker_that_does_not_know_is_asked_again_and_then_the_transact
             await asyncio.sleep(60)
         return UNKNOWN if way == "unknown" else True
 
-    tx = app.begin_transaction("t")
+    tx = app.transaction("t")
     id_ = await tx.publish("a")
     async with lab.working(app):  # an app with a checker and no consumers works too
         await until(is_state(lab, tx.id, "parked"))
@@ -317,7 +317,7 @@ async def test_two_workers_do_not_check_at_once_and_a_dead_one_is_replaced(lab: 
         asked.append(tx.check)
         return UNKNOWN
 
-    tx = app.begin_transaction("t")
+    tx = app.transaction("t")
     await tx.publish("a")
     async with lab.working(app), lab.working(app):
         await until(is_state(lab, tx.id, "parked"))
@@ -352,7 +352,7 @@ async def test_a_lost_answer_to_a_commit_is_safe_to_repeat(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = lab.client()
-    tx = client.begin_transaction("t")
+    tx = client.transaction("t")
     tx.publish(1)
     run = client.store.run_all
 
@@ -374,7 +374,7 @@ async def test_a_lost_answer_to_a_commit_is_safe_to_repeat(
 
 async def test_halves_that_arrive_after_the_decision_are_refused(lab: Lab) -> None:
     client, operator = lab.client(), lab.client()
-    tx = client.begin_transaction("t")
+    tx = client.transaction("t")
     tx.publish(1)
     operator.admin.rollback_transaction(tx.id)
     with pytest.raises(TransactionDecided, match="decided meanwhile"):
@@ -386,7 +386,7 @@ async def test_halves_that_arrive_after_the_decision_are_refused(lab: Lab) -> No
 
 async def test_explain_tells_the_next_check(lab: Lab) -> None:
     client = lab.client()
-    tx = client.begin_transaction("t", check_after="12s", max_checks=15)
+    tx = client.transaction("t", check_after="12s", max_checks=15)
     id_ = tx.publish(1)
     view = client.admin.message(id_)
     assert (view.states[0].state, view.states[0].group) == ("prepared", "-")
@@ -431,7 +431,7 @@ async def test_options_are_checked_before_anything_is_sent(lab: Lab) -> None:
 
 async def test_fsck_finds_halves_whose_transaction_is_lost(lab: Lab) -> None:
     client = lab.client()
-    tx = client.begin_transaction("t")
+    tx = client.transaction("t")
     tx.publish(1)
     stored = lab.redis.hget("rqretry:test:{test}:transactions", tx.id)
     lab.redis.hdel("rqretry:test:{test}:transactions", tx.id)

@@ -125,6 +125,10 @@ async def test_a_declared_topic_refuses_a_body_that_does_not_fit(
         await topic.publish(OutgoingMessage(body=body))
     with pytest.raises(BodyMismatch):
         await topic.publish_many([OutgoingMessage(body=body)])
+    with pytest.raises(BodyMismatch):
+        topic.publish_sync(body)
+    with pytest.raises(BodyMismatch):
+        topic.publish_many_sync([body])
     assert await app.admin.topics() == []
 
 

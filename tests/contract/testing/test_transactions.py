@@ -15,7 +15,7 @@ def test_a_transaction_is_checked_after_6_s_then_every_30_s_and_parked_after_15_
             asked.append(lab.now)
             return TransactionResolution.UNKNOWN
 
-        tx = app.client.begin_transaction("t")
+        tx = app.client.transaction("t")
         tx.publish(1)
         lab.advance("1h")
         assert asked == [6 + 30 * n for n in range(15)]
@@ -37,7 +37,7 @@ def test_what_a_checker_commits_is_delivered_and_what_it_rolls_back_is_not() -> 
             return TransactionResolution.COMMIT if good else TransactionResolution.ROLLBACK
 
         for body in ("good", "bad"):
-            app.client.begin_transaction("t").publish(body)
+            app.client.transaction("t").publish(body)
         lab.advance("1m")
         assert got == [(6, "good")]
         assert lab.admin.transactions() == []

@@ -33,7 +33,7 @@ def test_every_command_of_the_operations_page_works_in_its_order(
     ids = bury(client, "flights", "claims", *range(6))
     delayed = client.publish("flights", 7, delay="1h")
     (cluster,) = shell.json("dlq", "list", "claims")["clusters"]
-    tx = client.begin_transaction("flights")
+    tx = client.transaction("flights")
     tx.publish(8)
     known = {"$ID": ids[0], "$FINGERPRINT": cluster["fingerprint"], "$DELAYED": delayed}
     known["$TRANSACTION"] = tx.id

@@ -101,7 +101,7 @@ def test_what_a_person_must_decide_stays_and_says_what_to_do(
     shell: Shell, client: Client, raw: Any
 ) -> None:
     client.admin.create_topic("orders")
-    tx = client.begin_transaction("orders")
+    tx = client.transaction("orders")
     id_ = tx.publish(1)
     raw.delete(client.catalog.keys.transactions)
     result = shell("fsck", "--repair", "--yes", "--json")

@@ -10,7 +10,7 @@ from tests.edges.cli.shell import Shell
 
 def test_list_show_and_status_tell_what_is_not_decided(shell: Shell, client: Client) -> None:
     assert shell.json("transaction", "list") == {"namespace": "default", "transactions": []}
-    tx = client.begin_transaction("claims", producer_group="shop")
+    tx = client.transaction("claims", producer_group="shop")
     tx.publish(1)
     (listed,) = shell.json("transaction", "list")["transactions"]
     assert (listed["id"], listed["state"], listed["producer_group"]) == (tx.id, "open", "shop")
@@ -29,7 +29,7 @@ def test_list_show_and_status_tell_what_is_not_decided(shell: Shell, client: Cli
 def test_commit_and_rollback_decide_and_are_audited(
     shell: Shell, client: Client, verb: str, state: str
 ) -> None:
-    tx = client.begin_transaction("claims")
+    tx = client.transaction("claims")
     tx.publish(1)
     done = shell.json("transaction", verb, tx.id)
     assert done == {"id": tx.id, "state": state, "done": True}
@@ -48,7 +48,7 @@ def test_an_unknown_transaction_is_one_sentence(shell: Shell) -> None:
 
 
 def test_message_explains_a_half(shell: Shell, client: Client) -> None:
-    tx = client.begin_transaction("claims")
+    tx = client.transaction("claims")
     id_ = tx.publish(1)
     (state,) = shell.json("message", id_)["states"]
     assert state["state"] == "prepared"

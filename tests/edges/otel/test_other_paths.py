@@ -64,7 +64,7 @@ async def test_what_a_transaction_refuses_is_a_failed_span(
 ) -> None:
     tracing = traced(collector.http)
     app = lab.app()
-    tx = app.begin_transaction("t")
+    tx = app.transaction("t")
     await tx.publish(1)
     await tx.commit()
     with pytest.raises(Exception, match="takes no more messages"):
