@@ -20,8 +20,8 @@ from rqretry.core.errors import ConfigError, MessageNotFound, RqretryError, show
 from rqretry.protocol.inspect import Peeked, peek
 from rqretry.protocol.keys import GroupKeys
 from rqretry.supervision.app_loader import load_app, require_consumers
-from rqretry.worker.delivery import Delivery, Source
 from rqretry.worker.dry_run import Rehearsal, rehearse, spec_for
+from rqretry.worker.leases import Delivery, Source
 
 
 class Found(NamedTuple):

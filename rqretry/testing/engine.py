@@ -15,7 +15,7 @@ from rqretry.testing.clock import VirtualClock, clock_key
 from rqretry.testing.faults import Fault, Faults
 from rqretry.testing.lab_stores import LabStore, score
 from rqretry.testing.lab_workers import Crew, Line
-from rqretry.worker.delivery import Delivery
+from rqretry.worker.leases import Delivery
 
 MAX_STEPS = 10_000
 """Attempts of one run, unless the test says otherwise; more are taken for an endless loop."""

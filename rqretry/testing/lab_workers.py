@@ -22,7 +22,7 @@ from rqretry.protocol.rate_limit import take
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
 from rqretry.worker.broadcast import Ends, Place, starting_places, unleased
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.leases import Delivery, Source
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import CheckBack
 from rqretry.worker.worker import apply_spec

@@ -25,8 +25,8 @@ from rqretry.core.typed_body import ReceivedMismatch
 from rqretry.observability import observer
 from rqretry.observability.log_format import current_attempt
 from rqretry.protocol.lease import Failure
-from rqretry.worker.delivery import Delivery
 from rqretry.worker.invoker import Caller
+from rqretry.worker.leases import Delivery
 
 DEAD = -1
 _new = tuple.__new__

@@ -36,7 +36,7 @@ from rqretry.transport.pool import Line
 from rqretry.transport.replies import BLOCK_MARGIN_SECONDS, TryAgain, is_error
 from rqretry.transport.store import Store, jitter
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.leases import Delivery, Source
 
 log = logging.getLogger("rqretry")
 

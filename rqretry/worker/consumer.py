@@ -18,8 +18,8 @@ from rqretry.observability.observer import LOST
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.lease import Failure
 from rqretry.worker.attempt import Execution, Waiting, outcome_of
-from rqretry.worker.delivery import Delivery, Ending, Source
 from rqretry.worker.invoker import make_caller
+from rqretry.worker.leases import Delivery, Ending, Source
 
 log = logging.getLogger("rqretry")
 

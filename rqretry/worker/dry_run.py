@@ -13,8 +13,8 @@ from rqretry.core.message import Message
 from rqretry.core.middleware import Hooks
 from rqretry.protocol.lease import Failure
 from rqretry.worker.attempt import Execution, Waiting, outcome_of
-from rqretry.worker.delivery import Delivery
 from rqretry.worker.invoker import Caller, make_caller
+from rqretry.worker.leases import Delivery
 
 
 @dataclass(frozen=True, slots=True)

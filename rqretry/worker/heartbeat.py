@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from rqretry.protocol.command import batches
 from rqretry.protocol.lease import OK, renew
 from rqretry.transport.store_sync import SyncStore
-from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.leases import Delivery, Source
 
 log = logging.getLogger("rqretry")
 

@@ -10,8 +10,8 @@ from rqretry.core.errors import RqretryError
 from rqretry.protocol.inspect import read_these
 from rqretry.transport.store import Store
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.delivery import Source
 from rqretry.worker.fetch import Fetcher
+from rqretry.worker.leases import Source
 
 log = logging.getLogger("rqretry")
 

@@ -13,7 +13,7 @@ from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.rate_limit import Tokens, take
 from rqretry.transport.store import Store
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.delivery import Source
+from rqretry.worker.leases import Source
 
 log = logging.getLogger("rqretry")
 

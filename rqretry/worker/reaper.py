@@ -22,7 +22,7 @@ from rqretry.protocol.command import MAX_BATCH, Command
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.maintain import Expired, Promoted, expire, promote, sweep
 from rqretry.transport.store import Store
-from rqretry.worker.delivery import Source
+from rqretry.worker.leases import Source
 
 log = logging.getLogger("rqretry")
 

@@ -17,7 +17,7 @@ from rqretry.observability.observer import POSTPONED, RELEASED, SUCCESS
 from rqretry.protocol.command import Command, batches
 from rqretry.protocol.lease import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
 from rqretry.transport.store import Store
-from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.leases import Delivery, Source
 from rqretry.worker.settle_events import Herald
 from rqretry.worker.settle_recovery import SLACK_MS, Doubt, Recollection, recollect
 

@@ -7,7 +7,7 @@ from rqretry.core.middleware import Announcer, Event
 from rqretry.observability.log_format import about
 from rqretry.observability.observer import DEAD_LETTER, FAILURE, STALE, SUCCESS, Attempt
 from rqretry.protocol.lease import Failed, Failure
-from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.leases import Delivery, Source
 
 log = logging.getLogger("rqretry")
 

@@ -12,7 +12,7 @@ from rqretry.protocol.history import Kept, kept
 from rqretry.protocol.inspect import recent_history
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failed, Failure, outcome
-from rqretry.worker.delivery import Delivery
+from rqretry.worker.leases import Delivery
 
 _PAGE, _PAGES = 100, 200
 SLACK_MS = 2000

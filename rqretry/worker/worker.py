@@ -21,9 +21,9 @@ from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
 from rqretry.worker.broadcast import Broadcaster, Ends, starting_places, unleased
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.delivery import Delivery, Source
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.heartbeat import Heartbeat
+from rqretry.worker.leases import Delivery, Source
 from rqretry.worker.partition_watch import Growth
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.recycle_process import retire_after_messages

@@ -17,8 +17,8 @@ from rqretry.transport.batch import Batch
 from rqretry.transport.connection import async_connection, sync_connection
 from rqretry.transport.replies import TryAgain, Wire
 from rqretry.transport.topology import topology_of
-from rqretry.worker.delivery import Delivery, Source
 from rqretry.worker.heartbeat import Heartbeat
+from rqretry.worker.leases import Delivery, Source
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
 from tests.support.faults.proxy import proxied
 from tests.support.faults.rules import Fault, Rule, always

@@ -14,8 +14,8 @@ from rqretry.core.retry_policy import RetryPolicy
 from rqretry.protocol.command import batches
 from rqretry.protocol.lease import OK, renew
 from rqretry.transport.store import Store
-from rqretry.worker.delivery import Delivery, Source
 from rqretry.worker.fetch import Fetcher
+from rqretry.worker.leases import Delivery, Source
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import CheckBack

@@ -10,7 +10,7 @@ from rqretry.core.middleware import Hooks
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Failure
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.leases import Delivery, Source
 
 
 class Told:

@@ -9,7 +9,7 @@ import pytest
 from rqretry.catalog.catalog import Catalog
 from rqretry.protocol.keys import partition_keys
 from rqretry.transport.store import Store
-from rqretry.worker.delivery import Source
+from rqretry.worker.leases import Source
 from rqretry.worker.reaper import Reaper
 
 

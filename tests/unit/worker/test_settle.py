@@ -17,7 +17,7 @@ from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import OK
 from rqretry.transport.replies import ServerClock
 from rqretry.transport.store import Store
-from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.leases import Delivery, Source
 from rqretry.worker.settle import Settler
 
 

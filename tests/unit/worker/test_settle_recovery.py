@@ -8,7 +8,7 @@ from rqretry.core.receipt import Receipt
 from rqretry.protocol.history import Kept
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Failed, Failure
-from rqretry.worker.delivery import Delivery, Source
+from rqretry.worker.leases import Delivery, Source
 from rqretry.worker.settle_recovery import _PAGE, Doubt, Recollection, recollect
 
 KEYS = partition_keys("n", "t", 0).group("g", 18)
