@@ -21,7 +21,7 @@ from rqretry.protocol.inspect import Peeked, peek
 from rqretry.protocol.keys import GroupKeys
 from rqretry.supervision.app_loader import load_app, require_consumers
 from rqretry.worker.dry_run import Rehearsal, rehearse, spec_for
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 
 
 class Found(NamedTuple):
@@ -80,10 +80,10 @@ def _spec(app: App, letter: DeadLetterRecord, target: str) -> ConsumerSpec:
 
 def _run(app: App, spec: ConsumerSpec, found: Found, *, with_pdb: bool) -> int:
     letter, keys = found.letter, found.keys
-    source = Source(letter.topic, keys.partition.partition, keys, spec.visibility_ms / 1000)
+    place = Place(letter.topic, keys.partition.partition, keys, spec.visibility_ms / 1000)
     numbers = (found.lease_no, letter.attempt)
     now = time.monotonic()
-    delivery = Delivery(source, letter.id, letter.raw, numbers, now, found.last_error)
+    delivery = Delivery(place, letter.id, letter.raw, numbers, now, found.last_error)
     ended = asyncio.run(_rehearse(app, spec, delivery, found.max_retries))
     _tell(spec, letter, ended)
     if ended.error is None:

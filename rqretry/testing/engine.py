@@ -78,7 +78,7 @@ class Engine:
 
     def set_attempt(self, line: Line, id_: str, number: int, last_error: str) -> None:
         """Number the next delivery of a message, where its partition has it."""
-        keys = line.source.keys
+        keys = line.place.keys
         here = Command("read", (), (), bool, words=("HEXISTS", keys.partition.bodies, id_))
         if self._store.run(here):
             words = ("HSET", keys.attempts, id_, f"1:{number}:0:0")
@@ -150,7 +150,7 @@ class Engine:
     async def _attempt(self, line: Line, delivery: Delivery) -> None:
         fault = self.faults.take(line.worker, delivery.id)
         if fault is Fault.CRASH:
-            line.source.leases.pop(delivery.id, None)
+            line.place.leases.pop(delivery.id, None)
         else:
             if fault is Fault.DUPLICATE:
                 await self.duplicate(line, delivery)
@@ -163,19 +163,19 @@ class Engine:
         self._finished[key] = self._finished.get(key, 0) + 1
 
     async def _handle(self, line: Line, delivery: Delivery) -> None:
-        known = dict(line.source.tracebacks)
+        known = dict(line.place.tracebacks)
         token = RUNNING.set(Running(line, delivery))
         try:
             await line.consumer.process(delivery)
         finally:
             RUNNING.reset(token)
         if delivery.lost:  # crashed: nobody tells the server anything
-            line.source.tracebacks = known
-            line.source.leases.pop(delivery.id, None)
+            line.place.tracebacks = known
+            line.place.leases.pop(delivery.id, None)
 
     def _give_up(self, line: Line, delivery: Delivery, budget: Budget) -> None:
         raise AssertionError(
-            f"not idle after {budget.used} attempts: message {delivery.id} of {line.source.topic}"
+            f"not idle after {budget.used} attempts: message {delivery.id} of {line.place.topic}"
             f" is delivered to {line.worker} again, attempt {delivery.attempt}, at"
             f" {spell(self.clock.seconds(self.clock.ms))}; does its handler retry, postpone or"
             " publish without a delay? Raise max_steps if so many attempts are meant to be"
@@ -192,7 +192,7 @@ class Engine:
 
     def lose(self, line: Line, delivery: Delivery) -> None:
         """Nobody renews this lease: time goes on to its end, and anybody expires it."""
-        deadline = score(self._store, line.source.keys.inflight, delivery.id)
+        deadline = score(self._store, line.place.keys.inflight, delivery.id)
         if deadline is None:
             return
         self.set_clock(deadline)
@@ -217,7 +217,7 @@ class Engine:
                 if self._finished.get(key, 0) > before:
                     return True
                 due_ms = self.next_due()
-                dead = score(self._store, line.source.keys.dead, delivery.id) is not None
+                dead = score(self._store, line.place.keys.dead, delivery.id) is not None
                 if due_ms is None or dead:
                     return False
                 self.set_clock(due_ms)

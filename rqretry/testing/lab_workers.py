@@ -20,9 +20,9 @@ from rqretry.protocol.lease import Leased, lease
 from rqretry.protocol.maintain import expire, feed, promote
 from rqretry.protocol.rate_limit import take
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
-from rqretry.worker.broadcast import Ends, Place, starting_places, unleased
+from rqretry.worker.broadcast import Ends, Position, starting_positions, unleased
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import CheckBack
 from rqretry.worker.worker import apply_spec
@@ -44,11 +44,11 @@ class Line:
     """
 
     consumer: Consumer
-    source: Source
+    place: Place
     crew: "Crew"
     due_at: int | None = None
     looked: int = -1
-    place: Place | None = None
+    position: Position | None = None
     """Of a broadcast consumer: where it is in what is shown."""
     shown: deque[Delivery] = field(default_factory=deque)
 
@@ -101,34 +101,34 @@ class Crew:
 
     def next(self, line: Line, now_ms: int) -> Delivery | None:
         """The next message of a line, leased or shown; None: nothing is ready."""
-        if line.place is not None:
-            return self._next_shown(line, line.place, now_ms)
+        if line.position is not None:
+            return self._next_shown(line, line.position, now_ms)
         return self.lease(line, now_ms)
 
     def lease(self, line: Line, now_ms: int) -> Delivery | None:
         """Take the next message of a line, after the upkeep that is due; None: nothing is ready."""
         while True:
-            source = line.source
+            place = line.place
             changes = self._store.changes
-            source.prefer = "retry" if source.prefer == "ready" else "ready"
-            if source.keys.source:
-                self._store.run(feed(source.keys, worker=line.worker))
-            tokens_in_ms = self._wait_for_tokens(source)
+            place.prefer = "retry" if place.prefer == "ready" else "ready"
+            if place.keys.source:
+                self._store.run(feed(place.keys, worker=line.worker))
+            tokens_in_ms = self._wait_for_tokens(place)
             if tokens_in_ms is not None:
                 line.due_at, line.looked = now_ms + tokens_in_ms, changes
                 return None
             command = lease(
-                source.keys,
+                place.keys,
                 worker=line.worker,
                 want=1,
                 visibility_ms=line.consumer.spec.visibility_ms,
-                prefer=source.prefer,
-                tokens=source.rated,
+                prefer=place.prefer,
+                tokens=place.rated,
             )
             leased = self._store.run(command)
-            if source.rated and not leased.ids:
-                self._store.run(take(source.keys.bucket, want=0, returned=1))
-            source.rated = bool(leased.rate)
+            if place.rated and not leased.ids:
+                self._store.run(take(place.keys.bucket, want=0, returned=1))
+            place.rated = bool(leased.rate)
             if leased.ids:
                 return self._delivery(line, leased)
             if leased.status == "NO_GROUP":
@@ -147,27 +147,27 @@ class Crew:
                 return None
             self._upkeep(line, waits)
 
-    def _wait_for_tokens(self, source: Source) -> int | None:
+    def _wait_for_tokens(self, place: Place) -> int | None:
         """Take a token where the group's rate limit wants one; else milliseconds until the next."""
-        if not source.rated:
+        if not place.rated:
             return None
-        tokens = self._store.run(take(source.keys.bucket, want=1))
+        tokens = self._store.run(take(place.keys.bucket, want=1))
         return max(1, tokens.wait_ms) if tokens.given == 0 else None
 
-    def _next_shown(self, line: Line, place: Place, now_ms: int) -> Delivery | None:
-        partition, source = line.source.keys.partition, line.source
+    def _next_shown(self, line: Line, position: Position, now_ms: int) -> Delivery | None:
+        partition, place = line.place.keys.partition, line.place
         while not line.shown:
             changes = self._store.changes
             due_ms = first_score(self._store, partition.scheduled)
             if due_ms is not None and due_ms <= now_ms:
-                deliver = deliver_due(self.catalog, source.topic, source.partition, "lab")
+                deliver = deliver_due(self.catalog, place.topic, place.partition, "lab")
                 self._store.perform(deliver)
                 continue
-            entries: list[Entry] = self._store.run(read_after(partition, place.mark, count=1))
+            entries: list[Entry] = self._store.run(read_after(partition, position.mark, count=1))
             if not entries:
                 line.due_at, line.looked = due_ms, changes
                 return None
-            line.shown.extend(place.take(entries[0]))
+            line.shown.extend(position.take(entries[0]))
         return line.shown.popleft()
 
     async def check_back(self, now_ms: int) -> bool:
@@ -182,21 +182,21 @@ class Crew:
         """Expire what is overdue in a line."""
         spec = line.consumer.spec
         hold_ms = spec.visibility_ms // 3  # of no effect: virtual time is never seen to jump
-        self._store.run(expire(line.source.keys, worker="lab", hold_ms=hold_ms, random=0.5))
+        self._store.run(expire(line.place.keys, worker="lab", hold_ms=hold_ms, random=0.5))
 
     def _upkeep(self, line: Line, waits: Waits) -> None:
         due, deadline, scheduled = waits
         if due == 0:
-            self._store.run(promote(line.source.keys, worker="lab"))
+            self._store.run(promote(line.place.keys, worker="lab"))
         if deadline == 0:
             self.expire(line)
         if scheduled == 0:
-            source = line.source
-            self._store.perform(deliver_due(self.catalog, source.topic, source.partition, "lab"))
+            place = line.place
+            self._store.perform(deliver_due(self.catalog, place.topic, place.partition, "lab"))
 
     def _waits_of_paused(self, line: Line) -> Waits:
         """A paused group gets no messages, and its leases and waits end all the same."""
-        keys = line.source.keys
+        keys = line.place.keys
         now_ms = self._store.clock.now_ms()
         times = [
             first_score(self._store, key)
@@ -209,12 +209,12 @@ class Crew:
 
     async def settle(self, line: Line) -> None:
         """Tell the server how attempts of this worker ended, and the app's callbacks."""
-        if line.place is not None:
+        if line.position is not None:
             await self.announcer.finish()
             return
         settler = self._settlers[line.worker]
         for _ in range(_SETTLES_MOST):
-            if not line.source.unsettled:
+            if not line.place.unsettled:
                 break
             await settler.flush()
         await self.announcer.finish()
@@ -222,7 +222,7 @@ class Crew:
     def announce_lost(self, line: Line, delivery: Delivery) -> None:
         """Tell the app's callbacks, soon, that a lease was lost."""
         if self.announcer.wants("lease_lost"):
-            topic, attempt = line.source.topic, delivery.attempt
+            topic, attempt = line.place.topic, delivery.attempt
             self.announcer.post(
                 Event("lease_lost", line.worker, line.worker, topic, delivery.id, attempt)
             )
@@ -242,17 +242,17 @@ class Crew:
         consumer.execution.max_retries = self._subscribe(spec)
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
         for name, number, keys in self._store.perform(self.catalog.places(spec.group, spec.topics)):
-            source = Source(name, number, keys, spec.visibility_ms / 1000)
-            consumer.sources.append(source)
-            self.lines.append(Line(consumer, source, self, place=self._place_of(spec, source)))
+            place = Place(name, number, keys, spec.visibility_ms / 1000)
+            consumer.places.append(place)
+            self.lines.append(Line(consumer, place, self, position=self._position_of(spec, place)))
         self._consumers.append(consumer)
 
-    def _place_of(self, spec: ConsumerSpec, source: Source) -> Place | None:
+    def _position_of(self, spec: ConsumerSpec, place: Place) -> Position | None:
         if not spec.broadcast:
             return None
-        (place,) = self._store.perform(starting_places(self.catalog, [source]))
-        self._ends.places[source] = place
-        return place
+        (position,) = self._store.perform(starting_positions(self.catalog, [place]))
+        self._ends.positions[place] = position
+        return position
 
     def _subscribe(self, spec: ConsumerSpec) -> int:
         return self._store.perform(apply_spec(self.catalog, spec, explicit=True))
@@ -261,6 +261,6 @@ class Crew:
         sent_at = self._store.clock.local(0)
         rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
         ((id_, data, numbers),) = rows
-        delivery = Delivery(line.source, id_, data, numbers, sent_at, leased.lines[0])
-        line.source.leases[id_] = delivery
+        delivery = Delivery(line.place, id_, data, numbers, sent_at, leased.lines[0])
+        line.place.leases[id_] = delivery
         return delivery

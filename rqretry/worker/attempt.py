@@ -56,7 +56,7 @@ class Execution:
             return self.failure(delivery, "undecodable", str(error), level=DEAD)
         call: Any = self._call
         if observer.installed is not None:
-            namespace = delivery.source.keys.partition.namespace
+            namespace = delivery.place.keys.partition.namespace
             delivery.watch = observer.installed.attempting(namespace, message, self._worker)
             call = delivery.watch.around(call)
         try:
@@ -114,9 +114,9 @@ class Execution:
         return Failure(delivery.receipt, level, delay, self._random.random(), cause, record)
 
     def _raised(self, delivery: Delivery, error: BaseException, ran: float) -> Failure:
-        fingerprint, source = fingerprint_of(error), delivery.source
-        if fingerprint not in source.told and fingerprint not in source.tracebacks:
-            source.tracebacks[fingerprint] = formatted(error)
+        fingerprint, place = fingerprint_of(error), delivery.place
+        if fingerprint not in place.told and fingerprint not in place.tracebacks:
+            place.tracebacks[fingerprint] = formatted(error)
         record = describe_exception(error, fingerprint, self._worker, ran, _trace(delivery))
         level = 0 if self._spec.retries_on(error) else DEAD
         cause = "failure" if level == 0 else "rejected"
@@ -138,13 +138,13 @@ class Execution:
             return signal.result
 
     def _message(self, delivery: Delivery) -> Message[Any]:
-        source, spec = delivery.source, self._spec
+        place, spec = delivery.place, self._spec
         message: Message[Any] = Message(
-            (source.topic, source.partition, spec.group, delivery.lease_no, delivery.id),
+            (place.topic, place.partition, spec.group, delivery.lease_no, delivery.id),
             decode(delivery.data),
             delivery.attempt,
             self.max_retries,
-            delivery.sent_at + source.visibility_s,
+            delivery.sent_at + place.visibility_s,
             delivery.error,
         )
         delivery.message = message

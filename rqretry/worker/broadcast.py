@@ -1,8 +1,8 @@
 """Broadcast groups: every running consumer gets every message published while it runs.
 
-Nothing is leased and nothing is retried (semantics.md section 2, decisions 28). A partition keeps
-what it broadcasts in a stream; each consumer has its own place in it, in memory only, and waits on
-a connection of its own (on a cluster one per partition).
+Nothing is leased and nothing is retried (docs/decisions/0024). A partition keeps what it broadcasts
+in a stream; each consumer has its own position in it, in memory only, and waits on a connection
+of its own (on a cluster one per partition).
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from rqretry.transport.pool import Line
 from rqretry.transport.replies import BLOCK_MARGIN_SECONDS, TryAgain, is_error
 from rqretry.transport.store import Store, jitter
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 
 log = logging.getLogger("rqretry")
 
@@ -54,11 +54,11 @@ def unleased(spec: ConsumerSpec) -> ConsumerSpec:
     return replace(spec, visibility_ms=round(NO_LEASE_S * 1000))
 
 
-class Place:
+class Position:
     """Where one consumer is in what one partition broadcasts."""
 
-    def __init__(self, source: Source, mark: Mark, group: RouteGroup) -> None:
-        self.source = source
+    def __init__(self, place: Place, mark: Mark, group: RouteGroup) -> None:
+        self.place = place
         self.mark = mark
         self.group = group
         self.counts: dict[str, int] = {}
@@ -77,34 +77,34 @@ class Place:
             log.error(
                 "broadcast group %s fell behind in %s and has missed %d messages: they were"
                 " dropped after ten minutes, or earlier as the oldest of 64 MiB",
-                self.source.keys.group, self.source.topic, missed,
+                self.place.keys.group, self.place.topic, missed,
             )  # fmt: skip
         self.mark = entry.end
         now = time.monotonic()
         wanted = [one for one in entry.messages if _takes(self.group, one[1])]
         self.count("filtered", len(entry.messages) - len(wanted))
         self.count("lease", len(wanted))
-        return [Delivery(self.source, id_, data, (1, 1), now) for id_, data in wanted]
+        return [Delivery(self.place, id_, data, (1, 1), now) for id_, data in wanted]
 
 
 class Ends:
     """Takes the place of a settler: what became of an attempt is logged and counted."""
 
     def __init__(self, announcer: Announcer, worker: str) -> None:
-        self.places: dict[Source, Place] = {}
+        self.positions: dict[Place, Position] = {}
         self._announcer = announcer
         self._worker = worker
 
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""
-        self.places[delivery.source].count("succeed")
+        self.positions[delivery.place].count("succeed")
         if delivery.watch is not None:
             delivery.watch.settled(SUCCESS)
 
     def fail(self, delivery: Delivery, failure: Failure) -> None:
         """The attempt failed, and that is the end of it here."""
-        source = delivery.source
-        self.places[source].count("fail")
+        place = delivery.place
+        self.positions[place].count("fail")
         if delivery.watch is not None:
             delivery.watch.settled(FAILURE, record=failure.record)
         error = read_line(f"1 0 {failure.record}")
@@ -112,19 +112,17 @@ class Ends:
         reason = said or failure.cause
         log.warning(
             "message %s of %s failed in broadcast group %s, which does not retry: %s",
-            delivery.id, source.topic, source.keys.group, reason,
-            extra=about(delivery.id, source.topic, source.keys.group, 1),
+            delivery.id, place.topic, place.keys.group, reason,
+            extra=about(delivery.id, place.topic, place.keys.group, 1),
         )  # fmt: skip
         if self._announcer.wants("failure"):
-            group = source.keys.group
-            event = Event(
-                "failure", self._worker, group, source.topic, delivery.id, 1, reason, None
-            )
+            group = place.keys.group
+            event = Event("failure", self._worker, group, place.topic, delivery.id, 1, reason, None)
             self._announcer.post(event)
 
     def release(self, delivery: Delivery, _delay_ms: int | str) -> None:
         """The worker stops before it has started."""
-        self.places[delivery.source].count("release")
+        self.positions[delivery.place].count("release")
         if delivery.watch is not None:
             delivery.watch.settled(RELEASED)
 
@@ -132,9 +130,9 @@ class Ends:
         """Nothing is delivered again, so that is a failure."""
         self.fail(delivery, limit)
 
-    def news(self) -> list[Place]:
-        """The places with something to tell the server."""
-        return [place for place in self.places.values() if place.counts]
+    def news(self) -> list[Position]:
+        """The positions with something to tell the server."""
+        return [position for position in self.positions.values() if position.counts]
 
 
 class Broadcaster:
@@ -152,7 +150,7 @@ class Broadcaster:
         self._ends = ends
         self._rejoin = rejoin
         self._random = random.Random()
-        self.on_entry: Callable[[Source], None] = lambda _: None
+        self.on_entry: Callable[[Place], None] = lambda _: None
         """Something was published, perhaps for later."""
 
     async def run(self) -> None:
@@ -160,8 +158,10 @@ class Broadcaster:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tell_for_ever(), name="tally")
             for consumer in self._consumers:
-                places = [self._ends.places[source] for source in consumer.sources]
-                shares = [[place] for place in places] if self._store.spread else [places]
+                positions = [self._ends.positions[place] for place in consumer.places]
+                shares = (
+                    [[position] for position in positions] if self._store.spread else [positions]
+                )
                 room = asyncio.Event()
                 consumer.on_room = room.set
                 for share in shares:
@@ -171,12 +171,12 @@ class Broadcaster:
         """Add to the counters what has become of messages since the last time."""
         told = self._ends.news()
         counts = []
-        for place in told:
-            counts.append(place.counts)
-            place.counts = {}
+        for position in told:
+            counts.append(position.counts)
+            position.counts = {}
         if told:
             pairs = zip(told, counts, strict=True)
-            await self._store.run_all([tally(place.source.keys, c) for place, c in pairs])
+            await self._store.run_all([tally(position.place.keys, c) for position, c in pairs])
 
     async def tell_last(self) -> None:
         """The same at the end, where it is not worth waiting for."""
@@ -214,12 +214,14 @@ class _Reader:
         self,
         owner: Broadcaster,
         consumer: Consumer,
-        places: Sequence[Place],
+        positions: Sequence[Position],
         room: asyncio.Event,
     ) -> None:
         self._owner = owner
         self._consumer = consumer
-        self._places = {place.source.keys.partition.broadcast: place for place in places}
+        self._positions = {
+            position.place.keys.partition.broadcast: position for position in positions
+        }
         self._room = room
         self._line: Line | None = None
 
@@ -245,21 +247,23 @@ class _Reader:
         store = self._owner.store
         if self._line is None:
             await store.pool.locate()
-            node = store.topology.node(next(iter(self._places)))
+            node = store.topology.node(next(iter(self._positions)))
             self._line = await store.pool.acquire(node, store.clock)
-        where = [(place.source.keys.partition, place.mark) for place in self._places.values()]
+        where = [
+            (position.place.keys.partition, position.mark) for position in self._positions.values()
+        ]
         words = wait_words(where, count=ENTRIES, block_ms=round(BLOCK_S * 1000))
         (reply,) = await store.pool.exchange(self._line, [words], BLOCK_S + BLOCK_MARGIN_SECONDS)
         if is_error(reply):
             raise self._line.node.wire.broken(reply, sent=True)
         for stream, entries in read_waited(reply).items():
-            place = self._places[stream]
+            position = self._positions[stream]
             for entry in entries:
-                deliveries = place.take(entry)
+                deliveries = position.take(entry)
                 if deliveries:
                     self._consumer.accept(deliveries)
                 else:
-                    self._owner.on_entry(place.source)
+                    self._owner.on_entry(position.place)
 
     async def _close(self) -> None:
         if self._line is not None:
@@ -267,16 +271,16 @@ class _Reader:
             await line.close()
 
 
-def starting_places(catalog: Catalog, sources: Sequence[Source]) -> Operation[list[Place]]:
+def starting_positions(catalog: Catalog, places: Sequence[Place]) -> Operation[list[Position]]:
     """Where consumers begin: behind everything that was published until now."""
-    marks: list[Mark] = yield [now_at(source.keys.partition) for source in sources]
-    places = []
-    for source, mark in zip(sources, marks, strict=True):
-        topic = yield from catalog.topic(source.topic)
-        name = source.keys.group
+    marks: list[Mark] = yield [now_at(place.keys.partition) for place in places]
+    positions = []
+    for place, mark in zip(places, marks, strict=True):
+        topic = yield from catalog.topic(place.topic)
+        name = place.keys.group
         group = next((g for g in topic.groups if g.name == name), RouteGroup(name, 0, BROADCAST))
-        places.append(Place(source, mark, group))
-    return places
+        positions.append(Position(place, mark, group))
+    return positions
 
 
 def _takes(group: RouteGroup, data: bytes) -> bool:

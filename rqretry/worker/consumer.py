@@ -19,7 +19,7 @@ from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.lease import Failure
 from rqretry.worker.attempt import Execution, Waiting, outcome_of
 from rqretry.worker.invoker import make_caller
-from rqretry.worker.leases import Delivery, Ending, Source
+from rqretry.worker.leases import Delivery, Ending, Place
 
 log = logging.getLogger("rqretry")
 
@@ -36,7 +36,7 @@ class Consumer:
 
     def __init__(self, spec: ConsumerSpec, settler: Ending, hooks: Hooks, worker: str) -> None:
         self.spec = spec
-        self.sources: list[Source] = []
+        self.places: list[Place] = []
         self.running: set[Delivery] = set()
         self.stuck = 0
         """Slots whose thread goes on although its attempt timed out or lost its lease."""
@@ -65,7 +65,7 @@ class Consumer:
         buffered = len(self._buffer)
         if buffered and 2 * buffered >= target:
             return 0
-        if sum(source.unsettled for source in self.sources) > _UNSETTLED_MOST:
+        if sum(place.unsettled for place in self.places) > _UNSETTLED_MOST:
             return 0
         return min(MAX_BATCH, max(0, target - buffered - len(self.running)))
 
@@ -136,10 +136,10 @@ class Consumer:
                 now = since = time.monotonic()
                 continue
             delivery = self._buffer.popleft()
-            if delivery.lost or now >= delivery.sent_at + delivery.source.visibility_s:
+            if delivery.lost or now >= delivery.sent_at + delivery.place.visibility_s:
                 # A process that stood still finds leases in its buffer that ended meanwhile (R23).
                 self.lose(delivery)
-                self.on_room()  # fetching may be waiting for the place that it had in the buffer
+                self.on_room()  # fetching may be waiting for the room that it had in the buffer
             else:
                 waiting = self._start(delivery, task, now)
                 if waiting is not None:
@@ -227,12 +227,12 @@ class Consumer:
         if delivery.lost or delivery.settled:
             return
         delivery.lost = True
-        if delivery.source.leases.get(delivery.id) is delivery:  # it may be ours again, anew
-            del delivery.source.leases[delivery.id]
+        if delivery.place.leases.get(delivery.id) is delivery:  # it may be ours again, anew
+            del delivery.place.leases[delivery.id]
         log.warning(
             "lease lost: message %s of %s, group %s, attempt %d; its handler is called off",
-            delivery.id, delivery.source.topic, self.spec.group, delivery.attempt,
-            extra=about(delivery.id, delivery.source.topic, self.spec.group, delivery.attempt),
+            delivery.id, delivery.place.topic, self.spec.group, delivery.attempt,
+            extra=about(delivery.id, delivery.place.topic, self.spec.group, delivery.attempt),
         )  # fmt: skip
         self._call_off(delivery)
         if delivery.watch is not None:

@@ -1,8 +1,8 @@
 """Leasing for all consumers of a process: one loop, one connection.
 
-The loop leases from every source that has room and may hold something, all in one round trip. When
+The loop leases from every place that has room and may hold something, all in one round trip. When
 nothing does, it blocks on the wake keys of those with room: a wake-up is a hint, the lease is the
-truth. With a single source the wake-up and the lease go in one round trip (decisions 14).
+truth. With a single place the wake-up and the lease go in one round trip (decisions 14).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from rqretry.transport.pool import Line
 from rqretry.transport.replies import BLOCK_MARGIN_SECONDS, TryAgain, is_error
 from rqretry.transport.store import Store, jitter
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.rate_limiter import Purse, Want, share
 
 log = logging.getLogger("rqretry")
@@ -32,7 +32,7 @@ _UNBLOCK_EVERY_S = 0.005
 _SHORT_S = 1.0
 """A wait for tokens that is longer than this ends early when the group's settings change."""
 
-Place = tuple[Consumer, Source]
+Pair = tuple[Consumer, Place]
 
 
 class Fetcher:
@@ -48,14 +48,14 @@ class Fetcher:
         self._store = store
         self._worker = worker
         self.consumers = consumers
-        self._places: list[Place] = [(c, source) for c in consumers for source in c.sources]
+        self._pairs: list[Pair] = [(c, place) for c in consumers for place in c.places]
         self._rejoin = rejoin
         self._random = random.Random()
         self._line: Line | None = None
         self._line_id = 0
         self._line_keys: tuple[str, ...] = ()
-        self._watched: set[Source] | None = None
-        """The sources whose wake keys we are blocked on; None while we are not blocked."""
+        self._watched: set[Place] | None = None
+        """The places whose wake keys we are blocked on; None while we are not blocked."""
         self._room = asyncio.Event()
         self._stopping = False
         self._unblocking: asyncio.Task[None] | None = None
@@ -64,8 +64,8 @@ class Fetcher:
         self._purse = Purse(store)
         for consumer in consumers:
             consumer.on_room = partial(self._room_in, consumer)
-        self.changed: Callable[[Source], None] = lambda _: None
-        """Called when it is known anew when something of a source is due."""
+        self.changed: Callable[[Place], None] = lambda _: None
+        """Called when it is known anew when something of a place is due."""
 
     async def run(self) -> None:
         """Lease until stopped."""
@@ -77,9 +77,9 @@ class Fetcher:
                 await asyncio.sleep(jitter(0.5, self._random))
         await self._drop_line()
 
-    def add(self, consumer: Consumer, source: Source) -> None:
-        """Lease from one more source."""
-        self._places.append((consumer, source))
+    def add(self, consumer: Consumer, place: Place) -> None:
+        """Lease from one more place."""
+        self._pairs.append((consumer, place))
         self._room.set()
         self._unblock()
 
@@ -90,7 +90,7 @@ class Fetcher:
         self._unblock()
 
     async def _round(self) -> None:
-        open_ = [(c, s, room) for c, s in self._places if (room := c.room()) > 0]
+        open_ = [(c, s, room) for c, s in self._pairs if (room := c.room()) > 0]
         if not open_:
             self._room.clear()
             await self._room.wait()
@@ -99,97 +99,97 @@ class Fetcher:
         wants = await self._purse.allot(share(likely)) if likely else []
         if wants:
             await self._lease_all(wants)
-        elif len(self._places) == 1 and self._places[0][1].simple:
+        elif len(self._pairs) == 1 and self._pairs[0][1].simple:
             await self._wait_and_lease(*open_[0])
         else:
-            await self._wait([source for _, source, _ in open_])
+            await self._wait([place for _, place, _ in open_])
 
     async def _lease_all(self, wants: list[Want]) -> None:
-        views = [source.keys for _, source, _ in wants if source.keys.source]
+        views = [place.keys for _, place, _ in wants if place.keys.source]
         if views:  # what died since goes to the groups that consume it
             feeds = [feed(keys, worker=self._worker) for keys in views]
             await self._store.run_each(feeds, self._store.patience)
-        commands = [self._lease(source, want) for _, source, want in wants]
+        commands = [self._lease(place, want) for _, place, want in wants]
         sent_at = time.monotonic()
         answers = await self._store.run_each(commands, self._store.patience)
         unused, idle = [], True
-        for (consumer, source, want), leased in zip(wants, answers, strict=True):
+        for (consumer, place, want), leased in zip(wants, answers, strict=True):
             if isinstance(leased, Exception):
-                self._failed(source, leased)
-                unused.append((source, want))
+                self._failed(place, leased)
+                unused.append((place, want))
                 continue
-            clock = self._store.clock_of(source.keys.wake)
+            clock = self._store.clock_of(place.keys.wake)
             leased_at = clock.ran_at(leased.now_ms, sent_at)  # maybe the last of many repeats
             clock.note(leased.now_ms, sent_at)
-            unused.append((source, want - len(leased.ids)))
-            await self._accept(consumer, source, leased, leased_at)
-            idle = idle and source.empty
+            unused.append((place, want - len(leased.ids)))
+            await self._accept(consumer, place, leased, leased_at)
+            idle = idle and place.empty
         await self._purse.give_back(unused)
         if idle:
             await _handlers_first()
 
-    def _lease(self, source: Source, want: int) -> Command[Leased]:
-        source.prefer = "retry" if source.prefer == "ready" else "ready"
+    def _lease(self, place: Place, want: int) -> Command[Leased]:
+        place.prefer = "retry" if place.prefer == "ready" else "ready"
         return lease(
-            source.keys,
+            place.keys,
             worker=self._worker,
             want=want,
-            visibility_ms=round(source.visibility_s * 1000),
-            prefer=source.prefer,
-            tokens=source.rated,
+            visibility_ms=round(place.visibility_s * 1000),
+            prefer=place.prefer,
+            tokens=place.rated,
         )
 
     async def _accept(
-        self, consumer: Consumer, source: Source, leased: Leased, sent_at: float
+        self, consumer: Consumer, place: Place, leased: Leased, sent_at: float
     ) -> None:
         if leased.status == "NO_GROUP":
             await self._rejoin()
             return
-        self._take(consumer, source, leased, sent_at)
-        self._note(source, leased, sent_at, time.monotonic())
+        self._take(consumer, place, leased, sent_at)
+        self._note(place, leased, sent_at, time.monotonic())
 
-    def _take(self, consumer: Consumer, source: Source, leased: Leased, sent_at: float) -> None:
-        source.empty = leased.exhausted
-        source.rated = bool(leased.rate)
+    def _take(self, consumer: Consumer, place: Place, leased: Leased, sent_at: float) -> None:
+        place.empty = leased.exhausted
+        place.rated = bool(leased.rate)
         if leased.ids:
             rows = zip(leased.ids, leased.data, leased.numbers, leased.lines, strict=True)
             deliveries = [
-                Delivery(source, id_, data, numbers, sent_at, line)
+                Delivery(place, id_, data, numbers, sent_at, line)
                 for id_, data, numbers, line in rows
             ]
             for delivery in deliveries:
-                source.leases[delivery.id] = delivery
+                place.leases[delivery.id] = delivery
             consumer.accept(deliveries)
 
-    def _note(self, source: Source, seen: Leased | Seen, sent_at: float, now: float) -> None:
+    def _note(self, place: Place, seen: Leased | Seen, sent_at: float, now: float) -> None:
         """What is due there, and when, as a lease or a look told at the monotonic time `now`."""
-        source.looked_at = now
-        source.due_at = _at(now, seen.next_due_ms)
-        source.deadline_at = _at(now, seen.next_deadline_ms)
-        source.scheduled_at = _at(now, seen.next_scheduled_ms)
-        source.seen = source.seen or (seen.now_ms, sent_at)
-        self.changed(source)
+        place.looked_at = now
+        place.due_at = _at(now, seen.next_due_ms)
+        place.deadline_at = _at(now, seen.next_deadline_ms)
+        place.scheduled_at = _at(now, seen.next_scheduled_ms)
+        place.seen = place.seen or (seen.now_ms, sent_at)
+        self.changed(place)
 
-    def _failed(self, source: Source, error: Exception) -> None:
+    def _failed(self, place: Place, error: Exception) -> None:
         """A partition cannot be reached; on a cluster, others can."""
         if not self._store.spread:
             raise error
         log.warning(
             "partition %d of %s cannot be leased from, trying again: %s",
-            source.partition, source.topic, error,
+            place.partition, place.topic, error,
         )  # fmt: skip
-        source.empty = True
-        source.looked_at = time.monotonic()
+        place.empty = True
+        place.looked_at = time.monotonic()
 
     # -- waiting -----------------------------------------------------------------------------
 
-    async def _wait_and_lease(self, consumer: Consumer, source: Source, want: int) -> None:
-        command = self._lease(source, want)
+    async def _wait_and_lease(self, consumer: Consumer, place: Place, want: int) -> None:
+        command = self._lease(place, want)
         words = self._store.words(command)
         started = time.monotonic()
-        replies = await self._blocked([source], [words])
+        replies = await self._blocked([place], [words])
         if replies is None:
-            source.empty = False
+            place.empty = False
             return
         reply = replies[1]
         if is_error(reply):
@@ -197,21 +197,21 @@ class Fetcher:
         else:
             leased = command.decode(reply)
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
-        leased_at = self._store.clock_of(source.keys.wake).ran_at(leased.now_ms, started)
+        leased_at = self._store.clock_of(place.keys.wake).ran_at(leased.now_ms, started)
         if leased.status == "NO_GROUP":
             await self._rejoin()
             return
         answered_at = time.monotonic()
-        self._take(consumer, source, leased, leased_at)
+        self._take(consumer, place, leased, leased_at)
         await _handlers_first()
-        self._note(source, leased, leased_at, answered_at)
+        self._note(place, leased, leased_at, answered_at)
 
-    async def _wait(self, sources: list[Source]) -> None:
-        """Until a source is woken, is to be looked at, or may have tokens again."""
+    async def _wait(self, places: list[Place]) -> None:
+        """Until a place is woken, is to be looked at, or may have tokens again."""
         now = time.monotonic()
-        broke = [source for source in sources if not source.empty]
+        broke = [place for place in places if not place.empty]
         tokens_at = min((self._purse.waits_until(s) for s in broke), default=math.inf)
-        watched = [s for s in sources if s.empty or self._purse.waits_until(s) > now + _SHORT_S]
+        watched = [s for s in places if s.empty or self._purse.waits_until(s) > now + _SHORT_S]
         if not watched:
             await self._sleep(tokens_at - now)
             return
@@ -228,25 +228,25 @@ class Fetcher:
         late = [s for s in watched if now - s.looked_at >= self._patience(s)]
         if woken is not None and not woken:  # nobody said that there is something: that is usual
             late = await self._look(late)
-        for source in watched:
-            if woken is None or source.keys.wake in woken or source in late:
-                source.empty = False
-                self._purse.ask_again(source)
+        for place in watched:
+            if woken is None or place.keys.wake in woken or place in late:
+                place.empty = False
+                self._purse.ask_again(place)
 
-    async def _look(self, sources: list[Source]) -> list[Source]:
+    async def _look(self, places: list[Place]) -> list[Place]:
         """Look at all of them with one command; which need a lease to tell what they hold."""
-        plain = [source for source in sources if source.simple]
+        plain = [place for place in places if place.simple]
         if self._store.spread or len(plain) < 2:  # noqa: PLR2004 - a lease is one command, too
-            return sources
+            return places
         sent_at = time.monotonic()
-        looks = await self._store.run(look([source.keys for source in plain]))
-        idle: set[Source] = set()
-        for source, seen in zip(plain, looks, strict=True):
+        looks = await self._store.run(look([place.keys for place in plain]))
+        idle: set[Place] = set()
+        for place, seen in zip(plain, looks, strict=True):
             if seen is not None:
-                self._note(source, seen, sent_at, time.monotonic())
+                self._note(place, seen, sent_at, time.monotonic())
                 self._store.clock.note(seen.now_ms, sent_at)
-                idle.add(source)
-        return [source for source in sources if source not in idle]
+                idle.add(place)
+        return [place for place in places if place not in idle]
 
     async def _sleep(self, seconds: float) -> None:
         self._room.clear()
@@ -256,20 +256,20 @@ class Fetcher:
         except TimeoutError:
             pass
 
-    async def _woken(self, sources: list[Source]) -> set[str] | None:
+    async def _woken(self, places: list[Place]) -> set[str] | None:
         """Block until wake keys are set, and answer which; None: look at all of them."""
-        if self._store.spread and len(sources) > 1:
-            return await self._woken_apart([source.keys.wake for source in sources], sources)
-        replies = await self._blocked(sources, [])
+        if self._store.spread and len(places) > 1:
+            return await self._woken_apart([place.keys.wake for place in places], places)
+        replies = await self._blocked(places, [])
         if replies is None:
             return None
         return {replies[0][0].decode()} if isinstance(replies[0], list) else set()
 
-    async def _woken_apart(self, wakes: list[str], sources: list[Source]) -> set[str] | None:
+    async def _woken_apart(self, wakes: list[str], places: list[Place]) -> set[str] | None:
         """The same on a cluster, where each partition is waited for by itself."""
-        watch = self._store.watch(wakes, self._longest(sources))
+        watch = self._store.watch(wakes, self._longest(places))
         watching = asyncio.get_running_loop().create_task(watch)
-        self._watched, self._watching = set(sources), watching
+        self._watched, self._watching = set(places), watching
         try:
             if not self._stopping:
                 await asyncio.wait([watching])
@@ -285,22 +285,20 @@ class Fetcher:
             await asyncio.sleep(jitter(0.1, self._random))
             return None
 
-    def _longest(self, sources: list[Source]) -> float:
-        return jitter(min([LOOK_EVERY_S, *(s.visibility_s for s in sources)]), self._random)
+    def _longest(self, places: list[Place]) -> float:
+        return jitter(min([LOOK_EVERY_S, *(s.visibility_s for s in places)]), self._random)
 
-    def _patience(self, source: Source) -> float:
-        return 0.85 * min(LOOK_EVERY_S, source.visibility_s)
+    def _patience(self, place: Place) -> float:
+        return 0.85 * min(LOOK_EVERY_S, place.visibility_s)
 
-    async def _blocked(
-        self, sources: list[Source], after: list[tuple[Any, ...]]
-    ) -> list[Any] | None:
+    async def _blocked(self, places: list[Place], after: list[tuple[Any, ...]]) -> list[Any] | None:
         """Block on wake keys, then run `after` on the same connection; None if it broke."""
-        seconds = self._longest(sources)
-        wakes = [source.keys.wake for source in sources]
+        seconds = self._longest(places)
+        wakes = [place.keys.wake for place in places]
         words: tuple[Word, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
         try:
-            line = await self._connected(sources[0].keys.wake)
-            self._watched = set(sources)
+            line = await self._connected(places[0].keys.wake)
+            self._watched = set(places)
             if self._stopping:
                 return None
             replies = await self._store.exchange(
@@ -346,7 +344,7 @@ class Fetcher:
 
     def _unwatched(self, consumer: Consumer) -> bool:
         watched = self._watched or set()
-        return len(self._places) > 1 and not watched.issuperset(consumer.sources)
+        return len(self._pairs) > 1 and not watched.issuperset(consumer.places)
 
     def _unblock(self) -> None:
         if self._watching is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from rqretry.protocol.command import batches
 from rqretry.protocol.lease import OK, renew
 from rqretry.transport.store_sync import SyncStore
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 
 log = logging.getLogger("rqretry")
 
@@ -22,10 +22,10 @@ class Heartbeat:
     """Renews the leases of a process."""
 
     def __init__(
-        self, store: SyncStore, sources: Sequence[Source], lose: Callable[[Delivery], None]
+        self, store: SyncStore, places: Sequence[Place], lose: Callable[[Delivery], None]
     ) -> None:
         self._store = store
-        self._sources = sources
+        self._places = places
         self._lose = lose
         self._loop = asyncio.get_running_loop()
         self._stopped = threading.Event()
@@ -48,22 +48,22 @@ class Heartbeat:
         self._store.close()
 
     def _every(self) -> float:
-        return min((source.visibility_s for source in list(self._sources)), default=30.0) / 6
+        return min((place.visibility_s for place in list(self._places)), default=30.0) / 6
 
     def _renew_all(self) -> None:
         """One round trip to all servers at once: one that is down holds up no other's leases."""
         due = [
-            (source, batch)
-            for source in list(self._sources)  # partitions are added by the event loop
-            for batch in batches(self._old(source))
+            (place, batch)
+            for place in list(self._places)  # partitions are added by the event loop
+            for batch in batches(self._old(place))
         ]
         commands = [
             renew(
-                source.keys,
+                place.keys,
                 [delivery.receipt for delivery in batch],
-                visibility_ms=round(source.visibility_s * 1000),
+                visibility_ms=round(place.visibility_s * 1000),
             )
-            for source, batch in due
+            for place, batch in due
         ]
         sent_at = time.monotonic()
         # What is not answered soon is asked again in the next round: all others wait for it.
@@ -75,9 +75,9 @@ class Heartbeat:
             else:
                 self._note(batch, verdicts, sent_at)
 
-    def _old(self, source: Source) -> list[Delivery]:
-        before = time.monotonic() - source.visibility_s / 3
-        return [d for d in list(source.leases.values()) if d.sent_at < before and not d.lost]
+    def _old(self, place: Place) -> list[Delivery]:
+        before = time.monotonic() - place.visibility_s / 3
+        return [d for d in list(place.leases.values()) if d.sent_at < before and not d.lost]
 
     def _note(self, batch: Sequence[Delivery], verdicts: Sequence[bytes], sent_at: float) -> None:
         for delivery, verdict in zip(batch, verdicts, strict=True):

@@ -1,4 +1,4 @@
-"""What a worker process holds: sources it leases from, and the deliveries it has under lease."""
+"""What a worker process holds: places it leases from, and the deliveries it has under lease."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,20 +18,32 @@ class Delivery:
     """
 
     __slots__ = (
-        "attempt", "data", "error", "id", "lease_no", "leased_at", "lost", "message", "sent_at",
-        "settled", "source", "task", "told_at", "watch",
+        "attempt",
+        "data",
+        "error",
+        "id",
+        "lease_no",
+        "leased_at",
+        "lost",
+        "message",
+        "place",
+        "sent_at",
+        "settled",
+        "task",
+        "told_at",
+        "watch",
     )  # fmt: skip
 
     def __init__(
         self,
-        source: "Source",
+        place: "Place",
         id_: str,
         data: bytes,
         numbers: tuple[int, int],
         sent_at: float,
         error: str = "",
     ) -> None:
-        self.source = source
+        self.place = place
         self.id = id_
         self.data = data
         self.error = error
@@ -51,7 +63,7 @@ class Delivery:
         return Receipt(self.id, self.lease_no)
 
 
-class Source:
+class Place:
     """One partition of one topic for one consumer: where it leases from and settles to."""
 
     def __init__(self, topic: str, partition: int, keys: GroupKeys, visibility_s: float) -> None:

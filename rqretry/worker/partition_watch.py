@@ -11,7 +11,7 @@ from rqretry.protocol.inspect import read_these
 from rqretry.transport.store import Store
 from rqretry.worker.consumer import Consumer
 from rqretry.worker.fetch import Fetcher
-from rqretry.worker.leases import Source
+from rqretry.worker.leases import Place
 
 log = logging.getLogger("rqretry")
 
@@ -19,21 +19,21 @@ LOOK_EVERY_S = 5.0
 
 
 class Growth:
-    """Adds sources to the consumers of a process."""
+    """Adds places to the consumers of a process."""
 
     def __init__(
         self,
         store: Store,
         catalog: Catalog,
         fetcher: Fetcher,
-        known: Sequence[list[Source]],
+        known: Sequence[list[Place]],
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._fetcher = fetcher
         self._consumers = fetcher.consumers
         self._known = known
-        """Lists that others go through: a new source is added to each."""
+        """Lists that others go through: a new place is added to each."""
         self._seen: list[str] = []
         """The records of the topics at the last look."""
 
@@ -60,16 +60,16 @@ class Growth:
                 await self._look(consumer)
 
     async def _look(self, consumer: Consumer) -> None:
-        known = {(source.topic, source.partition) for source in consumer.sources}
+        known = {(place.topic, place.partition) for place in consumer.places}
         places = await self._store.perform(
             self._catalog.places(consumer.spec.group, consumer.spec.topics)
         )
         for topic, number, keys in places:
             if (topic, number) not in known:
                 visibility_s = consumer.spec.visibility_ms / 1000
-                source = Source(topic, number, keys, visibility_s)
-                consumer.sources.append(source)
+                place = Place(topic, number, keys, visibility_s)
+                consumer.places.append(place)
                 for listed in self._known:
-                    listed.append(source)
-                self._fetcher.add(consumer, source)
+                    listed.append(place)
+                self._fetcher.add(consumer, place)
                 log.info("group %s: partition %d of %s is new", keys.group, number, topic)

@@ -13,14 +13,14 @@ from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.rate_limit import Tokens, take
 from rqretry.transport.store import Store
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.leases import Source
+from rqretry.worker.leases import Place
 
 log = logging.getLogger("rqretry")
 
 _AGAIN_S = 0.5
 
-Want = tuple[Consumer, Source, int]
-"""How many messages a consumer could take from a source."""
+Want = tuple[Consumer, Place, int]
+"""How many messages a consumer could take from a place."""
 
 
 class Purse:
@@ -31,13 +31,13 @@ class Purse:
         self._next_at: dict[str, float] = {}
         """By bucket: the monotonic time before which it has no tokens for us."""
 
-    def waits_until(self, source: Source) -> float:
-        """The monotonic time before which there are no tokens for a source; past: ask."""
-        return self._next_at.get(source.keys.bucket, 0.0) if source.rated else 0.0
+    def waits_until(self, place: Place) -> float:
+        """The monotonic time before which there are no tokens for a place; past: ask."""
+        return self._next_at.get(place.keys.bucket, 0.0) if place.rated else 0.0
 
-    def ask_again(self, source: Source) -> None:
+    def ask_again(self, place: Place) -> None:
         """The limit may be another one now."""
-        self._next_at.pop(source.keys.bucket, None)
+        self._next_at.pop(place.keys.bucket, None)
 
     async def allot(self, wanted: Sequence[Want]) -> list[Want]:
         """What may be leased of what is wanted: all of it, except where a rate is the limit."""
@@ -66,12 +66,12 @@ class Purse:
         log.warning("no tokens can be taken from %s, trying again: %s", bucket, error)
         self._next_at[bucket] = time.monotonic() + _AGAIN_S
 
-    async def give_back(self, unused: Iterable[tuple[Source, int]]) -> None:
+    async def give_back(self, unused: Iterable[tuple[Place, int]]) -> None:
         """Tokens for messages that were not there."""
         totals: dict[str, int] = {}
-        for source, count in unused:
-            if source.rated and count > 0:
-                totals[source.keys.bucket] = totals.get(source.keys.bucket, 0) + count
+        for place, count in unused:
+            if place.rated and count > 0:
+                totals[place.keys.bucket] = totals.get(place.keys.bucket, 0) + count
         for bucket in totals:
             self._next_at.pop(bucket, None)
         if totals:
@@ -80,7 +80,7 @@ class Purse:
 
 
 def share(likely: Sequence[Want]) -> list[Want]:
-    """Divide each consumer's room among its sources, so that one call does not take it twice."""
+    """Divide each consumer's room among its places, so that one call does not take it twice."""
     counts: dict[int, int] = {}
     for consumer, _, _ in likely:
         counts[id(consumer)] = counts.get(id(consumer), 0) + 1
@@ -92,13 +92,13 @@ def _total(wants: Sequence[Want]) -> int:
 
 
 def _divided(wants: Sequence[Want], tokens: int | None) -> list[Want]:
-    """The tokens, to the sources that were looked at the longest ago first; None: no limit."""
+    """The tokens, to the places that were looked at the longest ago first; None: no limit."""
     if tokens is None:
         return list(wants)
     given = []
-    for consumer, source, want in sorted(wants, key=lambda want: want[1].looked_at):
+    for consumer, place, want in sorted(wants, key=lambda want: want[1].looked_at):
         part = min(want, tokens)
         tokens -= part
         if part:
-            given.append((consumer, source, part))
+            given.append((consumer, place, part))
     return given

@@ -22,7 +22,7 @@ from rqretry.protocol.command import MAX_BATCH, Command
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.maintain import Expired, Promoted, expire, promote, sweep
 from rqretry.transport.store import Store
-from rqretry.worker.leases import Source
+from rqretry.worker.leases import Place
 
 log = logging.getLogger("rqretry")
 
@@ -36,28 +36,28 @@ class Reaper:
     """Moves what is due in the partitions of a process."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, sources: Sequence[Source], worker: str
+        self, store: Store, catalog: Catalog, places: Sequence[Place], worker: str
     ) -> None:
         self._store = store
         self._catalog = catalog
-        self._sources = sources
+        self._places = places
         self._worker = worker
         self._random = random.Random()
-        self._put_off: dict[Source, float] = {}
+        self._put_off: dict[Place, float] = {}
         """Partitions whose server did not answer, and when to look at them again."""
         self._changed = asyncio.Event()
         self._sleeps_until = 0.0
         self._sweep_at = time.monotonic() + SWEEP_EVERY_S
         self._others_at = time.monotonic() + LOOK_EVERY_S
 
-    def changed(self, source: Source) -> None:
+    def changed(self, place: Place) -> None:
         """A lease told new times; what is due later than we look anyway can wait until then."""
-        if self._next(source) < self._sleeps_until:
+        if self._next(place) < self._sleeps_until:
             self._changed.set()
 
-    def look_at(self, source: Source) -> None:
+    def look_at(self, place: Place) -> None:
         """Something was published for later, perhaps to be due before all else."""
-        source.scheduled_at = time.monotonic()
+        place.scheduled_at = time.monotonic()
         self._changed.set()
 
     async def run(self) -> None:
@@ -65,9 +65,9 @@ class Reaper:
         while True:
             now = time.monotonic()
             try:
-                for source in list(self._sources):
-                    if now >= self._put_off.get(source, 0.0):
-                        await self._tick(source, now)
+                for place in list(self._places):
+                    if now >= self._put_off.get(place, 0.0):
+                        await self._tick(place, now)
                 await self._look_after_others(now)
                 await self._sweep(now)
             except RqretryError as error:
@@ -77,7 +77,7 @@ class Reaper:
 
     async def _sleep(self) -> None:
         self._changed.clear()
-        moments = [self._next(source) for source in self._sources]
+        moments = [self._next(place) for place in self._places]
         self._sleeps_until = min([*moments, self._others_at])
         seconds = self._sleeps_until - time.monotonic()
         if seconds <= 0:
@@ -89,82 +89,82 @@ class Reaper:
         except TimeoutError:
             pass
 
-    def _next(self, source: Source) -> float:
-        times = (source.due_at, source.deadline_at, source.scheduled_at, self._look_at(source))
+    def _next(self, place: Place) -> float:
+        times = (place.due_at, place.deadline_at, place.scheduled_at, self._look_at(place))
         soonest = min(moment for moment in times if moment is not None)
-        return max(soonest, self._put_off.get(source, 0.0))
+        return max(soonest, self._put_off.get(place, 0.0))
 
-    def _look_at(self, source: Source) -> float:
+    def _look_at(self, place: Place) -> float:
         # An idle process looks by leasing; a full one, which does not lease, looks here.
-        return source.looked_at + 1.2 * min(LOOK_EVERY_S, source.visibility_s) + 0.5
+        return place.looked_at + 1.2 * min(LOOK_EVERY_S, place.visibility_s) + 0.5
 
-    async def _tick(self, source: Source, now: float) -> None:
-        look, scheduled = now >= self._look_at(source), _due(source.scheduled_at, now)
+    async def _tick(self, place: Place, now: float) -> None:
+        look, scheduled = now >= self._look_at(place), _due(place.scheduled_at, now)
         commands: list[Command[Any]] = []
-        if source.broadcast:
-            source.looked_at = max(source.looked_at, now if look else 0)
-        elif look or _due(source.due_at, now) or (self._store.spread and scheduled):
-            commands.append(promote(source.keys, worker=self._worker))
-        if not source.broadcast and (look or _due(source.deadline_at, now)):
-            commands.append(self._expire(source, now))
+        if place.broadcast:
+            place.looked_at = max(place.looked_at, now if look else 0)
+        elif look or _due(place.due_at, now) or (self._store.spread and scheduled):
+            commands.append(promote(place.keys, worker=self._worker))
+        if not place.broadcast and (look or _due(place.deadline_at, now)):
+            commands.append(self._expire(place, now))
         if commands:
-            answers = await self._run(source, commands)
+            answers = await self._run(place, commands)
             if answers is None:
                 return
             for answer in answers:
-                self._note(source, answer)
+                self._note(place, answer)
                 if isinstance(answer, Expired):
-                    await self._store.perform(tell_buried(source.keys, answer, self._worker))
+                    await self._store.perform(tell_buried(place.keys, answer, self._worker))
         if look or scheduled:
-            deliver = deliver_due(self._catalog, source.topic, source.partition, self._worker)
-            source.scheduled_at = _at(await self._store.perform(deliver))
+            deliver = deliver_due(self._catalog, place.topic, place.partition, self._worker)
+            place.scheduled_at = _at(await self._store.perform(deliver))
 
-    async def _run(self, source: Source, commands: Sequence[Command[Any]]) -> list[Any] | None:
+    async def _run(self, place: Place, commands: Sequence[Command[Any]]) -> list[Any] | None:
         """Run commands; None where the server of this partition is to be left alone for a while."""
         if not self._store.spread:
             return await self._store.run_all(commands)
         answers = await self._store.run_each(commands, self._store.patience)
         errors = [answer for answer in answers if isinstance(answer, Exception)]
         if not errors:
-            self._put_off.pop(source, None)
+            self._put_off.pop(place, None)
             return answers
         log.warning("upkeep of partition %d of %s failed, trying again: %s",
-                    source.partition, source.topic, errors[0])  # fmt: skip
-        self._put_off[source] = time.monotonic() + LOOK_EVERY_S
+                    place.partition, place.topic, errors[0])  # fmt: skip
+        self._put_off[place] = time.monotonic() + LOOK_EVERY_S
         return None
 
-    def _expire(self, source: Source, now: float) -> Command[Expired]:
-        seen_ms, seen_at = source.seen or (None, now)
+    def _expire(self, place: Place, now: float) -> Command[Expired]:
+        seen_ms, seen_at = place.seen or (None, now)
         return expire(
-            source.keys,
+            place.keys,
             worker=self._worker,
-            hold_ms=round(source.visibility_s * 1000 / 3),
+            hold_ms=round(place.visibility_s * 1000 / 3),
             random=self._random.random(),
             last_seen_ms=seen_ms,
             elapsed_ms=round((now - seen_at) * 1000),
         )
 
-    def _note(self, source: Source, answer: Promoted | Expired) -> None:
+    def _note(self, place: Place, answer: Promoted | Expired) -> None:
         now = time.monotonic()
-        source.looked_at = now
-        source.seen = (answer.now_ms, now)
+        place.looked_at = now
+        place.seen = (answer.now_ms, now)
         if isinstance(answer, Promoted):
-            source.due_at = _at(answer.next_due_ms)
+            place.due_at = _at(answer.next_due_ms)
         elif answer.held:
             log.warning("the server's clock jumped; leases expire in %d ms", answer.moved)
-            source.deadline_at = now + answer.moved / 1000
+            place.deadline_at = now + answer.moved / 1000
         else:
             # More may be overdue than one batch; else the next lease tells the next deadline.
-            source.deadline_at = now if answer.moved >= MAX_BATCH else None
+            place.deadline_at = now if answer.moved >= MAX_BATCH else None
         if answer.moved:
-            source.empty = False
+            place.empty = False
 
     async def _look_after_others(self, now: float) -> None:
         """Simple groups whose consumers may all be gone: what they leased expires by anybody."""
         if now < self._others_at:
             return
         self._others_at = now + LOOK_EVERY_S
-        others = [*(self._simple_groups() - {source.keys for source in self._sources})]
+        others = [*(self._simple_groups() - {place.keys for place in self._places})]
         answers = await self._everywhere(
             [
                 expire(keys, worker=self._worker, hold_ms=HOLD_MS, random=self._random.random())
@@ -184,10 +184,10 @@ class Reaper:
         return await self._store.run_all(commands)
 
     def _simple_groups(self) -> set[GroupKeys]:
-        places = {(source.topic, source.partition) for source in self._sources}
+        partitions = {(place.topic, place.partition) for place in self._places}
         return {
             self._catalog.group_keys(topic, partition, group.name)
-            for topic, partition in places
+            for topic, partition in partitions
             for group in self._catalog.route(topic, partition).groups
             if group.kind == SIMPLE
         }
@@ -196,9 +196,9 @@ class Reaper:
         if now < self._sweep_at:
             return
         self._sweep_at = now + SWEEP_EVERY_S
-        partitions = {source.keys.partition for source in self._sources}
+        partitions = {place.keys.partition for place in self._places}
         await self._everywhere([sweep(keys) for keys in partitions])
-        keys = [source.keys for source in self._sources]
+        keys = [place.keys for place in self._places]
         gone = await self._store.perform(purge_expired(self._catalog, keys))
         if gone:
             log.info("%d dead letters were older than their groups keep them", gone)

@@ -36,7 +36,7 @@ class Condition(NamedTuple):
 
 
 class Presence:
-    """The place of one worker in the roster of live workers."""
+    """The entry of one worker in the roster of live workers."""
 
     def __init__(
         self, store: Store, keys: NamespaceKeys, worker: str, specs: Sequence[ConsumerSpec]

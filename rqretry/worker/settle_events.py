@@ -7,7 +7,7 @@ from rqretry.core.middleware import Announcer, Event
 from rqretry.observability.log_format import about
 from rqretry.observability.observer import DEAD_LETTER, FAILURE, STALE, SUCCESS, Attempt
 from rqretry.protocol.lease import Failed, Failure
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 
 log = logging.getLogger("rqretry")
 
@@ -31,7 +31,7 @@ class Herald:
 
     def failed(
         self,
-        source: Source,
+        place: Place,
         delivery: Delivery,
         failure: Failure,
         result: Failed,
@@ -42,25 +42,25 @@ class Herald:
         if delivery.watch is not None:
             _tell(delivery.watch, failure, result)
         if result.dead or (curious and result.verdict == "OK"):
-            self._announce(source, failure, result)
+            self._announce(place, failure, result)
 
-    def refused(self, source: Source, delivery: Delivery) -> None:
+    def refused(self, place: Place, delivery: Delivery) -> None:
         """The lease was over before the result was told."""
         if delivery.watch is not None:
             delivery.watch.settled(STALE)
         log.warning(
             "a result was refused: the lease of message %s, attempt %d, was over",
             delivery.id, delivery.attempt,
-            extra=about(delivery.id, source.topic, source.keys.group, delivery.attempt),
+            extra=about(delivery.id, place.topic, place.keys.group, delivery.attempt),
         )  # fmt: skip
 
-    def _announce(self, source: Source, failure: Failure, result: Failed) -> None:
+    def _announce(self, place: Place, failure: Failure, result: Failed) -> None:
         if result.dead or log.isEnabledFor(logging.DEBUG):
-            _log_failure(source, failure, result)
-        buried = result.dead and not source.keys.source
+            _log_failure(place, failure, result)
+        buried = result.dead and not place.keys.source
         for name in ("failure", "dead_letter") if buried else ("failure",):
             if self._announcer.wants(name):
-                self._announcer.post(_event(name, self._worker, source, failure, result))
+                self._announcer.post(_event(name, self._worker, place, failure, result))
 
 
 def _tell(watch: Attempt, failure: Failure, result: Failed) -> None:
@@ -72,12 +72,12 @@ def _tell(watch: Attempt, failure: Failure, result: Failed) -> None:
         watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)
 
 
-def _log_failure(source: Source, failure: Failure, result: Failed) -> None:
-    id_, topic, group = failure.receipt.id, source.topic, source.keys.group
+def _log_failure(place: Place, failure: Failure, result: Failed) -> None:
+    id_, topic, group = failure.receipt.id, place.topic, place.keys.group
     if result.dead:
         log.warning(
             "%s: message %s of %s, group %s, after %d %s: %s",
-            "dropped" if source.keys.source else "dead letter", id_, topic, group, result.attempt,
+            "dropped" if place.keys.source else "dead letter", id_, topic, group, result.attempt,
             "delivery" if result.attempt == 1 else "deliveries", _reason(failure, result),
             extra=about(id_, topic, group, result.attempt),
         )  # fmt: skip
@@ -96,12 +96,12 @@ def _reason(failure: Failure, result: Failed) -> str:
     return said or failure.cause
 
 
-def _event(name: str, worker: str, source: Source, failure: Failure, result: Failed) -> Event:
+def _event(name: str, worker: str, place: Place, failure: Failure, result: Failed) -> Event:
     return Event(
         name,
         worker,
-        source.keys.group,
-        source.topic,
+        place.keys.group,
+        place.topic,
         failure.receipt.id,
         result.attempt,
         _reason(failure, result),

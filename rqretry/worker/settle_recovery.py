@@ -90,9 +90,9 @@ def recollect(
 def _results(fields: dict[str, bytes]) -> Iterator[tuple[Result, Failed]]:
     """Of an entry of either verb."""
     verb, notes = _VERBS[fields["e"]], fields["d"].split()
-    for place, id_ in enumerate(fields["i"].decode().split(" ")):
+    for index, id_ in enumerate(fields["i"].decode().split(" ")):
         if verb == "fail":
-            said = outcome(notes[place])
+            said = outcome(notes[index])
             yield (verb, id_, said.attempt), said
         else:
-            yield (verb, id_, int(notes[place]) if notes else 1), _TAKEN
+            yield (verb, id_, int(notes[index]) if notes else 1), _TAKEN

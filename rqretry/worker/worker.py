@@ -19,11 +19,11 @@ from rqretry.protocol.command import Operation
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
-from rqretry.worker.broadcast import Broadcaster, Ends, starting_places, unleased
+from rqretry.worker.broadcast import Broadcaster, Ends, starting_positions, unleased
 from rqretry.worker.consumer import Consumer
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.heartbeat import Heartbeat
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.partition_watch import Growth
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.recycle_process import retire_after_messages
@@ -137,9 +137,9 @@ class Worker:
         self._presence.trouble()
 
     @property
-    def sources(self) -> list[Source]:
+    def places(self) -> list[Place]:
         """All partitions that this process works on."""
-        return [source for consumer in self._consumers for source in consumer.sources]
+        return [place for consumer in self._consumers for place in consumer.places]
 
     # -- joining -----------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Worker:
         consumer.execution.max_retries = record
         places = await self._store.perform(self._catalog.places(spec.group, spec.topics))
         for name, number, keys in places:
-            consumer.sources.append(Source(name, number, keys, visibility_s))
+            consumer.places.append(Place(name, number, keys, visibility_s))
         consumer.on_stuck = self._replace
         consumer.on_lost = self._announce_lost
         if spec.broadcast:
@@ -184,11 +184,11 @@ class Worker:
         return consumer
 
     async def _begin_broadcast(self, consumer: Consumer) -> None:
-        for source in consumer.sources:
-            source.broadcast = True
-        begin = starting_places(self._catalog, consumer.sources)
-        for place in await self._store.perform(begin):
-            self._ends.places[place.source] = place
+        for place in consumer.places:
+            place.broadcast = True
+        begin = starting_positions(self._catalog, consumer.places)
+        for position in await self._store.perform(begin):
+            self._ends.positions[position.place] = position
 
     def _consumer(self, spec: ConsumerSpec) -> Consumer:
         if not spec.broadcast:
@@ -220,9 +220,9 @@ class Worker:
         fetcher = Fetcher(self._store, leasing, self.name, self._rejoin)
         casting = self._those(broadcast=True)
         broadcaster = Broadcaster(self._store, casting, self._ends, self._rejoin)
-        sources = self.sources  # these lists grow with the partitions
-        leased = [source for consumer in leasing for source in consumer.sources]
-        reaper = Reaper(self._store, self._catalog, sources, self.name)
+        places = self.places  # these lists grow with the partitions
+        leased = [place for consumer in leasing for place in consumer.places]
+        reaper = Reaper(self._store, self._catalog, places, self.name)
         fetcher.changed, broadcaster.on_entry = reaper.changed, reaper.look_at
         self._settler.on_settled = fetcher.look_for_room
         if self.max_messages is not None:
@@ -232,7 +232,7 @@ class Worker:
             leased,
             self._lose,
         )
-        growth = Growth(self._store, self._catalog, fetcher, (sources, leased))
+        growth = Growth(self._store, self._catalog, fetcher, (places, leased))
         check_back = CheckBack(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
             consumer.start()
@@ -310,14 +310,14 @@ class Worker:
 
     def _lose(self, delivery: Delivery) -> None:
         for consumer in self._consumers:
-            if delivery.source in consumer.sources:
+            if delivery.place in consumer.places:
                 consumer.lose(delivery)
 
     def _announce_lost(self, delivery: Delivery) -> None:
         if self._announcer.wants("lease_lost"):
-            source = delivery.source
+            place = delivery.place
             lost = Event(
-                "lease_lost", self.name, source.keys.group, source.topic, delivery.id,
+                "lease_lost", self.name, place.keys.group, place.topic, delivery.id,
                 delivery.attempt,
             )  # fmt: skip
             self._announcer.post(lost)

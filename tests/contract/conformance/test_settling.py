@@ -66,7 +66,7 @@ def outcomes(tally: Tally) -> dict[str, float]:
 
 
 def in_doubt(worker: Worker) -> bool:
-    return any(source.doubts for source in worker._settler._dirty)
+    return any(place.doubts for place in worker._settler._dirty)
 
 
 @pytest.mark.parametrize("again", ["while the lease lasts", "after it is over"])

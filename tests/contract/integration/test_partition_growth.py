@@ -30,7 +30,7 @@ async def test_running_workers_and_clients_use_new_partitions_without_a_restart(
         await app.publish_many("t", range(60, 100))
         await seen.count(100)
         await counted(lab, "g", succeed=100, lease=100)
-        assert {source.partition for source in worker.sources} == {0, 1, 2, 3}
+        assert {place.partition for place in worker.places} == {0, 1, 2, 3}
     assert sorted(seen.bodies) == list(range(100))
     used = {lab.redis.hget(f"rqretry:test:{{t:{n}}}:counters", "publish:g") for n in range(4)}
     assert None not in used

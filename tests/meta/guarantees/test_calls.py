@@ -18,7 +18,7 @@ from rqretry.transport.connection import async_connection, sync_connection
 from rqretry.transport.replies import TryAgain, Wire
 from rqretry.transport.topology import topology_of
 from rqretry.worker.heartbeat import Heartbeat
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
 from tests.support.faults.proxy import proxied
 from tests.support.faults.rules import Fault, Rule, always
@@ -143,32 +143,31 @@ class SlowStore:
 
 async def test_what_is_trusted_of_a_renewal_runs_from_its_sending() -> None:
     keys = partition_keys("n", "t", 0).group("g", 1)
-    source = Source("t", 0, keys, visibility_s=1.0)
-    delivery = Delivery(source, "a", b"", (1, 1), time.monotonic() - 0.5, "")
-    source.leases["a"] = delivery
+    place = Place("t", 0, keys, visibility_s=1.0)
+    delivery = Delivery(place, "a", b"", (1, 1), time.monotonic() - 0.5, "")
+    place.leases["a"] = delivery
     store: Any = SlowStore([b"OK"])
     before = time.monotonic()
-    Heartbeat(store, [source], lambda lost: None)._renew_all()
+    Heartbeat(store, [place], lambda lost: None)._renew_all()
     assert before <= delivery.sent_at <= store.replied_at - 0.05
 
 
 async def test_a_server_that_is_down_keeps_no_other_lease_from_being_renewed() -> None:
     lost: list[Delivery] = []
-    sources = [
-        Source("t", n, partition_keys("n", "t", n).group("g", 1), visibility_s=1.0)
-        for n in range(3)
+    places = [
+        Place("t", n, partition_keys("n", "t", n).group("g", 1), visibility_s=1.0) for n in range(3)
     ]
     old = time.monotonic() - 0.5
-    for source in sources:
-        source.leases["a"] = Delivery(source, "a", b"", (1, 1), old, "")
+    for place in places:
+        place.leases["a"] = Delivery(place, "a", b"", (1, 1), old, "")
     answers = [[b"OK"], StoreUnavailable("down"), [b"STALE"]]
     store: Any = SlowStore(None)
     store.run_each = lambda commands, seconds: answers
-    Heartbeat(store, sources, lost.append)._renew_all()
+    Heartbeat(store, places, lost.append)._renew_all()
     await asyncio.sleep(0)
-    renewed = [source.leases["a"].sent_at > old for source in sources]
+    renewed = [place.leases["a"].sent_at > old for place in places]
     assert renewed == [True, False, False]
-    assert lost == [sources[2].leases["a"]]
+    assert lost == [places[2].leases["a"]]
 
 
 def test_what_confirms_a_publish_goes_right_behind_it_on_its_connection() -> None:

@@ -15,7 +15,7 @@ from rqretry.protocol.command import batches
 from rqretry.protocol.lease import OK, renew
 from rqretry.transport.store import Store
 from rqretry.worker.fetch import Fetcher
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import CheckBack
@@ -53,9 +53,9 @@ class SimulatedWorker(Worker):
     async def _work(self) -> None:
         if self._specs and not self._consumers:  # stopped before it had joined
             return
-        sources = self.sources
+        places = self.places
         fetcher = Fetcher(self._store, self._consumers, self.name, self._rejoin)
-        reaper = Reaper(self._store, self._catalog, sources, self.name)
+        reaper = Reaper(self._store, self._catalog, places, self.name)
         fetcher.changed = reaper.changed
         self._settler.on_settled = fetcher.look_for_room
         check_back = CheckBack(self._store, self._catalog, self._checkers, self.name)
@@ -68,7 +68,7 @@ class SimulatedWorker(Worker):
             loop.create_task(self._settler.run(), name="settler"),
             loop.create_task(reaper.run(), name="reaper"),
             loop.create_task(check_back.run(), name="check-back"),
-            loop.create_task(renew_leases(self._store, sources, self._lose), name="heartbeat"),
+            loop.create_task(renew_leases(self._store, places, self._lose), name="heartbeat"),
         ]
         self.started.set()
         try:
@@ -78,23 +78,21 @@ class SimulatedWorker(Worker):
             await self._end([fetching, *others])
 
 
-async def renew_leases(
-    store: Store, sources: list[Source], lose: Callable[[Delivery], None]
-) -> None:
+async def renew_leases(store: Store, places: list[Place], lose: Callable[[Delivery], None]) -> None:
     """What runtime/heartbeat.py does in a thread, with its rules."""
-    every = min((source.visibility_s for source in sources), default=30.0) / 6
+    every = min((place.visibility_s for place in places), default=30.0) / 6
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(every)
-        for source in sources:
-            before = loop.time() - source.visibility_s / 3
-            old = [d for d in source.leases.values() if d.sent_at < before and not d.lost]
+        for place in places:
+            before = loop.time() - place.visibility_s / 3
+            old = [d for d in place.leases.values() if d.sent_at < before and not d.lost]
             for batch in batches(old):
                 sent_at = loop.time()
                 command = renew(
-                    source.keys,
+                    place.keys,
                     [delivery.receipt for delivery in batch],
-                    visibility_ms=round(source.visibility_s * 1000),
+                    visibility_ms=round(place.visibility_s * 1000),
                 )
                 try:
                     (verdicts,) = await store.run_each([command], 2.0)

@@ -10,7 +10,7 @@ from rqretry.core.middleware import Hooks
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Failure
 from rqretry.worker.consumer import Consumer
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 
 
 class Told:
@@ -46,17 +46,17 @@ class Bench:
             self.begun.set()
 
         keys = partition_keys("n", "t", 0).group("g", 18)
-        self.told, self.source = Told(), Source("t", 0, keys, 30.0)
+        self.told, self.place = Told(), Place("t", 0, keys, 30.0)
         self.consumer = Consumer(app.consumers[0], self.told, Hooks(), "w")
-        self.consumer.sources.append(self.source)
+        self.consumer.places.append(self.place)
 
 
 async def test_a_message_whose_lease_ended_in_the_buffer_is_not_begun() -> None:
     bench = Bench()
-    consumer, source, now = bench.consumer, bench.source, time.monotonic()
-    late = Delivery(source, "late", encode(1), (1, 1), now - 30)
-    good = Delivery(source, "good", encode(2), (1, 1), now)
-    source.leases = {"late": late, "good": good}
+    consumer, place, now = bench.consumer, bench.place, time.monotonic()
+    late = Delivery(place, "late", encode(1), (1, 1), now - 30)
+    good = Delivery(place, "good", encode(2), (1, 1), now)
+    place.leases = {"late": late, "good": good}
     consumer.start()
     consumer.accept([late, good])
     await bench.begun.wait()
@@ -64,13 +64,13 @@ async def test_a_message_whose_lease_ended_in_the_buffer_is_not_begun() -> None:
     assert bench.seen == ["good"]
     assert bench.told.ids == ["good"]
     assert late.lost
-    assert "late" not in source.leases
+    assert "late" not in place.leases
 
 
 async def test_messages_that_are_passed_over_make_room_for_others() -> None:
     bench, room = Bench(), asyncio.Event()
-    consumer, source = bench.consumer, bench.source
-    lost = [Delivery(source, id_, encode(1), (1, 1), time.monotonic()) for id_ in "ab"]
+    consumer, place = bench.consumer, bench.place
+    lost = [Delivery(place, id_, encode(1), (1, 1), time.monotonic()) for id_ in "ab"]
     for delivery in lost:
         delivery.lost = True  # as the heartbeat says, when the server does not know the lease
     consumer.on_room = room.set

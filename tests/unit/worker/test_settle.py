@@ -17,7 +17,7 @@ from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import OK
 from rqretry.transport.replies import ServerClock
 from rqretry.transport.store import Store
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.settle import Settler
 
 
@@ -37,11 +37,11 @@ class Line:
 
 
 async def test_what_ends_while_a_server_gets_well_is_told_too() -> None:
-    line, source = Line(), Source("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
+    line, place = Line(), Place("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
     settler = Settler(cast(Store, line), Announcer(Hooks()), "w")
     now = time.monotonic()
-    early, late = (Delivery(source, id_, b"", (1, 1), now) for id_ in ("early", "late"))
-    source.leases = {"early": early, "late": late}
+    early, late = (Delivery(place, id_, b"", (1, 1), now) for id_ in ("early", "late"))
+    place.leases = {"early": early, "late": late}
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         running = group.create_task(settler.run())
         settler.succeed(early)
@@ -53,7 +53,7 @@ async def test_what_ends_while_a_server_gets_well_is_told_too() -> None:
         (await line.calls.get()).set_result([[OK]])
         await settler.finish(time.monotonic() + 10)
         running.cancel()
-    assert source.leases == {}
+    assert place.leases == {}
 
 
 class Away(Line):
@@ -82,12 +82,12 @@ class Away(Line):
 
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_at_the_end_a_result_that_nobody_knows_of_is_refused(*, hangs: bool) -> None:
-    line, source = (
+    line, place = (
         Away(hangs=hangs),
-        Source("t", 0, partition_keys("n", "t", 0).group("g", 18), 0.0),
+        Place("t", 0, partition_keys("n", "t", 0).group("g", 18), 0.0),
     )
     settler = Settler(cast(Store, line), Announcer(Hooks()), "w")
-    delivery = Delivery(source, "a", b"", (1, 1), time.monotonic())  # its lease is over
+    delivery = Delivery(place, "a", b"", (1, 1), time.monotonic())  # its lease is over
     tally = Tally()
     message: Any = Message(("t", 0, "g", 1, "a"), (1, None, (), {}, None, 0), 1, 16, 0.0)
     delivery.watch = tally.attempting("n", message, "w")

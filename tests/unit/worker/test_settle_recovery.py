@@ -8,7 +8,7 @@ from rqretry.core.receipt import Receipt
 from rqretry.protocol.history import Kept
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Failed, Failure
-from rqretry.worker.leases import Delivery, Source
+from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.settle_recovery import _PAGE, Doubt, Recollection, recollect
 
 KEYS = partition_keys("n", "t", 0).group("g", 18)
@@ -18,7 +18,7 @@ Page = list[tuple[str, dict[str, bytes]]]
 
 
 def doubt(id_: str, attempt: int = 1, *, failed: bool = False) -> Doubt:
-    delivery = Delivery(Source("t", 0, KEYS, 30.0), id_, b"", (attempt, attempt), 0.0)
+    delivery = Delivery(Place("t", 0, KEYS, 30.0), id_, b"", (attempt, attempt), 0.0)
     failure = Failure(Receipt(id_, attempt), 0, "", 0.5, "failure", "{}") if failed else None
     return Doubt(delivery, failure, 0.0, gone=False)
 
