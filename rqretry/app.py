@@ -9,7 +9,11 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 from rqretry.client import AsyncAdmin, AsyncClient, Client
 from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec, Registry
 from rqretry.consumer.task import Task, bind_task
-from rqretry.consumer.transaction_checker import CheckerOptions, Checkers, TermOptions
+from rqretry.consumer.transaction_checker import (
+    Checkers,
+    TransactionCheckerOptions,
+    TransactionOptions,
+)
 from rqretry.consumer.typed_topic import Topic
 from rqretry.core.durations import Duration
 from rqretry.core.limits import check_partitions, check_topic
@@ -184,7 +188,7 @@ class App:
         return decorate
 
     def transaction_checker(
-        self, producer_group: str, **options: Unpack[CheckerOptions]
+        self, producer_group: str, **options: Unpack[TransactionCheckerOptions]
     ) -> Callable[[F], F]:
         """Register a function that knows how transactions of a producer group ended.
 
@@ -195,7 +199,7 @@ class App:
 
         Args:
             producer_group: As `transaction` was given it.
-            options: See CheckerOptions.
+            options: See TransactionCheckerOptions.
 
         Raises:
             InvalidArgument: A value is outside its limits.
@@ -309,7 +313,11 @@ class App:
         return self.client.publish_many(topic, messages, durability=durability)
 
     def transaction(
-        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
+        self,
+        topic: str,
+        *,
+        producer_group: str | None = None,
+        **options: Unpack[TransactionOptions],
     ) -> AsyncTransaction:
         """Messages that no group sees until all are committed; see Client.transaction."""
         client = self.async_client

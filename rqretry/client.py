@@ -13,7 +13,7 @@ from rqretry.consumer.simple_consumers import (
     SimpleConsumerOptions,
     simple_operations,
 )
-from rqretry.consumer.transaction_checker import Checkers, TermOptions
+from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
 from rqretry.core.durations import Duration
 from rqretry.core.limits import check_topic
 from rqretry.core.message import PublishOptions, durable, outgoing
@@ -111,7 +111,11 @@ class Client:
         return self._publisher.publish_many(topic, durable(messages, durability))
 
     def transaction(
-        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
+        self,
+        topic: str,
+        *,
+        producer_group: str | None = None,
+        **options: Unpack[TransactionOptions],
     ) -> Transaction:
         """Messages that no group sees until all of them are committed.
 
@@ -122,7 +126,7 @@ class Client:
             topic: Where `tx.publish` publishes to; created if it is not there.
             producer_group: Whose checker is asked if this program never decides; default the name
                 of the topic.
-            options: See TermOptions.
+            options: See TransactionOptions.
 
         Raises:
             InvalidArgument: A value is outside its limits.
@@ -222,7 +226,11 @@ class AsyncClient:
         return await self._publisher.publish_many(topic, durable(messages, durability))
 
     def transaction(
-        self, topic: str, *, producer_group: str | None = None, **options: Unpack[TermOptions]
+        self,
+        topic: str,
+        *,
+        producer_group: str | None = None,
+        **options: Unpack[TransactionOptions],
     ) -> AsyncTransaction:
         """Messages that no group sees until all are committed; see Client.transaction."""
         terms = self.checkers.terms(check_topic(topic), producer_group, options)

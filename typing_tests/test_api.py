@@ -10,12 +10,30 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from rqretry import App, AsyncClient, Client, ConsumeResult, Message, MessageId, RetryPolicy
-from rqretry.admin.views import GroupStats, MessageView, Stats
-from rqretry.consumer.task import Call, Task
-from rqretry.consumer.typed_topic import Topic
-from rqretry.core.dead_letter import DeadLetterRecord
-from rqretry.core.middleware import Event, Next
+from rqretry import (
+    App,
+    AsyncClient,
+    AsyncSimpleConsumer,
+    AsyncTransaction,
+    CallNext,
+    Client,
+    ConsumeResult,
+    DeadLetterRecord,
+    Event,
+    GroupStats,
+    Message,
+    MessageId,
+    MessageView,
+    RetryPolicy,
+    SimpleConsumer,
+    Stats,
+    Task,
+    TaskSender,
+    Topic,
+    Transaction,
+    TransactionCheck,
+    TransactionResolution,
+)
 
 
 @dataclass
@@ -62,8 +80,14 @@ def resize(width: int, height: int = 10) -> bytes:
 
 
 @app.middleware
-async def timed(message: Message[Any], call_next: Next) -> ConsumeResult:
+async def timed(message: Message[Any], call_next: CallNext) -> ConsumeResult:
     return await call_next(message)
+
+
+@app.transaction_checker("shop", check_after="1m", timeout=5)
+async def check(tx: TransactionCheck) -> TransactionResolution:
+    assert_type(tx.messages[0].topic, str)
+    return TransactionResolution.UNKNOWN
 
 
 @app.on("failure")
@@ -86,7 +110,7 @@ async def a_task_is_sent_as_it_is_called() -> None:
     assert_type(resize(1), bytes)
     assert_type(resize.send_sync(1, height=2), MessageId)
     assert isinstance(resize, Task)
-    assert isinstance(send_email.options(delay="10s", id="once"), Call)
+    assert isinstance(send_email.options(delay="10s", id="once"), TaskSender)
     assert_type(await send_email.options(delay=10).send("a"), MessageId)
     await send_email.send(1)  # type: ignore[arg-type]
     await send_email.send("a", 1)  # type: ignore[call-arg]
@@ -116,3 +140,14 @@ async def the_operators_verbs_are_typed(client: Client, other: AsyncClient) -> N
     assert_type(stats, Stats)
     assert_type(stats.groups, Iterator[GroupStats])
     await other.admin.stats("t", "g", "h")  # type: ignore[call-arg]
+
+
+def transactions_and_simple_consumers_have_names(client: Client, other: AsyncClient) -> None:
+    assert_type(client.transaction("t", check_every=5), Transaction)
+    assert_type(app.transaction("t"), AsyncTransaction)
+    consumer = client.simple_consumer("t", group="g", create_group=True, start="earliest")
+    assert_type(consumer, SimpleConsumer)
+    assert_type(consumer.receive(), list[Message[Any]])
+    assert_type(other.simple_consumer(["t", "u"], group="g"), AsyncSimpleConsumer)
+    client.simple_consumer("g", "t")  # type: ignore[call-arg]
+    client.simple_consumer("t", group="g", begin="earliest")  # type: ignore[call-arg]

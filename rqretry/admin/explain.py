@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from rqretry.admin.interruptions import with_interruptions
 from rqretry.admin.timeline import date, ends, read_timeline, with_record
 from rqretry.admin.transactions import why_half
-from rqretry.admin.views import Event, GroupState, MessageView
+from rqretry.admin.views import GroupState, MessageView, TimelineEvent
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.dead_letter import born
@@ -76,7 +76,7 @@ def _why_half(catalog: Catalog, half: StoredHalf, now_ms: int) -> Operation[str]
 def states(
     groups: Sequence[RouteGroup],
     peeked: Sequence[Peeked],
-    timeline: Sequence[Event] = (),
+    timeline: Sequence[TimelineEvent] = (),
     served: Collection[str] = (),
     tag: str = "",
 ) -> list[GroupState]:
@@ -112,7 +112,7 @@ def _filtered(group: RouteGroup, tag: str) -> GroupState:
 
 
 def _state(
-    group: RouteGroup, p: Peeked, ours: Sequence[Event], *, some_have: bool, live: bool
+    group: RouteGroup, p: Peeked, ours: Sequence[TimelineEvent], *, some_have: bool, live: bool
 ) -> GroupState:
     attempt = int(p.entry.split(":")[1]) if p.entry else 1
     errors = tuple(read_record(p.failures))
@@ -144,7 +144,7 @@ def _state(
     return made("ready", None, _why_ready(p, live=live))
 
 
-def _why_inflight(p: Peeked, attempt: int, ours: Sequence[Event]) -> str:
+def _why_inflight(p: Peeked, attempt: int, ours: Sequence[TimelineEvent]) -> str:
     deadline_ms = p.deadline_ms or 0
     leases = [event for event in ours if event.event == "lease"]
     who = f"worker {leases[-1].worker}" if leases else "a worker"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rqretry.admin.timeline import read_timeline
-from rqretry.admin.views import Event
+from rqretry.admin.views import TimelineEvent
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.protocol.audit_log import Note, all_last_words
@@ -28,7 +28,9 @@ class Interruption(NamedTuple):
     """How its process ended, such as "ended with SIGKILL"; "" where nobody saw it."""
 
 
-def with_interruptions(catalog: Catalog, events: Sequence[Event]) -> Operation[list[Event]]:
+def with_interruptions(
+    catalog: Catalog, events: Sequence[TimelineEvent]
+) -> Operation[list[TimelineEvent]]:
     """A history whose expiries say whose lease it was and how that worker's process ended."""
     found = yield from _interruptions(catalog, events)
     return [
@@ -58,14 +60,14 @@ def explained(
 
 
 def _interruptions(
-    catalog: Catalog, events: Sequence[Event]
+    catalog: Catalog, events: Sequence[TimelineEvent]
 ) -> Operation[Mapping[tuple[str, int, str], Interruption]]:
     """Of each expiry, by group, time and verb: who was interrupted."""
     if not any(event.event == "expire" for event in events):
         return {}
     words: list[Note] = yield all_last_words(catalog.keys)
     found: dict[tuple[str, int, str], Interruption] = {}
-    leases: dict[str, Event] = {}
+    leases: dict[str, TimelineEvent] = {}
     for event in events:
         if event.event == "lease":
             leases[event.group] = event
@@ -76,14 +78,14 @@ def _interruptions(
     return found
 
 
-def _said(words: Iterable[Note], lease: Event) -> str:
+def _said(words: Iterable[Note], lease: TimelineEvent) -> str:
     """The last words of the process that held a lease: the first that it said after it began."""
     process = lease.worker.rpartition(":")[0]
     theirs = [note for note in words if note.actor == process and note.at_ms >= lease.at_ms]
     return str(theirs[-1].arguments.get("said", "")) if theirs else ""
 
 
-def _told(event: Event, known: Interruption) -> Event:
+def _told(event: TimelineEvent, known: Interruption) -> TimelineEvent:
     said = f"; its process {known.said}" if known.said else ""
     error = f"the lease of {known.worker} ended before it told a result{said}"
     return replace(event, error=error, note=event.note.replace(event.error, error, 1))

@@ -6,7 +6,7 @@ from rqretry.admin.base import AdminBase
 from rqretry.admin.interruptions import with_interruptions
 from rqretry.admin.results import AuditEntry, InflightMessage, WorkerInfo
 from rqretry.admin.statistics import gather_stats
-from rqretry.admin.views import Event, MessageView, Stats
+from rqretry.admin.views import MessageView, Stats, TimelineEvent
 from rqretry.core.errors import GroupNotFound, MessageNotFound, show
 from rqretry.core.limits import check_count, check_group, check_keys, check_message_id, check_topic
 from rqretry.core.message_id import born_ms, partition_of
@@ -61,7 +61,7 @@ class LookingVerbs(AdminBase):
             raise self._not_stored(id)
         return telling.remembered(checked, events)
 
-    def timeline(self, id: str) -> Operation[list[Event]]:  # noqa: A002 - the name of the contract
+    def timeline(self, id: str) -> Operation[list[TimelineEvent]]:  # noqa: A002 - the name of the contract
         """What happened to a message, oldest first, as far as the history is kept.
 
         Also of one that is committed by all its groups, while its history is there.
@@ -173,8 +173,8 @@ class LookingVerbs(AdminBase):
                 return view
         return None
 
-    def _past(self, id_: str) -> Operation[list[Event]]:
-        events: list[Event] = []
+    def _past(self, id_: str) -> Operation[list[TimelineEvent]]:
+        events: list[TimelineEvent] = []
         for record in (yield from self.catalog.topics()):
             likely = partition_of(id_, record.partitions)
             # Elsewhere if it had a message group, or partitions were added since.

@@ -7,7 +7,7 @@ the failure record still tells of the attempts that failed.
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from rqretry.admin.views import Event, GroupState, MessageView
+from rqretry.admin.views import GroupState, MessageView, TimelineEvent
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.failure_record import AttemptError, read_line
 from rqretry.core.history_notes import decode_noted
@@ -25,11 +25,11 @@ _EXPIRED = "the lease ended before the worker told a result"
 
 def read_timeline(
     catalog: Catalog, topic: str, partition: int, id_: str, since_ms: int | None
-) -> Operation[list[Event]]:
+) -> Operation[list[TimelineEvent]]:
     """What the partition's history says of a message, the oldest first."""
     keys = catalog.partition(topic, partition)
     start = str(max(0, (since_ms or 0) - _LOOK_BACK_MS))
-    events: list[Event] = []
+    events: list[TimelineEvent] = []
     wanted = id_.encode()
     for _ in range(_PAGES):
         page = yield history(keys, start=start, count=_PAGE)
@@ -77,7 +77,9 @@ def _with_key(fields: dict[str, bytes], key: str) -> list[str]:
     return [id_ for id_, note in zip(ids, notes, strict=True) if key in note.keys]
 
 
-def with_record(events: Sequence[Event], states: Iterable[GroupState]) -> list[Event]:
+def with_record(
+    events: Sequence[TimelineEvent], states: Iterable[GroupState]
+) -> list[TimelineEvent]:
     """The history, and what only the failure record tells: lost attempts, traces of redrives."""
     told = list(events)
     for state in states:
@@ -91,7 +93,7 @@ def with_record(events: Sequence[Event], states: Iterable[GroupState]) -> list[E
     return sorted(told, key=lambda event: event.at_ms)
 
 
-def ends(events: Sequence[Event]) -> dict[str, str]:
+def ends(events: Sequence[TimelineEvent]) -> dict[str, str]:
     """What became of a message that is not stored any more, for each group that had it."""
     last = {event.group: event for event in events if event.group}
     said = {
@@ -101,7 +103,7 @@ def ends(events: Sequence[Event]) -> dict[str, str]:
     return said or {"-": f"{events[-1].event} at {date(events[-1].at_ms)}; not stored any more"}
 
 
-def remembered(id_: str, events: Sequence[Event]) -> MessageView:
+def remembered(id_: str, events: Sequence[TimelineEvent]) -> MessageView:
     """A message that is not stored any more, from its history."""
     states = [
         GroupState(group, _ENDS.get(_last(events, group), "gone"), 0, None, said)
@@ -114,7 +116,7 @@ def remembered(id_: str, events: Sequence[Event]) -> MessageView:
     )  # fmt: skip
 
 
-def _last(events: Sequence[Event], group: str) -> str:
+def _last(events: Sequence[TimelineEvent], group: str) -> str:
     return next((event.event for event in reversed(events) if event.group == group), "")
 
 
@@ -124,7 +126,7 @@ def date(at_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[Event]:
+def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[TimelineEvent]:
     ids, notes = fields["i"].split(b" "), fields["d"].split(b" ")
     verb, group, worker = (fields[name].decode() for name in "egw")
     for place, id_ in enumerate(ids):
@@ -133,7 +135,9 @@ def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[Eve
             attempt, level, due_ms, said = _read(verb, note)
             error, trace_id = _blob(verb, fields["b"], ids, place)
             said = _said(said, level, due_ms, error)
-            yield Event(at_ms, verb, group, worker, said, attempt, level, due_ms, error, trace_id)
+            yield TimelineEvent(
+                at_ms, verb, group, worker, said, attempt, level, due_ms, error, trace_id
+            )
 
 
 def _read(verb: str, note: str) -> tuple[int | None, int | None, int | None, str]:
@@ -169,13 +173,15 @@ def _blob(verb: str, blob: bytes, ids: Sequence[bytes], place: int) -> tuple[str
     return ("", None) if found is None else (str(found), trace_id_of(found.trace))
 
 
-def _from_record(group: str, error: AttemptError) -> Event:
+def _from_record(group: str, error: AttemptError) -> TimelineEvent:
     verbs = {"redriven": "redrive", "expired": "expire"}
     verb = verbs.get(error.cause, "fail")
     said = "" if verb == "redrive" else str(error)
     trace_id = trace_id_of(error.trace)
     attempt = error.attempt or None
-    return Event(error.at_ms, verb, group, error.worker, said, attempt, None, None, said, trace_id)
+    return TimelineEvent(
+        error.at_ms, verb, group, error.worker, said, attempt, None, None, said, trace_id
+    )
 
 
 def _said(said: str, level: int | None, due_ms: int | None, error: str) -> str:

@@ -195,7 +195,7 @@ class GroupState:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TimelineEvent:
     """One line of a message's history.
 
     Attributes:
@@ -226,11 +226,11 @@ class Event:
     """Of a message that is not stored any more, where it was."""
     partition: int = 0
 
-    def at(self, topic: str, partition: int) -> "Event":
+    def at(self, topic: str, partition: int) -> "TimelineEvent":
         """The same, with its place."""
         return replace(self, topic=topic, partition=partition)
 
-    def traced(self, trace_id: str | None) -> "Event":
+    def traced(self, trace_id: str | None) -> "TimelineEvent":
         """The same, with its trace."""
         return replace(self, trace_id=trace_id)
 
@@ -248,7 +248,7 @@ class MessageView:
     headers: dict[str, str]
     born_ms: int | None
     states: tuple[GroupState, ...]
-    timeline: tuple[Event, ...]
+    timeline: tuple[TimelineEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)

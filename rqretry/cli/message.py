@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from rqretry.admin.views import Event, MessageView
+from rqretry.admin.views import MessageView, TimelineEvent
 from rqretry.cli.options import json_option, server_options
 from rqretry.cli.output import body_text, date, note, print_fields, print_json, print_table
 from rqretry.cli.session import connected, elsewhere
@@ -98,7 +98,7 @@ def _as_fields(view: MessageView, trace_url: str | None) -> dict[str, object]:
     }
 
 
-def _event_fields(event: Event, trace_url: str | None) -> dict[str, object]:
+def _event_fields(event: TimelineEvent, trace_url: str | None) -> dict[str, object]:
     return {
         "at_ms": event.at_ms,
         "event": event.event,
@@ -114,7 +114,7 @@ def _event_fields(event: Event, trace_url: str | None) -> dict[str, object]:
     }
 
 
-def _link(event: Event, trace_url: str | None) -> str:
+def _link(event: TimelineEvent, trace_url: str | None) -> str:
     """Where the trace of an event is shown; its id where no place is known."""
     if event.trace_id is None:
         return ""
@@ -143,7 +143,7 @@ def _print(view: MessageView, trace_url: str | None) -> None:
     _print_timeline(view.timeline, trace_url)
 
 
-def _print_timeline(timeline: Sequence[Event], trace_url: str | None) -> None:
+def _print_timeline(timeline: Sequence[TimelineEvent], trace_url: str | None) -> None:
     if not timeline:
         click.echo("no history is kept of it")
         return

@@ -122,7 +122,7 @@ def bind_task(function: Callable[..., Any]) -> TaskBinding:
     return TaskBinding(signature, fits)
 
 
-class Call(Generic[P]):
+class TaskSender(Generic[P]):
     """A task with options for its message; see Task.options."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Call(Generic[P]):
         return OutgoingMessage(body=body, **self._options)
 
 
-class Task(Call[P], Generic[P, R]):
+class Task(TaskSender[P], Generic[P, R]):
     """A function that can be called here and now, or sent to a worker.
 
     Attributes:
@@ -174,9 +174,9 @@ class Task(Call[P], Generic[P, R]):
         """Call the function here and now."""
         return self.function(*args, **kwargs)
 
-    def options(self, **options: Unpack[PublishOptions]) -> Call[P]:
+    def options(self, **options: Unpack[PublishOptions]) -> TaskSender[P]:
         """The task with options for its message: see PublishOptions. Raises InvalidArgument."""
-        return Call(self._app, self._topic, self._binding, check_options(options))
+        return TaskSender(self._app, self._topic, self._binding, check_options(options))
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"

@@ -35,7 +35,7 @@ class TransactionResolution(Enum):
     """Ask again later; after the last check the transaction is parked for an operator."""
 
 
-class TermOptions(TypedDict, total=False):
+class TransactionOptions(TypedDict, total=False):
     """When an undecided transaction is checked back.
 
     Attributes:
@@ -49,7 +49,7 @@ class TermOptions(TypedDict, total=False):
     max_checks: int
 
 
-class CheckerOptions(TermOptions, total=False):
+class TransactionCheckerOptions(TransactionOptions, total=False):
     """The options of `@app.transaction_checker`.
 
     Attributes:
@@ -117,7 +117,7 @@ class CheckerSpec(NamedTuple):
 
     function: Callable[..., Any]
     group: str
-    options: CheckerOptions
+    options: TransactionCheckerOptions
     timeout_s: float
     every_s: float
     """How often a worker looks for transactions to check, at least."""
@@ -134,13 +134,15 @@ class Checkers:
     def __init__(self) -> None:
         self.specs: dict[str, CheckerSpec] = {}
 
-    def add(self, function: Callable[..., Any], group: str, options: CheckerOptions) -> CheckerSpec:
+    def add(
+        self, function: Callable[..., Any], group: str, options: TransactionCheckerOptions
+    ) -> CheckerSpec:
         """Check and keep a checker. Raises InvalidArgument, ConfigError."""
         if inspect.isclass(function) or not callable(function):
             refuse("transaction checker", function, "must be a function")
-        unknown = sorted(options.keys() - CheckerOptions.__annotations__.keys())
+        unknown = sorted(options.keys() - TransactionCheckerOptions.__annotations__.keys())
         if unknown:
-            known = ", ".join(sorted(CheckerOptions.__annotations__))
+            known = ", ".join(sorted(TransactionCheckerOptions.__annotations__))
             refuse("transaction_checker option", unknown[0], f"is not one of {known}")
         checked = check_group(group)
         if checked in self.specs:
@@ -157,7 +159,7 @@ class Checkers:
         self.specs[checked] = spec
         return spec
 
-    def terms(self, topic: str, group: str | None, options: TermOptions) -> Terms:
+    def terms(self, topic: str, group: str | None, options: TransactionOptions) -> Terms:
         """The terms of a new transaction: what is named, else what the group's checker says."""
         name = topic if group is None else group
         spec = self.specs.get(name)
@@ -166,16 +168,16 @@ class Checkers:
         return terms_of(topic, name, {**known, **options})  # type: ignore[typeddict-item]
 
 
-def terms_of(topic: str, group: str, options: TermOptions) -> Terms:
+def terms_of(topic: str, group: str, options: TransactionOptions) -> Terms:
     """Whose a transaction is and when it is checked; all checked. Raises InvalidArgument."""
 
     def ms(name: str, default: float) -> int:
         given: Any = options.get(name, default)
         return milliseconds(given, name=name, minimum=_LEAST_S, maximum=_MOST_S)
 
-    unknown = sorted(options.keys() - CheckerOptions.__annotations__.keys())
+    unknown = sorted(options.keys() - TransactionCheckerOptions.__annotations__.keys())
     if unknown:
-        known = ", ".join(sorted(TermOptions.__annotations__))
+        known = ", ".join(sorted(TransactionOptions.__annotations__))
         refuse("transaction option", unknown[0], f"is not one of {known}")
     most = check_count(
         options.get("max_checks", MAX_CHECKS), name="max_checks", maximum=_MOST_CHECKS

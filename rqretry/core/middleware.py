@@ -14,8 +14,8 @@ from rqretry.core.message import Message
 
 log = logging.getLogger("rqretry")
 
-Next = Callable[[Message[Any]], Awaitable[ConsumeResult]]
-Middleware = Callable[[Message[Any], Next], Awaitable[ConsumeResult]]
+CallNext = Callable[[Message[Any]], Awaitable[ConsumeResult]]
+Middleware = Callable[[Message[Any], CallNext], Awaitable[ConsumeResult]]
 
 EVENTS = ("failure", "dead_letter", "lease_lost", "started", "stopped")
 
@@ -83,7 +83,7 @@ class Hooks:
             except Exception:
                 log.exception("callback %s for %s failed", show(callback), event.name)
 
-    def around(self, call: Next) -> Next:
+    def around(self, call: CallNext) -> CallNext:
         """The handler's call with all middleware around it."""
         for middleware in reversed(self.middleware):
             call = _wrapped(middleware, call)
@@ -120,7 +120,7 @@ class Announcer:
             await self._hooks.emit(self._posted.popleft())
 
 
-def _wrapped(middleware: Middleware, call: Next) -> Next:
+def _wrapped(middleware: Middleware, call: CallNext) -> CallNext:
     async def wrapped(message: Message[Any]) -> ConsumeResult:
         result: object = await middleware(message, call)
         if type(result) is not ConsumeResult:

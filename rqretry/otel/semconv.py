@@ -27,7 +27,7 @@ SYSTEM = "rqretry"
 DEAD_LETTER_PREFIX = "%DLQ%"
 
 ATTEMPT = "rqretry.attempt"
-OUTCOME = "rqretry.core.consume_result"
+OUTCOME = "rqretry.outcome"
 LEVEL = "rqretry.level"
 NEXT_DUE = "rqretry.next_due"
 NEXT_DUE_MS = "rqretry.next_due_ms"

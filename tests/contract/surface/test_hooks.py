@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConfigError, ConsumeResult, InvalidArgument, Message, Retry, RetryPolicy
-from rqretry.core.middleware import Event, Next
+from rqretry.core.middleware import CallNext, Event
 from tests.contract.integration.harness import Lab, Seen, counted, until
 from tests.contract.surface.handlers import describe
 from tests.contract.surface.harness import only_dead_letter, working
@@ -31,7 +31,7 @@ async def test_the_first_middleware_is_the_outermost_and_all_see_the_result(lab:
 
     def add(name: str) -> None:
         @app.middleware
-        async def around(message: Message[Any], call_next: Next) -> ConsumeResult:
+        async def around(message: Message[Any], call_next: CallNext) -> ConsumeResult:
             told.append(f"{name} {message.body}")
             result = await call_next(message)
             told.append(f"{name} {result!r}")
@@ -55,7 +55,7 @@ async def test_middleware_sees_signals_as_results_and_errors_as_exceptions(lab: 
     app, told = lab.app(), []
 
     @app.middleware
-    async def around(message: Message[Any], call_next: Next) -> ConsumeResult:
+    async def around(message: Message[Any], call_next: CallNext) -> ConsumeResult:
         try:
             result = await call_next(message)
         except ValueError as error:
@@ -82,7 +82,7 @@ async def test_middleware_may_answer_itself_change_the_body_and_call_again(lab: 
     app, bodies = lab.app(), []
 
     @app.middleware
-    async def around(message: Message[Any], call_next: Next) -> ConsumeResult:
+    async def around(message: Message[Any], call_next: CallNext) -> ConsumeResult:
         if message.tag == "skip":
             return ConsumeResult.SUCCESS
         message.body = {**message.body, "carrier": "UA"}
@@ -104,7 +104,7 @@ async def test_middleware_is_around_sync_tasks_and_process_handlers_too(lab: Lab
     app, names = lab.app(), []
 
     @app.middleware
-    async def around(message: Message[Any], call_next: Next) -> ConsumeResult:
+    async def around(message: Message[Any], call_next: CallNext) -> ConsumeResult:
         result = await call_next(message)
         names.append((message.topic, result))
         return result
@@ -130,7 +130,7 @@ async def test_middleware_that_forgets_the_result_fails_the_attempt(lab: Lab) ->
     app = lab.app()
 
     @app.middleware
-    async def forgets(message: Message[Any], call_next: Next) -> ConsumeResult:
+    async def forgets(message: Message[Any], call_next: CallNext) -> ConsumeResult:
         await call_next(message)
         nothing: ConsumeResult = returned(None)
         return nothing

@@ -143,7 +143,7 @@ async def test_processes_lose_no_span_at_a_normal_stop(
     assert status == 0, (tmp_path / "log").read_text()
     failed = len(range(0, messages, 5))
     spans = collector.wait(messages + failed)
-    outcomes = [span["rqretry.core.consume_result"] for span in spans]
+    outcomes = [span["rqretry.outcome"] for span in spans]
     assert outcomes.count("failure") == failed
     assert len({span["messaging.message.id"] for span in spans}) == messages
     assert {span.service for span in spans} == {"tests.edges.otel.shop"}

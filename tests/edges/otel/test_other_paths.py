@@ -100,13 +100,13 @@ async def test_receive_and_ack_are_one_trace_with_the_publish(
     assert receive["messaging.operation.type"] == "receive"
     assert (receive.trace_id, receive.parent_id) == (publish.trace_id, publish.span_id)
     assert receive["messaging.message.id"] == id_
-    assert (receive["rqretry.attempt"], receive["rqretry.core.consume_result"]) == (1, "received")
+    assert (receive["rqretry.attempt"], receive["rqretry.outcome"]) == (1, "received")
     assert trace_id == receive.trace_id
     assert (ack.name, ack.kind) == ("ack t", "client")
     assert ack["messaging.operation.type"] == "settle"
     assert (ack.trace_id, ack.parent_id) == (receive.trace_id, receive.span_id)
     assert ack["messaging.consumer.group.name"] == "g"
-    assert ack["rqretry.core.consume_result"] == "success"
+    assert ack["rqretry.outcome"] == "success"
 
 
 async def test_a_nack_a_longer_lease_and_a_stale_ack_have_spans_of_their_own(
@@ -131,7 +131,7 @@ async def test_a_nack_a_longer_lease_and_a_stale_ack_have_spans_of_their_own(
     publish, receive, change, nack, stale, second, inner, ack = collector.wait(8)
     assert [span.name for span in (change, nack)] == ["change_invisible_duration t", "nack t"]
     assert {change.parent_id, nack.parent_id} == {receive.span_id}
-    assert (stale.name, stale.failed, stale["rqretry.core.consume_result"]) == (
+    assert (stale.name, stale.failed, stale["rqretry.outcome"]) == (
         "ack t",
         True,
         "stale",

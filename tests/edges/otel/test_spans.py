@@ -78,7 +78,7 @@ def say_much(span: Span) -> None:
 
 WHAT: dict[str, Callable[[Any], Any]] = {
     "nothing": lambda span: None,
-    "an attribute": lambda span: span.set_attribute("rqretry.core.consume_result", "success"),
+    "an attribute": lambda span: span.set_attribute("rqretry.outcome", "success"),
     "each kind of value": lambda span: [
         span.set_attribute(f"v{place}", value)
         for place, value in enumerate(("x", "\u00e9" * 300, 1, True, 1.5, [1, 2], {"a": 1}, None))
@@ -137,7 +137,7 @@ def test_most_spans_are_never_made_whole() -> None:
     bench = Bench()
     spans = [bench.start() for _ in range(3)]
     for span in spans:
-        span.set_attribute("rqretry.core.consume_result", "success")
+        span.set_attribute("rqretry.outcome", "success")
         span.end()
     sent = SpanEncoder().request(bench.kept.spans)
     assert sent.count(b"0123456789abcdef") == 3

@@ -49,7 +49,7 @@ async def test_a_message_that_fails_twice_and_succeeds(
     attempts = [first, second, third]
     assert {(span.name, span.kind) for span in attempts} == {("process flights", "consumer")}
     assert [span["rqretry.attempt"] for span in attempts] == [1, 2, 3]
-    assert [span["rqretry.core.consume_result"] for span in attempts] == [
+    assert [span["rqretry.outcome"] for span in attempts] == [
         "failure",
         "failure",
         "success",
@@ -102,7 +102,7 @@ async def test_a_message_that_dies_and_is_redriven(
     spans = collector.wait(6)
     publish, first, second = spans[:3]
     dead, redrive, again = _only(spans, "dead_letter"), _only(spans, "redrive"), spans[-1]
-    assert [first["rqretry.core.consume_result"], second["rqretry.core.consume_result"]] == [
+    assert [first["rqretry.outcome"], second["rqretry.outcome"]] == [
         "failure",
         "dead_letter",
     ]
@@ -117,12 +117,12 @@ async def test_a_message_that_dies_and_is_redriven(
     assert (redrive.name, redrive.kind) == ("redrive %DLQ%claims", "producer")
     assert redrive.links == [(second.span_id, "previous_attempt")]
     assert redrive["messaging.message.id"] == id_
-    assert redrive["rqretry.core.consume_result"] == "redriven"
+    assert redrive["rqretry.outcome"] == "redriven"
 
     assert (again.name, again["rqretry.attempt"]) == ("process flights", 1)
     assert again.parent_id == ""
     assert again.links == [(publish.span_id, "publish"), (redrive.span_id, "redrive")]
-    assert again["rqretry.core.consume_result"] == "success"
+    assert again["rqretry.outcome"] == "success"
 
 
 async def test_all_attempts_can_be_in_the_trace_of_the_publish(

@@ -222,7 +222,7 @@ async def test_an_attempt_tells_how_it_ended(
         await until(running.is_set)
     tracing.stop()
     spans = collector.wait(1 + 3 + 2 + 1 + 2 + 2)
-    outcomes = [span["rqretry.core.consume_result"] for span in named(spans, "process t")]
+    outcomes = [span["rqretry.outcome"] for span in named(spans, "process t")]
     assert sorted(outcomes) == ["dead_letter", "dead_letter", "failure", "postponed", "success"]
     said = {span.said for span in spans if span.failed}
     assert said == {"wrong airline", "the handler ran longer than consume_timeout, 0.1 s"}
@@ -244,7 +244,7 @@ async def test_a_message_given_back_at_the_stop_is_released(
         await started.wait()
     tracing.stop()
     attempt = only(collector.wait(2), "process t")
-    assert attempt["rqretry.core.consume_result"] == "released"
+    assert attempt["rqretry.outcome"] == "released"
 
 
 # -- sampling and loss -----------------------------------------------------------------------------
@@ -267,7 +267,7 @@ async def test_failures_are_kept_whatever_the_sampler_says(
         await counted(lab, "g", succeed=21, dead=1)
     tracing.stop()
     spans = collector.wait(5)
-    outcomes = [span["rqretry.core.consume_result"] for span in named(spans, "process t")]
+    outcomes = [span["rqretry.outcome"] for span in named(spans, "process t")]
     assert sorted(outcomes) == ["dead_letter", "failure", "failure", "success"]
     assert len(named(spans, "dead_letter %DLQ%g")) == 1
     assert tracing.counts.ended == tracing.counts.exported == 5
