@@ -24,7 +24,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: simulation help setup demo test campaign chaos soak lint mutants script-mutants bench bench-peers dist clean
+.PHONY: simulation help setup demo check test campaign chaos soak lint mutants script-mutants bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,10 @@ demo: setup ## settle the delay claims of real flights (ROWS=all for every row, 
 	@$(BIN)/rqretry demo $(if $(ROWS),--rows $(ROWS)) $(if $(PROCESSES),--processes $(PROCESSES)) \
 	$(if $(filter-out 0,$(SPARK)),--spark build/demo)
 
-test: setup ## run the tests (TESTFLAGS=... for pytest)
+check: setup ## in a minute: lint of what changed, unit tests, script tests on one server
+	@$(BIN)/python tools/check.py
+
+test: setup ## run all the tests (TESTFLAGS=... for pytest)
 	@$(BIN)/python -m pytest $(TESTFLAGS)
 
 soak: setup ## let the model test run for ten minutes with new seeds, which it prints (SECONDS=n, SEED=n)
@@ -61,13 +64,15 @@ chaos: setup ## faults for ten minutes, then one table (SECONDS=n, SEED=n, ONLY=
 	$(if $(ONLY),--only $(ONLY)) $(if $(RUN),--run $(RUN)) $(if $(SIZE),--size $(SIZE)) \
 	$(if $(LANES),--lanes $(LANES))
 
-lint: setup ## check style, types (mypy, and pyright for users), layers and Lua
+lint: setup ## check style, types (mypy, and pyright for users), layers, structure and Lua
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy $(CODE)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tools/lint_lua.py
+	-$(BIN)/python tools/structure.py
+	-$(BIN)/python tools/trace_files.py
 
 simulation: setup ## run simulated systems, each from one seed (SEEDS=n of them, from SEED=n on, JOBS=n)
 	@$(BIN)/python -m tests.model.simulation --seeds $(SEEDS) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS))

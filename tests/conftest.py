@@ -16,9 +16,23 @@ SLOW_FOLDERS = (
 SERVERS = {"valkey-8": "8.", "redis-7": "7.", "redis-6.2": "6.2"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--server redis-7`: quick feedback from one server."""
+    parser.addoption("--server", choices=list(SERVERS), help="leave out all other servers")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes long comes first, so that at the end no process waits for another one."""
+    wanted = config.getoption("--server")
+    if wanted:
+        items[:] = [item for item in items if _server_of(item) in {None, wanted}]
     items.sort(key=lambda item: item.path.parent.name not in SLOW_FOLDERS)
+
+
+def _server_of(item: pytest.Item) -> object:
+    """The server that a test is made for; None for one that chooses for itself."""
+    call = getattr(item, "callspec", None)
+    return call.params.get("backend", call.params.get("server")) if call else None
 
 
 ServerOf = Callable[..., EmbeddedRedis]
