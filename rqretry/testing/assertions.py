@@ -1,14 +1,14 @@
-"""The part of a lab that looks: the path of a message, its attempts, and assertions on both."""
+"""The part of a lab that reads: the path of a message, its attempts, and assertions on both."""
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.lifecycle import State
-from rqretry.testing import history as paths
+from rqretry.testing import history
 from rqretry.testing.clock import VirtualClock
-from rqretry.testing.history import Attempt, Step, Story
+from rqretry.testing.history import Attempt, MessageHistory, Step
 from rqretry.testing.lab_stores import LabStore
 
 
-class Looking:
+class Assertions:
     """Reads the history that the scripts wrote."""
 
     def __init__(self, store: LabStore, clock: VirtualClock, namespace: str) -> None:
@@ -17,7 +17,7 @@ class Looking:
         self.namespace = namespace
 
     def history(self, id: str, *, group: str | None = None) -> list[str]:  # noqa: A002 - as above
-        """The states that a message went through in a group, from the first to the present one.
+        """The states that a message went through in a group, from the first to the current one.
 
         Raises:
             MessageNotFound: No such message was published here.
@@ -27,15 +27,15 @@ class Looking:
 
     def steps(self, id: str, *, group: str | None = None) -> list[Step]:  # noqa: A002
         """The same with times, verbs, attempts and errors."""
-        story = self._story(id)
-        return story.steps(story.group(group), self._clock)
+        found = self._history(id)
+        return found.steps(found.group(group), self._clock)
 
     def attempts(self, id: str, *, group: str | None = None) -> list[Attempt]:  # noqa: A002
         """The deliveries of a message: number, when (seconds), outcome and error."""
-        return paths.attempts(self.steps(id, group=group))
+        return history.attempts(self.steps(id, group=group))
 
     def assert_path(self, id: str, path: str, *, group: str | None = None) -> None:  # noqa: A002
-        """The message went this way, from the first state to the last.
+        """Assert the states that the message went through, from the first to the last.
 
         Args:
             id: The message.
@@ -44,24 +44,26 @@ class Looking:
             group: Needed where the topic has more than one.
 
         Raises:
-            AssertionError: It went another way, which is told.
+            AssertionError: It went another way; the text has the path it went.
             InvalidArgument, MessageNotFound: As history.
         """
-        pattern, story = paths.parse(path), self._story(id)
-        name = story.group(group)
-        steps = story.steps(name, self._clock)
-        if not paths.matches(pattern, [step.state for step in steps]):
-            raise AssertionError(paths.tell(story, name, steps, f"expected the path {path!r}"))
+        pattern, found = history.parse(path), self._history(id)
+        name = found.group(group)
+        steps = found.steps(name, self._clock)
+        if not history.matches(pattern, [step.state for step in steps]):
+            raise AssertionError(
+                history.describe(found, name, steps, f"expected the path {path!r}")
+            )
 
     def assert_committed(self, id: str, *, group: str | None = None) -> None:  # noqa: A002
-        """The group (default every group of the topic) has finished with the message.
+        """Assert that the group (default every group of the topic) has committed the message.
 
         Raises:
-            AssertionError: It has not; its path is told.
+            AssertionError: It has not; the text has its path.
         """
-        story = self._story(id)
-        for name in story.groups if group is None else [story.group(group)]:
-            self._assert_last(story, name, State.COMMITTED)
+        found = self._history(id)
+        for name in found.groups if group is None else [found.group(group)]:
+            self._assert_last(found, name, State.COMMITTED)
 
     def assert_dead(
         self,
@@ -70,7 +72,7 @@ class Looking:
         reason: str | None = None,
         group: str | None = None,
     ) -> None:
-        """The message is in the group's dead-letter queue.
+        """Assert that the message is in the group's dead-letter queue.
 
         Args:
             id: The message.
@@ -79,24 +81,26 @@ class Looking:
             group: Needed where the topic has more than one.
 
         Raises:
-            AssertionError: It is not, or for another reason; its path is told.
+            AssertionError: It is not, or for another reason; the text has its path.
         """
-        story = self._story(id)
-        name = story.group(group)
-        last = self._assert_last(story, name, State.DEAD)
+        found = self._history(id)
+        name = found.group(group)
+        last = self._assert_last(found, name, State.DEAD)
         if reason is not None and reason not in last.error and reason != last.cause:
-            steps = story.steps(name, self._clock)
-            raise AssertionError(paths.tell(story, name, steps, f"expected reason {reason!r}"))
+            steps = found.steps(name, self._clock)
+            raise AssertionError(
+                history.describe(found, name, steps, f"expected reason {reason!r}")
+            )
 
-    def _story(self, id_: str) -> Story:
+    def _history(self, id_: str) -> MessageHistory:
         catalog = Catalog(self.namespace)
-        story: Story = self._store.perform(paths.read_story(catalog, id_))
-        return story
+        found: MessageHistory = self._store.perform(history.read_history(catalog, id_))
+        return found
 
-    def _assert_last(self, story: Story, group: str, state: State) -> Step:
-        steps = story.steps(group, self._clock)
+    def _assert_last(self, found: MessageHistory, group: str, state: State) -> Step:
+        steps = found.steps(group, self._clock)
         last = steps[-1]
         if last.state != state:
             headline = f"expected {state.value}, it is {last.state}"
-            raise AssertionError(paths.tell(story, group, steps, headline))
+            raise AssertionError(history.describe(found, group, steps, headline))
         return last

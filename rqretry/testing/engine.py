@@ -1,6 +1,6 @@
 """Runs the lab: one message at a time in a fixed order, the clock from due time to due time.
 
-Nothing here decides what becomes of a message; the scripts do.
+Nothing here decides what happens to a message; the scripts do.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -14,18 +14,18 @@ from rqretry.protocol.command import Command
 from rqretry.testing.clock import VirtualClock, clock_key
 from rqretry.testing.faults import Fault, Faults
 from rqretry.testing.lab_stores import LabStore, score
-from rqretry.testing.lab_workers import Crew, Line
+from rqretry.testing.lab_workers import LabPlace, LabWorkers
 from rqretry.worker.leases import Delivery
 
 MAX_STEPS = 10_000
-"""Attempts of one run, unless the test says otherwise; more are taken for an endless loop."""
+"""Attempts of one run, unless the test says otherwise; more count as an endless loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The attempt whose handler runs here and now."""
+    """The attempt whose handler is running in this context."""
 
-    line: Line
+    place: LabPlace
     delivery: Delivery
 
 
@@ -46,27 +46,27 @@ def _never() -> bool:
 
 
 class Engine:
-    """The crews of a lab, its faults and its clock."""
+    """The workers of a lab's apps, its faults and its clock."""
 
     def __init__(self, store: LabStore, clock: VirtualClock, namespace: str) -> None:
-        self.crews: list[Crew] = []
+        self.apps: list[LabWorkers] = []
         self.faults = Faults()
         self.clock = clock
         self._store = store
         self._key = clock_key(namespace)
         self._finished: dict[tuple[str, str], int] = {}
-        """How many deliveries of (group, id) are over."""
+        """How many deliveries of (group, id) have ended."""
         self.set_clock(clock.ms)
 
     @property
-    def lines(self) -> list[Line]:
+    def places(self) -> list[LabPlace]:
         """All partitions of all groups, in the order in which consumers were registered."""
-        return [line for crew in self.crews for line in crew.lines]
+        return [place for app in self.apps for place in app.places]
 
     def join(self) -> None:
-        """Subscribe the groups of consumers that were registered since."""
-        for crew in self.crews:
-            crew.join()
+        """Subscribe the groups of consumers that were registered since the last call."""
+        for app in self.apps:
+            app.join()
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -76,9 +76,9 @@ class Engine:
         words = ("SET", self._key, self.clock.ms)
         self._store.run(Command("clock", (), (), bool, words=words))
 
-    def set_attempt(self, line: Line, id_: str, number: int, last_error: str) -> None:
+    def set_attempt(self, place: LabPlace, id_: str, number: int, last_error: str) -> None:
         """Number the next delivery of a message, where its partition has it."""
-        keys = line.place.keys
+        keys = place.keys
         here = Command("read", (), (), bool, words=("HEXISTS", keys.partition.bodies, id_))
         if self._store.run(here):
             words = ("HSET", keys.attempts, id_, f"1:{number}:0:0")
@@ -90,7 +90,7 @@ class Engine:
 
     def next_due(self) -> int | None:
         """The next virtual time in ms at which something is due; after run()."""
-        times = [line.due_at for line in self.lines] + [crew.check_at for crew in self.crews]
+        times = [place.next_due_ms for place in self.places] + [app.check_at for app in self.apps]
         return min((at for at in times if at is not None), default=None)
 
     async def advance(self, end_ms: int | None, most: int) -> int:
@@ -120,8 +120,8 @@ class Engine:
 
     async def _run(self, budget: Budget, done: Callable[[], bool] = _never) -> None:
         self.join()
-        for line in self.lines:
-            line.looked = -1
+        for place in self.places:
+            place.polled = -1
         while not done():
             taken = self._take()
             if taken is None:
@@ -135,81 +135,81 @@ class Engine:
 
     async def _check_back(self) -> bool:
         """Whether transactions were due, and so messages may be ready now."""
-        return any([await crew.check_back(self.clock.ms) for crew in self.crews])
+        return any([await app.check_back(self.clock.ms) for app in self.apps])
 
-    def _take(self) -> tuple[Line, Delivery] | None:
+    def _take(self) -> tuple[LabPlace, Delivery] | None:
         while True:
-            stale = [line for line in self.lines if line.looked != self._store.changes]
+            stale = [place for place in self.places if place.polled != self._store.changes]
             if not stale:
                 return None
-            for line in stale:
-                delivery = line.crew.next(line, self.clock.ms)
+            for place in stale:
+                delivery = place.workers.next(place, self.clock.ms)
                 if delivery is not None:
-                    return line, delivery
+                    return place, delivery
 
-    async def _attempt(self, line: Line, delivery: Delivery) -> None:
-        fault = self.faults.take(line.worker, delivery.id)
+    async def _attempt(self, place: LabPlace, delivery: Delivery) -> None:
+        fault = self.faults.take(place.worker, delivery.id)
         if fault is Fault.CRASH:
-            line.place.leases.pop(delivery.id, None)
+            place.leases.pop(delivery.id, None)
         else:
             if fault is Fault.DUPLICATE:
-                await self.duplicate(line, delivery)
+                await self.duplicate(place, delivery)
             delivery.lost = fault is Fault.CRASH_AFTER
-            await self._handle(line, delivery)
+            await self._handle(place, delivery)
             if fault is Fault.LOSE_LEASE:
-                self.lose(line, delivery)
-            await line.crew.settle(line)
-        key = (line.worker, delivery.id)
+                self.lose(place, delivery)
+            await place.workers.settle(place)
+        key = (place.worker, delivery.id)
         self._finished[key] = self._finished.get(key, 0) + 1
 
-    async def _handle(self, line: Line, delivery: Delivery) -> None:
-        known = dict(line.place.tracebacks)
-        token = RUNNING.set(Running(line, delivery))
+    async def _handle(self, place: LabPlace, delivery: Delivery) -> None:
+        known = dict(place.tracebacks)
+        token = RUNNING.set(Running(place, delivery))
         try:
-            await line.consumer.process(delivery)
+            await place.consumer.process(delivery)
         finally:
             RUNNING.reset(token)
-        if delivery.lost:  # crashed: nobody tells the server anything
-            line.place.tracebacks = known
-            line.place.leases.pop(delivery.id, None)
+        if delivery.lost:  # crashed: no result reaches the server
+            place.tracebacks = known
+            place.leases.pop(delivery.id, None)
 
-    def _give_up(self, line: Line, delivery: Delivery, budget: Budget) -> None:
+    def _give_up(self, place: LabPlace, delivery: Delivery, budget: Budget) -> None:
         raise AssertionError(
-            f"not idle after {budget.used} attempts: message {delivery.id} of {line.place.topic}"
-            f" is delivered to {line.worker} again, attempt {delivery.attempt}, at"
+            f"not idle after {budget.used} attempts: message {delivery.id} of {place.topic}"
+            f" is delivered to {place.worker} again, attempt {delivery.attempt}, at"
             f" {spell(self.clock.seconds(self.clock.ms))}; does its handler retry, postpone or"
-            " publish without a delay? Raise max_steps if so many attempts are meant to be"
+            " publish without a delay? Raise max_steps if that many attempts are intended"
         )
 
     @asynccontextmanager
     async def _started(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            for crew in self.crews:
-                await stack.enter_async_context(crew.at_work())
+            for app in self.apps:
+                await stack.enter_async_context(app.at_work())
             yield
 
     # -- leases that end while a handler runs ----------------------------------------------------
 
-    def lose(self, line: Line, delivery: Delivery) -> None:
-        """Nobody renews this lease: time goes on to its end, and anybody expires it."""
-        deadline = score(self._store, line.place.keys.inflight, delivery.id)
+    def lose(self, place: LabPlace, delivery: Delivery) -> None:
+        """Let a lease end: time moves on to its deadline, and the message expires."""
+        deadline = score(self._store, place.keys.inflight, delivery.id)
         if deadline is None:
             return
         self.set_clock(deadline)
-        line.crew.expire(line)
+        place.workers.expire(place)
         if delivery.message is not None:
             delivery.message.cancelled = True
-        line.crew.announce_lost(line, delivery)
+        place.workers.announce_lost(place, delivery)
 
-    async def duplicate(self, line: Line, delivery: Delivery) -> bool:
+    async def duplicate(self, place: LabPlace, delivery: Delivery) -> bool:
         """End the lease, and run what is due until the message was delivered once more.
 
         Returns:
             Whether it was; not if that was its last attempt.
         """
-        key = (line.worker, delivery.id)
+        key = (place.worker, delivery.id)
         before = self._finished.get(key, 0)
-        self.lose(line, delivery)
+        self.lose(place, delivery)
         token, budget = RUNNING.set(None), Budget(MAX_STEPS)
         try:
             while True:
@@ -217,7 +217,7 @@ class Engine:
                 if self._finished.get(key, 0) > before:
                     return True
                 due_ms = self.next_due()
-                dead = score(self._store, line.place.keys.dead, delivery.id) is not None
+                dead = score(self._store, place.keys.dead, delivery.id) is not None
                 if due_ms is None or dead:
                     return False
                 self.set_clock(due_ms)

@@ -1,4 +1,4 @@
-"""What can go wrong with an attempt, ordered in advance by the test."""
+"""What can go wrong with an attempt, armed in advance by the test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +10,9 @@ class Fault(Enum):
     """What happens to one delivery."""
 
     CRASH = "the worker dies before the handler starts"
-    CRASH_AFTER = "the handler runs, and the worker dies before it tells the server"
-    LOSE_LEASE = "the handler runs, and the lease ends before the result is told"
-    DUPLICATE = "the lease ends before the handler starts: somebody else runs it first"
+    CRASH_AFTER = "the handler runs, and the worker dies before it reports the result"
+    LOSE_LEASE = "the handler runs, and the lease ends before the result is reported"
+    DUPLICATE = "the lease ends before the handler starts: another delivery runs first"
 
 
 class WorkerCrash(BaseException):
@@ -30,19 +30,19 @@ class _Armed:
 
 
 class Faults:
-    """Faults that wait for the delivery they are meant for."""
+    """The armed faults, each waiting for its delivery."""
 
     def __init__(self) -> None:
         self._once: list[_Armed] = []
         self._standing: list[_Armed] = []
 
     def arm(self, fault: Fault, *, worker: str | None = None, id_: str | None = None) -> None:
-        """The next delivery to this worker, or of this message, meets the fault."""
+        """The next delivery to this worker, or of this message, has the fault."""
         self._once.append(_Armed(fault, worker, id_))
 
     @contextmanager
     def standing(self, fault: Fault, worker: str | None) -> Iterator[None]:
-        """Every delivery meets the fault, for a while."""
+        """Inside the block every delivery has the fault."""
         armed = _Armed(fault, worker, None)
         self._standing.append(armed)
         try:
@@ -51,7 +51,7 @@ class Faults:
             self._standing.remove(armed)
 
     def take(self, worker: str, id_: str) -> Fault | None:
-        """What this delivery meets, if anything."""
+        """The fault of this delivery, if any."""
         for armed in self._once:
             if armed.hits(worker, id_):
                 self._once.remove(armed)

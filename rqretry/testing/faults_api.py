@@ -1,4 +1,4 @@
-"""The part of a lab that makes trouble: crashes, lost leases, duplicates."""
+"""The part of a lab that injects faults: crashes, lost leases, duplicates."""
 
 import asyncio
 from contextlib import AbstractContextManager
@@ -9,8 +9,8 @@ from rqretry.testing.engine import RUNNING, Engine, Running
 from rqretry.testing.faults import Fault, WorkerCrash
 
 
-class Trouble:
-    """What goes wrong, here and now in a handler, or ordered for the next delivery."""
+class FaultInjection:
+    """Faults that happen now, in a running handler, or are armed for the next delivery."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -18,24 +18,24 @@ class Trouble:
         """The event loop while the lab runs."""
 
     def crash(self, worker: str | None = None, *, after_handler: bool = False) -> None:
-        """A worker dies: what it has under lease is told to nobody, and expires in its time.
+        """A worker dies: nothing is reported for what it has leased, which expires in time.
 
-        In a handler (of that worker) the worker dies here and now: this call does not return, and
-        neither `except Exception` nor the server sees anything of it. Elsewhere it is ordered: the
-        worker dies with the next message it takes, before the handler starts.
+        In a handler (of that worker) the worker dies at once: this call does not return, and
+        neither `except Exception` nor the server sees anything of it. Elsewhere the crash is armed:
+        the worker dies with the next message it leases, before the handler starts.
 
         Args:
             worker: The worker's name, which in a lab is its consumer group; default whichever is
                 running, or takes the next message.
-            after_handler: Ordered only: the handler runs to its end, and its result is told to
-                nobody.
+            after_handler: Armed only: the handler runs to its end, and its result is never
+                reported.
 
         Raises:
             InvalidArgument: There is no such worker.
         """
         self._check_worker(worker)
         running = RUNNING.get()
-        if running is not None and not after_handler and worker in (None, running.line.worker):
+        if running is not None and not after_handler and worker in (None, running.place.worker):
             running.delivery.lost = True
             raise WorkerCrash
         fault = Fault.CRASH_AFTER if after_handler else Fault.CRASH
@@ -47,11 +47,11 @@ class Trouble:
         return self._engine.faults.standing(Fault.CRASH, worker)
 
     def lose_lease(self, id: str | None = None) -> None:  # noqa: A002 - as publish has it
-        """A lease ends while its handler runs: time goes on to its end, and the message expires.
+        """A lease ends while its handler runs: time moves to its deadline; the message expires.
 
-        The handler goes on, `message.cancelled` is True, its result is refused, and the message
-        will be delivered again as after a crash. In the handler of the message this happens here
-        and now; elsewhere it is ordered for the next delivery, at the end of its handler.
+        The handler continues, `message.cancelled` is True, its result is rejected, and the message
+        will be delivered again as after a crash. In the handler of the message this happens at
+        once; elsewhere it is armed for the next delivery, at the end of its handler.
 
         Args:
             id: The message; default the one that is running, or the next one.
@@ -60,16 +60,17 @@ class Trouble:
         if running is None:
             self._engine.faults.arm(Fault.LOSE_LEASE, id_=id)
         else:
-            self._engine.lose(running.line, running.delivery)
+            self._engine.lose(running.place, running.delivery)
 
     def duplicate(self, id: str | None = None) -> None:  # noqa: A002 - as publish has it
-        """A message is delivered once more while its handler is still at work on it.
+        """A message is delivered once more while its handler is still running.
 
-        As lose_lease, and then everything that is due runs until the second delivery is over; only
-        then the first handler goes on. In a plain handler of the message this happens here and now;
-        elsewhere it is ordered for the next delivery: its handler starts after the second one is
-        over, as when a worker sleeps between lease and start. After the first expiry the second
-        delivery comes at once, later ones by the ladder; after the last attempt there is none.
+        As lose_lease, and then everything that is due runs until the second delivery has ended;
+        only then does the first handler continue. In a plain handler of the message this happens at
+        once; elsewhere it is armed for the next delivery: its handler starts after the second one
+        has ended, as when a worker stalls between lease and start. After the first expiry the
+        second delivery comes at once, later ones by the ladder; after the last attempt there is
+        none.
 
         Args:
             id: The message; default the one that is running, or the next one.
@@ -84,7 +85,7 @@ class Trouble:
         if loop_here() is not None:
             raise InvalidArgument("in an async handler write: await lab.aduplicate()")
         assert self._loop is not None
-        again = self._engine.duplicate(running.line, running.delivery)
+        again = self._engine.duplicate(running.place, running.delivery)
         asyncio.run_coroutine_threadsafe(again, self._loop).result()
 
     async def aduplicate(self) -> None:
@@ -92,7 +93,7 @@ class Trouble:
         running = RUNNING.get()
         if running is None:
             raise InvalidArgument("await lab.aduplicate() in a handler; else call lab.duplicate()")
-        await self._engine.duplicate(running.line, running.delivery)
+        await self._engine.duplicate(running.place, running.delivery)
 
     def next_attempt(
         self,
@@ -102,7 +103,7 @@ class Trouble:
         group: str | None = None,
         last_error: str = "",
     ) -> None:
-        """The next delivery of a message is this attempt, as if it had failed so often before.
+        """The next delivery of a message has this number, as if it had failed that often before.
 
         Args:
             id: A message that waits for its first delivery.
@@ -111,9 +112,9 @@ class Trouble:
             last_error: What `message.last_error.message` is to say; default it is None.
         """
         checked = check_count(number, name="number")
-        for line in self._engine.lines:
-            if group in (None, line.worker):
-                self._engine.set_attempt(line, id, checked, last_error)
+        for place in self._engine.places:
+            if group in (None, place.worker):
+                self._engine.set_attempt(place, id, checked, last_error)
 
     def _here(self, id_: str | None) -> Running | None:
         running = RUNNING.get()
@@ -121,9 +122,13 @@ class Trouble:
 
     def _check_worker(self, worker: str | None) -> None:
         self._engine.join()
-        known = list(dict.fromkeys(line.worker for line in self._engine.lines))
+        known = list(dict.fromkeys(place.worker for place in self._engine.places))
         if worker is not None and worker not in known:
-            refuse("worker", worker, f"is none of this lab's: {', '.join(known) or 'it has none'}")
+            refuse(
+                "worker",
+                worker,
+                f"is not a worker of this lab: {', '.join(known) or 'it has none'}",
+            )
 
 
 def loop_here() -> asyncio.AbstractEventLoop | None:

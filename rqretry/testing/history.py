@@ -34,7 +34,7 @@ class Step:
 
     Attributes:
         at: Seconds since the beginning of the lab.
-        state: The state that the message came into, as lifecycle.State spells it, or "purged".
+        state: The state that the message entered, as lifecycle.State spells it, or "purged".
         verb: What did it: publish, lease, fail, ...
         attempt: The delivery it belongs to; 0 before the first.
         worker: Who did it.
@@ -52,10 +52,10 @@ class Step:
     cause: str = ""
 
     def __str__(self) -> str:
-        said = f"{self.verb}, attempt {self.attempt}" if self._about_attempt else self.verb
+        event = f"{self.verb}, attempt {self.attempt}" if self._about_attempt else self.verb
         if self.due is not None:
-            said += f", due at {spell(self.due)}"
-        return f"{spell(self.at):>16}  {self.state:<13}  {said}{self.error and f': {self.error}'}"
+            event += f", due at {spell(self.due)}"
+        return f"{spell(self.at):>16}  {self.state:<13}  {event}{self.error and f': {self.error}'}"
 
     @property
     def _about_attempt(self) -> bool:
@@ -91,7 +91,7 @@ class _Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class MessageHistory:
     """Everything the history of a partition says of one message."""
 
     id: str
@@ -122,7 +122,7 @@ class Story:
         return found
 
 
-def read_story(catalog: Catalog, id_: str) -> Operation[Story]:
+def read_history(catalog: Catalog, id_: str) -> Operation[MessageHistory]:
     """Find a message by its id in all topics. Raises MessageNotFound."""
     for topic in (yield from catalog.topics()):
         for number in range(topic.partitions):
@@ -131,7 +131,7 @@ def read_story(catalog: Catalog, id_: str) -> Operation[Story]:
             if events:
                 scheduled: bool = yield _is_scheduled(keys, id_)
                 names = tuple(group.name for group in topic.groups)
-                return Story(id_, topic.name, names, tuple(events), scheduled)
+                return MessageHistory(id_, topic.name, names, tuple(events), scheduled)
     raise MessageNotFound(f"no message {show(id_)} was published in this lab")
 
 
@@ -161,28 +161,28 @@ def attempts(steps: Sequence[Step]) -> list[Attempt]:
 def matches(pattern: Sequence[str], states: Sequence[str]) -> bool:
     """Whether states run as the pattern says; "..." is any run of states, also none."""
     reachable = {0}
-    for word in pattern:
-        if word in _ANY:
+    for wanted in pattern:
+        if wanted in _ANY:
             reachable = set(range(min(reachable, default=len(states) + 1), len(states) + 1))
         else:
-            reachable = {at + 1 for at in reachable if at < len(states) and states[at] == word}
+            reachable = {at + 1 for at in reachable if at < len(states) and states[at] == wanted}
     return len(states) in reachable
 
 
 def parse(path: str) -> list[str]:
-    """The words of a path. Raises InvalidArgument for what is no state."""
-    words = path.split()
-    for word in words:
-        if word not in (*_STATES, *_ANY):
-            refuse("path", word, f"is no state; write {', '.join(_STATES)} or ... for any of them")
-    if not words:
+    """The states of a path. Raises InvalidArgument for what is no state."""
+    states = path.split()
+    for state in states:
+        if state not in (*_STATES, *_ANY):
+            refuse("path", state, f"is no state; write {', '.join(_STATES)} or ... for any of them")
+    if not states:
         raise InvalidArgument("path: it is empty; name at least one state")
-    return words
+    return states
 
 
-def tell(story: Story, group: str, steps: Sequence[Step], headline: str) -> str:
+def describe(found: MessageHistory, group: str, steps: Sequence[Step], headline: str) -> str:
     """A message for AssertionError: what was wrong, and the path as it really was."""
-    where = f"message {story.id} of topic {story.topic}" + (group and f", group {group}")
+    where = f"message {found.id} of topic {found.topic}" + (group and f", group {group}")
     lines = [f"{where}: {headline}", "its path was:", *(f"  {step}" for step in steps)]
     return "\n".join(lines)
 
@@ -204,16 +204,16 @@ def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[_Ev
     verb = fields["e"].decode()
     notes = fields["d"].decode().split(" ")
     records = fields["b"].decode(errors="replace").split("\n") if verb == "fail" else []
-    for place, id_ in enumerate(fields["i"].split(b" ")):
+    for index, id_ in enumerate(fields["i"].split(b" ")):
         if id_ == wanted:
-            note = notes[place] if place < len(notes) else ""
-            record = records[place] if place < len(records) else ""
+            note = notes[index] if index < len(notes) else ""
+            record = records[index] if index < len(records) else ""
             yield _Event(at_ms, verb, fields["g"].decode(), fields["w"].decode(), note, record)
 
 
 def _steps(event: _Event, clock: VirtualClock, attempt: int, *, delayed: bool) -> Iterator[Step]:
     at, verb = clock.seconds(event.at_ms), event.verb
-    number, _, place = event.note.partition(",")
+    number, _, fate = event.note.partition(",")
     if verb == "publish":
         state = State.SCHEDULED if delayed else State.READY
         yield Step(at, state.value, verb, 0, event.worker)
@@ -222,26 +222,26 @@ def _steps(event: _Event, clock: VirtualClock, attempt: int, *, delayed: bool) -
         attempt = int(parts[1]) if len(parts) > 1 else 1
         yield Step(at, State.INFLIGHT.value, verb, attempt, event.worker)
     elif verb in ("fail", "release", "expire"):
-        yield from _ended(event, clock, int(number), place)
+        yield from _ended(event, clock, int(number), fate)
     elif verb == "change":
-        state = State.INFLIGHT if int(float(place)) > event.at_ms else State.READY
+        state = State.INFLIGHT if int(float(fate)) > event.at_ms else State.READY
         yield Step(at, state.value, verb, attempt, event.worker)
     elif verb in _SIMPLE:
         yield Step(at, _SIMPLE[verb], verb, attempt, event.worker)
 
 
-def _ended(event: _Event, clock: VirtualClock, attempt: int, place: str) -> Iterator[Step]:
-    letter, *rest = place.split(",")
+def _ended(event: _Event, clock: VirtualClock, attempt: int, fate: str) -> Iterator[Step]:
+    code, *rest = fate.split(",")
     states = {"R": State.READY, "W": State.WAITING_RETRY, "D": State.DEAD}
     error, cause = "", ""
     if event.verb == "fail":
         for read in read_record(f"{attempt} {event.at_ms} {event.record}"):
             error, cause = _text(read), read.cause
     elif event.verb == "expire":
-        error, cause = "the lease ended before the worker told a result", "expired"
-    due = clock.seconds(float(rest[1])) if letter == "W" else None
+        error, cause = "the lease ended before the worker reported a result", "expired"
+    due = clock.seconds(float(rest[1])) if code == "W" else None
     at = clock.seconds(event.at_ms)
-    yield Step(at, states[letter].value, event.verb, attempt, event.worker, error, due, cause)
+    yield Step(at, states[code].value, event.verb, attempt, event.worker, error, due, cause)
 
 
 def _text(error: AttemptError) -> str:

@@ -16,31 +16,31 @@ from rqretry.core.message_id import MessageId
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import ROOT
 from rqretry.testing import lab_servers
-from rqretry.testing.assertions import Looking
+from rqretry.testing.assertions import Assertions
 from rqretry.testing.bound_app import BoundApp
 from rqretry.testing.clock import VirtualClock, clock_key
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.testing.engine import MAX_STEPS, RUNNING, Engine
-from rqretry.testing.faults_api import Trouble, loop_here
+from rqretry.testing.faults_api import FaultInjection, loop_here
 from rqretry.testing.lab_clients import make_clients
 from rqretry.testing.lab_stores import LabStore
-from rqretry.testing.lab_workers import Crew
+from rqretry.testing.lab_workers import LabWorkers
 
 T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
 
-class Lab(Trouble, Looking):
+class Lab(FaultInjection, Assertions):
     """Runs an app's real handlers and the real scripts in virtual time, one message at a time.
 
-    A context manager; the fixture `lab` makes and closes one for each test. It implements nothing
-    of semantics.md itself: what a message does here, it does in production.
+    A context manager; the fixture `lab` makes and closes one for each test. It implements none
+    of the rules of retrying itself: what a message does here, it does in production.
 
     Args:
         app: The app to test; more can be added with `app`.
-        server: "redis" (a private real server), "fakeredis", or a private server that runs
-            already; default Redis if this machine has one, else fakeredis.
+        server: "redis" (a private real server), "fakeredis", or a private server that is
+            running; default Redis if this machine has one, else fakeredis.
 
     Raises:
         ConfigError: The server is not there, or fakeredis is not installed.
@@ -53,8 +53,8 @@ class Lab(Trouble, Looking):
         self._store = self._open(server)
         self._clock = VirtualClock()
         self._store.use_clock(self._clock)
-        Looking.__init__(self, self._store, self._clock, self.namespace)
-        Trouble.__init__(self, Engine(self._store, self._clock, self.namespace))
+        Assertions.__init__(self, self._store, self._clock, self.namespace)
+        FaultInjection.__init__(self, Engine(self._store, self._clock, self.namespace))
         self._ids = itertools.count(1)
         self._client, _ = make_clients(self._store, self.namespace, self._ids)
         self._bound: list[BoundApp] = []
@@ -66,9 +66,9 @@ class Lab(Trouble, Looking):
     # -- the app and the server ----------------------------------------------------------------
 
     def app(self, app: App) -> App:
-        """Bring an app into the lab: its clients publish here, its consumers run here.
+        """Bind an app to the lab: its clients publish here, its consumers run here.
 
-        The app's own server is not touched, and the app gets it back when the lab is closed.
+        The app's own server is not touched; the app returns to it when the lab is closed.
 
         Returns:
             The same app.
@@ -77,9 +77,9 @@ class Lab(Trouble, Looking):
             ConfigError: The app is in another lab, or its consumers do not fit their groups.
         """
         self._bound.append(BoundApp(app, self._store, self.namespace, self._ids))
-        crew = Crew(app, self._store)
-        self._engine.crews.append(crew)
-        crew.join()
+        workers = LabWorkers(app, self._store)
+        self._engine.apps.append(workers)
+        workers.join()
         return app
 
     @property
@@ -135,8 +135,8 @@ class Lab(Trouble, Looking):
 
         Raises:
             AssertionError: It was not idle after `max_steps` attempts.
-            InvalidArgument: An event loop runs here already: await `arun_until_idle`; or this is a
-                handler.
+            InvalidArgument: An event loop is running here (await `arun_until_idle`), or this
+                is a handler.
         """
         return self._blocking(lambda: self._engine.run(max_steps), "arun_until_idle()")
 
@@ -149,7 +149,7 @@ class Lab(Trouble, Looking):
 
         Args:
             duration: Seconds, a timedelta or text such as "4h46m".
-            max_steps: More attempts than this are taken for an endless loop.
+            max_steps: More attempts than this count as an endless loop.
 
         Returns:
             The number of attempts.
@@ -166,7 +166,7 @@ class Lab(Trouble, Looking):
         return await self._awaited(lambda: self._engine.advance(end_ms, max_steps))
 
     def advance_to_next_due(self, max_steps: int = MAX_STEPS) -> int:
-        """Run what is due now, and then what is due next; time goes there, if there is anything."""
+        """Run what is due now, then move time to what is due next, if anything is, and run that."""
         run = self._engine.advance
         return self._blocking(lambda: run(None, max_steps), "aadvance_to_next_due()")
 
@@ -177,15 +177,15 @@ class Lab(Trouble, Looking):
     # -- the end -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Give the apps back what they had, and delete everything. Closing twice is harmless."""
+        """Return the apps to their own servers and delete everything. Twice is harmless."""
         if self._closed:
             return
         self._closed = True
         while self._bound:
             self._bound.pop().release()
-        for crew in self._engine.crews:
-            crew.close()
-        self._engine.crews.clear()
+        for workers in self._engine.apps:
+            workers.close()
+        self._engine.apps.clear()
         self._runner.close()
         if self._own is not None:
             self._own.stop()
@@ -205,7 +205,7 @@ class Lab(Trouble, Looking):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Lab on {self.server}, {self.now:g} s, {len(self._engine.crews)} apps>"
+        return f"<Lab on {self.server}, {self.now:g} s, {len(self._engine.apps)} apps>"
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -234,7 +234,9 @@ class Lab(Trouble, Looking):
     def _blocking(self, make: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         self._check_idle()
         if loop_here() is not None:
-            raise InvalidArgument(f"an event loop runs here already: write await lab.{instead}")
+            raise InvalidArgument(
+                f"an event loop is already running here: write await lab.{instead}"
+            )
         # The test's context variables are the handlers', as in a worker that the test started.
         return self._runner.run(self._awaited(make), context=contextvars.copy_context())
 
@@ -249,7 +251,7 @@ class Lab(Trouble, Looking):
     def _check_idle(self) -> None:
         if self._loop is not None or RUNNING.get() is not None:
             raise InvalidArgument(
-                "the lab is running already: time can be moved by the test, not by a handler or"
+                "the lab is already running: time can be moved by the test, not by a handler or"
                 " by two tasks at once"
             )
 

@@ -1,14 +1,14 @@
 """The workers of one app in the lab: one per consumer group, and named like it.
 
-They are made of the parts of a real worker (Consumer, Execution, Settler). What a worker does with
-time and tasks (fetching, heartbeat, reaper) the lab does step by step; see engine.py.
+They are made of the parts of a real worker (Consumer, Execution, Settler). What a worker does in
+time and in tasks (fetching, heartbeat, reaper) the lab does step by step; see engine.py.
 """
 
 import random
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from rqretry.app import App
 from rqretry.catalog.catalog import Catalog
@@ -16,6 +16,7 @@ from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.middleware import Announcer, Event
 from rqretry.maintenance.deliver import deliver_due
 from rqretry.protocol.broadcast import Entry, read_after
+from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Leased, lease
 from rqretry.protocol.maintain import expire, feed, promote
 from rqretry.protocol.rate_limit import take
@@ -35,22 +36,33 @@ Waits = tuple[int | None, int | None, int | None]
 """Milliseconds to the next due time, deadline and scheduled message; None for none."""
 
 
-@dataclass(slots=True)
-class Line:
-    """One partition of one topic for one consumer.
+class LabPlace(Place):
+    """A place of the lab.
 
-    `due_at` is the virtual time in ms at which something is due here, as of the last look;
-    `looked` says which change of the store that look has seen.
+    Attributes:
+        consumer: What runs its messages.
+        workers: The workers that the consumer belongs to.
+        next_due_ms: The virtual time in ms at which something is due, as of the last poll.
+        polled: Which change of the store that poll has seen.
+        position: Of a broadcast consumer: how far it has read.
+        shown: Of a broadcast consumer: what it has read and not handled.
     """
 
-    consumer: Consumer
-    place: Place
-    crew: "Crew"
-    due_at: int | None = None
-    looked: int = -1
-    position: Position | None = None
-    """Of a broadcast consumer: where it is in what is shown."""
-    shown: deque[Delivery] = field(default_factory=deque)
+    def __init__(
+        self,
+        workers: "LabWorkers",
+        consumer: Consumer,
+        topic: str,
+        partition: int,
+        keys: GroupKeys,
+    ) -> None:
+        super().__init__(topic, partition, keys, consumer.spec.visibility_ms / 1000)
+        self.consumer = consumer
+        self.workers = workers
+        self.next_due_ms: int | None = None
+        self.polled = -1
+        self.position: Position | None = None
+        self.shown: deque[Delivery] = deque()
 
     @property
     def worker(self) -> str:
@@ -58,7 +70,7 @@ class Line:
         return self.consumer.spec.group
 
 
-class Crew:
+class LabWorkers:
     """The consumers of one app."""
 
     def __init__(self, app: App, store: LabStore) -> None:
@@ -66,7 +78,7 @@ class Crew:
         self.announcer = Announcer(app.hooks)
         self.catalog = Catalog(app.settings.namespace, app.settings.levels, "lab")
         self.catalog.declared = app.declared
-        self.lines: list[Line] = []
+        self.places: list[LabPlace] = []
         self._store = store
         self._async_store = LabAsyncStore(store)
         self._settlers: dict[str, Settler] = {}
@@ -93,35 +105,34 @@ class Crew:
                 await self.app.hooks.emit(Event("stopped", "lab"))
 
     def close(self) -> None:
-        """Let the threads of plain handlers go."""
+        """Release the threads of plain handlers."""
         for consumer in self._consumers:
             consumer.abandon()
 
-    # -- upkeep, as anybody does it ------------------------------------------------------------
+    # -- leasing and maintenance -----------------------------------------------------------------
 
-    def next(self, line: Line, now_ms: int) -> Delivery | None:
-        """The next message of a line, leased or shown; None: nothing is ready."""
-        if line.position is not None:
-            return self._next_shown(line, line.position, now_ms)
-        return self.lease(line, now_ms)
+    def next(self, place: LabPlace, now_ms: int) -> Delivery | None:
+        """The next message of a place, leased or broadcast; None: nothing is ready."""
+        if place.position is not None:
+            return self._next_shown(place, place.position, now_ms)
+        return self.lease(place, now_ms)
 
-    def lease(self, line: Line, now_ms: int) -> Delivery | None:
-        """Take the next message of a line, after the upkeep that is due; None: nothing is ready."""
+    def lease(self, place: LabPlace, now_ms: int) -> Delivery | None:
+        """Lease the next message of a place, after what is due there; None: nothing is ready."""
         while True:
-            place = line.place
             changes = self._store.changes
             place.prefer = "retry" if place.prefer == "ready" else "ready"
             if place.keys.source:
-                self._store.run(feed(place.keys, worker=line.worker))
+                self._store.run(feed(place.keys, worker=place.worker))
             tokens_in_ms = self._wait_for_tokens(place)
             if tokens_in_ms is not None:
-                line.due_at, line.looked = now_ms + tokens_in_ms, changes
+                place.next_due_ms, place.polled = now_ms + tokens_in_ms, changes
                 return None
             command = lease(
                 place.keys,
-                worker=line.worker,
+                worker=place.worker,
                 want=1,
-                visibility_ms=line.consumer.spec.visibility_ms,
+                visibility_ms=place.consumer.spec.visibility_ms,
                 prefer=place.prefer,
                 tokens=place.rated,
             )
@@ -130,22 +141,22 @@ class Crew:
                 self._store.run(take(place.keys.bucket, want=0, returned=1))
             place.rated = bool(leased.rate)
             if leased.ids:
-                return self._delivery(line, leased)
+                return self._delivery(place, leased)
             if leased.status == "NO_GROUP":
-                self._subscribe(line.consumer.spec)
+                self._subscribe(place.consumer.spec)
                 continue
             if leased.status == "RATED":
                 continue
             if leased.status == "PAUSED":
-                waits = self._waits_of_paused(line)
+                waits = self._waits_of_paused(place)
             else:
                 waits = (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms)
             if 0 not in waits:
                 known = [wait for wait in waits if wait is not None]
-                line.due_at = now_ms + min(known) if known else None
-                line.looked = changes
+                place.next_due_ms = now_ms + min(known) if known else None
+                place.polled = changes
                 return None
-            self._upkeep(line, waits)
+            self._upkeep(place, waits)
 
     def _wait_for_tokens(self, place: Place) -> int | None:
         """Take a token where the group's rate limit wants one; else milliseconds until the next."""
@@ -154,9 +165,9 @@ class Crew:
         tokens = self._store.run(take(place.keys.bucket, want=1))
         return max(1, tokens.wait_ms) if tokens.given == 0 else None
 
-    def _next_shown(self, line: Line, position: Position, now_ms: int) -> Delivery | None:
-        partition, place = line.place.keys.partition, line.place
-        while not line.shown:
+    def _next_shown(self, place: LabPlace, position: Position, now_ms: int) -> Delivery | None:
+        partition = place.keys.partition
+        while not place.shown:
             changes = self._store.changes
             due_ms = first_score(self._store, partition.scheduled)
             if due_ms is not None and due_ms <= now_ms:
@@ -165,10 +176,10 @@ class Crew:
                 continue
             entries: list[Entry] = self._store.run(read_after(partition, position.mark, count=1))
             if not entries:
-                line.due_at, line.looked = due_ms, changes
+                place.next_due_ms, place.polled = due_ms, changes
                 return None
-            line.shown.extend(position.take(entries[0]))
-        return line.shown.popleft()
+            place.shown.extend(position.take(entries[0]))
+        return place.shown.popleft()
 
     async def check_back(self, now_ms: int) -> bool:
         """Ask the app's checkers about transactions that are due; whether there were any."""
@@ -178,25 +189,24 @@ class Crew:
         self.check_at = None if next_ms is None else now_ms + next_ms
         return checks.found
 
-    def expire(self, line: Line) -> None:
-        """Expire what is overdue in a line."""
-        spec = line.consumer.spec
+    def expire(self, place: LabPlace) -> None:
+        """Expire what is overdue in a place."""
+        spec = place.consumer.spec
         hold_ms = spec.visibility_ms // 3  # of no effect: virtual time is never seen to jump
-        self._store.run(expire(line.place.keys, worker="lab", hold_ms=hold_ms, random=0.5))
+        self._store.run(expire(place.keys, worker="lab", hold_ms=hold_ms, random=0.5))
 
-    def _upkeep(self, line: Line, waits: Waits) -> None:
+    def _upkeep(self, place: LabPlace, waits: Waits) -> None:
         due, deadline, scheduled = waits
         if due == 0:
-            self._store.run(promote(line.place.keys, worker="lab"))
+            self._store.run(promote(place.keys, worker="lab"))
         if deadline == 0:
-            self.expire(line)
+            self.expire(place)
         if scheduled == 0:
-            place = line.place
             self._store.perform(deliver_due(self.catalog, place.topic, place.partition, "lab"))
 
-    def _waits_of_paused(self, line: Line) -> Waits:
-        """A paused group gets no messages, and its leases and waits end all the same."""
-        keys = line.place.keys
+    def _waits_of_paused(self, place: LabPlace) -> Waits:
+        """A paused group gets no messages, but its leases and waits still end."""
+        keys = place.keys
         now_ms = self._store.clock.now_ms()
         times = [
             first_score(self._store, key)
@@ -207,24 +217,24 @@ class Crew:
 
     # -- settling ------------------------------------------------------------------------------
 
-    async def settle(self, line: Line) -> None:
-        """Tell the server how attempts of this worker ended, and the app's callbacks."""
-        if line.position is not None:
+    async def settle(self, place: LabPlace) -> None:
+        """Report how attempts of this worker ended, to the server and to the app's callbacks."""
+        if place.position is not None:
             await self.announcer.finish()
             return
-        settler = self._settlers[line.worker]
+        settler = self._settlers[place.worker]
         for _ in range(_SETTLES_MOST):
-            if not line.place.unsettled:
+            if not place.unsettled:
                 break
             await settler.flush()
         await self.announcer.finish()
 
-    def announce_lost(self, line: Line, delivery: Delivery) -> None:
-        """Tell the app's callbacks, soon, that a lease was lost."""
+    def announce_lost(self, place: LabPlace, delivery: Delivery) -> None:
+        """Report to the app's callbacks, soon, that a lease was lost."""
         if self.announcer.wants("lease_lost"):
-            topic, attempt = line.place.topic, delivery.attempt
+            topic, attempt = place.topic, delivery.attempt
             self.announcer.post(
-                Event("lease_lost", line.worker, line.worker, topic, delivery.id, attempt)
+                Event("lease_lost", place.worker, place.worker, topic, delivery.id, attempt)
             )
 
     # -- joining -------------------------------------------------------------------------------
@@ -242,9 +252,10 @@ class Crew:
         consumer.execution.max_retries = self._subscribe(spec)
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
         for name, number, keys in self._store.perform(self.catalog.places(spec.group, spec.topics)):
-            place = Place(name, number, keys, spec.visibility_ms / 1000)
+            place = LabPlace(self, consumer, name, number, keys)
+            place.position = self._position_of(spec, place)
             consumer.places.append(place)
-            self.lines.append(Line(consumer, place, self, position=self._position_of(spec, place)))
+            self.places.append(place)
         self._consumers.append(consumer)
 
     def _position_of(self, spec: ConsumerSpec, place: Place) -> Position | None:
@@ -257,10 +268,10 @@ class Crew:
     def _subscribe(self, spec: ConsumerSpec) -> int:
         return self._store.perform(apply_spec(self.catalog, spec, explicit=True))
 
-    def _delivery(self, line: Line, leased: Leased) -> Delivery:
+    def _delivery(self, place: LabPlace, leased: Leased) -> Delivery:
         sent_at = self._store.clock.local(0)
         rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
         ((id_, data, numbers),) = rows
-        delivery = Delivery(line.place, id_, data, numbers, sent_at, leased.lines[0])
-        line.place.leases[id_] = delivery
+        delivery = Delivery(place, id_, data, numbers, sent_at, leased.lines[0])
+        place.leases[id_] = delivery
         return delivery

@@ -1,13 +1,13 @@
 """The parent process of an embedded Redis: it ends the server when its own parent is gone.
 
 Run by file path in an isolated interpreter (no site packages, so that it is up in
-milliseconds); it therefore imports the standard library only. Words arrive on standard
-input, one per line, and each is answered by one line; the end of the input, which the
+milliseconds); it therefore imports the standard library only. Requests arrive on
+standard input, one per line, and each is answered by one line; the end of the input, which the
 operating system delivers even after a kill -9 of the parent, ends everything.
 
-    watchdog.py PRIVATE_DIRECTORY LOG COMMAND [ARGUMENT...]
+    redis_watchdog.py PRIVATE_DIRECTORY LOG COMMAND [ARGUMENT...]
 
-It reaps the server only when told to, so a process id it gave out stays the server's.
+It reaps the server only on request, so a process id it gave out stays the server's.
 """
 
 import shutil
@@ -63,13 +63,13 @@ class Keeper:
 
 
 def main(directory: str, log: str, *command: str) -> None:
-    """Serve words until the input ends, then end the server and remove `directory`."""
+    """Serve requests until the input ends, then end the server and remove `directory`."""
     keeper = Keeper(list(command), Path(log))
-    words = {"start": keeper.start, "poll": keeper.poll, "stop": keeper.stop, "kill": keeper.kill}
+    verbs = {"start": keeper.start, "poll": keeper.poll, "stop": keeper.stop, "kill": keeper.kill}
     signal.signal(signal.SIGTERM, _leave)
     try:
         for line in sys.stdin:
-            print(words[line.strip()](), flush=True)
+            print(verbs[line.strip()](), flush=True)
     finally:
         keeper.stop()
         shutil.rmtree(directory, ignore_errors=True)

@@ -63,7 +63,7 @@ async def test_two_tasks_cannot_move_time_at_once(lab: Lab) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(lab.arun_until_idle())
         await running.wait()
-        with pytest.raises(InvalidArgument, match="the lab is running already"):
+        with pytest.raises(InvalidArgument, match="the lab is already running"):
             await lab.aadvance(1)
     lab.assert_committed(order)
 

@@ -109,7 +109,7 @@ def test_only_the_named_worker_crashes(lab: Lab) -> None:
     assert lab.history(order, group="mail") == ["ready", "inflight"]
     lab.advance("30s")
     lab.assert_committed(order)
-    with pytest.raises(InvalidArgument, match="worker 'post' is none of this lab's: billing, mail"):
+    with pytest.raises(InvalidArgument, match="worker 'post' is not a worker of this lab: billing, mail"):
         lab.crash("post")
 
 
@@ -279,4 +279,4 @@ def test_a_handler_cannot_run_the_lab(lab: Lab, verb: str) -> None:
 
     order = lab.publish("orders", 1)
     lab.run_until_idle()
-    lab.assert_dead(order, reason="the lab is running already")
+    lab.assert_dead(order, reason="the lab is already running")
