@@ -109,7 +109,8 @@ def test_only_the_named_worker_crashes(lab: Lab) -> None:
     assert lab.history(order, group="mail") == ["ready", "inflight"]
     lab.advance("30s")
     lab.assert_committed(order)
-    with pytest.raises(InvalidArgument, match="worker 'post' is not a worker of this lab: billing, mail"):
+    expected = "worker 'post' is not a worker of this lab: billing, mail"
+    with pytest.raises(InvalidArgument, match=expected):
         lab.crash("post")
 
 
