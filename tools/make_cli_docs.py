@@ -18,7 +18,7 @@ HEAD = """# The command line
 
 <!-- Written by tools/make_cli_docs.py: change the commands, then run it. -->
 
-`rqretry COMMAND --help` says the same in a terminal. For what to do on a bad night, see
+`rqretry COMMAND --help` says the same in a terminal. For runbooks, see
 [operations.md](operations.md).
 
 Every command takes
