@@ -34,7 +34,7 @@ def publish_rate(url: str, count: int, filling: int) -> float:
         store, catalog = client.store, client.catalog
         client.publish("bare", 0)
         data = [encode(body) for body in bodies(BATCH, filling)]
-        keys, route = catalog.partition("bare", 0), catalog.route("bare", 0)
+        keys, route = catalog.partition("bare", 0), catalog.topics.route("bare", 0)
         producer, rounds = make_producer(), max(1, count // BATCH)
         started = time.perf_counter()
         for number in range(1, rounds + 1):

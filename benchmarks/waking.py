@@ -96,7 +96,7 @@ def bare_waits_ms(server: Server, count: int, every_s: float) -> dict[str, list[
     with App(server.url, namespace=_NAMESPACE).client as client:
         client.store.perform(client.catalog.join(_GROUP, "push", [_TOPIC]))
         keys = client.catalog.group_keys(_TOPIC, 0, _GROUP)
-        route = client.catalog.route(_TOPIC, 0)
+        route = client.catalog.topics.route(_TOPIC, 0)
     ours, theirs = _spawn.Pipe(duplex=False)
     args = (server.port, server.version, keys, count, theirs)
     consumer = _spawn.Process(target=_consume_in_process, args=args)

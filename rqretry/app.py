@@ -273,7 +273,7 @@ class App:
             if self._client is None:
                 url, namespace, levels = self._given
                 self._client = Client(url, namespace=namespace, delay_levels=levels)
-                self._client.catalog.declared = self.declared
+                self._client.catalog.topics.declared = self.declared
                 self._client.checkers = self.checkers
             return self._client
 
@@ -283,7 +283,7 @@ class App:
         if self._async_client is None:
             url, namespace, levels = self._given
             self._async_client = AsyncClient(url, namespace=namespace, delay_levels=levels)
-            self._async_client.catalog.declared = self.declared
+            self._async_client.catalog.topics.declared = self.declared
             self._async_client.checkers = self.checkers
         return self._async_client
 

@@ -34,7 +34,7 @@ class AdminBase:
         for name in record.topics:
             if topic not in (None, name):
                 continue
-            found = yield from self.catalog.topic(name)
+            found = yield from self.catalog.topics.get(name)
             places += [
                 Place(name, number, self.catalog.group_keys(name, number, record.name))
                 for number in range(found.partitions)

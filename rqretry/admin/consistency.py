@@ -51,7 +51,7 @@ class CheckingVerbs(AdminBase):
         )
 
     def _all_places(self) -> Operation[list[Place]]:
-        topics = yield from self.catalog.topics()
+        topics = yield from self.catalog.topics.all()
         return [(topic, number) for topic in topics for number in range(topic.partitions)]
 
     def _examined(self, place: Place) -> Operation[tuple[list[Finding], Site]]:
@@ -65,7 +65,7 @@ class CheckingVerbs(AdminBase):
         return findings, Site(seen, topic.route, self.actor, _tag_of, leaving=leaving)
 
     def _is_being_left(self, topic: str) -> Operation[bool]:
-        records = yield from self.catalog.groups()
+        records = yield from self.catalog.groups.all()
         return any(topic in record.leaving for record in records)
 
     def _repaired(

@@ -156,7 +156,7 @@ class LetterVerbs(AdminBase):
 
     def letter_places(self, group: str, wanted: DeadLetterFilter) -> Operation[list[Place]]:
         """Where the chosen dead letters are, for those who read them with `read_page`."""
-        record = yield from self.catalog.group(check_group(group))
+        record = yield from self.catalog.groups.get(check_group(group))
         if record.source:  # there is no dead-letter queue of a dead-letter queue
             return []
         return (yield from self._places(record, wanted.topic))

@@ -74,7 +74,7 @@ class MovingVerbs(AdminBase):
             InvalidArgument: The filter is not one, or there is no such level.
         """
         wanted = _not_by_death(chosen(filter, fields, default_all=True))
-        record = yield from self.catalog.group(check_group(group))
+        record = yield from self.catalog.groups.get(check_group(group))
         table = yield from self.catalog.open()
         if level is not None:
             check_count(level, name="level", maximum=len(table))
@@ -135,7 +135,7 @@ class MovingVerbs(AdminBase):
         wanted = chosen(filter, fields, default_all=False)
         if state != "dead":
             _not_by_death(wanted)
-        record = yield from self.catalog.group(check_group(group))
+        record = yield from self.catalog.groups.get(check_group(group))
         _refuse_view(record, "purge")
         gone = 0
         for place in (yield from self._places(record, wanted.topic)):
@@ -168,12 +168,12 @@ class MovingVerbs(AdminBase):
             QueueFull: The server is at its memory limit; the next call goes on.
         """
         check_start(to, name="to")
-        record = yield from self.catalog.group(check_group(group))
+        record = yield from self.catalog.groups.get(check_group(group))
         _refuse_view(record, "reset")
         if to == EARLIEST and dry_run:
             return (yield from self._not_held(record))
         if to == EARLIEST:
-            count = yield from self.catalog.start_again(group)
+            count = yield from self.catalog.backfill.start(group)
         else:
             count = yield from self._skip(record, dry_run=dry_run)
         if not dry_run:

@@ -26,11 +26,11 @@ class LookingVerbs(AdminBase):
             TopicNotFound, GroupNotFound: The one asked for is not there.
         """
         if topic is None:
-            records = yield from self.catalog.topics()
+            records = yield from self.catalog.topics.all()
         else:
-            records = [(yield from self.catalog.refreshed(check_topic(topic)))]
+            records = [(yield from self.catalog.topics.refreshed(check_topic(topic)))]
         if group is not None:
-            wanted = yield from self.catalog.group(check_group(group))
+            wanted = yield from self.catalog.groups.get(check_group(group))
             records = [record for record in records if record.name in wanted.topics]
             if topic is not None and not records:
                 raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
@@ -106,7 +106,7 @@ class LookingVerbs(AdminBase):
         """
         (wanted,) = check_keys(key)
         found: list[str] = []
-        for record in (yield from self.catalog.topics()):
+        for record in (yield from self.catalog.topics.all()):
             for partition in range(record.partitions):
                 found += yield from telling.ids_of_key(self.catalog, record.name, partition, wanted)
         return found
@@ -128,7 +128,7 @@ class LookingVerbs(AdminBase):
         Raises:
             GroupNotFound: There is no such group.
         """
-        record = yield from self.catalog.group(check_group(group))
+        record = yield from self.catalog.groups.get(check_group(group))
         found = []
         for topic, partition, keys in (yield from self._places(record)):
             offset, total = 0, 1
@@ -159,7 +159,7 @@ class LookingVerbs(AdminBase):
         return [AuditEntry(*line) for line in found]
 
     def _look(self, id_: str) -> Operation[MessageView | None]:
-        records = yield from self.catalog.topics()
+        records = yield from self.catalog.topics.all()
         live = [groups_of(worker.about) for worker in (yield from self._live())]
         # Where its id says it should be first; elsewhere if partitions were added since.
         likely = [(r, partition_of(id_, r.partitions)) for r in records]
@@ -175,7 +175,7 @@ class LookingVerbs(AdminBase):
 
     def _past(self, id_: str) -> Operation[list[TimelineEvent]]:
         events: list[TimelineEvent] = []
-        for record in (yield from self.catalog.topics()):
+        for record in (yield from self.catalog.topics.all()):
             likely = partition_of(id_, record.partitions)
             # Elsewhere if it had a message group, or partitions were added since.
             for partition in dict.fromkeys((likely, *range(record.partitions))):

@@ -34,7 +34,7 @@ class CatalogVerbs(AdminBase):
 
     def topics(self) -> Operation[list[TopicInfo]]:
         """All topics of the namespace, by name."""
-        records = yield from self.catalog.topics()
+        records = yield from self.catalog.topics.all()
         return [_topic_info(record) for record in records]
 
     def create_topic(self, name: str, partitions: int | None = None) -> Operation[TopicInfo]:
@@ -49,7 +49,7 @@ class CatalogVerbs(AdminBase):
                 number of partitions.
         """
         count = None if partitions is None else check_partitions(partitions)
-        record = yield from self.catalog.create_topic(check_topic(name), count)
+        record = yield from self.catalog.topics.create(check_topic(name), count)
         return _topic_info(record)
 
     def set_topic(
@@ -77,14 +77,14 @@ class CatalogVerbs(AdminBase):
         """
         checked, said = check_topic(name), {"topic": name}
         count = None if partitions is None else check_partitions(partitions)
-        record = yield from self.catalog.refreshed(checked)
+        record = yield from self.catalog.topics.refreshed(checked)
         if max_messages is not KEEP:
             most = check_count(max_messages or 0, name="max_messages", minimum=0)
-            record = yield from self.catalog.limit_topic(checked, most)
+            record = yield from self.catalog.topics.set_limit(checked, most)
             yield from self._note("set_topic", said | {"max_messages": most})
         if count is not None:
             yield from self._refuse_broadcasting(record)
-            record = yield from self.catalog.grow_topic(checked, count)
+            record = yield from self.catalog.growth.grow(checked, count)
             yield from self._note("set_topic", said | {"partitions": count})
         return _topic_info(record)
 
@@ -125,18 +125,18 @@ class CatalogVerbs(AdminBase):
                 f"topic {show(name)} has groups: {', '.join(g.name for g in record.members)};"
                 " unsubscribe them first, or force it"
             )
-        stored = yield from self.catalog.stored(record)
+        stored = yield from self.catalog.topics.count_stored(record)
         if not dry_run:
             for group in record.members:
-                yield from self.catalog.unsubscribe(group.name, name)
-            yield from self.catalog.remove_topic(name)
+                yield from self.catalog.subscriptions.leave(group.name, name)
+            yield from self.catalog.topics.remove(name)
             yield from self._note("delete_topic", {"topic": name}, {"messages": stored})
         return stored
 
     def _deletable(self, name: str) -> Operation[TopicRecord]:
         """The topic, also one whose deletion was cut off."""
         yield from self.catalog.open()
-        found = yield from self.catalog.any_topic(name)
+        found = yield from self.catalog.topics.find(name)
         if found is None:
             raise TopicNotFound(
                 f"there is no topic {show(name)} in namespace {show(self.catalog.namespace)}"
@@ -146,13 +146,13 @@ class CatalogVerbs(AdminBase):
     def groups(self) -> Operation[list[GroupInfo]]:
         """All consumer groups of the namespace, by name."""
         levels = yield from self.catalog.open()
-        records = yield from self.catalog.groups()
+        records = yield from self.catalog.groups.all()
         return [_group_info(record, levels) for record in records]
 
     def group(self, name: str) -> Operation[GroupInfo]:
         """One consumer group. Raises GroupNotFound."""
         levels = yield from self.catalog.open()
-        record = yield from self.catalog.group(check_group(name))
+        record = yield from self.catalog.groups.get(check_group(name))
         return _group_info(record, levels)
 
     def set_group(
@@ -203,7 +203,7 @@ class CatalogVerbs(AdminBase):
         self, group: str, settings: dict[str, Any], said: dict[str, str]
     ) -> Operation[GroupInfo]:
         levels = yield from self.catalog.open()
-        before, after = yield from self.catalog.foreseen(check_group(group), **settings)
+        before, after = yield from self.catalog.groups.preview(check_group(group), **settings)
         places = yield from self._places(before)
         foreseen = yield from forecast(before, after, levels, places, said)
         return replace(_group_info(after, levels), forecast=foreseen)
@@ -230,8 +230,8 @@ class CatalogVerbs(AdminBase):
         pin: bool | None = None,
     ) -> Operation[GroupInfo]:
         levels = yield from self.catalog.open()
-        _refuse_broadcast((yield from self.catalog.group(check_group(group))))
-        record = yield from self.catalog.set_group(check_group(group), pin=pin, **settings)
+        _refuse_broadcast((yield from self.catalog.groups.get(check_group(group))))
+        record = yield from self.catalog.groups.set(check_group(group), pin=pin, **settings)
         yield from self._note(verb, {"group": group} | said)
         return _group_info(record, levels)
 
@@ -255,17 +255,17 @@ class CatalogVerbs(AdminBase):
                 letters.
         """
         checked, name = check_group(group), check_topic(topic)
-        record = yield from self.catalog.group(checked)
+        record = yield from self.catalog.groups.get(checked)
         if record.source:
             raise ConfigError(
                 f"group {show(group)} consumes {show(DLQ + record.source)} and is subscribed to no"
                 " topic; delete the group instead"
             )
         if dry_run:
-            return (yield from self.catalog.held_by(checked, [name]))
+            return (yield from self.catalog.groups.count_held(checked, [name]))
         if not force:
             yield from self._refuse_live(checked, "unsubscribe", [name])
-        gone = yield from self.catalog.unsubscribe(checked, name)
+        gone = yield from self.catalog.subscriptions.leave(checked, name)
         yield from self._note("unsubscribe", {"group": group, "topic": topic}, {"messages": gone})
         return gone
 
@@ -286,12 +286,12 @@ class CatalogVerbs(AdminBase):
             GroupNotFound: There is no such group.
             ConfigError: A worker of the group is alive.
         """
-        record = yield from self.catalog.group(check_group(group))
+        record = yield from self.catalog.groups.get(check_group(group))
         if dry_run:
-            return (yield from self.catalog.held_by(group, record.topics))
+            return (yield from self.catalog.groups.count_held(group, record.topics))
         if not force:
             yield from self._refuse_live(group, "delete_group", record.topics)
-        gone = yield from self.catalog.remove_group(group)
+        gone = yield from self.catalog.subscriptions.remove_group(group)
         yield from self._note("delete_group", {"group": group}, {"messages": gone})
         return gone
 

@@ -1,24 +1,28 @@
-"""The part of the catalog that adds partitions to a topic, in two phases (decisions 26).
+"""Adding partitions to a topic, in two phases (docs/decisions/0017).
 
 First the new partitions are made complete: every group is configured there and the route is there.
 Only then does the route tell publishers of them. A call that is cut off in between is completed by
 the next one, or by the next start of a group of the topic.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from rqretry.catalog.backfill import StartingCatalog
+from rqretry.catalog.store import CatalogStore
 from rqretry.core.catalog_records import GroupRecord, TopicRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, show
+from rqretry.protocol import inspect
 from rqretry.protocol.command import Operation
 
 
-class GrowingCatalog(StartingCatalog):
-    """Adds partitions."""
+class PartitionGrowth:
+    """Adds partitions to topics."""
 
-    def grow_topic(self, name: str, partitions: int) -> Operation[TopicRecord]:
+    def __init__(self, store: CatalogStore) -> None:
+        self._store = store
+
+    def grow(self, name: str, partitions: int) -> Operation[TopicRecord]:
         """Give a topic so many partitions, which is at least as many as it has.
 
         Raises:
@@ -27,7 +31,7 @@ class GrowingCatalog(StartingCatalog):
             ConfigError: Messages that must stay in order are unfinished, or a group's max_inflight
                 is less than the partitions would be.
         """
-        record = yield from self.refreshed(name)
+        record = yield from self._store.topic(name)
         least = record.all_partitions
         if partitions < least:
             raise InvalidArgument(
@@ -35,57 +39,72 @@ class GrowingCatalog(StartingCatalog):
                 f" partition stays there, so there are never fewer; give {least} or more"
             )
         if partitions > least:
-            yield from self._check_growth(record, partitions)
-            stored = yield from self._change(self.keys.topics, name, _growing(name, partitions))
-            record = self._keep(TopicRecord.decode(name, stored))
-        return (yield from self._finish_growing(record))
+            yield from self._check(record, partitions)
+            changed = yield from self._store.topics.change(
+                name, lambda old: old.growing_to(partitions)
+            )
+            record = self._store.keep(changed)
+        return (yield from self._finish(record))
 
-    def _resume_growth(self, topics: Iterable[str]) -> Operation[None]:
+    def resume(self, topics: Iterable[str]) -> Operation[None]:
         """Complete a growth that was cut off, unless ordered messages are in its way."""
         for name in topics:
             with suppress(ConfigError):
-                yield from self._finish_growing((yield from self.refreshed(name)))
+                yield from self._finish((yield from self._store.topic(name)))
 
-    def _finish_growing(self, record: TopicRecord) -> Operation[TopicRecord]:
+    def unfinished_ordered(self, record: TopicRecord) -> Operation[int]:
+        """How many unfinished messages of a topic must stay in order.
+
+        Those that wait in the message groups of its ordered groups; while it has no group, which
+        may become one, all that have a message group.
+        """
+        yield from self._store.open()
+        numbers = range(record.partitions)
+        if not record.groups:
+            partitions = [self._store.partition(record.name, number) for number in numbers]
+            return sum((yield [inspect.in_message_groups(keys) for keys in partitions]))
+        counts = [
+            inspect.in_line(self._store.group_keys(record.name, number, group.name))
+            for group in record.groups
+            if group.ordered
+            for number in numbers
+        ]
+        return sum((yield counts)) if counts else 0
+
+    def _finish(self, record: TopicRecord) -> Operation[TopicRecord]:
         """Complete the new partitions, and let publishers use them."""
         if record.all_partitions == record.partitions:
             return record
-        new = range(record.partitions, record.all_partitions)
+        store = self._store
         for member in record.members:
             group = yield from self._with_new_shares(member.name)
-            yield from self._configure(group, topics=[record.name])
+            yield from store.configure(group, topics=[record.name])
             if group.max_inflight:
-                yield from self._configure(group)
-        yield from self.install(record, partitions=new)
+                yield from store.configure(group)
+        yield from store.install(record, range(record.partitions, record.all_partitions))
         yield from self._refuse_ordered(record)
-        stored = yield from self._change(self.keys.topics, record.name, _grown(record.name))
-        record = self._keep(TopicRecord.decode(record.name, stored))
-        yield from self.install(record)
+        record = store.keep((yield from store.topics.change(record.name, TopicRecord.grown)))
+        yield from store.install(record)
         return record
 
     def _with_new_shares(self, name: str) -> Operation[GroupRecord]:
-        """A group's record; with max_inflight its next version, since every part is another one."""
+        """A group's record; with max_inflight its next version, since every share is another."""
+        yield from self._store.groups.change(
+            name, lambda old: replace(old, version=old.version + 1) if old.max_inflight else old
+        )
+        return (yield from self._store.group(name))
 
-        def touched(old: str) -> str:
-            record = GroupRecord.decode(name, old) if old else None
-            if record is None or not record.max_inflight:
-                return old
-            return replace(record, version=record.version + 1).encode()
-
-        yield from self._change(self.keys.groups, name, touched)
-        return (yield from self.group(name))
-
-    def _check_growth(self, record: TopicRecord, partitions: int) -> Operation[None]:
+    def _check(self, record: TopicRecord, partitions: int) -> Operation[None]:
         yield from self._refuse_ordered(record)
         for member in record.members:
-            group = yield from self.group(member.name)
-            others = yield from self._partitions_of(t for t in group.topics if t != record.name)
-            most = group.max_inflight
-            if most and most < len(others) + partitions:
+            group = yield from self._store.group(member.name)
+            others = [topic for topic in group.topics if topic != record.name]
+            least = len((yield from self._store.partitions_of(others))) + partitions
+            if 0 < group.max_inflight < least:
                 raise ConfigError(
                     f"partitions {partitions} of topic {show(record.name)}: group"
-                    f" {show(group.name)} has max_inflight {most}, which is split over all its"
-                    f" partitions; raise it to {len(others) + partitions} or more first"
+                    f" {show(group.name)} has max_inflight {group.max_inflight}, which is split"
+                    f" over all its partitions; raise it to {least} or more first"
                 )
 
     def _refuse_ordered(self, record: TopicRecord) -> Operation[None]:
@@ -95,11 +114,3 @@ class GrowingCatalog(StartingCatalog):
                 f"topic {show(record.name)} has {unfinished} unfinished ordered messages, which"
                 " more partitions would put out of order; let them finish, and repeat this"
             )
-
-
-def _growing(name: str, partitions: int) -> Callable[[str], str]:
-    return lambda old: TopicRecord.decode(name, old).growing_to(partitions).encode()
-
-
-def _grown(name: str) -> Callable[[str], str]:
-    return lambda old: TopicRecord.decode(name, old).grown().encode()

@@ -1,19 +1,18 @@
-"""The part of the catalog that starts a group in a topic: its settings, and what was stored before.
+"""Backfill: a group gets what was stored in a topic before it came, or what it had done with.
 
 A later group of a topic begins with what is published after it came, or, on request, with what is
-still stored (semantics.md section 4, decisions 6). Then its record says that it catches up, it is
-paused there, and what other groups have is given to it in pages; its record forgets the topic when
-nothing is left. A call that is cut off is completed by the next start of the group, or by a reset.
+still stored. Then its record says that it catches up, it is paused there, and what other groups
+have is given to it in pages; its record forgets the topic when nothing is left. A call that is cut
+off is completed by the next start of the group, or by a reset (docs/decisions/0005).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
-from rqretry.catalog.dlq_groups import ViewCatalog, missing
+from rqretry.catalog.group_rules import refuse_ordered, refuse_tags
+from rqretry.catalog.store import CatalogStore
 from rqretry.core.catalog_records import GroupRecord
-from rqretry.core.errors import ConfigError, InvalidArgument, show
-from rqretry.core.limits import EARLIEST
+from rqretry.core.errors import ConfigError, show
 from rqretry.protocol import operate
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.keys import GroupKeys
@@ -23,10 +22,13 @@ log = logging.getLogger("rqretry")
 _ROUNDS = 20
 
 
-class StartingCatalog(ViewCatalog):
-    """Copies a group's settings to the partitions, and gives it what was stored before it."""
+class Backfill:
+    """Gives groups what is stored."""
 
-    def start_again(self, name: str) -> Operation[int]:
+    def __init__(self, store: CatalogStore) -> None:
+        self._store = store
+
+    def start(self, name: str) -> Operation[int]:
         """Give a group what is still stored and it does not have, in all of its topics.
 
         Returns:
@@ -35,89 +37,49 @@ class StartingCatalog(ViewCatalog):
         Raises:
             GroupNotFound: There is no such group.
             InvalidArgument: It takes only some tags of a topic.
-            QueueFull: The server is at its memory limit; the next call goes on.
+            QueueFull: The server is at its memory limit; the next call continues.
         """
-        yield from self.group(name)
-        now_ms = yield from self.now_ms()
+        store = self._store
+        yield from store.group(name)
+        now_ms = yield from store.now_ms()
 
-        def behind(old: str) -> str:
-            if not old:
-                raise missing(name, self.namespace)
-            record = GroupRecord.decode(name, old)
+        def behind(record: GroupRecord) -> GroupRecord:
             refuse_ordered(record)
             refuse_tags(name, record.topics, record.tags)
-            return record.changed(self.actor, now_ms, catching_up=record.topics).encode()
+            return record.changed(store.actor, now_ms, catching_up=record.topics)
 
-        stored = yield from self._change(self.keys.groups, name, behind)
-        record = GroupRecord.decode(name, stored)
-        yield from self._configure(record)
-        return (yield from self._finish_catching_up(record))
+        record = yield from store.groups.change(name, behind)
+        yield from store.configure(record)
+        return (yield from self.finish(record))
 
-    def _finish_catching_up(self, group: GroupRecord) -> Operation[int]:
+    def finish(self, group: GroupRecord) -> Operation[int]:
+        """Give a group what it still has to get; how many messages that were."""
         given = 0
         for name in group.catching_up:
-            topic = yield from self.refreshed(name)
+            topic = yield from self._store.topic(name)
             for number in range(topic.partitions):
-                keys = self.group_keys(name, number, group.name)
+                keys = self._store.group_keys(name, number, group.name)
                 sources = [
-                    (self.group_keys(name, number, other.name), other.byte)
+                    (self._store.group_keys(name, number, other.name), other.byte)
                     for other in topic.groups
                 ]
-                given += yield from catch_up(keys, sources, self.actor)
+                given += yield from catch_up(keys, sources, self._store.actor)
             yield from self._caught_up(group.name, name)
         if group.catching_up:
-            said = "group %s got %d stored messages of %s"
-            log.info(said, group.name, given, ", ".join(group.catching_up))
+            topics = ", ".join(group.catching_up)
+            log.info("group %s got %d stored messages of %s", group.name, given, topics)
         return given
 
     def _caught_up(self, group: str, topic: str) -> Operation[None]:
-        def done(old: str) -> str:
-            if not old:
-                return old
-            record = GroupRecord.decode(group, old)
-            rest = tuple(name for name in record.catching_up if name != topic)
-            return record.changed(
-                record.changed_by, record.changed_at_ms, catching_up=rest
-            ).encode()
+        def done(old: GroupRecord | None) -> GroupRecord | None:
+            if old is None:
+                return None
+            rest = tuple(name for name in old.catching_up if name != topic)
+            return old.changed(old.changed_by, old.changed_at_ms, catching_up=rest)
 
-        stored = yield from self._change(self.keys.groups, group, done)
-        if stored:
-            record = GroupRecord.decode(group, stored)
-            yield from self._configure(record, topics=set(record.topics) & {topic})
-
-
-def refuse_ordered(record: GroupRecord) -> None:
-    """What is stored is found in no order. Raises InvalidArgument for an ordered group."""
-    if record.ordered:
-        raise InvalidArgument(
-            f"group {show(record.name)} is ordered, so it cannot begin with what is stored, which"
-            ' is found in no order; use "latest", or make it the first group of its topic'
-        )
-
-
-def refuse_tags(group: str, topics: Iterable[str], tags: Iterable[tuple[str, str]]) -> None:
-    """What is stored is given unfiltered. Raises InvalidArgument for a group that wants a part."""
-    filtered = dict(tags)
-    for topic in topics:
-        if topic in filtered:
-            raise InvalidArgument(
-                f"group {show(group)} takes only tags {show(filtered[topic])} of topic"
-                f" {show(topic)}, so it cannot begin with what is stored, which is given"
-                ' unfiltered; use "latest", or take every tag'
-            )
-
-
-def with_topics(
-    record: GroupRecord, topics: Iterable[str], changes: Mapping[str, Any], *, start: str
-) -> dict[str, Any]:
-    """The changes of a group's record with topics to subscribe to. Raises InvalidArgument."""
-    new = tuple(name for name in topics if name not in record.topics)
-    if start != EARLIEST:
-        return {**changes, "topics": record.topics + new}
-    refuse_ordered(record)
-    refuse_tags(record.name, new, changes.get("tags", record.tags))
-    behind = record.catching_up + new
-    return {**changes, "topics": record.topics + new, "catching_up": behind}
+        record = yield from self._store.groups.swap(group, done)
+        if record is not None:
+            yield from self._store.configure(record, topics=set(record.topics) & {topic})
 
 
 def catch_up(
@@ -134,7 +96,7 @@ def catch_up(
         How many messages it got.
 
     Raises:
-        ConfigError: Messages moved from place to place faster than they could be found.
+        ConfigError: Messages moved between lists faster than they could be found.
     """
     if len(sources) < 2:  # noqa: PLR2004 - all that is stored is the group's own
         return 0
@@ -143,10 +105,10 @@ def catch_up(
     for _ in range(_ROUNDS):
         found = 0
         for source, owner in sources:
-            for place, in_list in _places(source):
-                pages = yield from _read_through(keys, place, actor, in_list=in_list, owner=owner)
+            for key, in_list in _lists(source):
+                pages = yield from _read_through(keys, key, actor, in_list=in_list, owner=owner)
                 if pages is None:
-                    return given  # somebody else was faster, and the group goes on
+                    return given  # somebody else was faster, and the group is not paused any more
                 given += pages.given
                 found += pages.given + pages.marked
         missed = yield from _missed(keys)
@@ -156,17 +118,17 @@ def catch_up(
         missed_before = missed
     raise ConfigError(
         f"group {show(keys.group)} cannot catch up with topic {show(keys.partition.topic)}: its"
-        " messages move too fast; start it again later, and it goes on where it was"
+        " messages move too fast; start it again later, and it continues where it was"
     )
 
 
 def _read_through(
-    keys: GroupKeys, place: str, actor: str, *, in_list: bool, owner: int
+    keys: GroupKeys, key: str, actor: str, *, in_list: bool, owner: int
 ) -> Operation[operate.CaughtUp | None]:
     given = marked = offset = 0
     while True:
         step: Command[operate.CaughtUp] = operate.catch_up(
-            keys, place, actor=actor, in_list=in_list, owner=owner, offset=offset
+            keys, key, actor=actor, in_list=in_list, owner=owner, offset=offset
         )
         page = yield step
         if page.window < 0:
@@ -177,7 +139,7 @@ def _read_through(
             return operate.CaughtUp(offset, given, marked)
 
 
-def _places(keys: GroupKeys) -> Iterator[tuple[str, bool]]:
+def _lists(keys: GroupKeys) -> Iterator[tuple[str, bool]]:
     """Where a group can have a message, in the direction in which messages go."""
     yield keys.ready, True
     yield keys.retry, True

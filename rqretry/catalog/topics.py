@@ -1,325 +1,177 @@
-"""The half of the catalog that is about the namespace and its topics (decisions 19).
+"""Topics: create, find, limit and delete them, and their routes."""
 
-The truth lives in the namespace's own slot and is copied to the partitions, version by version,
-newer wins. Everything is read, decide, swap, so a call that is cut off can be made again; what one
-client left half copied, the next one that meets it completes.
-"""
-
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-from rqretry.core.catalog_records import SCHEMA, TopicRecord
-from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
-from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
+from rqretry.catalog.store import CatalogStore, compare_and_set
+from rqretry.core.catalog_records import TopicRecord
+from rqretry.core.errors import InvalidArgument, TopicNotFound, show
 from rqretry.core.route import Route
-from rqretry.protocol import audit_log, operate
-from rqretry.protocol import inspect as admin
-from rqretry.protocol.command import Command, Operation
-from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys, partition_keys
+from rqretry.protocol import inspect, operate
+from rqretry.protocol.command import Operation
 
-_SETTINGS = "settings"
 _VERSIONS = "topic_versions"
 """The least version of a new topic: above those of all deleted ones, which clients may know."""
 _UNKNOWN = Route(version=-1)
 
 
-class TopicCatalog:
-    """One client's view of a namespace and its topics; catalog.py adds the groups."""
+class Topics:
+    """The topics of a namespace."""
 
-    def __init__(self, namespace: str, levels: LevelTable | None = None, actor: str = "") -> None:
-        self.namespace = namespace
-        self.keys = NamespaceKeys(namespace)
-        self.actor = actor
-        self._wanted = levels
-        self._levels: LevelTable | None = None
-        self._topics: dict[str, TopicRecord] = {}
-        self._routes: dict[tuple[str, int], Route] = {}
-        self._made: dict[str, tuple[TopicRecord, Route]] = {}
-        """Routes as records say them; every publish asks."""
-        self._views: dict[str, str] = {}
-        """Groups that consume dead letters, and whose."""
+    def __init__(self, store: CatalogStore) -> None:
+        self._store = store
+        self._routes: dict[str, tuple[TopicRecord, Route]] = {}
+        """Routes as records have them; every publish asks."""
         self.declared: Mapping[str, int] = {}
         """Partitions of topics that this program declares, for when it creates them."""
 
-    # -- the namespace ---------------------------------------------------------------------
-
-    def open(self) -> Operation[LevelTable]:
-        """The namespace's level table; the first client of all sets it.
-
-        Raises:
-            ConfigError: This client names another table than the namespace has, or a newer
-                rqretry wrote the namespace.
-        """
-        if self._levels is None:
-            stored = yield from self._change(self.keys.settings, _SETTINGS, self._settings)
-            self._levels = self._checked(json.loads(stored))
-        return self._levels
-
-    def _settings(self, old: str) -> str:
-        levels = self._wanted or DEFAULT_LEVELS
-        return old or json.dumps({"schema": SCHEMA, "delay_levels": levels.encode()})
-
-    def _checked(self, settings: Mapping[str, Any]) -> LevelTable:
-        if settings["schema"] > SCHEMA:
-            raise ConfigError(
-                f"namespace {show(self.namespace)} has schema {settings['schema']}, written by a"
-                f" newer rqretry; this one knows {SCHEMA}. Upgrade this client."
-            )
-        levels = LevelTable.decode(settings["delay_levels"])
-        if self._wanted is not None and self._wanted != levels:
-            raise ConfigError(
-                f"delay_levels {show(str(self._wanted))} differ from those of namespace"
-                f" {show(self.namespace)}, {show(str(levels))}, which were set when it was first"
-                " used; name the same ones, none, or use another namespace"
-            )
-        return levels
-
-    # -- topics ----------------------------------------------------------------------------
-
-    def partition(self, topic: str, number: int) -> PartitionKeys:
-        """The keys of a partition."""
-        return partition_keys(self.namespace, topic, number)
-
-    def group_keys(self, topic: str, partition: int, group: str) -> GroupKeys:
-        """The keys of a group in a partition; after `open`."""
-        assert self._levels is not None
-        source = self._views.get(group, "")
-        return self.partition(topic, partition).group(group, len(self._levels), source)
-
-    def topic(self, name: str, *, create: bool = False) -> Operation[TopicRecord]:
-        """A topic's record, cached. Raises TopicNotFound unless `create`."""
-        if name in self._topics:
-            return self._topics[name]
-        yield from self.open()
+    def get(self, name: str, *, create: bool = False) -> Operation[TopicRecord]:
+        """A topic's record, as it was last seen. Raises TopicNotFound unless `create`."""
+        if name in self._store.known:
+            return self._store.known[name]
+        yield from self._store.open()
         if create:
-            return (yield from self.create_topic(name, self.declared.get(name)))
-        return (yield from self.refreshed(name))
+            return (yield from self.create(name, self.declared.get(name)))
+        return (yield from self._store.topic(name))
 
-    def known_topic(self, name: str) -> TopicRecord | None:
+    def known(self, name: str) -> TopicRecord | None:
         """A topic's record, if nothing has to be asked to publish to it."""
-        return None if self._levels is None else self._topics.get(name)
-
-    def any_topic(self, name: str) -> Operation[TopicRecord | None]:
-        """A topic's record, also of one that is being deleted."""
-        stored = yield admin.read_record(self.keys.topics, name)
-        return TopicRecord.decode(name, stored) if stored else None
-
-    def stored(self, record: TopicRecord) -> Operation[int]:
-        """How many message bodies a topic keeps."""
-        keys = [self.partition(record.name, number) for number in range(record.partitions)]
-        return sum((yield [admin.stored(key) for key in keys]))
-
-    def unfinished_ordered(self, record: TopicRecord) -> Operation[int]:
-        """How many unfinished messages of a topic must stay in order.
-
-        Those in the lines of its ordered groups; while it has no group, which may become one, all
-        that have a message group.
-        """
-        yield from self.open()
-        numbers = range(record.partitions)
-        if not record.groups:
-            places = [self.partition(record.name, number) for number in numbers]
-            return sum((yield [admin.in_message_groups(keys) for keys in places]))
-        lines = [
-            admin.in_line(self.group_keys(record.name, number, group.name))
-            for group in record.groups
-            if group.ordered
-            for number in numbers
-        ]
-        return sum((yield lines)) if lines else 0
+        return None if self._store.levels is None else self._store.known.get(name)
 
     def refreshed(self, name: str) -> Operation[TopicRecord]:
         """A topic's record as it is now. Raises TopicNotFound."""
-        yield from self.open()
-        stored = yield admin.read_record(self.keys.topics, name)
-        record = TopicRecord.decode(name, stored) if stored else None
-        if record is None or record.deleting:
-            self._forget(name)
-            raise TopicNotFound(
-                f"there is no topic {show(name)} in namespace {show(self.namespace)}"
-            )
-        return self._keep(record)
+        return (yield from self._store.topic(name))
 
-    def create_topic(self, name: str, partitions: int | None) -> Operation[TopicRecord]:
+    def find(self, name: str) -> Operation[TopicRecord | None]:
+        """A topic's record as it is now, also of one that is being deleted."""
+        yield from self._store.open()
+        return (yield from self._store.topics.find(name))
+
+    def all(self) -> Operation[list[TopicRecord]]:
+        """All topics, by name."""
+        yield from self._store.open()
+        records = yield from self._store.topics.all()
+        for record in records:
+            self._store.learn_dlq_groups(record)
+        return [record for record in records if not record.deleting]
+
+    def count_stored(self, record: TopicRecord) -> Operation[int]:
+        """How many message bodies a topic keeps."""
+        keys = [self._store.partition(record.name, number) for number in range(record.partitions)]
+        return sum((yield [inspect.stored(key) for key in keys]))
+
+    def create(self, name: str, partitions: int | None) -> Operation[TopicRecord]:
         """Create a topic, or find it; `partitions` None: 1 for a new one.
 
         Raises:
             InvalidArgument: The topic exists with another number of partitions.
         """
-        yield from self.open()
+        yield from self._store.open()
         record = yield from self._found_or_made(name, partitions or 1)
         if partitions is not None and record.partitions != partitions:
             raise InvalidArgument(
                 f"partitions {partitions} of topic {show(name)}: it exists with {record.partitions}"
             )
-        yield from self.install(record)
-        return self._keep(record)
+        yield from self._store.install(record)
+        return self._store.keep(record)
 
     def _found_or_made(self, name: str, partitions: int) -> Operation[TopicRecord]:
+        store = self._store
         while True:
-            stored = yield admin.read_record(self.keys.topics, name)
-            if not stored:
-                version = yield admin.read_record(self.keys.settings, _VERSIONS)
-                made = TopicRecord(name, partitions, int(version or 1)).encode()
-                stored = yield from self._change(self.keys.topics, name, _unless(made))
-            record = TopicRecord.decode(name, stored)
+            record = yield from store.topics.find(name)
+            if record is None:
+                version = yield inspect.read_record(store.keys.settings, _VERSIONS)
+                made = TopicRecord(name, partitions, int(version or 1))
+                record = yield from store.topics.swap(name, lambda old, made=made: old or made)  # type: ignore[misc]
+                assert record is not None
             if not record.deleting:
                 return record
             yield from self._erase(record)
 
-    def limit_topic(self, name: str, max_messages: int) -> Operation[TopicRecord]:
+    def set_limit(self, name: str, max_messages: int) -> Operation[TopicRecord]:
         """Change how many messages a topic may hold (0: any number). Raises TopicNotFound."""
 
-        def limited(old: str) -> str:
-            record = TopicRecord.decode(name, old)
-            if record.deleting or record.max_messages == max_messages:
+        def limited(old: TopicRecord) -> TopicRecord:
+            if old.deleting or old.max_messages == max_messages:
                 return old
-            version = record.version + 1
-            return replace(record, version=version, max_messages=max_messages).encode()
+            return replace(old, version=old.version + 1, max_messages=max_messages)
 
-        yield from self.refreshed(name)
-        stored = yield from self._change(self.keys.topics, name, limited)
-        record = self._keep(TopicRecord.decode(name, stored))
-        yield from self.install(record)
+        yield from self._store.topic(name)
+        record = self._store.keep((yield from self._store.topics.change(name, limited)))
+        yield from self._store.install(record)
         return record
 
-    def remove_topic(self, name: str) -> Operation[None]:
+    def remove(self, name: str) -> Operation[None]:
         """Delete a topic that no group is subscribed to, with all it stores.
 
         Raises:
             InvalidArgument: A group is subscribed.
         """
 
-        def deleting(old: str) -> str:
-            record = TopicRecord.decode(name, old)
-            if record.members:
+        def deleting(old: TopicRecord | None) -> TopicRecord | None:
+            if old is not None and old.members:
                 raise InvalidArgument(
-                    f"topic {show(name)} has groups: {', '.join(g.name for g in record.members)};"
+                    f"topic {show(name)} has groups: {', '.join(g.name for g in old.members)};"
                     " unsubscribe them first, or force it"
                 )
-            if record.deleting:
+            if old is None or old.deleting:
                 return old
-            return replace(record, version=record.version + 1, deleting=True).encode()
+            return replace(old, version=old.version + 1, deleting=True)
 
-        stored = yield admin.read_record(self.keys.topics, name)
-        if stored:
-            stored = yield from self._change(
-                self.keys.topics, name, lambda old: deleting(old) if old else old
-            )
-        if stored:
-            yield from self._erase(TopicRecord.decode(name, stored))
-        self._forget(name)
+        record = yield from self._store.topics.swap(name, deleting)
+        if record is not None:
+            yield from self._erase(record)
+        self._store.forget(name)
 
     def _erase(self, record: TopicRecord) -> Operation[None]:
         """Empty the partitions of a topic that is being deleted; its record goes last."""
+        store = self._store
         yield [
-            operate.erase(self.partition(record.name, number))
+            operate.erase(store.partition(record.name, number))
             for number in range(record.all_partitions)
         ]
         after = record.version + 1
-        yield from self._change(
-            self.keys.settings, _VERSIONS, lambda old: str(max(int(old or 1), after))
+        yield from compare_and_set(
+            store.keys,
+            store.keys.settings,
+            _VERSIONS,
+            lambda old: str(max(int(old or 1), after)),
         )
-
-        def gone(old: str) -> str:
-            return "" if old and TopicRecord.decode(record.name, old).deleting else old
-
-        yield from self._change(self.keys.topics, record.name, gone)
-
-    def topics(self) -> Operation[list[TopicRecord]]:
-        """All topics, by name."""
-        yield from self.open()
-        stored = yield admin.read_records(self.keys.topics)
-        records = [TopicRecord.decode(name, stored[name]) for name in sorted(stored)]
-        for record in records:
-            self._learn_views(record)
-        return [record for record in records if not record.deleting]
+        yield from store.topics.swap(record.name, lambda old: None if old and old.deleting else old)
 
     def route(self, topic: str, partition: int) -> Route:
         """What is known of a partition's route."""
-        known = self._routes.get((topic, partition))
-        record = self._topics.get(topic)
-        if known is not None or record is None:
-            return known or _UNKNOWN
-        made = self._made.get(topic)
+        noted = self._store.noted.get((topic, partition))
+        record = self._store.known.get(topic)
+        if noted is not None or record is None:
+            return noted or _UNKNOWN
+        made = self._routes.get(topic)
         if made is None or made[0] is not record:
-            made = self._made[topic] = record, record.route
+            made = self._routes[topic] = record, record.route
         return made[1]
 
     def note_route(
         self, topic: str, partition: int, route: Route, *, create: bool = False
     ) -> Operation[None]:
-        """A partition said that its route is another one: believe it, or bring it up to date.
+        """A partition reported another route: believe it, or bring the partition up to date.
 
         Raises:
             TopicNotFound: The topic was deleted, and must not be created again.
         """
-        known = self._topics.get(topic)
+        store = self._store
+        known = store.known.get(topic)
         if known is not None and route.version >= known.version:
             if route.partitions != known.partitions:  # there are more now
-                yield from self.refreshed(topic)
-            self._routes[topic, partition] = route
+                yield from store.topic(topic)
+            store.noted[topic, partition] = route
             return
         # It is behind: a copy is missing, the server lost its data, or the topic was deleted.
         try:
-            record = yield from self.refreshed(topic)
+            record = yield from store.topic(topic)
         except TopicNotFound:
             if not create:
                 raise
-            yield from self.create_topic(topic, known.partitions if known else None)
+            yield from self.create(topic, known.partitions if known else None)
         else:
-            yield from self.install(record, partitions=[partition])
-            self._routes.pop((topic, partition), None)
-
-    def now_ms(self) -> Operation[int]:
-        """The server's time in milliseconds."""
-        return (yield audit_log.now(self.keys))  # type: ignore[no-any-return]
-
-    # -- copying and swapping ----------------------------------------------------------------
-
-    def install(
-        self, record: TopicRecord, partitions: Iterable[int] | None = None
-    ) -> Operation[None]:
-        """Copy a topic's route to its partitions; the first group takes the backlog."""
-        rest = list(range(record.all_partitions) if partitions is None else partitions)
-        while rest:
-            left = yield [
-                admin.subscribe(self.partition(record.name, number), record.route)
-                for number in rest
-            ]
-            rest = [number for number, waiting in zip(rest, left, strict=True) if waiting]
-
-    def _keep(self, record: TopicRecord) -> TopicRecord:
-        self._learn_views(record)
-        known = self._topics.get(record.name)
-        if known is None or known.version < record.version:
-            self._topics[record.name] = record
-            for number in range(record.all_partitions):
-                self._routes.pop((record.name, number), None)
-        return self._topics[record.name]
-
-    def _learn_views(self, record: TopicRecord) -> None:
-        for view in record.views:
-            self._views[view.name] = view.source
-
-    def _forget(self, name: str) -> None:
-        self._topics.pop(name, None)
-        for place in [place for place in self._routes if place[0] == name]:
-            self._routes.pop(place, None)
-
-    def _change(self, records: str, name: str, decide: Callable[[str], str]) -> Operation[str]:
-        while True:
-            old: str = yield admin.read_record(records, name)
-            new = decide(old)
-            if new == old:
-                return old
-            swapped: Command[bool] = admin.swap(self.keys, records, name, old, new)
-            if (yield swapped):
-                return new
-
-
-def _unless(made: str) -> Callable[[str], str]:
-    """Keep the record that is there, else take this one."""
-    return lambda old: old or made
+            yield from store.install(record, partitions=[partition])
+            store.noted.pop((topic, partition), None)

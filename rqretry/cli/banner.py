@@ -80,7 +80,7 @@ def _stored(app: App, default: GroupRecord) -> tuple[GroupRecord, LevelTable]:
     store, catalog = app.client.store, app.client.catalog
     levels = store.perform(catalog.open())
     try:
-        return store.perform(catalog.group(default.name)), levels
+        return store.perform(catalog.groups.get(default.name)), levels
     except GroupNotFound:
         return default, levels
 

@@ -204,7 +204,7 @@ def _traceback(client: Client, letter: DeadLetterRecord) -> str:
     """The traceback kept for the fingerprint, by whichever partition has it."""
     if not letter.fingerprint:
         return ""
-    record = client.store.perform(client.catalog.topic(letter.topic))
+    record = client.store.perform(client.catalog.topics.get(letter.topic))
     keys = [
         client.catalog.group_keys(letter.topic, number, letter.group)
         for number in range(record.partitions)

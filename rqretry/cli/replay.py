@@ -63,7 +63,7 @@ def _find(client: Client, group: str, id_: str) -> Found:
     # The entry holds the number of the next lease; the record's last line is of the last attempt.
     lease_no = int(seen.entry.partition(":")[0] or 2) - 1 if seen.entry else 1
     lines = seen.failures.splitlines()
-    record = client.store.perform(client.catalog.group(group))
+    record = client.store.perform(client.catalog.groups.get(group))
     return Found(letter, keys, lease_no, lines[-2] if len(lines) > 1 else "", record.max_retries)
 
 

@@ -93,7 +93,7 @@ class SimpleOperations:
     def _find_sources(self) -> Operation[None]:
         """Every partition, anew; those that are known keep their turn."""
         self._found_at = time.monotonic()
-        places = yield from self.catalog.places(self.group, self.topics)
+        places = yield from self.catalog.groups.places(self.group, self.topics)
         kept = [place for place in self._sources if place in places]
         self._sources = [*kept, *(place for place in places if place not in kept)]
 

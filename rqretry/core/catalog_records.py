@@ -17,7 +17,7 @@ SCHEMA = 1
 PUSH, SIMPLE, BROADCAST = "push", "simple", "broadcast"
 
 
-class View(NamedTuple):
+class DlqGroup(NamedTuple):
     """A group that consumes another one's dead letters."""
 
     name: str
@@ -41,7 +41,7 @@ class TopicRecord:
     """An operator has deleted it, and its partitions are being emptied."""
     growing: int = 0
     """Partitions that it will have; those beyond `partitions` are being made complete. 0: none."""
-    views: tuple[View, ...] = ()
+    dlq_groups: tuple[DlqGroup, ...] = ()
     """Groups that consume the dead letters which other groups have here; not in the route."""
 
     @property
@@ -64,14 +64,14 @@ class TopicRecord:
 
     @property
     def route(self) -> Route:
-        """What the partitions are told."""
+        """What the partitions are to know."""
         per_partition = -(-self.max_messages // self.partitions)
         queues = tuple(group for group in self.groups if group.kind != BROADCAST)
         broadcast = len(queues) < len(self.groups)
         return Route(self.version, self.partitions, queues, per_partition, broadcast)
 
     def byte_of(self, group: str) -> int:
-        """The group's letter in pending bytes; 0 if it is not subscribed."""
+        """The byte that stands for a group in pending bytes; 0 if it is not subscribed."""
         return next((g.byte for g in self.groups if g.name == group), 0)
 
     def with_group(
@@ -95,19 +95,22 @@ class TopicRecord:
     def without_group(self, group: str) -> "TopicRecord":
         """The record with this group gone; its byte is not used again."""
         rest = self._with(tuple(other for other in self.groups if other.name != group))
-        views = tuple(view for view in self.views if view.name != group)
-        return rest if views == self.views else replace(rest, version=rest.version + 1, views=views)
+        kept = tuple(other for other in self.dlq_groups if other.name != group)
+        if kept == self.dlq_groups:
+            return rest
+        return replace(rest, version=rest.version + 1, dlq_groups=kept)
 
-    def with_view(self, view: View) -> "TopicRecord":
+    def with_dlq_group(self, group: DlqGroup) -> "TopicRecord":
         """The record with a group that consumes another one's dead letters here."""
-        if view in self.views:
+        if group in self.dlq_groups:
             return self
-        return replace(self, version=self.version + 1, views=(*self.views, view))
+        groups = (*self.dlq_groups, group)
+        return replace(self, version=self.version + 1, dlq_groups=groups)
 
     @property
     def members(self) -> tuple[RouteGroup, ...]:
         """Its groups, and those that consume dead letters (with byte 0)."""
-        return self.groups + tuple(RouteGroup(view.name, 0, view.kind) for view in self.views)
+        return self.groups + tuple(RouteGroup(g.name, 0, g.kind) for g in self.dlq_groups)
 
     def _with(self, groups: tuple[RouteGroup, ...]) -> "TopicRecord":
         if groups == self.groups:
@@ -125,7 +128,7 @@ class TopicRecord:
                 "max_messages": self.max_messages,
                 "deleting": self.deleting,
                 "growing": self.growing,
-                "views": [list(view) for view in self.views],
+                "views": [list(group) for group in self.dlq_groups],
             }
         )
 
@@ -144,7 +147,7 @@ class TopicRecord:
                 fields.get("max_messages", 0),
                 fields.get("deleting", False),
                 fields.get("growing", 0),
-                tuple(View(*view) for view in fields.get("views", ())),
+                tuple(DlqGroup(*group) for group in fields.get("views", ())),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of topic {show(name)} is damaged") from error
@@ -152,7 +155,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A consumer group: one truth for all its instances (semantics.md section 4)."""
+    """A consumer group: one truth for all its instances."""
 
     name: str
     kind: str

@@ -1,7 +1,7 @@
-"""A partition's route: the groups that its messages go to, versioned (decisions 5).
+"""A partition's route: the groups that its messages go to, versioned (docs/decisions/0004).
 
-The client fans out: it knows the route, passes the keys of all groups, and is told when the route
-has changed. A group is named in the pending bytes of a message by one byte.
+The client fans out: it knows the route, passes the keys of all groups, and learns from the reply
+when the route has changed. One byte stands for a group in the pending bytes of a message.
 """
 
 import json
@@ -19,7 +19,7 @@ class RouteGroup(NamedTuple):
 
     name: str
     byte: int
-    """1..250, the group's letter in pending bytes; never 0."""
+    """1..250, the group's byte in the pending bytes of a message; never 0."""
     kind: str
     """"push", "simple" or "broadcast"."""
     tags: str = EVERY_TAG
@@ -56,7 +56,7 @@ class Route:
     partitions: int = 1
     groups: tuple[RouteGroup, ...] = ()
     max_messages: int = 0
-    """Of one partition, 0 for no limit; told to the partitions and unknown to publishers."""
+    """Of one partition, 0 for no limit; known to the partitions and not to publishers."""
     broadcast: bool = False
     """Whether there is a broadcast group; it is not one of `groups`, which own their messages."""
     filtered: bool = field(init=False)

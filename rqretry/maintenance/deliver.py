@@ -13,9 +13,9 @@ def deliver_due(catalog: Catalog, topic: str, partition: int, worker: str) -> Op
     Returns:
         Milliseconds until the next scheduled message is due; None for none.
     """
-    yield from catalog.topic(topic)
+    yield from catalog.topics.get(topic)
     for _ in range(_ROUTE_CHANGES):
-        keys, route = catalog.partition(topic, partition), catalog.route(topic, partition)
+        keys, route = catalog.partition(topic, partition), catalog.topics.route(topic, partition)
         members: list[str] = []
         next_ms: int | None
         if route.filtered:
@@ -28,5 +28,5 @@ def deliver_due(catalog: Catalog, topic: str, partition: int, worker: str) -> Op
         )
         if newer is None:
             return next_ms
-        yield from catalog.note_route(topic, partition, newer)
+        yield from catalog.topics.note_route(topic, partition, newer)
     return None

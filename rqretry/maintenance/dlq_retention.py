@@ -36,7 +36,7 @@ def purge_expired(catalog: Catalog, places: Iterable[GroupKeys]) -> Operation[in
 
 def _retention(catalog: Catalog, group: str) -> Operation[int]:
     try:
-        record = yield from catalog.group(group)
+        record = yield from catalog.groups.get(group)
     except GroupNotFound:  # it was deleted meanwhile
         return 0
     return record.dlq_retention_ms

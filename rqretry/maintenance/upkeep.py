@@ -61,7 +61,7 @@ class Upkeep:
 
     def round(self) -> Operation[Round]:
         """Look at every partition once; topics and groups are read anew each time."""
-        topics = yield from self._catalog.topics()
+        topics = yield from self._catalog.topics.all()
         places = [(t.name, number) for t in topics for number in range(t.partitions)]
         groups = [
             self._catalog.group_keys(t.name, number, group.name)
@@ -133,10 +133,13 @@ class Upkeep:
     ) -> Operation[tuple[Command[Any] | None, int | None]]:
         """The call to make, or milliseconds until there is one to make; None: neither."""
         try:
-            yield from self._catalog.topic(topic)
+            yield from self._catalog.topics.get(topic)
         except TopicNotFound:  # it was deleted meanwhile
             return None, None
-        keys, route = self._catalog.partition(topic, number), self._catalog.route(topic, number)
+        keys, route = (
+            self._catalog.partition(topic, number),
+            self._catalog.topics.route(topic, number),
+        )
         members: list[str] = []
         if route.filtered:  # each message goes to the groups that take its tag
             members, next_ms = yield due_members(keys, limit=MAX_BATCH)
@@ -147,4 +150,4 @@ class Upkeep:
 
     def _note(self, place: tuple[str, int], newer: Route) -> Operation[None]:
         with suppress(TopicNotFound):
-            yield from self._catalog.note_route(*place, newer)
+            yield from self._catalog.topics.note_route(*place, newer)

@@ -15,9 +15,9 @@ def recall(catalog: Catalog, id_: str, topic: str | None, *, worker: str) -> Ope
     """Scheduled and not due to gone; see Client.recall."""
     checked = check_message_id(id_)
     if topic is None:
-        records = yield from catalog.topics()
+        records = yield from catalog.topics.all()
     else:
-        records = [(yield from catalog.refreshed(check_topic(topic)))]
+        records = [(yield from catalog.topics.refreshed(check_topic(topic)))]
     # Where its id says it should be first; elsewhere if partitions were added since.
     likely = [(r.name, partition_of(checked, r.partitions)) for r in records]
     places = [*likely, *((r.name, n) for r in records for n in range(r.partitions))]

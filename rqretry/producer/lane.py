@@ -120,7 +120,7 @@ class Publishing:
         items, now_ms = list(bodies), self.clock.now_ms()
         made = make_ids(len(items), now_ms)
         messages, asked = drafts(items, made, now_ms)
-        record = yield from self.catalog.topic(topic, create=True)
+        record = yield from self.catalog.topics.get(topic, create=True)
         levels = yield from self.catalog.open()
         if isinstance(messages, PlainMessages):
             if record.partitions == 1:
@@ -137,7 +137,7 @@ class Publishing:
         Raises:
             MessageTooLarge, CodecError: It cannot be published.
         """
-        record = self.catalog.known_topic(topic)
+        record = self.catalog.topics.known(topic)
         if record is None or type(body) not in PLAIN:
             return None
         id_ = make_id(self.clock.now_ms())
@@ -202,7 +202,7 @@ class Publishing:
 
     def may_be_ahead(self, topic: str, partition: int, messages: Sequence[Prepared]) -> bool:
         """Whether a call can be made to depend on one in front of it, by the route as it is now."""
-        return may_be_ahead(self.catalog.route(topic, partition), messages)
+        return may_be_ahead(self.catalog.topics.route(topic, partition), messages)
 
     def call(self, call: Call, front: Front | None = None) -> Operation[Published]:
         """Send one call, by the route as it is now; what the partition answered.
@@ -219,7 +219,7 @@ class Publishing:
         for _ in range(_ROUTE_CHANGES):
             answer = yield publish(
                 self.catalog.partition(topic, number),
-                self.catalog.route(topic, number),
+                self.catalog.topics.route(topic, number),
                 call.messages,
                 producer=call.producer,
                 seq=call.seq,
@@ -232,7 +232,7 @@ class Publishing:
             if answer.route is None:
                 break
             front = None  # the script asks for it first, so that it was done
-            yield from self.catalog.note_route(topic, number, answer.route, create=True)
+            yield from self.catalog.topics.note_route(topic, number, answer.route, create=True)
         if answer.status == "FULL":
             raise full(topic, answer.stored, answer.limit)
         if answer.now_ms:

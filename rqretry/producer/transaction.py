@@ -221,14 +221,14 @@ class TransactionOperations:
         for _ in range(_ROUTE_CHANGES):
             keys, route = (
                 self.catalog.partition(topic, partition),
-                self.catalog.route(topic, partition),
+                self.catalog.topics.route(topic, partition),
             )
             answer = yield transaction.prepare(
                 keys, route, self.id, batch, worker=self.worker, blob=notes
             )
             if answer.route is None:
                 break
-            yield from self.catalog.note_route(topic, partition, answer.route, create=True)
+            yield from self.catalog.topics.note_route(topic, partition, answer.route, create=True)
         if answer.status == "FULL":
             raise full(topic, answer.stored, answer.limit)
         if answer.status != "OK":

@@ -65,9 +65,9 @@ def _groups(
     histories: Histories, places: Sequence[Place], group: str | None
 ) -> dict[Place, Sequence[str]]:
     if group is not None:
-        record = histories.store.perform(histories.catalog.group(group))
+        record = histories.store.perform(histories.catalog.groups.get(group))
         return {place: [group] for place in places if place[0] in record.topics}
-    records = {r.name: r for r in histories.store.perform(histories.catalog.topics())}
+    records = {r.name: r for r in histories.store.perform(histories.catalog.topics.all())}
     return {place: [g.name for g in records[place[0]].groups] for place in places}
 
 

@@ -63,9 +63,9 @@ class Histories:
         """Every partition of the topics asked for. Raises TopicNotFound."""
         wanted = self.options.topics
         if wanted is None:
-            records = self.store.perform(self.catalog.topics())
+            records = self.store.perform(self.catalog.topics.all())
         else:
-            records = [self.store.perform(self.catalog.refreshed(name)) for name in wanted]
+            records = [self.store.perform(self.catalog.topics.refreshed(name)) for name in wanted]
         return [(record.name, n) for record in records for n in range(record.partitions)]
 
     def keys(self, place: Place) -> PartitionKeys:

@@ -74,7 +74,7 @@ def publish_batches(
     """
     with traced_task(), publishing_to(options) as (store, publishing):
         kind = _ByLane if mapping.id_column is None else _ById
-        record = store.perform(publishing.catalog.topic(options.target, create=True))
+        record = store.perform(publishing.catalog.topics.get(options.target, create=True))
         outlet = kind(store, publishing, options, task, record.partitions)
         return outlet.publish(batches, mapping, reject)
 
@@ -86,7 +86,7 @@ def begin_job(options: Options, task: Task, plan: str) -> None:
         ConfigError: It is another one.
     """
     with publishing_to(options) as (store, publishing):
-        store.perform(publishing.catalog.topic(options.target, create=True))
+        store.perform(publishing.catalog.topics.get(options.target, create=True))
         store.perform(note(publishing, _mark(options, task, "begin"), plan))
 
 
@@ -98,7 +98,7 @@ def close_epoch(options: Options, task: Task, tasks: int) -> None:
     """
     others = [Task(task.job, tasks + n, task.epoch) for n in range(_OTHERS)]
     with publishing_to(options) as (store, publishing):
-        record = store.perform(publishing.catalog.topic(options.target, create=True))
+        record = store.perform(publishing.catalog.topics.get(options.target, create=True))
         for number in range(record.partitions):
             lanes = [_lane(options, other, number) for other in others]
             store.perform(check_complete(publishing, lanes))

@@ -94,4 +94,4 @@ def _create_topic(options: Options) -> None:
     """Reach the server before any task does, and make the topic, as publishing to it would."""
     target = options.target
     with publishing_to(options) as (store, publishing):
-        store.perform(publishing.catalog.topic(target, create=True))
+        store.perform(publishing.catalog.topics.get(target, create=True))

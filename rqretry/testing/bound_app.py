@@ -32,7 +32,7 @@ class BoundApp:
         levels = None if app.settings.levels is None else str(app.settings.levels)
         given = (str(store.url), namespace, levels)
         client, async_client = make_clients(store, namespace, numbers, levels)
-        client.catalog.declared = async_client.catalog.declared = app.declared
+        client.catalog.topics.declared = async_client.catalog.topics.declared = app.declared
         values = (Settings.read(*given), given, client, async_client)
         for name, value in zip(_CHANGED, values, strict=True):
             setattr(app, name, value)

@@ -124,7 +124,7 @@ class MessageHistory:
 
 def read_history(catalog: Catalog, id_: str) -> Operation[MessageHistory]:
     """Find a message by its id in all topics. Raises MessageNotFound."""
-    for topic in (yield from catalog.topics()):
+    for topic in (yield from catalog.topics.all()):
         for number in range(topic.partitions):
             keys = catalog.partition(topic.name, number)
             events = yield from _read_events(keys, id_)

@@ -35,7 +35,7 @@ class LabPublishing(Publishing):
     ) -> Operation[Sequence[tuple[int, Prepared]]]:
         """Check and encode; see Publishing."""
         prepared = yield from super().prepare(topic, bodies)
-        record = yield from self.catalog.topic(topic)
+        record = yield from self.catalog.topics.get(topic)
         return [self._numbered(record, *each) for each in prepared]
 
     def _numbered(

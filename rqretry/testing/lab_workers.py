@@ -77,7 +77,7 @@ class LabWorkers:
         self.app = app
         self.announcer = Announcer(app.hooks)
         self.catalog = Catalog(app.settings.namespace, app.settings.levels, "lab")
-        self.catalog.declared = app.declared
+        self.catalog.topics.declared = app.declared
         self.places: list[LabPlace] = []
         self._store = store
         self._async_store = LabAsyncStore(store)
@@ -251,7 +251,9 @@ class LabWorkers:
         consumer = Consumer(spec, ends, self.app.hooks, spec.group)
         consumer.execution.max_retries = self._subscribe(spec)
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
-        for name, number, keys in self._store.perform(self.catalog.places(spec.group, spec.topics)):
+        for name, number, keys in self._store.perform(
+            self.catalog.groups.places(spec.group, spec.topics)
+        ):
             place = LabPlace(self, consumer, name, number, keys)
             place.position = self._position_of(spec, place)
             consumer.places.append(place)

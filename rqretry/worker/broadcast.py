@@ -276,7 +276,7 @@ def starting_positions(catalog: Catalog, places: Sequence[Place]) -> Operation[l
     marks: list[Mark] = yield [now_at(place.keys.partition) for place in places]
     positions = []
     for place, mark in zip(places, marks, strict=True):
-        topic = yield from catalog.topic(place.topic)
+        topic = yield from catalog.topics.get(place.topic)
         name = place.keys.group
         group = next((g for g in topic.groups if g.name == name), RouteGroup(name, 0, BROADCAST))
         positions.append(Position(place, mark, group))

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from rqretry.catalog.catalog import Catalog
-from rqretry.catalog.dlq_groups import source_of
+from rqretry.catalog.group_rules import source_of
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.inspect import read_these
 from rqretry.transport.store import Store
@@ -62,7 +62,7 @@ class Growth:
     async def _look(self, consumer: Consumer) -> None:
         known = {(place.topic, place.partition) for place in consumer.places}
         places = await self._store.perform(
-            self._catalog.places(consumer.spec.group, consumer.spec.topics)
+            self._catalog.groups.places(consumer.spec.group, consumer.spec.topics)
         )
         for topic, number, keys in places:
             if (topic, number) not in known:

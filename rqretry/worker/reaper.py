@@ -188,7 +188,7 @@ class Reaper:
         return {
             self._catalog.group_keys(topic, partition, group.name)
             for topic, partition in partitions
-            for group in self._catalog.route(topic, partition).groups
+            for group in self._catalog.topics.route(topic, partition).groups
             if group.kind == SIMPLE
         }
 

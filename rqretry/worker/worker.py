@@ -174,7 +174,7 @@ class Worker:
         visibility_s = consumer.spec.visibility_ms / 1000
         record = await self._store.perform(apply_spec(self._catalog, spec, explicit=self._explicit))
         consumer.execution.max_retries = record
-        places = await self._store.perform(self._catalog.places(spec.group, spec.topics))
+        places = await self._store.perform(self._catalog.groups.places(spec.group, spec.topics))
         for name, number, keys in places:
             consumer.places.append(Place(name, number, keys, visibility_s))
         consumer.on_stuck = self._replace
@@ -204,7 +204,7 @@ class Worker:
 
     def _new_catalog(self) -> Catalog:
         catalog = Catalog(self._settings.namespace, self._settings.levels, self.name)
-        catalog.declared = self._declared
+        catalog.topics.declared = self._declared
         return catalog
 
     def _replace(self) -> None:

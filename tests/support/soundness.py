@@ -33,7 +33,7 @@ def findings_of(namespace: str) -> Operation[list[Finding]]:
         topic = TopicRecord.decode(name, stored)
         for number in range(topic.partitions):
             keys = partition_keys(namespace, name, number)
-            sources = {view.name: view.source for view in topic.views}
+            sources = {group.name: group.source for group in topic.dlq_groups}
             groups = [
                 keys.group(group.name, levels, sources.get(group.name, ""))
                 for group in topic.members

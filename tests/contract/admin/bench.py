@@ -35,7 +35,7 @@ class Bench:
 
     def keys(self, group: str = "g", topic: str = "t", partition: int = 0) -> GroupKeys:
         """The keys of a group in a partition."""
-        self.client.store.perform(self.client.catalog.topic(topic))
+        self.client.store.perform(self.client.catalog.topics.get(topic))
         return self.client.catalog.group_keys(topic, partition, group)
 
     def lease(

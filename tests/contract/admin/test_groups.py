@@ -161,12 +161,12 @@ def test_unsubscribing_needs_a_subscription(bench: Bench) -> None:
 def test_an_unsubscribe_that_was_cut_off_is_completed_by_the_next_start(bench: Bench) -> None:
     bench.group("g")
     bench.publish(1, 2)
-    operation = bench.client.catalog.unsubscribe("g", "t")
+    operation = bench.client.catalog.subscriptions.leave("g", "t")
     for step in operation:  # the first change of the record, and then the process is gone
         del step
         break
     operation.close()
-    operation = bench.client.catalog.unsubscribe("g", "t")
+    operation = bench.client.catalog.subscriptions.leave("g", "t")
     step = next(operation)
     for _ in range(3):
         step = operation.send(bench.client.store.run(step))  # type: ignore[arg-type]
@@ -264,10 +264,9 @@ def test_a_producer_that_knows_a_deleted_topic_makes_it_anew(bench: Bench) -> No
 
 def test_a_deletion_that_was_cut_off_is_completed_by_the_next_use(bench: Bench) -> None:
     bench.publish(1)
-    operation = bench.client.catalog.remove_topic("t")
+    operation = bench.client.catalog.topics.remove("t")
     step = next(operation)
-    for _ in range(2):
-        step = operation.send(bench.client.store.run(step))  # type: ignore[arg-type]
+    step = operation.send(bench.client.store.run(step))  # type: ignore[arg-type]
     bench.client.store.run(step)  # type: ignore[arg-type]
     operation.close()
     assert bench.admin.topics() == []

@@ -66,7 +66,7 @@ class Lab:
     def expire(self, topic: str, group: str, partition: int = 0) -> int:
         """Expire what is overdue, as any process may; answers how many."""
         with Client(self.url, namespace=NAMESPACE) as client:
-            client.store.perform(client.catalog.topic(topic))
+            client.store.perform(client.catalog.topics.get(topic))
             keys = client.catalog.group_keys(topic, partition, group)
             command = expire(keys, worker="anybody", hold_ms=0, random=0.5)
             return client.store.run(command).moved

@@ -253,8 +253,8 @@ async def test_the_catalog_tells_unfinished_ordered_messages(lab: Lab) -> None:
     client.admin.create_topic("orders", partitions=2)
 
     def unfinished() -> int:
-        record = client.store.perform(client.catalog.refreshed("orders"))
-        return client.store.perform(client.catalog.unfinished_ordered(record))
+        record = client.store.perform(client.catalog.topics.refreshed("orders"))
+        return client.store.perform(client.catalog.growth.unfinished_ordered(record))
 
     client.publish("orders", 0, message_group="x")
     client.publish("orders", 1)

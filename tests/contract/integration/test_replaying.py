@@ -39,7 +39,7 @@ class Task:
         client: Client | None = None,
     ) -> None:
         self.client: Client = client or lab.client()
-        self.client.store.perform(self.client.catalog.topic("t", create=True))
+        self.client.store.perform(self.client.catalog.topics.get("t", create=True))
         self.publishing = Publishing(self.client.catalog, self.client.store.clock)
         self.lane = ReplayableLane("t", 0, "job-0", epoch)
         self.content = content

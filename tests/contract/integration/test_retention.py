@@ -31,7 +31,7 @@ def age(lab: Lab, seconds: float, group: str = "g") -> None:
 
 def upkeep(lab: Lab, group: str = "g") -> int:
     client = lab.client()
-    client.store.perform(client.catalog.topic("t"))
+    client.store.perform(client.catalog.topics.get("t"))
     keys = client.catalog.group_keys("t", 0, group)
     return client.store.perform(purge_expired(client.catalog, [keys]))
 

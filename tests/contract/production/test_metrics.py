@@ -175,7 +175,7 @@ def _answers(port: int) -> bool:
 
 def _notes(client: Client, topic: str) -> dict[str, list[str]]:
     """What the history notes of each message, by verb."""
-    client.store.perform(client.catalog.topic(topic))
+    client.store.perform(client.catalog.topics.get(topic))
     notes: dict[str, list[str]] = defaultdict(list)
     start = "-"
     while True:

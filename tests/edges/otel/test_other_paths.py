@@ -170,7 +170,7 @@ async def test_a_receive_inside_a_span_is_below_it_and_linked_to_the_publish(
 
 def leave_with(client: Client, topic: str, group: str) -> None:
     """A worker that leases one message, and is never heard of again."""
-    client.store.perform(client.catalog.topic(topic))
+    client.store.perform(client.catalog.topics.get(topic))
     keys = client.catalog.group_keys(topic, 0, group)
     leased = client.store.run(lease(keys, worker="gone", want=1, visibility_ms=10))
     assert len(leased.ids) == 1

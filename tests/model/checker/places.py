@@ -94,7 +94,7 @@ def _group_in(space: Keyspace, partition: PartitionKeys, name: str) -> GroupSnap
     if settings:
         levels = len(LevelTable.decode(json.loads(settings)["delay_levels"]))
     topic = space.hash(catalog.topics).get(partition.topic, "")
-    views = TopicRecord.decode(partition.topic, topic).views if topic else ()
+    views = TopicRecord.decode(partition.topic, topic).dlq_groups if topic else ()
     sources = {view.name: view.source for view in views}
     keys = partition.group(name, levels, sources.get(name, ""))
     config = space.hash(keys.config)

@@ -30,8 +30,8 @@ class Server:
         self.answer = answer
         self.calls: list[Command[Any]] = []
         self.catalog = Catalog("test")
-        self.catalog._topics["t"] = TopicRecord("t", 4)
-        self.catalog._levels = DEFAULT_LEVELS
+        self.catalog.store.known["t"] = TopicRecord("t", 4)
+        self.catalog.store.levels = DEFAULT_LEVELS
         self.publishing = Publishing(self.catalog, ServerClock())
 
     def perform(self, operation: Any) -> Any:
@@ -121,7 +121,7 @@ def test_a_changed_route_is_noted_and_the_same_call_sent_again() -> None:
     newer = Route(1, 1, ())
     answers = iter([Published("STALE_ROUTE", 0, "", newer), ACCEPTED])
     server = Server(lambda _: next(answers))
-    server.catalog._topics["t"] = TopicRecord("t", 1, version=0)
+    server.catalog.store.known["t"] = TopicRecord("t", 1, version=0)
 
     (sent,) = server.send(Lane("t", 0), message("a"))
 

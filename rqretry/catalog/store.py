@@ -1,0 +1,311 @@
+"""The namespace's records, what a client knows of them, and their copies in the partitions.
+
+The truth lives in the namespace's own slot and is copied to the partitions, version by version,
+newer wins (docs/decisions/0017). Every change is read, decide, compare and set, so a call that is
+cut off can be made again; what one client left half copied, the next one that meets it completes.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from rqretry.core.catalog_records import SCHEMA, GroupRecord, TopicRecord
+from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
+from rqretry.core.errors import ConfigError, GroupNotFound, RqretryError, TopicNotFound, show
+from rqretry.core.route import Route
+from rqretry.protocol import audit_log, inspect, rate_limit
+from rqretry.protocol.command import Command, Operation
+from rqretry.protocol.keys import (
+    GroupKeys,
+    NamespaceKeys,
+    PartitionKeys,
+    bucket_key,
+    partition_keys,
+)
+
+_SETTINGS = "settings"
+
+
+class _Record(Protocol):
+    def encode(self) -> str:
+        """As the catalog keeps it."""
+        ...
+
+
+R = TypeVar("R", bound=_Record)
+
+
+class Place(NamedTuple):
+    """One group in one partition of one topic."""
+
+    topic: str
+    partition: int
+    keys: GroupKeys
+
+
+class Records(Generic[R]):
+    """The records of all topics, or of all groups, in the namespace's slot."""
+
+    def __init__(
+        self,
+        keys: NamespaceKeys,
+        stored_in: str,
+        decode: Callable[[str, str], R],
+        missing: Callable[[str], RqretryError],
+    ) -> None:
+        self._keys = keys
+        self._stored_in = stored_in
+        self._decode = decode
+        self.missing = missing
+        """The error for a name without a record."""
+
+    def find(self, name: str) -> Operation[R | None]:
+        """One record, if it is there."""
+        stored: str = yield inspect.read_record(self._stored_in, name)
+        return self._decode(name, stored) if stored else None
+
+    def all(self) -> Operation[list[R]]:
+        """All of them, by name."""
+        stored: dict[str, str] = yield inspect.read_records(self._stored_in)
+        return [self._decode(name, stored[name]) for name in sorted(stored)]
+
+    def change(self, name: str, decide: Callable[[R], R]) -> Operation[R]:
+        """Change a record that is there; `decide` may be asked more than once.
+
+        Raises what `missing` makes.
+        """
+
+        def checked(old: R | None) -> R:
+            if old is None:
+                raise self.missing(name)
+            return decide(old)
+
+        changed = yield from self.swap(name, checked)
+        assert changed is not None
+        return changed
+
+    def swap(self, name: str, decide: Callable[[R | None], R | None]) -> Operation[R | None]:
+        """Create, change or delete a record (None: there is none); what there is at the end."""
+
+        def decided(old: str) -> str:
+            was = self._decode(name, old) if old else None
+            record = decide(was)
+            if record is was:
+                return old
+            return record.encode() if record else ""
+
+        stored = yield from compare_and_set(self._keys, self._stored_in, name, decided)
+        return self._decode(name, stored) if stored else None
+
+
+def compare_and_set(
+    keys: NamespaceKeys, stored_in: str, name: str, decide: Callable[[str], str]
+) -> Operation[str]:
+    """Change one field of the namespace, until nobody else has changed it in between."""
+    while True:
+        old: str = yield inspect.read_record(stored_in, name)
+        new = decide(old)
+        if new == old:
+            return old
+        swapped: Command[bool] = inspect.swap(keys, stored_in, name, old, new)
+        if (yield swapped):
+            return new
+
+
+class CatalogStore:
+    """What all parts of the catalog share."""
+
+    def __init__(self, namespace: str, levels: LevelTable | None = None, actor: str = "") -> None:
+        self.namespace = namespace
+        self.keys = NamespaceKeys(namespace)
+        self.actor = actor
+        self.topics = Records(self.keys, self.keys.topics, TopicRecord.decode, self._no_topic)
+        self.groups = Records(self.keys, self.keys.groups, GroupRecord.decode, self._no_group)
+        self.levels: LevelTable | None = None
+        """The namespace's level table, once it is known."""
+        self.known: dict[str, TopicRecord] = {}
+        """Topics that were read before."""
+        self.noted: dict[tuple[str, int], Route] = {}
+        """Routes that partitions reported and that are newer than the topic's known record."""
+        self._wanted = levels
+        self._sources: dict[str, str] = {}
+        """Groups that consume dead letters, and whose."""
+
+    def open(self) -> Operation[LevelTable]:
+        """The namespace's level table; the first client of all sets it.
+
+        Raises:
+            ConfigError: This client names another table than the namespace has, or a newer
+                rqretry wrote the namespace.
+        """
+        if self.levels is None:
+            stored = yield from compare_and_set(
+                self.keys, self.keys.settings, _SETTINGS, self._settings
+            )
+            self.levels = self._checked(json.loads(stored))
+        return self.levels
+
+    def _settings(self, old: str) -> str:
+        levels = self._wanted or DEFAULT_LEVELS
+        return old or json.dumps({"schema": SCHEMA, "delay_levels": levels.encode()})
+
+    def _checked(self, settings: Mapping[str, Any]) -> LevelTable:
+        if settings["schema"] > SCHEMA:
+            raise ConfigError(
+                f"namespace {show(self.namespace)} has schema {settings['schema']}, written by a"
+                f" newer rqretry; this one knows {SCHEMA}. Upgrade this client."
+            )
+        levels = LevelTable.decode(settings["delay_levels"])
+        if self._wanted is not None and self._wanted != levels:
+            raise ConfigError(
+                f"delay_levels {show(str(self._wanted))} differ from those of namespace"
+                f" {show(self.namespace)}, {show(str(levels))}, which were set when it was first"
+                " used; name the same ones, none, or use another namespace"
+            )
+        return levels
+
+    def now_ms(self) -> Operation[int]:
+        """The server's time in milliseconds."""
+        return (yield audit_log.now(self.keys))  # type: ignore[no-any-return]
+
+    def _no_topic(self, name: str) -> TopicNotFound:
+        return TopicNotFound(f"there is no topic {show(name)} in namespace {show(self.namespace)}")
+
+    def _no_group(self, name: str) -> GroupNotFound:
+        return GroupNotFound(
+            f"there is no consumer group {show(name)} in namespace {show(self.namespace)}"
+        )
+
+    # -- records -----------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Operation[TopicRecord]:
+        """A topic's record as it is now. Raises TopicNotFound."""
+        yield from self.open()
+        record = yield from self.topics.find(name)
+        if record is None or record.deleting:
+            self.forget(name)
+            raise self._no_topic(name)
+        return self.keep(record)
+
+    def group(self, name: str) -> Operation[GroupRecord]:
+        """A group's record as it is now. Raises GroupNotFound."""
+        yield from self.open()
+        record = yield from self.groups.find(name)
+        if record is None:
+            raise self._no_group(name)
+        return self.learn(record)
+
+    def keep(self, record: TopicRecord) -> TopicRecord:
+        """Remember a topic; what is known of it if that is newer."""
+        self.learn_dlq_groups(record)
+        known = self.known.get(record.name)
+        if known is None or known.version < record.version:
+            self.known[record.name] = record
+            for number in range(record.all_partitions):
+                self.noted.pop((record.name, number), None)
+        return self.known[record.name]
+
+    def forget(self, name: str) -> None:
+        """A topic is not there any more."""
+        self.known.pop(name, None)
+        for partition in [partition for partition in self.noted if partition[0] == name]:
+            self.noted.pop(partition, None)
+
+    def learn(self, record: GroupRecord) -> GroupRecord:
+        """Remember whose dead letters a group consumes, if it does."""
+        if record.source:
+            self._sources[record.name] = record.source
+        return record
+
+    def learn_dlq_groups(self, record: TopicRecord) -> None:
+        """Remember which groups of a topic consume dead letters, and whose."""
+        for group in record.dlq_groups:
+            self._sources[group.name] = group.source
+
+    # -- partitions --------------------------------------------------------------------------
+
+    def partition(self, topic: str, number: int) -> PartitionKeys:
+        """The keys of a partition."""
+        return partition_keys(self.namespace, topic, number)
+
+    def group_keys(self, topic: str, partition: int, group: str) -> GroupKeys:
+        """The keys of a group in a partition; after `open`."""
+        assert self.levels is not None
+        source = self._sources.get(group, "")
+        return self.partition(topic, partition).group(group, len(self.levels), source)
+
+    def partitions_of(self, topics: Iterable[str]) -> Operation[list[tuple[str, int]]]:
+        """All partitions of these topics, as they are now. Raises TopicNotFound."""
+        found = []
+        for name in topics:
+            topic = yield from self.topic(name)
+            found += [(name, number) for number in range(topic.all_partitions)]
+        return found
+
+    def install(
+        self, record: TopicRecord, partitions: Iterable[int] | None = None
+    ) -> Operation[None]:
+        """Copy a topic's route to its partitions; the first group takes the backlog."""
+        rest = list(range(record.all_partitions) if partitions is None else partitions)
+        while rest:
+            left = yield [
+                inspect.subscribe(self.partition(record.name, number), record.route)
+                for number in rest
+            ]
+            rest = [number for number, waiting in zip(rest, left, strict=True) if waiting]
+
+    def configure(self, group: GroupRecord, topics: Iterable[str] | None = None) -> Operation[None]:
+        """Copy a group's settings to the partitions of these topics; default all of its topics.
+
+        A rate limit is in force once the partitions ask for tokens, so the bucket comes before
+        them, and is emptied after them.
+        """
+        levels = yield from self.open()
+        shares = yield from self._shares(group)
+        limit: Command[int] = rate_limit.limit(
+            bucket_key(self.namespace, group.name), group.version, group.rate_limit
+        )
+        if group.rate_limit:
+            yield limit
+        for name in group.topics if topics is None else topics:
+            topic = yield from self.topic(name)
+            byte = topic.byte_of(group.name)
+            yield [
+                inspect.configure(
+                    self.group_keys(name, number, group.name),
+                    group.version,
+                    group.configuration(levels, byte, name, shares.get((name, number), 0)),
+                )
+                for number in range(topic.all_partitions)
+                if byte or group.source
+            ]
+        if not group.rate_limit:
+            yield limit
+
+    def _shares(self, group: GroupRecord) -> Operation[dict[tuple[str, int], int]]:
+        """Each partition's share of a group's max_inflight; none where there is no limit."""
+        if not group.max_inflight:
+            return {}
+        partitions = yield from self.partitions_of(group.topics)
+        least, more = divmod(group.max_inflight, len(partitions))
+        return {partition: least + (index < more) for index, partition in enumerate(partitions)}
+
+    def check_inflight(
+        self, group: str, wanted: int | None, joining: Iterable[str] = ()
+    ) -> Operation[None]:
+        """Every partition needs a share of max_inflight, or it would never deliver.
+
+        Raises:
+            ConfigError: There are fewer shares than partitions.
+        """
+        record = yield from self.groups.find(group)
+        if wanted is None:
+            wanted = record.max_inflight if record else 0
+        if wanted:
+            known = record.topics if record else ()
+            partitions = yield from self.partitions_of(dict.fromkeys((*known, *joining)))
+            if wanted < len(partitions):
+                raise ConfigError(
+                    f"max_inflight {wanted} of group {show(group)}: it is split over the partitions"
+                    f" of the group's topics, which are {len(partitions)}; give at least as many"
+                )

@@ -1,0 +1,189 @@
+"""Subscriptions: a group joins topics, and leaves them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rqretry.catalog import group_rules
+from rqretry.catalog.drain_group import drain
+from rqretry.catalog.store import CatalogStore
+from rqretry.core.catalog_records import DlqGroup, GroupRecord, TopicRecord
+from rqretry.core.errors import ConfigError, GroupNotFound, show
+from rqretry.core.retry_policy import ORDERED_POLICY, RetryPolicy
+from rqretry.core.route import EVERY_TAG
+from rqretry.protocol import inspect
+from rqretry.protocol.command import Operation
+from rqretry.protocol.keys import bucket_key
+
+_ROUNDS = 20
+
+
+@dataclass(slots=True)
+class Wish:
+    """What a consumer asks for as it joins its group."""
+
+    group: str
+    kind: str
+    create: bool
+    ordered: bool | None
+    source: str
+    """Whose dead letters it consumes; "" for none."""
+    names: tuple[str, ...]
+    tags: str | None
+    start: str
+    settings: dict[str, Any]
+    ignored: dict[str, Any] = field(default_factory=dict)
+    """Settings that an operator has pinned to something else."""
+
+
+class Subscriptions:
+    """Which groups consume which topics."""
+
+    def __init__(self, store: CatalogStore) -> None:
+        self._store = store
+
+    def join(self, wish: Wish, now_ms: int) -> Operation[GroupRecord | None]:
+        """A group's record and the routes of its topics as the consumer asks for.
+
+        None where the group is still leaving one of them, which is completed first.
+        """
+
+        def joined(old: GroupRecord | None) -> GroupRecord:
+            return self._joined(old or self._new_group(wish), wish, now_ms)
+
+        record = yield from self._store.groups.swap(wish.group, joined)
+        assert record is not None
+        self._store.learn(record)
+        left = [name for name in wish.names if name in record.leaving]
+        for name in left:
+            yield from self._finish_leaving(record.name, name)
+        return None if left else (yield from self._subscribe_all(wish.names, record))
+
+    def leave(self, group: str, topic: str) -> Operation[int]:
+        """A group leaves a topic: what it has not finished there is gone for it.
+
+        Done in steps that the next call (or the next start of the group) completes if this one is
+        cut off: the group's record says that it leaves, the route loses it, what it held is freed,
+        and the record forgets the topic.
+
+        Returns:
+            How many messages the group gave up.
+
+        Raises:
+            GroupNotFound: There is no such group, or it is not subscribed.
+        """
+        record = yield from self._store.group(group)
+        if topic not in (*record.topics, *record.leaving):
+            raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
+        now_ms = yield from self._store.now_ms()
+
+        def leaving(old: GroupRecord | None) -> GroupRecord | None:
+            if old is None:
+                return None
+            return old.changed(
+                self._store.actor,
+                now_ms,
+                topics=_without(old.topics, topic),
+                leaving=(*_without(old.leaving, topic), topic),
+                tags=old.with_tags([topic], EVERY_TAG),
+                catching_up=_without(old.catching_up, topic),
+            )
+
+        yield from self._store.groups.swap(group, leaving)
+        return (yield from self._finish_leaving(group, topic))
+
+    def remove_group(self, name: str) -> Operation[int]:
+        """Unsubscribe a group everywhere and delete its record; answers the messages it gave up.
+
+        Raises:
+            GroupNotFound: There is no such group.
+            ConfigError: Its workers subscribe it again and again.
+        """
+        gone = 0
+        record = yield from self._store.group(name)
+        for _ in range(_ROUNDS):
+            for topic in (*record.topics, *record.leaving):
+                gone += yield from self.leave(name, topic)
+            left = yield from self._store.groups.swap(
+                name, lambda old: old if old and (old.topics or old.leaving) else None
+            )
+            if left is None:
+                yield inspect.delete(bucket_key(self._store.namespace, name))
+                return gone
+            record = left
+        raise ConfigError(
+            f"group {show(name)} is subscribed again and again: stop its workers first"
+        )
+
+    def _joined(self, record: GroupRecord, wish: Wish, now_ms: int) -> GroupRecord:
+        """The record of a group that a consumer joins; as it is where the group still leaves."""
+        group_rules.check_kind(record, wish.kind, wish.ordered)
+        group_rules.check_same_source(record, wish.source, wish.names)
+        if any(name in record.leaving for name in wish.names):
+            return record  # what is being freed there must be gone first
+        record = replace(record, source=wish.source)
+        wish.ignored = group_rules.against_pins(record, wish.settings)
+        wanted = {name: v for name, v in wish.settings.items() if name not in wish.ignored}
+        if wish.tags is not None:
+            wanted["tags"] = record.with_tags(wish.names, wish.tags)
+        subscribed = group_rules.with_topics(record, wish.names, wanted, start=wish.start)
+        return record.changed(self._store.actor, now_ms, **subscribed)
+
+    def _new_group(self, wish: Wish) -> GroupRecord:
+        if not wish.create:
+            raise GroupNotFound(
+                f"{self._store.groups.missing(wish.group)};"
+                " check its name, or create it with create_group=True (--create-group)"
+            )
+        policy = ORDERED_POLICY if wish.ordered else RetryPolicy.rocketmq()
+        return GroupRecord(
+            wish.group, wish.kind, policy=policy, version=0, ordered=bool(wish.ordered)
+        )
+
+    def _subscribe_all(self, topics: Iterable[str], record: GroupRecord) -> Operation[GroupRecord]:
+        """Subscribe, until the routes say what the record says: another start may differ."""
+        while True:
+            for name in topics:
+                yield from self._subscribe(name, record)
+            again = yield from self._store.group(record.name)
+            if again.tags == record.tags:
+                return again
+            record = again
+
+    def _subscribe(self, topic: str, group: GroupRecord) -> Operation[None]:
+        def subscribed(old: TopicRecord) -> TopicRecord:
+            if group.source:
+                return old.with_dlq_group(DlqGroup(group.name, group.kind, group.source))
+            return old.with_group(group.name, group.kind, group.tags_of(topic), group.ordered)
+
+        changed = yield from self._store.topics.change(topic, subscribed)
+        record = self._store.keep(changed)
+        # The configuration first: a worker must not find a message in a group it cannot read.
+        yield from self._store.configure(group, topics=[topic])
+        yield from self._store.install(record)
+
+    def _finish_leaving(self, group: str, topic: str) -> Operation[int]:
+        store = self._store
+        gone = 0
+        record = yield from store.topics.swap(
+            topic, lambda old: old.without_group(group) if old else None
+        )
+        if record is not None:
+            if not record.deleting:
+                yield from store.install(store.keep(record))
+            for number in range(record.all_partitions):
+                gone += yield from drain(store.group_keys(topic, number, group), store.actor)
+
+        def left(old: GroupRecord | None) -> GroupRecord | None:
+            if old is None:
+                return None
+            return old.changed(
+                old.changed_by, old.changed_at_ms, leaving=_without(old.leaving, topic)
+            )
+
+        yield from store.groups.swap(group, left)
+        return gone
+
+
+def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    return tuple(other for other in names if other != name)
