@@ -1,5 +1,5 @@
 local call = redis.call
---[[ note.lua: a line in the namespace's audit record
+--[[ audit_append.lua: a line in the namespace's audit record
 
   Who changed, moved or destroyed what, and when. Append only, and bounded: the oldest lines go.
 

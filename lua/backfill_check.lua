@@ -1,5 +1,5 @@
 local call = redis.call
---[[ missed.lua: read only; one page of what is stored and not owed by a group that catches up
+--[[ backfill_check.lua: read only; one page of what is stored and not owed by a group that catches up
 
   Messages move while their places are read, so one could be missed; every stored message is among
   the bodies, also what is scheduled and has no group yet. Values are read with their names (without

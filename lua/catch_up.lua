@@ -18,8 +18,8 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
--- @include lines
+-- @include delivery_state
+-- @include message_group_order
 
 local meta, config, ready, attempts, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local pending, events, counters, place = KEYS[6], KEYS[7], KEYS[8], KEYS[9]

@@ -1,5 +1,5 @@
 local call = redis.call
---[[ change.lua: inflight -> inflight with a new receipt | ready (duration 0)
+--[[ change_visibility.lua: inflight -> inflight with a new receipt | ready (duration 0)
 
   A simple consumer moves the deadline of a live lease, counting from now; the receipt it held is
   stale from here on. The attempt does not change. Duration 0 gives the message back at once.
@@ -14,9 +14,9 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
+-- @include delivery_state
 -- @include fence
--- @include room
+-- @include wake_if_below_limit
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, wake, events, counters = KEYS[6], KEYS[8], KEYS[11], KEYS[12]

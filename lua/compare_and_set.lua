@@ -1,5 +1,5 @@
 local call = redis.call
---[[ swap.lua: replace one record of the catalog if nobody else has in the meantime
+--[[ compare_and_set.lua: replace one record of the catalog if nobody else has in the meantime
 
   The catalog (topics, groups, settings) is changed by read, decide, swap. Deciding is done by the
   caller; this makes the last step atomic. An empty replacement deletes the record.

@@ -25,8 +25,8 @@ local call = redis.call
 -- @include history
 -- @include message_keys
 -- @include forget
--- @include lines
--- @include cast
+-- @include message_group_order
+-- @include broadcast
 
 local meta, route, bodies, pending, scheduled = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local backlog, events, counters = KEYS[6], KEYS[7], KEYS[8]

@@ -22,13 +22,13 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
+-- @include delivery_state
 -- @include policy
 -- @include wait_or_bury
 -- @include failures
--- @include room
--- @include lines
--- @include spent
+-- @include wake_if_below_limit
+-- @include message_group_order
+-- @include drop_given_up
 
 local meta, config, retry, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failures, wake, events, counters = KEYS[6], KEYS[10], KEYS[11], KEYS[12]

@@ -21,17 +21,17 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
+-- @include delivery_state
 -- @include fence
 -- @include policy
 -- @include wait_or_bury
 -- @include failures
--- @include room
--- @include spent
+-- @include wake_if_below_limit
+-- @include drop_given_up
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function lines_of_groups()
--- @include lines
+-- @include message_group_order
   return finish_lines
 end
 

@@ -1,5 +1,5 @@
 local call = redis.call
---[[ feed.lua: dead (of one group) -> ready (of a group that consumes its dead letters, a view)
+--[[ feed_dlq_group.lua: dead (of one group) -> ready (of a group that consumes its dead letters, a view)
 
   Every dead letter once, in the order in which they died: the view remembers how far it has come,
   and which ones of that very millisecond it has had. One that is sent back and dies again is another
@@ -14,7 +14,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
+-- @include delivery_state
 
 local meta, config, dead, ready, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failures, graves, wake, events, counters = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]

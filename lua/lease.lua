@@ -31,11 +31,11 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include newest
+-- @include last_failure
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function lines()
--- @include lines
+-- @include message_group_order
   return message_group_of, finish_orphans, finish_lines
 end
 

@@ -13,7 +13,7 @@ local call = redis.call
 ]]
 -- @include clock
 -- @include logical
--- @include lines
+-- @include message_group_order
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, failures, dead, graves, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]

@@ -1,5 +1,5 @@
 local call = redis.call
---[[ look.lua: read only; is there anything to lease in these places, and when is something due
+--[[ poll.lua: read only; is there anything to lease in these places, and when is something due
 
   An idle process looks at all its places at once, which costs less than a lease of nothing from each.
   Its places are of several partitions, so on a cluster it looks by leasing. A place that may hold

@@ -17,8 +17,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include begun
--- @include chosen
+-- @include dedup
 -- @include message_keys
 
 local meta, route, bodies, big, ids_key, id_expiry = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]

@@ -19,7 +19,7 @@ local call = redis.call
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function lines()
--- @include lines
+-- @include message_group_order
   return heads_and_others, push_in_line
 end
 

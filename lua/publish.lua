@@ -44,7 +44,8 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include begun
+
+local BEGUN_CALL = '?' -- BEGUN of include/dedup
 
 -- Messages that are not bare ones: with an id that may be known, a delay, a tag, a message group or keys,
 -- or for broadcast groups too. It takes thirty functions, which would be a third of the time of a call with
@@ -53,9 +54,9 @@ local call = redis.call
 local function publish_each(time, room, FIRST_GROUP, BIG)
 -- @include message_keys
 -- @include forget
--- @include chosen
--- @include lines
--- @include cast
+-- @include dedup
+-- @include message_group_order
+-- @include broadcast
 
   local meta, bodies, big, pending, backlog, counters = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[9]
   local ids_key, id_expiry, scheduled, message_groups = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
@@ -291,7 +292,7 @@ local function publish_bare(now, bodies, groups, messages, named, FIRST_GROUP, B
         end
       end
     end
-    if call('EXISTS', half_of) + call('HEXISTS', meta, BEGUN) > 0 or is_any_in(ids_key, 'HMGET')
+    if call('EXISTS', half_of) + call('HEXISTS', meta, BEGUN_CALL) > 0 or is_any_in(ids_key, 'HMGET')
       or is_any_in(bodies, 'HMGET') then
       return nil
     end
@@ -299,7 +300,7 @@ local function publish_bare(now, bodies, groups, messages, named, FIRST_GROUP, B
     if #call('ZRANGEBYSCORE', id_expiry, '-inf', now, 'LIMIT', '0', '1') > 0 and is_any_in(id_expiry, 'ZMSCORE') then
       return nil
     end
-    call('HSET', meta, BEGUN, table.concat(ids, ' '))
+    call('HSET', meta, BEGUN_CALL, table.concat(ids, ' '))
   end
   call('HSET', bodies, unpack(ARGV, FIRST_MESSAGE, BEHIND - 1))
   if #sizes > 0 then
@@ -330,7 +331,7 @@ local function publish_bare(now, bodies, groups, messages, named, FIRST_GROUP, B
       digests[2 * i - 1], digests[2 * i] = id, ARGV[BEHIND + i - 1]
     end
     call('HSET', KEYS[10], unpack(digests))
-    call('HDEL', KEYS[1], BEGUN)
+    call('HDEL', KEYS[1], BEGUN_CALL)
   end
   return ids
 end

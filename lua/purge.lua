@@ -2,7 +2,7 @@ local call = redis.call
 --[[ purge.lua: dead | waiting_retry | inflight -> gone, by an operator's word
 
   One call is about one sorted set of the group: its dead letters, a delay level, or (where the group
-  leaves) what is in flight. What is ready lies in lists: see drop.lua.
+  leaves) what is in flight. What is ready lies in lists: see purge_list.lua.
 
   FLAGS  allow-oom
   KEYS   meta config attempts failures place graves bodies big pending ids id_expiry inflight events
@@ -16,7 +16,7 @@ local call = redis.call
 -- @include history
 -- @include message_keys
 -- @include forget
--- @include lines
+-- @include message_group_order
 
 local meta, config, attempts, failures, place = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local graves, inflight, events, counters = KEYS[6], KEYS[12], KEYS[13], KEYS[14]

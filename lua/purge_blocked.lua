@@ -1,8 +1,8 @@
 local call = redis.call
---[[ clear.lua: blocked -> gone, by an operator's word
+--[[ purge_blocked.lua: blocked -> gone, by an operator's word
 
   Messages of an ordered group that wait in line behind another one of their message group. Who is
-  out (the head) lies in a list or a sorted set: see drop.lua and purge.lua.
+  out (the head) lies in a list or a sorted set: see purge_list.lua and purge.lua.
 
   FLAGS  allow-oom
   KEYS   meta config line heads message_groups attempts failures bodies big pending ids id_expiry
@@ -16,7 +16,7 @@ local call = redis.call
 -- @include history
 -- @include message_keys
 -- @include forget
--- @include lines
+-- @include message_group_order
 
 local meta, config, line, heads, message_groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, failures, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]

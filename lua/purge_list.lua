@@ -1,5 +1,5 @@
 local call = redis.call
---[[ drop.lua: ready -> gone, by an operator's word
+--[[ purge_list.lua: ready -> gone, by an operator's word
 
   The head of one list of a group, a window per call. Without answers all of it goes; else the caller
   has looked at the messages and says of each whether it goes or stays. What stays moves to the tail,
@@ -19,7 +19,7 @@ local call = redis.call
 -- @include history
 -- @include message_keys
 -- @include forget
--- @include lines
+-- @include message_group_order
 
 local meta, config, list, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, inflight, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]

@@ -1,5 +1,5 @@
 local call = redis.call
---[[ take.lua: tokens of a group's rate limit, for a lease that is about to be made
+--[[ rate_take.lua: tokens of a group's rate limit, for a lease that is about to be made
 
   They are given in blocks, a part of the burst, so that many workers do not come for each single one;
   while there is no block nothing is given, and the answer says when there will be. What a lease did

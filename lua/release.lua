@@ -15,11 +15,11 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
+-- @include delivery_state
 -- @include fence
 -- @include policy
 -- @include wait_or_bury
--- @include room
+-- @include wake_if_below_limit
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, wake, events, counters = KEYS[6], KEYS[9], KEYS[12], KEYS[13]

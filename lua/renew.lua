@@ -12,7 +12,7 @@ local call = redis.call
 ]]
 -- @include clock
 -- @include logical
--- @include entry
+-- @include delivery_state
 -- @include fence
 
 local meta, config, inflight = KEYS[1], KEYS[2], KEYS[3]

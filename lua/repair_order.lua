@@ -1,7 +1,7 @@
 local call = redis.call
---[[ realign.lua: a message group of an ordered group goes on
+--[[ repair_order.lua: a message group of an ordered group goes on
 
-  Like mend.lua, for the lines of an ordered group: each is looked at again, and nothing that can be
+  Like repair_places.lua, for the lines of an ordered group: each is looked at again, and nothing that can be
   delivered leaves the line.
 
     go_on  (of names of message groups) who is out is in a place and in line; where nobody is out, who is
@@ -20,9 +20,9 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
--- @include lines
--- @include places
+-- @include delivery_state
+-- @include message_group_order
+-- @include locate
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local events, levels = KEYS[14], { unpack(KEYS, 16) }

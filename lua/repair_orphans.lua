@@ -1,7 +1,7 @@
 local call = redis.call
---[[ tidy.lua: what a partition keeps of messages that are not there goes
+--[[ repair_orphans.lua: what a partition keeps of messages that are not there goes
 
-  Like mend.lua, for what no group owns: each is looked at again.
+  Like repair_places.lua, for what no group owns: each is looked at again.
 
     bodies     who owes a message, its size, its message group and keys, where its body is not stored
     keys       (members of the index) what leads to a message that has the key stays, or comes back

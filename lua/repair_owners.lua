@@ -1,8 +1,8 @@
 local call = redis.call
---[[ adopt.lua: who owes these messages, where that does not agree with who has them
+--[[ repair_owners.lua: who owes these messages, where that does not agree with who has them
 
-  Like mend.lua, for what groups share: each message is looked at again, in the places of all groups.
-  What no group has is owed from now on by the groups that its tag is for, and mend.lua puts it back for
+  Like repair_places.lua, for what groups share: each message is looked at again, in the places of all groups.
+  What no group has is owed from now on by the groups that its tag is for, and repair_places.lua puts it back for
   each of them; before there is a group, it goes to the backlog. A byte of a group that is not there is
   cleared. What several groups have is owed by each of them, or the first to finish would take the body
   away from the others. A body is never deleted here: rather a group gets a message again.
@@ -20,9 +20,9 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
--- @include lines
--- @include places
+-- @include delivery_state
+-- @include message_group_order
+-- @include locate
 
 local meta, bodies, pending, scheduled, backlog = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local half_of, message_groups, events = KEYS[6], KEYS[7], KEYS[8]

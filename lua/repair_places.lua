@@ -1,5 +1,5 @@
 local call = redis.call
---[[ mend.lua: a group's places of some messages agree again
+--[[ repair_places.lua: a group's places of some messages agree again
 
   The auditor (rqretry fsck) reads page by page while others work, so each message is looked at again
   here, and what is right by now is left alone. Nothing leaves a place unless the group has it in another
@@ -23,9 +23,9 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
--- @include lines
--- @include places
+-- @include delivery_state
+-- @include message_group_order
+-- @include locate
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, failures, dead, graves, due = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]

@@ -1,5 +1,5 @@
 local call = redis.call
---[[ blocked.lua: read only; one page of the line of an ordered group, without who is out
+--[[ scan_blocked.lua: read only; one page of the line of an ordered group, without who is out
 
   FLAGS  no-writes
   KEYS   meta line heads failures
@@ -9,7 +9,7 @@ local call = redis.call
 ]]
 -- @include clock
 -- @include logical
--- @include lines
+-- @include message_group_order
 
 local meta, line, heads, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local after, count = ARGV[1], tonumber(ARGV[2])

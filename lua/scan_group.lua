@@ -1,5 +1,5 @@
 local call = redis.call
---[[ held.lua: read only; one page of what a group holds in one place of one partition
+--[[ scan_group.lua: read only; one page of what a group holds in one place of one partition
 
   FLAGS  no-writes
   KEYS   meta place attempts failures

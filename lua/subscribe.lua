@@ -15,7 +15,7 @@ local call = redis.call
   REPLY  messages still in the backlog
   COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 8 commands
 ]]
--- @include lines
+-- @include message_group_order
 
 local meta, route, backlog, ready, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local counters = KEYS[6]

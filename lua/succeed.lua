@@ -20,15 +20,15 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include entry
+-- @include delivery_state
 -- @include fence
 -- @include message_keys
 -- @include forget
--- @include room
+-- @include wake_if_below_limit
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function lines()
--- @include lines
+-- @include message_group_order
   return finish_lines
 end
 

@@ -1,6 +1,9 @@
 -- Ids that the caller chose: is one known, and is it the id of the same message? A digest matches any
 -- where its message came without one.
 local ANY = ''
+-- The digest of an id that the caller chose is marked while not all of its message is written. A call
+-- whose ids are all new keeps them under this name in `meta` instead.
+local BEGUN = '?'
 
 -- The new ids of a call that was cut: from now on each is marked by itself.
 local function mark_begun(keys)

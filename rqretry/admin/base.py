@@ -7,7 +7,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.worker_info import groups_of
-from rqretry.protocol.audit_log import note
+from rqretry.protocol.audit_log import audit_append
 from rqretry.protocol.command import Operation
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.maintain import LiveWorker, roster
@@ -61,6 +61,6 @@ class AdminBase:
     ) -> Operation[None]:
         """A line in the audit record; what was not given is left out."""
         given = {name: value for name, value in arguments.items() if value is not None}
-        yield note(
+        yield audit_append(
             self.catalog.keys, actor=self.actor, verb=verb, arguments=given, counts=counts or {}
         )

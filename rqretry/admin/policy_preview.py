@@ -10,7 +10,7 @@ from rqretry.core.delay_levels import LevelTable
 from rqretry.core.limits import UNLIMITED
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.operate import Held, held
+from rqretry.protocol.operate import Held, scan_group
 
 
 def forecast(
@@ -64,7 +64,7 @@ def _attempts(keys: GroupKeys, place: str, *, in_list: bool) -> Operation[Counte
     counts: Counter[int] = Counter()
     offset, total = 0, 1
     while offset < total:
-        look: Command[Held] = held(keys, place, in_list=in_list, offset=offset)
+        look: Command[Held] = scan_group(keys, place, in_list=in_list, offset=offset)
         page = yield look
         if not page.ids:
             break

@@ -15,7 +15,16 @@ from rqretry.core.limits import EARLIEST, LATEST, check_count, check_group, chec
 from rqretry.protocol.command import Command, Operation, batches
 from rqretry.protocol.inspect import Stats, stats
 from rqretry.protocol.maintain import Promoted, promote
-from rqretry.protocol.operate import Blocked, Dropped, Held, blocked, clear, drop, held, purge
+from rqretry.protocol.operate import (
+    Blocked,
+    Dropped,
+    Held,
+    purge,
+    purge_blocked,
+    purge_list,
+    scan_blocked,
+    scan_group,
+)
 
 STATES = ("dead", "ready", "waiting_retry")
 
@@ -228,7 +237,7 @@ class MovingVerbs(AdminBase):
         """What waits behind others of its message group, page by page."""
         gone, after = 0, ""
         while True:
-            look: Command[Blocked] = blocked(place.keys, after=after)
+            look: Command[Blocked] = scan_blocked(place.keys, after=after)
             page = yield look
             found = {c.id for c in _candidates(place.topic, page) if wanted.matches(c)}
             pairs = zip(page.members, page.ids, strict=True)
@@ -236,7 +245,7 @@ class MovingVerbs(AdminBase):
             if dry_run:
                 gone += len(members)
             elif members:
-                verdicts: list[bytes] = yield clear(place.keys, members, actor=self.actor)
+                verdicts: list[bytes] = yield purge_blocked(place.keys, members, actor=self.actor)
                 gone += verdicts.count(b"OK")
             after = page.after
             if not after:
@@ -252,13 +261,13 @@ class MovingVerbs(AdminBase):
             return (yield from drop_all(place.keys, lane, self.actor))
         rest, gone = -1, 0
         while rest:
-            look: Command[Held] = held(place.keys, lane, in_list=True, offset=0)
+            look: Command[Held] = scan_group(place.keys, lane, in_list=True, offset=0)
             page = yield look
             rest = page.total if rest < 0 else rest
             answers = [(c.id, wanted.matches(c)) for c in _candidates(place.topic, page)][:rest]
             if not answers:
                 break
-            step: Command[Dropped] = drop(place.keys, lane, actor=self.actor, answers=answers)
+            step: Command[Dropped] = purge_list(place.keys, lane, actor=self.actor, answers=answers)
             dropped = yield step
             gone += dropped.gone
             # A consumer took the whole window meanwhile: it is past it too.
@@ -279,7 +288,7 @@ def _matching(
     ids: list[str] = []
     offset, total = 0, 1
     while offset < total:
-        look: Command[Held] = held(place.keys, key, in_list=in_list, offset=offset)
+        look: Command[Held] = scan_group(place.keys, key, in_list=in_list, offset=offset)
         page = yield look
         if not page.ids:
             break

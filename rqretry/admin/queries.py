@@ -13,7 +13,7 @@ from rqretry.core.message_id import born_ms, partition_of
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.audit_log import notes
 from rqretry.protocol.command import Command, Operation
-from rqretry.protocol.operate import Held, held
+from rqretry.protocol.operate import Held, scan_group
 
 
 class LookingVerbs(AdminBase):
@@ -133,7 +133,7 @@ class LookingVerbs(AdminBase):
         for topic, partition, keys in (yield from self._places(record)):
             offset, total = 0, 1
             while offset < total:
-                look: Command[Held] = held(keys, keys.inflight, in_list=False, offset=offset)
+                look: Command[Held] = scan_group(keys, keys.inflight, in_list=False, offset=offset)
                 page = yield look
                 if not page.ids:
                     break

@@ -155,7 +155,7 @@ def _missed(keys: GroupKeys) -> Operation[set[str]]:
 
     That is what is scheduled, when it is due, and a half message, when it is committed.
     """
-    missed = yield from _all_pages(lambda cursor: operate.missed(keys, cursor))
+    missed = yield from _all_pages(lambda cursor: operate.backfill_check(keys, cursor))
     if missed:
         missed -= yield from _all_pages(lambda at: operate.scheduled_ids(keys.partition, at))
         missed -= yield from _all_pages(lambda at: operate.half_ids(keys.partition, at))

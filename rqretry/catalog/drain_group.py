@@ -6,13 +6,13 @@ from rqretry.protocol.operate import (
     Blocked,
     Dropped,
     Held,
-    blocked,
-    clear,
-    drop,
     erase_group,
-    held,
     leave,
     purge,
+    purge_blocked,
+    purge_list,
+    scan_blocked,
+    scan_group,
 )
 
 
@@ -40,7 +40,7 @@ def _let_go(keys: GroupKeys) -> Operation[int]:
     """A group that consumes dead letters forgets its lists; the letters are not its own."""
     held_here = 0
     for place in (keys.ready, keys.retry, *keys.levels, keys.inflight):
-        look: Command[Held] = held(
+        look: Command[Held] = scan_group(
             keys, place, in_list=place in (keys.ready, keys.retry), offset=0, count=1
         )
         held_here += (yield look).total
@@ -50,10 +50,10 @@ def _let_go(keys: GroupKeys) -> Operation[int]:
 
 def drop_all(keys: GroupKeys, place: str, actor: str) -> Operation[int]:
     """What a list holds now is gone; what is added meanwhile stays."""
-    rest = (yield held(keys, place, in_list=True, offset=0, count=1)).total
+    rest = (yield scan_group(keys, place, in_list=True, offset=0, count=1)).total
     gone = 0
     while rest > 0:
-        step: Command[Dropped] = drop(keys, place, actor=actor, limit=min(rest, MAX_BATCH))
+        step: Command[Dropped] = purge_list(keys, place, actor=actor, limit=min(rest, MAX_BATCH))
         dropped = yield step
         if dropped.window == 0:
             break
@@ -66,10 +66,10 @@ def clear_all(keys: GroupKeys, actor: str) -> Operation[int]:
     """What waits behind others of its message group is gone; who is out stays."""
     gone, after = 0, ""
     while True:
-        look: Command[Blocked] = blocked(keys, after=after)
+        look: Command[Blocked] = scan_blocked(keys, after=after)
         page = yield look
         if page.members:
-            verdicts: list[bytes] = yield clear(keys, page.members, actor=actor)
+            verdicts: list[bytes] = yield purge_blocked(keys, page.members, actor=actor)
             gone += verdicts.count(b"OK")
         after = page.after
         if not after:
@@ -81,7 +81,7 @@ def purge_all(keys: GroupKeys, place: str, actor: str) -> Operation[int]:
     rest, gone = 1, 0
     first = True
     while rest > 0:
-        look: Command[Held] = held(keys, place, in_list=False, offset=0)
+        look: Command[Held] = scan_group(keys, place, in_list=False, offset=0)
         page = yield look
         if first:
             rest, first = page.total, False

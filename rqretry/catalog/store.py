@@ -107,7 +107,7 @@ def compare_and_set(
         new = decide(old)
         if new == old:
             return old
-        swapped: Command[bool] = inspect.swap(keys, stored_in, name, old, new)
+        swapped: Command[bool] = inspect.compare_and_set(keys, stored_in, name, old, new)
         if (yield swapped):
             return new
 
@@ -262,7 +262,7 @@ class CatalogStore:
         """
         levels = yield from self.open()
         shares = yield from self._shares(group)
-        limit: Command[int] = rate_limit.limit(
+        limit: Command[int] = rate_limit.rate_set(
             bucket_key(self.namespace, group.name), group.version, group.rate_limit
         )
         if group.rate_limit:

@@ -29,12 +29,13 @@ _READS = frozenset(
 """What a script without writes can reach; its includes hold more, for other scripts."""
 _CATALOG = ("hget", "hgetall", "hlen")
 _ON_CLUSTER = ("cluster|slots", "asking")
-_CREATING = {"now", "swap", "configure", "subscribe", "note"}
+_CREATING = {"now", "compare_and_set", "configure", "subscribe", "audit_append"}
 _DECIDING = {"prepare", "enlist", "decide", "commit", "rollback", "finish"}
 _PRODUCING = {"publish", "recall", "scheduled", "peek"} | _DECIDING | _CREATING
 _ADMIN_ONLY = {
-    "purge", "drop", "leave", "clear", "redrive", "limit", "held", "dead_letters", "blocked",
-    "mend", "realign", "adopt", "tidy",
+    "purge", "purge_list", "leave", "purge_blocked", "redrive", "rate_set", "scan_group",
+    "dead_letters", "scan_blocked", "repair_places", "repair_order", "repair_owners",
+    "repair_orphans",
 }  # fmt: skip
 _PRODUCER_GROUP_KEYS = ("ready", "wake", "line", "heads", "config")
 

@@ -15,7 +15,14 @@ from rqretry.core.route import Route
 from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches
 from rqretry.protocol.inspect import read_body
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.repair import Mended, Orphan, adopt, mend, realign, tidy
+from rqretry.protocol.repair import (
+    Orphan,
+    RepairReply,
+    repair_order,
+    repair_orphans,
+    repair_owners,
+    repair_places,
+)
 
 _BODIES_AT_ONCE = 20
 
@@ -99,19 +106,19 @@ def _step(site: Site, step: str, group: str, tasks: Sequence[Task]) -> Operation
 
 def _maker(
     verb: str, what: str, keys: GroupKeys, actor: str
-) -> Callable[[Sequence[str]], Command[Mended]]:
-    calls = {"mend": mend, "realign": realign}
+) -> Callable[[Sequence[str]], Command[RepairReply]]:
+    calls = {"mend": repair_places, "realign": repair_order}
     return lambda subjects: calls[verb](keys, what, subjects, actor=actor)
 
 
 def _all(
-    subjects: Sequence[str], make: Callable[[Sequence[str]], Command[Mended]]
+    subjects: Sequence[str], make: Callable[[Sequence[str]], Command[RepairReply]]
 ) -> Operation[list[str]]:
     """Call until all were looked at; without subjects, once."""
     mended: list[str] = []
     rest = list(subjects)
     while True:
-        answer: Mended = yield make(rest[:MAX_BATCH])
+        answer: RepairReply = yield make(rest[:MAX_BATCH])
         mended += answer.mended
         rest = rest[answer.looked :]
         if not rest:
@@ -121,13 +128,15 @@ def _all(
 def _tidied(site: Site, what: str, subjects: Sequence[str]) -> Operation[list[str]]:
     keys, mended = site.seen.keys, []
     for batch in batches(_words(site, what, subjects)):
-        answer: Mended = yield tidy(keys, what, [word for row in batch for word in row])
+        answer: RepairReply = yield repair_orphans(
+            keys, what, [word for row in batch for word in row]
+        )
         mended += answer.mended
     return mended
 
 
 def _words(site: Site, what: str, subjects: Sequence[str]) -> list[tuple[str, ...]]:
-    """What lua/tidy.lua wants to know of each."""
+    """What lua/repair_orphans.lua wants to know of each."""
     if what == "half":
         return [(id_, site.seen.half_of.get(id_, "")) for id_ in subjects]
     if what == "halves":
@@ -152,7 +161,9 @@ def _adopt(site: Site, ids: Sequence[str]) -> Operation[list[str]]:
             orphans.append(Orphan(id_, tag, site.route.targets(tag) or everybody))
     adopted: list[str] = []
     while orphans:
-        answer: Mended = yield adopt(site.seen.keys, groups, orphans[:MAX_BATCH], actor=site.actor)
+        answer: RepairReply = yield repair_owners(
+            site.seen.keys, groups, orphans[:MAX_BATCH], actor=site.actor
+        )
         adopted += answer.mended
         orphans = orphans[answer.looked :]
     return adopted

@@ -22,7 +22,7 @@ Advance = Callable[[int], None]
 _DONE: Mapping[str, Callable[[Any], int]] = {
     "purge": lambda verdicts: verdicts.count(b"OK"),
     "redrive": lambda verdicts: verdicts.count(b"OK"),
-    "drop": lambda dropped: dropped.gone,
+    "purge_list": lambda dropped: dropped.gone,
     "promote": lambda promoted: promoted.moved,
     "catch_up": lambda page: page.given,
 }

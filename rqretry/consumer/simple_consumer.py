@@ -29,13 +29,13 @@ from rqretry.protocol.lease import (
     STALE,
     Failure,
     Leased,
-    change,
+    change_visibility,
     fail,
     lease,
     succeed,
 )
-from rqretry.protocol.maintain import Expired, expire, feed, promote
-from rqretry.protocol.rate_limit import Tokens, take
+from rqretry.protocol.maintain import Expired, expire, feed_dlq_group, promote
+from rqretry.protocol.rate_limit import Tokens, rate_take
 
 LONGEST_WAIT_S = 20 * 60
 _LOOK_EVERY_S = 5.0
@@ -202,7 +202,9 @@ class SimpleOperations:
         started = time.monotonic()
         verb = observer.CHANGE if duration_ms else observer.NACK
         with self._watched(verb, [message], [handle]) as watch:
-            answer = yield change(keys, handle.receipt, worker=self.worker, duration_ms=duration_ms)
+            answer = yield change_visibility(
+                keys, handle.receipt, worker=self.worker, duration_ms=duration_ms
+            )
             over = answer in (STALE, GONE)
             watch.done([handle.id] if over else [])
         if over:
@@ -252,14 +254,14 @@ class SimpleOperations:
             if leased.status != "RATED":
                 return leased
         bucket = source[2].bucket
-        tokens: Tokens = yield take(bucket, want=want)
+        tokens: Tokens = yield rate_take(bucket, want=want)
         self._rated = tokens.given != 0
         leased = yield from self._lease_and_tend(source, tokens.given or want, invisible_ms)
         self._rated = bool(leased.rate)
         if tokens.given == 0:
             return leased._replace(next_due_ms=tokens.wait_ms)
         if tokens.given is not None and tokens.given > len(leased.ids):
-            yield take(bucket, want=0, returned=tokens.given - len(leased.ids))
+            yield rate_take(bucket, want=0, returned=tokens.given - len(leased.ids))
         return leased
 
     def _lease_and_tend(
@@ -276,7 +278,7 @@ class SimpleOperations:
             tokens=self._rated,
         )
         if keys.source:
-            yield feed(keys, worker=self.worker)
+            yield feed_dlq_group(keys, worker=self.worker)
         leased: Leased = yield command
         if leased.status == "NO_GROUP":
             self._record = None

@@ -6,7 +6,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import GroupNotFound
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.operate import Held, held, purge
+from rqretry.protocol.operate import Held, purge, scan_group
 
 RETENTION = "retention"
 """Who purges them, as the history has it."""
@@ -45,7 +45,7 @@ def _retention(catalog: Catalog, group: str) -> Operation[int]:
 def _purge_old(keys: GroupKeys, retention_ms: int) -> Operation[int]:
     gone = 0
     while True:
-        look: Command[Held] = held(keys, keys.dead, in_list=False, offset=0)
+        look: Command[Held] = scan_group(keys, keys.dead, in_list=False, offset=0)
         page = yield look
         before = page.now_ms - retention_ms
         rows = zip(page.ids, page.due_ms, strict=True)

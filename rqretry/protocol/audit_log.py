@@ -1,4 +1,4 @@
-"""note and now: the audit record of a namespace, the last words of workers, and the time."""
+"""The audit log of a namespace, the exit records of its workers, and the server's time."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Note(NamedTuple):
     counts: dict[str, Any]
 
 
-def note(
+def audit_append(
     keys: NamespaceKeys,
     *,
     actor: str,
@@ -35,7 +35,7 @@ def note(
 ) -> Command[int]:
     """Add a line to the audit record; answers the server's time in ms."""
     return Command(
-        verb="note",
+        verb="audit_append",
         keys=(keys.meta, keys.audit),
         args=(actor, verb, _dump(arguments), _dump(counts), NOTES_KEPT),
         decode=int,
@@ -57,7 +57,7 @@ def last_words(keys: NamespaceKeys, *, process: str, said: str) -> Command[int]:
         said: How it ended.
     """
     return Command(
-        verb="note",
+        verb="audit_append",
         keys=(keys.meta, keys.last_words),
         args=(process, "ended", _dump({"said": said}), "{}", WORDS_KEPT),
         decode=int,

@@ -125,9 +125,11 @@ def configure(
     )
 
 
-def swap(keys: NamespaceKeys, records: str, name: str, old: str, new: str) -> Command[bool]:
+def compare_and_set(
+    keys: NamespaceKeys, records: str, name: str, old: str, new: str
+) -> Command[bool]:
     """Replace a catalog record if it still is `old` ('' for a new one); delete it for ''."""
-    return Command("swap", (keys.meta, records), (name, old, new), bool)
+    return Command("compare_and_set", (keys.meta, records), (name, old, new), bool)
 
 
 def read_record(records: str, name: str) -> Command[str]:

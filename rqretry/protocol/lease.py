@@ -1,4 +1,4 @@
-"""lease, look, renew, succeed, fail, release, change: the life of a lease."""
+"""What happens to a lease: lease, poll, renew, succeed, fail, release, change its visibility."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -108,7 +108,7 @@ def lease(
     )
 
 
-class Seen(NamedTuple):
+class Polled(NamedTuple):
     """What a look at a place told that has nothing to lease; times as in Leased."""
 
     now_ms: int
@@ -117,7 +117,7 @@ class Seen(NamedTuple):
     next_scheduled_ms: int | None
 
 
-def look(places: Sequence[GroupKeys]) -> Command[list[Seen | None]]:
+def poll(places: Sequence[GroupKeys]) -> Command[list[Polled | None]]:
     """Is there anything to lease in these places, which need not be of one partition; reads only.
 
     None where there may be, also because the partition does not know the group. Not on a cluster.
@@ -130,7 +130,7 @@ def look(places: Sequence[GroupKeys]) -> Command[list[Seen | None]]:
             p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.due, p.scheduled,
         )
     ]  # fmt: skip
-    return Command("look", tuple(touched), (), lambda reply: [_seen(place) for place in reply])
+    return Command("poll", tuple(touched), (), lambda reply: [_polled(place) for place in reply])
 
 
 def renew(
@@ -232,7 +232,7 @@ def release(
     )
 
 
-def change(
+def change_visibility(
     keys: GroupKeys, receipt: Receipt, *, worker: str, duration_ms: int
 ) -> Command[bytes | int]:
     """Inflight to inflight with a new deadline (0: to ready); the new lease_no, STALE or GONE."""
@@ -242,7 +242,7 @@ def change(
         keys.wake, p.bodies, p.pending, p.events, p.counters,
     )  # fmt: skip
     return Command(
-        verb="change",
+        verb="change_visibility",
         keys=touched,
         args=(keys.group, worker, *receipt, duration_ms),
         decode=_changed,
@@ -301,11 +301,11 @@ def _leased(reply: list[Any]) -> Leased:
     )  # fmt: skip
 
 
-def _seen(place: list[Any]) -> Seen | None:
+def _polled(place: list[Any]) -> Polled | None:
     if not place:
         return None
     now, due, deadline, scheduled = place
-    return Seen(now, number(due), number(deadline), number(scheduled))
+    return Polled(now, number(due), number(deadline), number(scheduled))
 
 
 def _numbers(entry: bytes) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""expire, promote, sweep, register: what anybody may do for everybody, without a leader."""
+"""What anybody may do for everybody, without a leader: expire, promote, feed, sweep, register."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -96,14 +96,14 @@ def promote(
     )
 
 
-def feed(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> Command[int]:
+def feed_dlq_group(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> Command[int]:
     """Dead letters of the other group to ready of this one, which consumes them; how many."""
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.dead, keys.ready, keys.attempts, keys.failures, keys.graves,
         keys.wake, p.events, p.counters,
     )  # fmt: skip
-    return Command("feed", touched, (keys.group, worker, limit), int)
+    return Command("feed_dlq_group", touched, (keys.group, worker, limit), int)
 
 
 def sweep(keys: PartitionKeys, *, limit: int = MAX_BATCH) -> Command[int]:

@@ -1,4 +1,4 @@
-"""redrive, purge, drop, leave, erase, recall, catch_up: what operators move; held, to look."""
+"""What operators move: redrive, purge, leave, recall, catch up; and the scans that they need."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -100,7 +100,7 @@ def purge(
     )
 
 
-def drop(
+def purge_list(
     keys: GroupKeys,
     place: str,
     *,
@@ -117,7 +117,7 @@ def drop(
     )  # fmt: skip
     flat = [word for id_, goes in answers for word in (id_, int(goes))]
     return Command(
-        verb="drop",
+        verb="purge_list",
         keys=touched,
         args=(keys.group, actor, limit, *flat),
         decode=lambda reply: Dropped(*map(int, reply)),
@@ -142,11 +142,11 @@ def catch_up(
     )
 
 
-def missed(keys: GroupKeys, cursor: str) -> Command[tuple[str, list[str]]]:
+def backfill_check(keys: GroupKeys, cursor: str) -> Command[tuple[str, list[str]]]:
     """One page of what is stored and not owed by the group: the next cursor, and the ids."""
     p = keys.partition
     return Command(
-        verb="missed",
+        verb="backfill_check",
         keys=(p.meta, keys.config, p.bodies, p.pending, p.big),
         args=(cursor,),
         decode=lambda reply: (text(reply[0]), [text(id_) for id_ in reply[1]]),
@@ -175,17 +175,17 @@ def half_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[str]]]
     )
 
 
-def blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) -> Command[Blocked]:
+def scan_blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) -> Command[Blocked]:
     """One page of the line of an ordered group, without who is out; reads only."""
     return Command(
-        verb="blocked",
+        verb="scan_blocked",
         keys=(keys.partition.meta, keys.line, keys.heads, keys.failures),
         args=(after, count),
         decode=_blocked,
     )
 
 
-def clear(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Command[list[bytes]]:
+def purge_blocked(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Command[list[bytes]]:
     """Blocked to gone; OK or GONE for each member of the line."""
     p = keys.partition
     touched = (
@@ -193,7 +193,7 @@ def clear(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Command[lis
         keys.failures, p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
         p.keyed, p.message_keys,
     )  # fmt: skip
-    return Command("clear", touched, (keys.group, actor, *members), list)
+    return Command("purge_blocked", touched, (keys.group, actor, *members), list)
 
 
 def leave(keys: GroupKeys) -> Command[int]:
@@ -232,12 +232,12 @@ def recall(keys: PartitionKeys, id_: str, *, worker: str, tag: str = "") -> Comm
     return Command("recall", touched, args, text, ids=(id_,))
 
 
-def held(
+def scan_group(
     keys: GroupKeys, place: str, *, in_list: bool, offset: int, count: int = MAX_BATCH
 ) -> Command[Held]:
     """One page of what a group holds in a list or a sorted set of its own."""
     return Command(
-        verb="held",
+        verb="scan_group",
         keys=(keys.partition.meta, place, keys.attempts, keys.failures),
         args=("list" if in_list else "zset", offset, count),
         decode=_held,

@@ -1,4 +1,4 @@
-"""limit and take: a group's rate limit, one bucket of tokens for all its partitions."""
+"""A group's rate limit: one bucket of tokens for all its partitions."""
 
 from typing import Any, NamedTuple
 
@@ -18,16 +18,16 @@ class Tokens(NamedTuple):
     """Until there are more; 0 for now."""
 
 
-def limit(bucket: str, version: int, rate: str) -> Command[int]:
+def rate_set(bucket: str, version: int, rate: str) -> Command[int]:
     """A group's rate limit from now on, "" for none; newer wins."""
     per_s = per_second(rate) if rate else 0.0
     per_ms = repr(per_s / 1000) if rate else ""
-    return Command("limit", (bucket,), (version, per_ms, repr(1 + per_s * BURST_S)), int)
+    return Command("rate_set", (bucket,), (version, per_ms, repr(1 + per_s * BURST_S)), int)
 
 
-def take(bucket: str, *, want: int, returned: int = 0) -> Command[Tokens]:
+def rate_take(bucket: str, *, want: int, returned: int = 0) -> Command[Tokens]:
     """Take up to `want` tokens for leases about to be made; give back what is left over."""
-    return Command("take", (bucket,), (want, returned), _tokens)
+    return Command("rate_take", (bucket,), (want, returned), _tokens)
 
 
 def _tokens(reply: list[Any]) -> Tokens:

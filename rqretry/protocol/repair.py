@@ -1,4 +1,4 @@
-"""mend, realign, adopt, tidy: what the auditor found is looked at again, and made right."""
+"""Repairs: what the auditor found is checked again, and made right."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.publish import scheduled_member
 
 
-class Mended(NamedTuple):
+class RepairReply(NamedTuple):
     """What a call answered."""
 
     looked: int
@@ -27,8 +27,10 @@ class Orphan(NamedTuple):
     """The bytes of the groups that its tag is for."""
 
 
-def mend(keys: GroupKeys, what: str, ids: Sequence[str], *, actor: str) -> Command[Mended]:
-    """A group's places of some messages agree again; `what`: see lua/mend.lua."""
+def repair_places(
+    keys: GroupKeys, what: str, ids: Sequence[str], *, actor: str
+) -> Command[RepairReply]:
+    """A group's places of some messages agree again; `what`: see lua/repair_places.lua."""
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.failures,
@@ -36,10 +38,14 @@ def mend(keys: GroupKeys, what: str, ids: Sequence[str], *, actor: str) -> Comma
         p.message_groups, p.events, p.counters, *keys.levels,
     )  # fmt: skip
     words = [_bytes(id_) for id_ in ids]
-    return Command("mend", touched, (keys.group, actor, what, *words), _mended, ids=tuple(ids))
+    return Command(
+        "repair_places", touched, (keys.group, actor, what, *words), _mended, ids=tuple(ids)
+    )
 
 
-def realign(keys: GroupKeys, what: str, subjects: Sequence[str], *, actor: str) -> Command[Mended]:
+def repair_order(
+    keys: GroupKeys, what: str, subjects: Sequence[str], *, actor: str
+) -> Command[RepairReply]:
     """The lines of an ordered group go on; `what`, and what the subjects are: see the script."""
     p = keys.partition
     touched = (
@@ -48,16 +54,16 @@ def realign(keys: GroupKeys, what: str, subjects: Sequence[str], *, actor: str) 
         p.counters, *keys.levels,
     )  # fmt: skip
     words = [_bytes(subject) for subject in subjects]
-    return Command("realign", touched, (keys.group, actor, what, *words), _mended)
+    return Command("repair_order", touched, (keys.group, actor, what, *words), _mended)
 
 
-def adopt(
+def repair_owners(
     keys: PartitionKeys,
     groups: Sequence[tuple[GroupKeys, str]],
     orphans: Sequence[Orphan],
     *,
     actor: str,
-) -> Command[Mended]:
+) -> Command[RepairReply]:
     """Who owes these messages agrees with who has them.
 
     Args:
@@ -80,16 +86,16 @@ def adopt(
         for word in (_bytes(o.id), scheduled_member(o.id, o.tag).encode(), o.targets)
     ]
     return Command(
-        verb="adopt",
+        verb="repair_owners",
         keys=tuple(touched),
         args=(actor, levels, len(groups), *bytes_, *words),
-        decode=lambda reply: Mended(int(reply[0]), [_text(id_) for id_ in reply[2]]),
+        decode=lambda reply: RepairReply(int(reply[0]), [_text(id_) for id_ in reply[2]]),
         ids=tuple(orphan.id for orphan in orphans),
     )
 
 
-def tidy(keys: PartitionKeys, what: str, subjects: Sequence[str]) -> Command[Mended]:
-    """What a partition keeps of messages that are not there goes; `what`: see lua/tidy.lua."""
+def repair_orphans(keys: PartitionKeys, what: str, subjects: Sequence[str]) -> Command[RepairReply]:
+    """What a partition keeps of messages that are not there goes; `what`: see the script."""
     touched = (
         keys.meta, keys.bodies, keys.pending, keys.big, keys.message_groups, keys.ids,
         keys.id_expiry, keys.scheduled, keys.backlog, keys.halves, keys.half_of, keys.keyed,
@@ -97,15 +103,15 @@ def tidy(keys: PartitionKeys, what: str, subjects: Sequence[str]) -> Command[Men
     )  # fmt: skip
     words = [_bytes(subject) for subject in subjects]
     return Command(
-        "tidy",
+        "repair_orphans",
         touched,
         (what, *words),
-        lambda reply: Mended(len(subjects), [_text(id_) for id_ in reply]),
+        lambda reply: RepairReply(len(subjects), [_text(id_) for id_ in reply]),
     )
 
 
-def _mended(reply: list[Any]) -> Mended:
-    return Mended(int(reply[0]), [_text(id_) for id_ in reply[1]])
+def _mended(reply: list[Any]) -> RepairReply:
+    return RepairReply(int(reply[0]), [_text(id_) for id_ in reply[1]])
 
 
 def _bytes(word: str) -> bytes:

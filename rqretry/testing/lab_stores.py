@@ -12,7 +12,7 @@ from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
 
 _CHANGES_NOTHING_READY = frozenset(
-    {"lease", "feed", "take", "succeed", "read", "peek", "stats", "dead_letters"}
+    {"lease", "feed_dlq_group", "rate_take", "succeed", "read", "peek", "stats", "dead_letters"}
 )
 """What feed makes ready is for the very group that leases next."""
 

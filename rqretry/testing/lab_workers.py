@@ -18,8 +18,8 @@ from rqretry.maintenance.deliver import deliver_due
 from rqretry.protocol.broadcast import Entry, read_after
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Leased, lease
-from rqretry.protocol.maintain import expire, feed, promote
-from rqretry.protocol.rate_limit import take
+from rqretry.protocol.maintain import expire, feed_dlq_group, promote
+from rqretry.protocol.rate_limit import rate_take
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
 from rqretry.worker.broadcast import Ends, Position, starting_positions, unleased
 from rqretry.worker.consumer import Consumer
@@ -123,7 +123,7 @@ class LabWorkers:
             changes = self._store.changes
             place.prefer = "retry" if place.prefer == "ready" else "ready"
             if place.keys.source:
-                self._store.run(feed(place.keys, worker=place.worker))
+                self._store.run(feed_dlq_group(place.keys, worker=place.worker))
             tokens_in_ms = self._wait_for_tokens(place)
             if tokens_in_ms is not None:
                 place.next_due_ms, place.polled = now_ms + tokens_in_ms, changes
@@ -138,7 +138,7 @@ class LabWorkers:
             )
             leased = self._store.run(command)
             if place.rated and not leased.ids:
-                self._store.run(take(place.keys.bucket, want=0, returned=1))
+                self._store.run(rate_take(place.keys.bucket, want=0, returned=1))
             place.rated = bool(leased.rate)
             if leased.ids:
                 return self._delivery(place, leased)
@@ -162,7 +162,7 @@ class LabWorkers:
         """Take a token where the group's rate limit wants one; else milliseconds until the next."""
         if not place.rated:
             return None
-        tokens = self._store.run(take(place.keys.bucket, want=1))
+        tokens = self._store.run(rate_take(place.keys.bucket, want=1))
         return max(1, tokens.wait_ms) if tokens.given == 0 else None
 
     def _next_shown(self, place: LabPlace, position: Position, now_ms: int) -> Delivery | None:

@@ -16,8 +16,8 @@ from typing import Any
 
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.command import Command, Word
-from rqretry.protocol.lease import Leased, Seen, lease, look
-from rqretry.protocol.maintain import feed
+from rqretry.protocol.lease import Leased, Polled, lease, poll
+from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.transport.pool import Line
 from rqretry.transport.replies import BLOCK_MARGIN_SECONDS, TryAgain, is_error
 from rqretry.transport.store import Store, jitter
@@ -107,7 +107,7 @@ class Fetcher:
     async def _lease_all(self, wants: list[Want]) -> None:
         views = [place.keys for _, place, _ in wants if place.keys.source]
         if views:  # what died since goes to the groups that consume it
-            feeds = [feed(keys, worker=self._worker) for keys in views]
+            feeds = [feed_dlq_group(keys, worker=self._worker) for keys in views]
             await self._store.run_each(feeds, self._store.patience)
         commands = [self._lease(place, want) for _, place, want in wants]
         sent_at = time.monotonic()
@@ -161,7 +161,7 @@ class Fetcher:
                 place.leases[delivery.id] = delivery
             consumer.accept(deliveries)
 
-    def _note(self, place: Place, seen: Leased | Seen, sent_at: float, now: float) -> None:
+    def _note(self, place: Place, seen: Leased | Polled, sent_at: float, now: float) -> None:
         """What is due there, and when, as a lease or a look told at the monotonic time `now`."""
         place.looked_at = now
         place.due_at = _at(now, seen.next_due_ms)
@@ -239,7 +239,7 @@ class Fetcher:
         if self._store.spread or len(plain) < 2:  # noqa: PLR2004 - a lease is one command, too
             return places
         sent_at = time.monotonic()
-        looks = await self._store.run(look([place.keys for place in plain]))
+        looks = await self._store.run(poll([place.keys for place in plain]))
         idle: set[Place] = set()
         for place, seen in zip(plain, looks, strict=True):
             if seen is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rqretry.protocol.command import MAX_BATCH
-from rqretry.protocol.rate_limit import Tokens, take
+from rqretry.protocol.rate_limit import Tokens, rate_take
 from rqretry.transport.store import Store
 from rqretry.worker.consumer import Consumer
 from rqretry.worker.leases import Place
@@ -50,7 +50,7 @@ class Purse:
             if want[1].rated and self.waits_until(want[1]) <= now:
                 asking.setdefault(want[1].keys.bucket, []).append(want)
         if asking:
-            commands = [take(bucket, want=_total(wants)) for bucket, wants in asking.items()]
+            commands = [rate_take(bucket, want=_total(wants)) for bucket, wants in asking.items()]
             answers: list[Any] = await self._store.run_each(commands, self._store.patience)
             for (bucket, wants), tokens in zip(asking.items(), answers, strict=True):
                 if not isinstance(tokens, Tokens):
@@ -75,7 +75,7 @@ class Purse:
         for bucket in totals:
             self._next_at.pop(bucket, None)
         if totals:
-            commands = [take(b, want=0, returned=count) for b, count in totals.items()]
+            commands = [rate_take(b, want=0, returned=count) for b, count in totals.items()]
             await self._store.run_each(commands, self._store.patience)
 
 

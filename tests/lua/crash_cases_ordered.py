@@ -81,9 +81,9 @@ def die(world: World) -> None:
 
 
 def clear(world: World) -> object:
-    page = world.run(operate.blocked(world.group()))
+    page = world.run(operate.scan_blocked(world.group()))
     members = page.members or ["x\x000000000000000002b"]
-    return world.run(operate.clear(world.group(), members, actor="ops"))
+    return world.run(operate.purge_blocked(world.group(), members, actor="ops"))
 
 
 DEATHS: dict[str, tuple[Callable[..., None], Act]] = {
@@ -170,7 +170,7 @@ ORDERED = [
         ends="a",
         leaves="a",
     ),
-    Case("clear", ordered, clear, ends="b", leaves="b"),
+    Case("purge_blocked", ordered, clear, ends="b", leaves="b"),
     Case("subscribe in order", ordered_backlog, subscribe),
     Case("deliver in order", ordered_due, lambda w: w.deliver()),
     *(died_by(how, what) for how in DEATHS for what in OTHERS),

@@ -1,4 +1,4 @@
-"""catch_up: stored -> ready of one more group; missed: what it does not have yet."""
+"""catch_up: stored -> ready of one more group; backfill_check: what it does not have yet."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from rqretry.catalog.backfill import catch_up
 from rqretry.core.receipt import Receipt
-from rqretry.protocol.operate import CaughtUp, missed
+from rqretry.protocol.operate import CaughtUp, backfill_check
 from tests.support.builders import HOUR, failure, first, prepared
 from tests.support.world import START_MS, World
 
@@ -215,7 +215,7 @@ def test_missed_reads_page_after_page_and_changes_nothing(world: World) -> None:
     cursor, calls = "0", 0
     with world.changes() as changed:
         while calls == 0 or cursor != "0":
-            cursor, ids = world.run(missed(world.group("h"), cursor))
+            cursor, ids = world.run(backfill_check(world.group("h"), cursor))
             found.update(ids)
             calls += 1
     assert (changed, len(found)) == ({}, 2001)

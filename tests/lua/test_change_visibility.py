@@ -1,4 +1,4 @@
-"""change: inflight -> inflight with a new receipt, or -> ready."""
+"""change_visibility: inflight -> inflight with a new receipt, or -> ready."""
 
 from rqretry.core.receipt import Receipt
 from tests.support.builders import SECOND, failure

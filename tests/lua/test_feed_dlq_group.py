@@ -1,4 +1,4 @@
-"""feed: dead letters of one group to ready of another; and how the other verbs treat that group."""
+"""feed_dlq_group: dead letters of one group to ready of another, and what becomes of them."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def view(world: World, **settings: object) -> GroupKeys:
 
 
 def feed(world: World, limit: int = 500) -> int:
-    return world.run(maintain.feed(keys_of(world), worker=WORKER, limit=limit))
+    return world.run(maintain.feed_dlq_group(keys_of(world), worker=WORKER, limit=limit))
 
 
 def lease(world: World, want: int = 10) -> Leased:

@@ -148,8 +148,8 @@ def test_a_delayed_message_that_nobody_wants_is_forgotten_with_its_keys(world: W
 def test_messages_that_are_cleared_out_of_a_line_lose_their_keys(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(prepared("head", group="x"), prepared("a", group="x", keys=("k", "l")))
-    page = world.run(operate.blocked(world.group()))
-    assert world.run(operate.clear(world.group(), page.members, actor="ops")) == [b"OK"]
+    page = world.run(operate.scan_blocked(world.group()))
+    assert world.run(operate.purge_blocked(world.group(), page.members, actor="ops")) == [b"OK"]
     assert index(world) == {}
 
 

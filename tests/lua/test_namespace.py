@@ -25,7 +25,7 @@ def set_time(world: World, now_ms: int) -> None:
 
 
 def swap(world: World, old: str, new: str) -> bool:
-    return world.run(inspect.swap(KEYS, KEYS.topics, "t", old, new))
+    return world.run(inspect.compare_and_set(KEYS, KEYS.topics, "t", old, new))
 
 
 def record(world: World) -> str:
@@ -104,7 +104,7 @@ def test_roster_tells_since_when_a_worker_lives(catalog: World) -> None:
 def note(world: World, verb: str, **counts: int) -> int:
     arguments = {"group": "g"}
     return world.run(
-        audit_log.note(KEYS, actor="me", verb=verb, arguments=arguments, counts=counts)
+        audit_log.audit_append(KEYS, actor="me", verb=verb, arguments=arguments, counts=counts)
     )
 
 
@@ -127,7 +127,7 @@ def test_notes_go_on_in_time_when_the_clock_goes_back(catalog: World) -> None:
 
 
 def test_the_audit_record_is_bounded(catalog: World) -> None:
-    limit = audit_log.note(KEYS, actor="me", verb="pause", arguments={}, counts={})
+    limit = audit_log.audit_append(KEYS, actor="me", verb="pause", arguments={}, counts={})
     for _ in range(300):
         catalog.run(replace(limit, args=(*limit.args[:-1], 100)))
     assert catalog.client.xlen(KEYS.audit) < 300

@@ -253,14 +253,16 @@ def test_purging_a_dead_letter_leaves_the_line_alone(world: World) -> None:
 def test_blocked_messages_are_read_in_pages_and_cleared_without_who_is_out(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(*sent("abc", "x"), *sent("de", "y"))
-    page = world.run(operate.blocked(world.group(), count=2))
+    page = world.run(operate.scan_blocked(world.group(), count=2))
     assert page.ids == ["b"]
-    rest = world.run(operate.blocked(world.group(), after=page.after))
+    rest = world.run(operate.scan_blocked(world.group(), after=page.after))
     assert (rest.ids, rest.after) == (["c", "e"], "")
     members = [*page.members, *rest.members]
     heads = [member for member in world.state()["g:line"] if member[-1] in "ad"]
     with world.changes() as changed:
-        answer = world.run(operate.clear(world.group(), [*members, *heads, members[0]], actor="o"))
+        answer = world.run(
+            operate.purge_blocked(world.group(), [*members, *heads, members[0]], actor="o")
+        )
     assert answer == [b"OK"] * 3 + [b"GONE"] * 3
     assert changed == {
         "bodies": {"b": None, "c": None, "e": None},
@@ -270,7 +272,7 @@ def test_blocked_messages_are_read_in_pages_and_cleared_without_who_is_out(world
         "events": ["purge g o b c e"],
     }
     with world.changes() as changed:
-        assert world.run(operate.clear(world.group(), members, actor="o")) == [b"GONE"] * 3
+        assert world.run(operate.purge_blocked(world.group(), members, actor="o")) == [b"GONE"] * 3
     assert changed == {}
 
 
@@ -282,11 +284,11 @@ def test_a_blocked_message_that_had_failed_is_cleared_with_its_numbers_and_failu
     world.lease()
     world.fail(failure("a", level=-1))
     world.redrive("a")  # to the end of its message group, behind b
-    page = world.run(operate.blocked(world.group()))
+    page = world.run(operate.scan_blocked(world.group()))
     assert page.ids == ["a"]
     assert '"c":"failure"' in page.failures[0]
     with world.changes() as changed:
-        assert world.run(operate.clear(world.group(), page.members, actor="o")) == [b"OK"]
+        assert world.run(operate.purge_blocked(world.group(), page.members, actor="o")) == [b"OK"]
     assert (changed["g:attempts"], changed["g:failures"]) == ({"a": None}, {"a": None})
 
 
@@ -294,9 +296,9 @@ def test_a_blocked_message_is_cleared_for_its_group_alone(world: World) -> None:
     world.subscribe("h")
     world.subscribe("g", ordered=True)
     world.publish(*sent("ab"))
-    page = world.run(operate.blocked(world.group()))
+    page = world.run(operate.scan_blocked(world.group()))
     with world.changes() as changed:
-        assert world.run(operate.clear(world.group(), page.members, actor="o")) == [b"OK"]
+        assert world.run(operate.purge_blocked(world.group(), page.members, actor="o")) == [b"OK"]
     assert changed["pending"] == {"b": "a"}
     assert "bodies" not in changed
 
@@ -305,8 +307,8 @@ def test_a_group_leaves_nothing_of_its_lines(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(*sent("abc"))
     assert world.leave() == 4  # one is ready, and three stand in line
-    page = world.run(operate.blocked(world.group()))
-    world.run(operate.clear(world.group(), page.members, actor="o"))
+    page = world.run(operate.scan_blocked(world.group()))
+    world.run(operate.purge_blocked(world.group(), page.members, actor="o"))
     world.drop()
     assert world.leave() == 0
     assert not [key for key in world.state() if key.startswith("g:")]

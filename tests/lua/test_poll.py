@@ -1,15 +1,15 @@
-"""look: is there anything to lease in some places; reads only."""
+"""poll: is there anything to lease in some places; reads only."""
 
-from rqretry.protocol.lease import Seen, look
+from rqretry.protocol.lease import Polled, poll
 from tests.support.builders import SECOND, failure, prepared
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
-IDLE = Seen(START_MS, None, None, None)
+IDLE = Polled(START_MS, None, None, None)
 
 
-def seen(world: World, *groups: str) -> list[Seen | None]:
+def seen(world: World, *groups: str) -> list[Polled | None]:
     with world.changes() as changed:
-        answer = world.run(look([world.group(name) for name in groups]))
+        answer = world.run(poll([world.group(name) for name in groups]))
     assert changed == {}
     return answer
 
@@ -47,7 +47,7 @@ def test_it_tells_the_next_due_time_the_next_deadline_and_what_is_scheduled(worl
     world.publish(prepared("c", delay_ms=3 * SECOND))
     world.advance(100)
     assert seen(world, "g") == [
-        Seen(START_MS + 100, SECOND - 100, VISIBILITY_MS - 100, 3 * SECOND - 100)
+        Polled(START_MS + 100, SECOND - 100, VISIBILITY_MS - 100, 3 * SECOND - 100)
     ]
 
 
@@ -55,4 +55,4 @@ def test_what_is_over_is_due_now(world: World) -> None:
     world.subscribe()
     world.leased("a")
     world.advance(VISIBILITY_MS + SECOND)
-    assert seen(world, "g") == [Seen(START_MS + VISIBILITY_MS + SECOND, None, 0, None)]
+    assert seen(world, "g") == [Polled(START_MS + VISIBILITY_MS + SECOND, None, 0, None)]

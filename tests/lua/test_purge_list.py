@@ -1,4 +1,4 @@
-"""drop: ready -> gone, at the head of a list."""
+"""purge_list: ready -> gone, at the head of a list."""
 
 from rqretry.protocol import operate
 from rqretry.protocol.operate import Dropped
@@ -103,9 +103,11 @@ def test_held_pages_through_a_list_and_a_sorted_set(world: World) -> None:
     world.publish("c", "d", "e")
     keys = world.group()
     with world.changes() as changed:
-        page = world.run(operate.held(keys, keys.ready, in_list=True, offset=1, count=5))
-        waiting = world.run(operate.held(keys, keys.levels[0], in_list=False, offset=0, count=1))
-        empty = world.run(operate.held(keys, keys.inflight, in_list=False, offset=0))
+        page = world.run(operate.scan_group(keys, keys.ready, in_list=True, offset=1, count=5))
+        waiting = world.run(
+            operate.scan_group(keys, keys.levels[0], in_list=False, offset=0, count=1)
+        )
+        empty = world.run(operate.scan_group(keys, keys.inflight, in_list=False, offset=0))
     assert changed == {}
     assert (page.total, page.ids, page.due_ms) == (3, ["d", "e"], [None, None])
     assert (page.attempts, page.failures) == ([1, 1], ["", ""])

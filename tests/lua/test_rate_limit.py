@@ -1,10 +1,10 @@
-"""limit and take: a group's rate limit and its bucket of tokens."""
+"""rate_set and rate_take: a group's rate limit and its bucket of tokens."""
 
 import pytest
 
 from rqretry.core.errors import ScriptError
 from rqretry.protocol.keys import bucket_key
-from rqretry.protocol.rate_limit import Tokens, limit, take
+from rqretry.protocol.rate_limit import Tokens, rate_set, rate_take
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, world_on
 from tests.support.builders import SECOND
@@ -26,12 +26,12 @@ def set_time(world: World, now_ms: int) -> None:
 def bucket(world: World) -> World:
     """A bucket of 200 tokens a second, one of which is there."""
     set_time(world, START_MS)
-    assert world.run(limit(BUCKET, 1, "200/s")) == 1
+    assert world.run(rate_set(BUCKET, 1, "200/s")) == 1
     return world
 
 
 def taken(world: World, want: int, returned: int = 0) -> tuple[int | None, int]:
-    tokens = world.run(take(BUCKET, want=want, returned=returned))
+    tokens = world.run(rate_take(BUCKET, want=want, returned=returned))
     return tokens.given, tokens.wait_ms
 
 
@@ -90,7 +90,7 @@ def test_tokens_that_were_not_used_come_back_and_fill_it_no_further(bucket: Worl
 
 
 def test_parts_of_tokens_add_up(bucket: World) -> None:
-    bucket.run(limit(BUCKET, 2, "3/s"))
+    bucket.run(rate_set(BUCKET, 2, "3/s"))
     given = 0
     for _ in range(500):
         later(bucket, 8)
@@ -106,7 +106,7 @@ def test_time_that_goes_back_neither_gives_nor_takes_tokens(bucket: World) -> No
 
 
 def test_a_slow_rate_gives_one_token_at_a_time(bucket: World) -> None:
-    bucket.run(limit(BUCKET, 2, "2/h"))
+    bucket.run(rate_set(BUCKET, 2, "2/h"))
     assert taken(bucket, 64) == (1, 1800 * SECOND)
     assert taken(bucket, 64) == (0, 1800 * SECOND)
     later(bucket, 1800 * SECOND)
@@ -116,21 +116,21 @@ def test_a_slow_rate_gives_one_token_at_a_time(bucket: World) -> None:
 def test_a_newer_limit_wins_and_keeps_the_tokens(bucket: World) -> None:
     later(bucket, SECOND)
     taken(bucket, 0, returned=1)
-    assert bucket.run(limit(BUCKET, 1, "1/s")) == 0
-    assert bucket.run(limit(BUCKET, 2, "20/s")) == 1
+    assert bucket.run(rate_set(BUCKET, 1, "1/s")) == 0
+    assert bucket.run(rate_set(BUCKET, 2, "20/s")) == 1
     assert taken(bucket, 64) == (6, 50)
 
 
 def test_no_limit_any_more_gives_any_number(bucket: World) -> None:
-    assert bucket.run(limit(BUCKET, 2, "")) == 1
+    assert bucket.run(rate_set(BUCKET, 2, "")) == 1
     assert taken(bucket, 64) == (None, 0)
-    assert bucket.run(limit(BUCKET, 1, "1/s")) == 0
+    assert bucket.run(rate_set(BUCKET, 1, "1/s")) == 0
     assert taken(bucket, 64) == (None, 0)
 
 
 def test_no_limit_where_there_was_none_leaves_no_trace(world: World) -> None:
     set_time(world, START_MS)
-    assert world.run(limit(BUCKET, 1, "")) == 0
+    assert world.run(rate_set(BUCKET, 1, "")) == 0
     assert state(world) == {}
 
 
@@ -139,15 +139,15 @@ def test_limit_cut_anywhere_is_completed_by_the_next_call(server_of: ServerOf, r
     for call in range(1, 10):
         world = world_on(server_of, "redis-7", cut())
         set_time(world, START_MS)
-        world.run(limit(BUCKET, 1, "200/s"))
+        world.run(rate_set(BUCKET, 1, "200/s"))
         world.client.set(CUT_KEY, call)
         try:
-            world.run(limit(BUCKET, 2, rate))
+            world.run(rate_set(BUCKET, 2, rate))
         except ScriptError:
             world.client.delete(CUT_KEY)
-            world.run(limit(BUCKET, 2, rate))
+            world.run(rate_set(BUCKET, 2, rate))
             expected = Tokens(1, 1000) if rate else Tokens(None, 0)
-            assert world.run(take(BUCKET, want=1)) == expected
+            assert world.run(rate_take(BUCKET, want=1)) == expected
         else:
             assert call > 1
             return
@@ -158,14 +158,14 @@ def test_take_cut_anywhere_gives_no_token_twice(server_of: ServerOf) -> None:
     for call in range(1, 10):
         world = world_on(server_of, "redis-7", cut())
         set_time(world, START_MS)
-        world.run(limit(BUCKET, 1, "1/s"))
+        world.run(rate_set(BUCKET, 1, "1/s"))
         world.client.set(CUT_KEY, call)
         try:
-            world.run(take(BUCKET, want=1))
+            world.run(rate_take(BUCKET, want=1))
         except ScriptError:
             world.client.delete(CUT_KEY)
-            assert world.run(take(BUCKET, want=1)).given == 1
-            assert world.run(take(BUCKET, want=1)).given == 0
+            assert world.run(rate_take(BUCKET, want=1)).given == 1
+            assert world.run(rate_take(BUCKET, want=1)).given == 0
         else:
             assert call > 2
             return

@@ -1,4 +1,4 @@
-"""mend, realign, adopt, tidy: what was damaged by hand is found, made right, and delivered."""
+"""The repairs: what was damaged by hand is found, made right, and delivered."""
 
 from rqretry.checks.auditor import ERROR
 from rqretry.protocol import repair
@@ -291,7 +291,7 @@ def test_a_call_searches_a_bounded_part_and_says_how_many_it_looked_at(
         world.publish(*(f"m{n}" for n in range(start, start + 500)))
     ids = [f"m{n}" for n in range(40)]
     world.damage().ltrim(world.group().ready, 40, -1)
-    looked, mended = world.run(repair.mend(world.group(), "put_back", ids, actor="ops"))
+    looked, mended = world.run(repair.repair_places(world.group(), "put_back", ids, actor="ops"))
     assert 1 <= looked < 40
     assert mended == ids[:looked]
     (done, *_) = repaired(world)

@@ -2,7 +2,7 @@
 
 from rqretry.protocol import repair
 from tests.lua.damages import busy
-from tests.lua.test_feed import feed, keys_of, view
+from tests.lua.test_feed_dlq_group import feed, keys_of, view
 from tests.lua.test_repair import in_order
 from tests.support.builders import SECOND, failure
 from tests.support.mending import adopt, mend, realign, tidy
@@ -53,7 +53,7 @@ def test_a_view_has_its_letter_put_back_as_long_as_it_is_dead(world: World) -> N
     world.damage().delete(keys.ready)
     world.client.zrem(keys.dead, "b")
     world.client.hdel(keys.graves, "c")
-    command = repair.mend(keys, "put_back", ["a", "b", "c"], actor="ops")
+    command = repair.repair_places(keys, "put_back", ["a", "b", "c"], actor="ops")
     with world.changes() as changed:
         assert world.run(command).mended == ["a"]
     assert changed["v:ready"] == ["a"]

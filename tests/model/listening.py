@@ -72,7 +72,7 @@ class Listening(Transacting):
         deaths = sorted((died, id_) for id_, died in letters.items())
         new = [death for death in deaths if (part, *death) not in self.fed]
         self.fed.update((part, *death) for death in new)
-        assert self.run(maintain.feed(keys, worker="w1")) == len(new)
+        assert self.run(maintain.feed_dlq_group(keys, worker="w1")) == len(new)
         listed = [*self.unread.get(part, ()), *(id_ for _, id_ in new)]
         wanted = list(dict.fromkeys(id_ for id_ in listed if id_ in letters))
         leased = self.run(

@@ -101,7 +101,7 @@ class Settling(Leasing):
         ((id_, old),) = s.batch
         keys = self.group(s.part, s.name)
         answer = self.run(
-            lease.change(keys, Receipt(id_, old), worker=s.worker, duration_ms=duration)
+            lease.change_visibility(keys, Receipt(id_, old), worker=s.worker, duration_ms=duration)
         )
         if verdicts != ["OK"]:
             assert answer == verdicts[0].encode()

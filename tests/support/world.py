@@ -207,7 +207,9 @@ class World:
 
     def change(self, receipt: Receipt, duration_ms: int) -> int | str:
         """Change a deadline; the new lease number, or the verdict as text."""
-        command = consuming.change(self.group(), receipt, worker=WORKER, duration_ms=duration_ms)
+        command = consuming.change_visibility(
+            self.group(), receipt, worker=WORKER, duration_ms=duration_ms
+        )
         answer = self.run(command)
         return answer.decode() if isinstance(answer, bytes) else answer
 
@@ -263,7 +265,7 @@ class World:
         """Delete what is ready, at the head of a lane."""
         keys = self.group(group)
         place = {"ready": keys.ready, "retry": keys.retry}[lane]
-        return self.run(operate.drop(keys, place, actor="ops", answers=answers, limit=limit))
+        return self.run(operate.purge_list(keys, place, actor="ops", answers=answers, limit=limit))
 
     def catch_up(
         self, place: str = "ready", *, of: str = "g", group: str = "h", offset: int = 0
@@ -280,10 +282,10 @@ class World:
 
     def missed(self, group: str = "h") -> set[str]:
         """The stored messages that the group does not owe."""
-        cursor, ids = self.run(operate.missed(self.group(group), "0"))
+        cursor, ids = self.run(operate.backfill_check(self.group(group), "0"))
         found = set(ids)
         while cursor != "0":
-            cursor, ids = self.run(operate.missed(self.group(group), cursor))
+            cursor, ids = self.run(operate.backfill_check(self.group(group), cursor))
             found.update(ids)
         return found
 

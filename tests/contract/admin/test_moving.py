@@ -256,7 +256,7 @@ def test_a_start_waits_for_no_transaction_however_many_are_open(bench: Bench) ->
         while True:
             assert not isinstance(step, Block | Pause)
             commands = [step] if isinstance(step, Command) else step
-            if any(command.verb == "missed" for command in commands):
+            if any(command.verb == "backfill_check" for command in commands):
                 halves.append(tx.publish("half"))
             result = [bench.client.store.run(command) for command in commands]
             try:

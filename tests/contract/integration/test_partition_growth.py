@@ -104,7 +104,8 @@ async def test_growth_that_was_cut_off_is_completed_by_the_next_call_or_start(la
         def cut(commands: Any, run: Any = run) -> Any:
             nonlocal writes
             writes += any(
-                command.verb in ("swap", "configure", "subscribe") for command in commands
+                command.verb in ("compare_and_set", "configure", "subscribe")
+                for command in commands
             )
             if writes == 2:  # the record says that it grows, and no partition knows
                 raise RqretryError("cut")

@@ -27,10 +27,10 @@ def call(verb: str) -> Command[Any]:
 def test_messages_are_counted_as_the_answers_pass() -> None:
     def working() -> Operation[str]:
         assert (yield call("purge")) == [b"OK", b"GONE", b"OK"]
-        assert (yield [call("redrive"), call("held")]) == [[b"OK"], "page"]
+        assert (yield [call("redrive"), call("scan_group")]) == [[b"OK"], "page"]
         yield Pause(1)
         with pytest.raises(KeyError):
-            yield call("drop")
+            yield call("purge_list")
         return "done"
 
     counts: list[int] = []
@@ -48,7 +48,7 @@ def test_a_drop_counts_what_is_gone() -> None:
     counts: list[int] = []
 
     def working() -> Operation[None]:
-        yield call("drop")
+        yield call("purge_list")
 
     operation = watched(working(), counts.append)
     next(operation)

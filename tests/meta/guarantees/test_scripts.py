@@ -11,8 +11,8 @@ from rqretry.transport.replies import _GROWING
 LIBRARY = ScriptLibrary()
 NAMES = LIBRARY.names()
 ORDER_DOES_NOT_MATTER = {
-    ("lua/include/lines.lua", "HGETALL"),  # which message group a lost message heads
-    ("lua/missed.lua", "HSCAN"),  # pages, up to the last
+    ("lua/include/message_group_order.lua", "HGETALL"),  # which message group a lost message heads
+    ("lua/backfill_check.lua", "HSCAN"),  # pages, up to the last
     ("lua/leave.lua", "HKEYS"),  # counters of the group, to be deleted
     ("lua/stats.lua", "HGETALL"),  # counters, by name
 }

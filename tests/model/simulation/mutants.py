@@ -69,7 +69,7 @@ LUA = (
     ),
     Mutant(
         "a changed lease keeps its number",
-        "change.lua",
+        "change_visibility.lua",
         "duration_ms > 0 and lease_no + 1",
         "duration_ms > 0 and lease_no",
     ),
@@ -115,13 +115,13 @@ LUA = (
     ),
     Mutant(
         "the next in line stays where it is",
-        "include/lines.lua",
+        "include/message_group_order.lua",
         "if #out > 0 and call('RPUSH', o.ready, unpack(out)) == #out then",
         "if false then",
     ),
     Mutant(
         "two of a message group are out",
-        "include/lines.lua",
+        "include/message_group_order.lua",
         "if not (name and head_of[name]) then",
         "if true then",
     ),

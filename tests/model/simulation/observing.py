@@ -18,8 +18,8 @@ from tests.model.simulation.calls import require
 from tests.model.simulation.ledger import Ledger, Place
 from tests.model.simulation.looking import Held, Looker
 
-_ENDING = frozenset({"succeed", "purge", "drop", "clear", "recall", "rollback"})
-_SETTLING = {"renew": (1, 2), "succeed": (3, 2), "release": (3, 3), "change": (2, 3)}
+_ENDING = frozenset({"succeed", "purge", "purge_list", "purge_blocked", "recall", "rollback"})
+_SETTLING = {"renew": (1, 2), "succeed": (3, 2), "release": (3, 3), "change_visibility": (2, 3)}
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ class Leases(Reading):
                 one.postpones += 1
         ledger.give_back(back)
 
-    def _do_change(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+    def _do_change_visibility(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])
         for id_, at in self._settled(ledger, args, 2, 3, reply, strict=True):
             one, duration = ledger.leases[id_], int(args[at + 2])
