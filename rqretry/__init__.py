@@ -27,7 +27,7 @@ _NAMES = {
         TransactionResolution
     """,
     "rqretry.consumer.typed_topic": "Topic",
-    "rqretry.core.consume_result": "ConsumeResult DeadLetter HandlerSignal Postpone Retry",
+    "rqretry.core.consume_result": "ConsumeResult DeadLetter HandlerSignal Outcome Postpone Retry",
     "rqretry.core.dead_letter": "DeadLetterRecord",
     "rqretry.core.durations": "Duration",
     "rqretry.core.errors": """

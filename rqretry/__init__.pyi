@@ -39,7 +39,14 @@ from rqretry.consumer.transaction_checker import (
     TransactionResolution,
 )
 from rqretry.consumer.typed_topic import Topic
-from rqretry.core.consume_result import ConsumeResult, DeadLetter, HandlerSignal, Postpone, Retry
+from rqretry.core.consume_result import (
+    ConsumeResult,
+    DeadLetter,
+    HandlerSignal,
+    Outcome,
+    Postpone,
+    Retry,
+)
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.durations import Duration
 from rqretry.core.errors import (
@@ -110,6 +117,7 @@ __all__ = [
     "MessageTooLarge",
     "MessageView",
     "NotConfirmed",
+    "Outcome",
     "OutgoingMessage",
     "Postpone",
     "Problem",

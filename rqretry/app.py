@@ -116,8 +116,13 @@ class App:
         """Register a handler for one or more topics; the function stays an ordinary one.
 
         An async function runs in the event loop, a plain one in a thread. It gets the Message, or
-        the body where a parameter is annotated with the body's type, or both, and answers as
-        semantics.md section 2 says.
+        the body where a parameter is annotated with the body's type, or both.
+
+        An attempt fails if the function returns False or a ConsumeResult that says so, raises
+        anything, takes longer than `consume_timeout`, or returns None although its annotation
+        promises something else (`none_is` overrides that). Every other value commits the message.
+        ConsumeResult.retry, .postpone and .dead_letter, returned or raised as Retry, Postpone and
+        DeadLetter, choose when it comes again, or that it does not.
 
         Args:
             topics: A topic or several; created if they are not there.
@@ -151,6 +156,8 @@ class App:
         self, name: str | None = None, **options: Unpack[ConsumerOptions]
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Make a function a task: `await f.send(...)` has a worker call it.
+
+        What it returns means nothing: only an exception fails the attempt.
 
         Args:
             name: Its topic and group; default the function's name.

@@ -20,7 +20,12 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 from rqretry.consumer.task import Task
-from rqretry.core.consume_result import HandlerSignal, classify_return
+from rqretry.core.consume_result import (
+    ConsumeResult,
+    HandlerSignal,
+    classify_task_return,
+    signal_of,
+)
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.failure_record import carry_fingerprint, fingerprint_of
 from rqretry.observability import observer as observing
@@ -49,7 +54,8 @@ class Answer(NamedTuple):
     """What comes back from the process.
 
     Attributes:
-        value: What decides the outcome: a ConsumeResult, None or False.
+        value: What was returned, if it is a ConsumeResult, None or False; True for anything else.
+        raised: The value is the result that the handler raised, or that it did not run at all.
         error: What was raised, pickled; b"" for nothing.
         kind: The exception's type, in words.
         text: What it said.
@@ -57,7 +63,8 @@ class Answer(NamedTuple):
         fingerprint: See rqretry.core.failure_record.
     """
 
-    value: Any
+    value: ConsumeResult | bool | None
+    raised: bool = False
     error: bytes = b""
     kind: str = ""
     text: str = ""
@@ -105,6 +112,8 @@ class ProcessSlot:
         answer: Answer = ForkingPickler.loads(data)
         if answer.error:
             raise _raised(answer) from RemoteError(answer.trace)
+        if isinstance(answer.value, ConsumeResult) and answer.raised:
+            raise signal_of(answer.value)
         return answer.value
 
     def kill(self) -> None:
@@ -221,13 +230,16 @@ def _answer(request: bytes) -> Answer:
         handler = _find(module, name)
         with within_attempt(facts), observing.within(carrier):
             value = handler(*args, **kwargs)
-    except HandlerSignal as said:
-        return Answer(said.result)
+    except HandlerSignal as signal_:
+        return Answer(signal_.result, raised=True)
     except BaseException as error:  # noqa: BLE001 - it is raised again in the worker
         return _failed(error)
-    if value is None or value is False:
-        return Answer(value)  # what these mean is known by the worker
-    return Answer(classify_return(value, returns_bool=False, none_is_success=False))
+    completed = classify_task_return(value)
+    if completed is not ConsumeResult.SUCCESS:
+        return Answer(completed, raised=True)
+    if value is None or value is False or type(value) is ConsumeResult:
+        return Answer(value)  # the worker knows what it means
+    return Answer(value=True)
 
 
 def _find(module: str, name: str) -> Any:
@@ -242,7 +254,8 @@ def _failed(error: BaseException) -> Answer:
     text = "".join(traceback.format_exception_only(error)).strip()
     text = text.removeprefix(f"{kind.__module__}.").removeprefix(f"{kind.__qualname__}: ")
     trace, fingerprint = "".join(traceback.format_exception(error)), fingerprint_of(error)
-    return Answer(None, _portable(error, text), kind.__qualname__, text, trace, fingerprint)
+    data, name = _portable(error, text), kind.__qualname__
+    return Answer(None, error=data, kind=name, text=text, trace=trace, fingerprint=fingerprint)
 
 
 def _portable(error: BaseException, text: str) -> bytes:

@@ -4,12 +4,19 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypedDict
 
 from rqretry.consumer.handler_binding import Binding, bind
 from rqretry.consumer.process_pool import address
 from rqretry.consumer.task import TaskBinding
-from rqretry.core.consume_result import means_bool, none_means_success, return_annotation
+from rqretry.core.consume_result import (
+    ConsumeResult,
+    classify_return,
+    classify_task_return,
+    none_means_success,
+    return_annotation,
+)
 from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.limits import (
@@ -65,7 +72,6 @@ class ConsumerSpec:
         consume_timeout_ms: Counted from the lease.
         max_postpones: How often one message may be postponed.
         none_is_success: What None means.
-        returns_bool: Whether False is a failure.
         place: file:line of the handler.
         binding: Which parameter gets what.
         in_process: Runs in processes of its own.
@@ -86,7 +92,6 @@ class ConsumerSpec:
     consume_timeout_ms: int
     max_postpones: int
     none_is_success: bool
-    returns_bool: bool
     place: str
     binding: Binding | TaskBinding
     in_process: bool = False
@@ -103,6 +108,17 @@ class ConsumerSpec:
     def name(self) -> str:
         """The handler's qualified name."""
         return getattr(self.handler, "__qualname__", repr(self.handler))
+
+    def return_reader(self) -> Callable[[object], ConsumeResult]:
+        """What reads the function's return value."""
+        if self.is_task:
+            return classify_task_return
+        return partial(classify_return, none_is_success=self.none_is_success)
+
+    @property
+    def is_task(self) -> bool:
+        """Made by `@app.task`: only an exception fails it."""
+        return isinstance(self.binding, TaskBinding)
 
     def retries_on(self, error: BaseException) -> bool:
         """Whether this exception is worth another attempt."""
@@ -137,7 +153,8 @@ class ConsumerOptions(TypedDict, total=False):
         consume_timeout: When a running attempt has failed, counted from its lease; default 15 min.
         max_postpones: How often one message may be postponed before that counts as a failure;
             default 1000.
-        none_is: "failure" or "success"; default by the handler's annotation.
+        none_is: What None means, "failure" or "success"; default by the handler's annotation. Not
+            for a task, whose return value means nothing.
         process: Run a plain function in a process of its own: for CPU-bound work.
         retry_on: Only these exceptions are retried, all others are dead-lettered; default all.
         dead_letter_on: These exceptions are dead-lettered at once; default none.
@@ -223,7 +240,6 @@ def _spec(
     concurrency = options.get("concurrency")
     if concurrency is None:
         concurrency = _default_concurrency(is_async, process)
-    annotation = return_annotation(handler)
     retry_on, tags = options.get("retry_on"), options.get("tags")
     return ConsumerSpec(
         handler=handler,
@@ -245,8 +261,7 @@ def _spec(
         max_postpones=check_count(
             options.get("max_postpones", MAX_POSTPONES), name="max_postpones", minimum=0
         ),
-        none_is_success=_none_is(options.get("none_is"), none_means_success(annotation)),
-        returns_bool=means_bool(annotation),
+        none_is_success=_none_is(options.get("none_is"), binding, handler),
         place=_place(handler),
         binding=binding,
         in_process=process,
@@ -267,11 +282,11 @@ def _broadcast(options: ConsumerOptions, topics: Sequence[str]) -> bool:
         refuse("broadcast", wanted, "must be True or False")
     senseless = [name for name in _ABOUT_LEASES if options.get(name) is not None]
     if wanted and any(name.startswith(DLQ) for name in topics):
-        raise ConfigError("dead letters are not broadcast: leave broadcast=True for a DLQ topic")
+        raise ConfigError("dead letters are not broadcast: remove broadcast=True for a DLQ topic")
     if wanted and options.get("start", LATEST) != LATEST:
         raise ConfigError(
             f"start={show(options['start'])} cannot be given with broadcast=True: a broadcast"
-            ' consumer gets what is published while it runs; leave it out, or use "latest"'
+            ' consumer gets what is published while it runs; remove it, or use "latest"'
         )
     if wanted and senseless:
         raise ConfigError(
@@ -343,11 +358,13 @@ def _ordered(given: object, policy: RetryPolicy | None) -> bool:
     return ordered
 
 
-def _none_is(none_is: str | None, annotated: bool) -> bool:  # noqa: FBT001 - private
+def _none_is(none_is: str | None, binding: Binding | TaskBinding, handler: Handler) -> bool:
     if none_is is None:
-        return annotated
+        return isinstance(binding, TaskBinding) or none_means_success(return_annotation(handler))
     if none_is not in ("failure", "success"):
         refuse("none_is", none_is, 'must be "failure" or "success"')
+    if isinstance(binding, TaskBinding):
+        refuse("none_is", none_is, "is not for tasks: only an exception fails one; remove it")
     return none_is == "success"
 
 

@@ -1,11 +1,12 @@
-"""What a handler can answer, and how its return value is read (semantics.md section 2).
+"""What a handler can answer, and how its return value is read.
 
 A handler answers with a `ConsumeResult`, or raises a `HandlerSignal` from anywhere below
 it. Signals are control flow, not errors, so they are not under `RqretryError`: a handler
 that catches `RqretryError` does not swallow them.
 
-What None and False mean depends on the return annotation of the handler. It is read once,
-when the handler is registered; `classify_return` then runs for every message.
+False is a failed attempt. What None means depends on the return annotation of the handler, which
+is read once, when the handler is registered; `classify_return` then runs for every message. What a
+task returns means nothing.
 """
 
 import collections.abc
@@ -32,7 +33,7 @@ UNAWAITED_REASON = (
 _LONGEST_REASON = 1000
 
 
-class Kind(IntEnum):
+class Outcome(IntEnum):
     """The four ways an attempt can end."""
 
     SUCCESS = 0
@@ -46,7 +47,7 @@ class ConsumeResult:
     """The answer of a handler; make one with the names and constructors below.
 
     Attributes:
-        kind: How the attempt ended.
+        outcome: How the attempt ended.
         reason: Why, in words, for people; None when not said.
         delay_ms: The wait asked for, in milliseconds; None for the policy's.
         level: The delay level asked for; 0 is automatic.
@@ -55,7 +56,7 @@ class ConsumeResult:
     SUCCESS: ClassVar["ConsumeResult"]
     FAILURE: ClassVar["ConsumeResult"]
 
-    kind: Kind
+    outcome: Outcome
     reason: str | None = None
     delay_ms: int | None = None
     level: int = AUTOMATIC_LEVEL
@@ -63,7 +64,7 @@ class ConsumeResult:
     @classmethod
     def failure(cls, reason: str | None = None) -> "ConsumeResult":
         """The attempt failed; the message is retried by the group's policy."""
-        return cls(Kind.FAILURE, _clean(reason))
+        return cls(Outcome.FAILURE, _clean(reason))
 
     @classmethod
     def retry(
@@ -86,21 +87,21 @@ class ConsumeResult:
         if after is not None and level is not None:
             refuse("level", level, f"cannot be given with after={show(after)}: drop one")
         if after is not None:
-            return cls(Kind.FAILURE, _clean(reason), _delay("after", after))
+            return cls(Outcome.FAILURE, _clean(reason), _delay("after", after))
         checked = _check_level(AUTOMATIC_LEVEL if level is None else level)
         if checked == DEAD_LETTER_LEVEL:
-            return cls(Kind.DEAD_LETTER, _clean(reason))
-        return cls(Kind.FAILURE, _clean(reason), None, checked)
+            return cls(Outcome.DEAD_LETTER, _clean(reason))
+        return cls(Outcome.FAILURE, _clean(reason), None, checked)
 
     @classmethod
     def postpone(cls, after: Duration, reason: str | None = None) -> "ConsumeResult":
         """Not now: the message waits `after`, and no attempt is counted."""
-        return cls(Kind.POSTPONE, _clean(reason), _delay("after", after))
+        return cls(Outcome.POSTPONE, _clean(reason), _delay("after", after))
 
     @classmethod
     def dead_letter(cls, reason: str | None = None) -> "ConsumeResult":
         """No retry can help: the message goes to the dead-letter queue now."""
-        return cls(Kind.DEAD_LETTER, _clean(reason))
+        return cls(Outcome.DEAD_LETTER, _clean(reason))
 
     def __repr__(self) -> str:
         parts = []
@@ -110,11 +111,11 @@ class ConsumeResult:
             parts.append(f"level {self.level}")
         if self.reason is not None:
             parts.append(show(self.reason))
-        return f"<ConsumeResult {' '.join([self.kind.name, *parts])}>"
+        return f"<ConsumeResult {' '.join([self.outcome.name, *parts])}>"
 
 
-ConsumeResult.SUCCESS = ConsumeResult(Kind.SUCCESS)
-ConsumeResult.FAILURE = ConsumeResult(Kind.FAILURE)
+ConsumeResult.SUCCESS = ConsumeResult(Outcome.SUCCESS)
+ConsumeResult.FAILURE = ConsumeResult(Outcome.FAILURE)
 
 
 class HandlerSignal(Exception):
@@ -155,21 +156,32 @@ class DeadLetter(HandlerSignal):
         self.result = ConsumeResult.dead_letter(reason)
 
 
-def classify_return(value: object, *, returns_bool: bool, none_is_success: bool) -> ConsumeResult:
+def signal_of(result: ConsumeResult) -> HandlerSignal:
+    """A signal that means this result: raised again for a handler in another process."""
+    signal = HandlerSignal()
+    signal.result = result
+    return signal
+
+
+def classify_return(value: object, *, none_is_success: bool) -> ConsumeResult:
     """The result that a handler's return value stands for.
 
     Args:
         value: What the handler returned, awaited.
-        returns_bool: Its annotation is bool, so that False is a failure.
         none_is_success: None is a success, by annotation or by `none_is`.
     """
     if type(value) is ConsumeResult:
         return value
     if value is None:
         return ConsumeResult.SUCCESS if none_is_success else _NONE_FAILURE
-    if value is False and returns_bool:
+    if value is False:
         return _FALSE_FAILURE
-    # The body of such a handler never ran; calling it a success would lose the message.
+    return classify_task_return(value)
+
+
+def classify_task_return(value: object) -> ConsumeResult:
+    """The result of a task that returned: a success, whatever the value, if its body ran."""
+    # The body of a coroutine that nobody awaited never ran: a success would lose the message.
     if isinstance(value, _UNRUN) or hasattr(value, "__await__"):
         return ConsumeResult.failure(UNAWAITED_REASON.format(type(value).__name__))
     return ConsumeResult.SUCCESS
@@ -183,8 +195,8 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-_NONE_FAILURE = ConsumeResult(Kind.FAILURE, NONE_REASON)
-_FALSE_FAILURE = ConsumeResult(Kind.FAILURE, FALSE_REASON)
+_NONE_FAILURE = ConsumeResult(Outcome.FAILURE, NONE_REASON)
+_FALSE_FAILURE = ConsumeResult(Outcome.FAILURE, FALSE_REASON)
 _UNRUN = (Generator, AsyncGenerator)
 
 
@@ -192,7 +204,7 @@ def return_annotation(handler: Callable[..., object]) -> object:
     """The return annotation of a handler, resolved; MISSING without one; never raises.
 
     Text that cannot be resolved (a name that exists only inside a function) is returned
-    as it is; the two questions below can still be asked of it.
+    as it is; what it says of None can still be asked.
     """
     function = _function_under(handler)
     written = getattr(function, "__annotations__", None)
@@ -214,11 +226,6 @@ def none_means_success(annotation: object) -> bool:
     if "ConsumeResult" in names:
         return False
     return not names.isdisjoint(_NONE_NAMES)
-
-
-def means_bool(annotation: object) -> bool:
-    """Whether False is a failure for a handler with this return annotation."""
-    return "bool" in _names(annotation)
 
 
 _NONE_NAMES = frozenset({"None", "NoneType", "Optional", "Any", "object"})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, NamedTuple
 
 from rqretry.consumer.registry import ConsumerSpec
-from rqretry.core.consume_result import ConsumeResult, HandlerSignal, Kind, classify_return
+from rqretry.core.consume_result import ConsumeResult, HandlerSignal, Outcome
 from rqretry.core.envelope import decode
 from rqretry.core.errors import CodecError
 from rqretry.core.failure_record import (
@@ -40,6 +40,8 @@ class Execution:
         self._caller = caller
         # Middleware sees results; without any, nothing stands between the slot and the handler.
         self._call = hooks.around(self._classified) if hooks.middleware else caller
+        self._read = spec.return_reader()
+        self._classify = _as_it_is if hooks.middleware else self._read
         self._worker = worker
         self._random = random.Random()
         self.max_retries = 16
@@ -124,16 +126,10 @@ class Execution:
         receipt = _new(Receipt, (delivery.id, delivery.lease_no))
         return _new(Failure, (receipt, level, "", self._random.random(), cause, record))
 
-    def _classify(self, value: Any) -> ConsumeResult:
-        spec = self._spec
-        return classify_return(
-            value, returns_bool=spec.returns_bool, none_is_success=spec.none_is_success
-        )
-
     async def _classified(self, message: Message[Any]) -> ConsumeResult:
         """What middleware's call_next answers."""
         try:
-            return self._classify(await self._caller(message))
+            return self._read(await self._caller(message))
         except HandlerSignal as signal:
             return signal.result
 
@@ -153,13 +149,18 @@ class Execution:
 
 def outcome_of(result: ConsumeResult, execution: Execution, delivery: Delivery) -> Failure | None:
     """The Failure that a handler's answer means; None for success and for a postponement."""
-    if result.kind is Kind.FAILURE:
+    if result.outcome is Outcome.FAILURE:
         reason = result.reason or "handler reported failure"
         level, delay_ms = result.level, result.delay_ms
         return execution.failure(delivery, "failure", reason, level=level, delay_ms=delay_ms)
-    if result.kind is Kind.DEAD_LETTER:
+    if result.outcome is Outcome.DEAD_LETTER:
         return execution.failure(delivery, "rejected", result.reason or "dead-lettered", level=DEAD)
     return None
+
+
+def _as_it_is(result: Any) -> ConsumeResult:
+    """What middleware answers is a result already."""
+    return result  # type: ignore[no-any-return] # Hooks.around has looked
 
 
 def _trace(delivery: Delivery) -> str:

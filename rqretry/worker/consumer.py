@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from rqretry.consumer.registry import ConsumerSpec
-from rqretry.core.consume_result import ConsumeResult, Kind
+from rqretry.core.consume_result import ConsumeResult, Outcome
 from rqretry.core.middleware import Hooks
 from rqretry.observability.log_format import about
 from rqretry.observability.observer import LOST
@@ -210,9 +210,9 @@ class Consumer:
             self._settler.succeed(delivery)
         elif isinstance(result, Failure):
             self._settler.fail(delivery, result)
-        elif result.kind is Kind.SUCCESS:
+        elif result.outcome is Outcome.SUCCESS:
             self._settler.succeed(delivery)
-        elif result.kind is Kind.POSTPONE:
+        elif result.outcome is Outcome.POSTPONE:
             limit = self.execution.failure(delivery, "failure", "postponed too often")
             self._settler.postpone(delivery, result.delay_ms or 0, self.spec.max_postpones, limit)
         else:

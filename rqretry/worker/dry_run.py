@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rqretry.consumer.registry import ConsumerSpec
-from rqretry.core.consume_result import ConsumeResult, HandlerSignal, Kind
+from rqretry.core.consume_result import ConsumeResult, HandlerSignal, Outcome
 from rqretry.core.failure_record import read_line
 from rqretry.core.message import Message
 from rqretry.core.middleware import Hooks
@@ -80,7 +80,7 @@ async def rehearse(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: i
     failure = _failure(started, execution, delivery)
     if failure is None:
         assert isinstance(started, ConsumeResult)
-        outcome = "postponed" if started.kind is Kind.POSTPONE else "success"
+        outcome = "postponed" if started.outcome is Outcome.POSTPONE else "success"
         return Rehearsal(outcome, "", None, seconds)
     line = read_line(f"{delivery.attempt} 0 {failure.record}")
     said = failure.cause if line is None else str(line)

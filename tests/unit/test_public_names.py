@@ -13,7 +13,6 @@ INTERNAL = {
     "Keep",  # the default of a setting whose None means something
     "LevelTable", "CompiledPolicy",  # how a worker compiles a policy
     "Matchable", "Record",  # protocols and records that only this package makes
-    "Kind",
 }  # fmt: skip
 
 

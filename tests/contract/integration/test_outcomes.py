@@ -65,9 +65,8 @@ def returning(value: Any, annotation: Any) -> tuple[Handler, Handler]:
         (None, None),
         (None, ...),
         (True, bool),
-        (False, ...),  # a bool counts only where it was promised
-        (False, object),
         (0, int),
+        (0, ...),  # equal to False, and not it
         ("anything", str),
     ],
 )
@@ -84,6 +83,10 @@ async def test_a_success_is_committed(lab: Lab, kind: int, value: Any, annotatio
         (None, ConsumeResult, "handler returned None where it promised a result"),
         (None, bool, "handler returned None where it promised a result"),
         (False, bool, "handler returned False"),
+        (False, ..., "handler returned False"),
+        (False, None, "handler returned False"),
+        (False, ConsumeResult, "handler returned False"),
+        (False, int, "handler returned False"),
     ],
 )
 async def test_a_failure_is_retried_and_then_dead(

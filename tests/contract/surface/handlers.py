@@ -68,10 +68,11 @@ def promised(message: Message[Any]) -> bool:
     return bool(message.body == "yes")
 
 
-def record(name: str, path: str) -> None:
-    """A task: proves in which process it ran."""
+def record(name: str, path: str) -> bool:
+    """A task: proves in which process it ran; what it returns means nothing."""
     with Path(path).open("a") as file:
         file.write(f"{name} {os.getpid()}\n")
+    return False
 
 
 def slow(message: Message[Any]) -> None:
@@ -86,4 +87,4 @@ def _local(text: str) -> Exception:
     return Local(text)
 
 
-task: Task[[str, str], None] = _app.task("record", process=True)(record)
+task: Task[[str, str], bool] = _app.task("record", process=True)(record)

@@ -140,11 +140,11 @@ async def test_values_that_cannot_travel_mean_what_they_mean_elsewhere(lab: Lab)
     async with working(app):
         await app.publish_many("t", ["generator", "module", "false"])
         await app.publish_many("u", ["yes", "no"])
-        await counted(lab, "g", succeed=2, dead=1)
+        await counted(lab, "g", succeed=1, dead=2)
         await counted(lab, "h", succeed=1, dead=1)
-    (letter,) = await app.admin.dead_letters("g")
-    assert letter.body == "generator"
-    assert "nobody ran" in letter.error
+    errors = {letter.body: letter.error for letter in await app.admin.dead_letters("g")}
+    assert "nobody ran" in errors.pop("generator")
+    assert errors == {"false": "handler returned False"}
     (letter,) = await app.admin.dead_letters("h")
     assert (letter.body, letter.error) == ("no", "handler returned False")
 
@@ -157,7 +157,7 @@ async def test_a_task_with_process_runs_elsewhere_and_can_be_called_here(
     try:
         async with working(app):
             await handlers.task.send("worker", str(path))
-            await counted(lab, "record", succeed=1)
+            await counted(lab, "record", succeed=1, fail=0)
         handlers.task("here", str(path))
     finally:
         await app.aclose()

@@ -9,8 +9,16 @@ from uuid import UUID
 
 import pytest
 
-from rqretry import CodecError, ConfigError, InvalidArgument, RetryPolicy
-from rqretry.core.typed_body import BodyMismatch
+from rqretry import (
+    BodyMismatch,
+    CallNext,
+    CodecError,
+    ConfigError,
+    ConsumeResult,
+    InvalidArgument,
+    Message,
+    RetryPolicy,
+)
 from tests.contract.integration.harness import Lab, Seen, counted
 from tests.contract.surface.harness import only_dead_letter, working
 from tests.contract.surface.models import Bag, Cabin, Flight, Guest, Unknown
@@ -136,6 +144,71 @@ async def test_a_sync_task_runs_in_a_thread_and_can_be_sent_without_asyncio(lab:
         await counted(lab, "note", succeed=2, fail=0)
 
     assert sorted(names) == ["a", "b"]
+
+
+@pytest.mark.parametrize("middleware", [False, True])
+@pytest.mark.parametrize("value", [False, None, 0, "x", ConsumeResult.FAILURE])
+async def test_what_a_task_returns_means_nothing(lab: Lab, value: Any, middleware: bool) -> None:
+    app = lab.app()
+    if middleware:
+
+        @app.middleware
+        async def around(message: Message[Any], call_next: CallNext) -> ConsumeResult:
+            return await call_next(message)
+
+    @app.task()
+    async def promises() -> ConsumeResult:
+        return value  # type: ignore[no-any-return]
+
+    @app.task(max_retries=0)
+    def runs_in_a_thread() -> bool:
+        return value  # type: ignore[no-any-return]
+
+    async with working(app):
+        await promises.send()
+        await runs_in_a_thread.send()
+        await counted(lab, "promises", succeed=1, fail=0, dead=0)
+        await counted(lab, "runs_in_a_thread", succeed=1, fail=0, dead=0)
+
+
+async def test_what_a_task_raises_and_what_middleware_answers_decides(lab: Lab) -> None:
+    app = lab.app()
+
+    @app.middleware
+    async def around(message: Message[Any], call_next: CallNext) -> ConsumeResult:
+        result = await call_next(message)
+        return ConsumeResult.dead_letter("not here") if message.group == "vetoed" else result
+
+    @app.task(max_retries=0)
+    async def raises() -> bool:
+        raise ValueError("no seat")
+
+    @app.task()
+    async def vetoed() -> None: ...
+
+    @app.task(max_retries=0)
+    def never_runs() -> Any:
+        return (n for n in range(3))  # a generator that nobody runs: the work was not done
+
+    async with working(app):
+        for task in (raises, vetoed, never_runs):
+            await task.send()
+        errors = [(await only_dead_letter(lab, app, t.name)).error for t in (raises, vetoed)]
+        unrun = await only_dead_letter(lab, app, "never_runs")
+    assert errors == ["ValueError: no seat", "not here"]
+    assert "nobody ran" in unrun.error
+
+
+def test_none_is_cannot_be_given_for_a_task(lab: Lab) -> None:
+    app = lab.app()
+
+    for none_is in ("failure", "success"):
+        with pytest.raises(InvalidArgument, match=f"none_is '{none_is}' is not for tasks"):
+
+            @app.task(none_is=none_is)
+            def anything() -> None: ...
+
+    assert app.consumers == []
 
 
 async def test_options_give_the_message_its_delay_id_tag_and_keys(lab: Lab) -> None:

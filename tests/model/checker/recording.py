@@ -30,7 +30,7 @@ from rqretry import (
     OutgoingMessage,
     RqretryError,
 )
-from rqretry.core.consume_result import HandlerSignal, Kind
+from rqretry.core.consume_result import HandlerSignal, Outcome
 from rqretry.core.errors import PublishError
 from rqretry.core.message_id import MessageId
 from tests.model.checker.history import (
@@ -255,8 +255,12 @@ def _end(message: Message[Any], answer: object) -> dict[str, Any]:
     result = answer.result if isinstance(answer, HandlerSignal) else answer
     outcome, chosen = "success", False
     if isinstance(result, ConsumeResult):
-        outcome = result.kind.name.lower()
-        chosen = result.delay_ms is not None or result.level != 0 or result.kind is Kind.DEAD_LETTER
+        outcome = result.outcome.name.lower()
+        chosen = (
+            result.delay_ms is not None
+            or result.level != 0
+            or result.outcome is Outcome.DEAD_LETTER
+        )
     elif isinstance(result, BaseException):
         outcome = "raised"
     elif result is False:

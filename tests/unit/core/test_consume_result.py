@@ -10,11 +10,11 @@ from rqretry.core.consume_result import (
     ConsumeResult,
     DeadLetter,
     HandlerSignal,
-    Kind,
+    Outcome,
     Postpone,
     Retry,
     classify_return,
-    means_bool,
+    classify_task_return,
     none_means_success,
     return_annotation,
 )
@@ -22,7 +22,7 @@ from rqretry.core.errors import InvalidArgument, RqretryError
 
 
 def test_the_two_plain_results_are_results() -> None:
-    assert ConsumeResult(Kind.SUCCESS) == ConsumeResult.SUCCESS
+    assert ConsumeResult(Outcome.SUCCESS) == ConsumeResult.SUCCESS
     assert ConsumeResult.failure() == ConsumeResult.FAILURE
     assert ConsumeResult.SUCCESS != ConsumeResult.FAILURE
 
@@ -30,7 +30,7 @@ def test_the_two_plain_results_are_results() -> None:
 def test_a_retry_carries_its_wait_or_its_level() -> None:
     assert ConsumeResult.retry(after="30s").delay_ms == 30_000
     assert ConsumeResult.retry(after=0).delay_ms == 0
-    assert ConsumeResult.retry(level=4) == ConsumeResult(Kind.FAILURE, None, None, 4)
+    assert ConsumeResult.retry(level=4) == ConsumeResult(Outcome.FAILURE, None, None, 4)
     assert ConsumeResult.retry(level=0) == ConsumeResult.retry() == ConsumeResult.FAILURE
 
 
@@ -97,29 +97,36 @@ def test_signals_are_not_errors_of_rqretry() -> None:
     assert str(DeadLetter("cancelled")) == "cancelled"
 
 
-@pytest.mark.parametrize("value", [0, "", [], False, 5, object(), True, Kind.FAILURE])
+@pytest.mark.parametrize("value", [0, "", [], 5, object(), True, Outcome.FAILURE])
 def test_any_other_value_is_a_success(value: Any) -> None:
-    result = classify_return(value, returns_bool=False, none_is_success=False)
+    result = classify_return(value, none_is_success=False)
     assert result is ConsumeResult.SUCCESS
 
 
-def test_false_is_a_failure_only_where_bool_was_promised() -> None:
-    failed = classify_return(False, returns_bool=True, none_is_success=False)
-    assert (failed.kind, failed.reason) == (Kind.FAILURE, "handler returned False")
-    for value in (True, 0, ""):
-        assert classify_return(value, returns_bool=True, none_is_success=False).kind is Kind.SUCCESS
+@pytest.mark.parametrize("none_is_success", [False, True])
+def test_false_is_a_failure_and_nothing_that_equals_it_is(none_is_success: Any) -> None:
+    failed = classify_return(False, none_is_success=none_is_success)
+    assert (failed.outcome, failed.reason) == (Outcome.FAILURE, "handler returned False")
+    for value in (True, 0, 0.0, ""):
+        result = classify_return(value, none_is_success=none_is_success)
+        assert result is ConsumeResult.SUCCESS
+
+
+@pytest.mark.parametrize("value", [False, None, 0, ConsumeResult.FAILURE, Outcome.DEAD_LETTER, "x"])
+def test_whatever_a_task_returns_is_a_success(value: Any) -> None:
+    assert classify_task_return(value) is ConsumeResult.SUCCESS
 
 
 def test_none_is_what_the_annotation_or_the_option_says() -> None:
-    assert classify_return(None, returns_bool=False, none_is_success=True) is ConsumeResult.SUCCESS
-    failed = classify_return(None, returns_bool=False, none_is_success=False)
-    assert failed.kind is Kind.FAILURE
+    assert classify_return(None, none_is_success=True) is ConsumeResult.SUCCESS
+    failed = classify_return(None, none_is_success=False)
+    assert failed.outcome is Outcome.FAILURE
     assert failed.reason == "handler returned None where it promised a result"
 
 
 def test_a_result_passes_through_unchanged() -> None:
     result = ConsumeResult.postpone(5)
-    assert classify_return(result, returns_bool=True, none_is_success=False) is result
+    assert classify_return(result, none_is_success=False) is result
 
 
 def test_a_coroutine_that_nobody_awaited_is_a_failure() -> None:
@@ -127,9 +134,9 @@ def test_a_coroutine_that_nobody_awaited_is_a_failure() -> None:
         """Never runs."""
 
     coroutine = work()
-    result = classify_return(coroutine, returns_bool=False, none_is_success=True)
+    result = classify_return(coroutine, none_is_success=True)
     coroutine.close()
-    assert result.kind is Kind.FAILURE
+    assert result.outcome is Outcome.FAILURE
     assert "returned coroutine that nobody ran" in str(result.reason)
 
 
@@ -138,8 +145,8 @@ def test_a_generator_whose_body_never_ran_is_a_failure() -> None:
         yield 1
 
     for value in ((n for n in [1]), later()):
-        result = classify_return(value, returns_bool=False, none_is_success=True)
-        assert result.kind is Kind.FAILURE
+        for result in (classify_return(value, none_is_success=True), classify_task_return(value)):
+            assert result.outcome is Outcome.FAILURE
 
 
 def no_annotation(message): ...  # type: ignore[no-untyped-def]
@@ -186,55 +193,51 @@ class Strange:
 
 
 ANNOTATIONS = [
-    (None, True, False),
-    (Any, True, False),
-    (object, True, False),
-    (ConsumeResult, False, False),
-    (ConsumeResult | None, False, False),
-    (Optional[ConsumeResult], False, False),  # noqa: UP045 - users write it
-    (Union[bool, ConsumeResult, None], False, True),  # noqa: UP007 - users write it
-    (bool, False, True),
-    (bool | None, True, True),
-    (int, False, False),
-    (int | None, True, False),
-    ("ConsumeResult", False, False),
-    ("None", True, False),
-    ("bool", False, True),
-    ("Elsewhere", False, False),
-    ("elsewhere.ConsumeResult | None", False, False),
-    ("Optional[Elsewhere]", True, False),
-    ("not python (", False, False),
-    (Awaitable[ConsumeResult], False, False),
-    (Coroutine[Any, Any, None], True, False),
-    (Annotated[bool, "x"], False, True),
-    (list[ConsumeResult], False, False),
-    (5, False, False),
+    (None, True),
+    (Any, True),
+    (object, True),
+    (ConsumeResult, False),
+    (ConsumeResult | None, False),
+    (Optional[ConsumeResult], False),  # noqa: UP045 - users write it
+    (Union[bool, ConsumeResult, None], False),  # noqa: UP007 - users write it
+    (bool, False),
+    (bool | None, True),
+    (int, False),
+    (int | None, True),
+    ("ConsumeResult", False),
+    ("None", True),
+    ("bool", False),
+    ("Elsewhere", False),
+    ("elsewhere.ConsumeResult | None", False),
+    ("Optional[Elsewhere]", True),
+    ("not python (", False),
+    (Awaitable[ConsumeResult], False),
+    (Coroutine[Any, Any, None], True),
+    (Annotated[bool, "x"], False),
+    (list[ConsumeResult], False),
+    (5, False),
 ]
 
 
 @pytest.mark.parametrize(
-    ("handler", "none_succeeds", "is_bool"),
+    ("handler", "none_succeeds"),
     [
-        *((annotated_with(annotation), *rest) for annotation, *rest in ANNOTATIONS),
-        (no_annotation, True, False),
-        (none, True, False),
-        (bad_parameter, False, False),
-        (asynchronous, False, False),
-        (wrapper, False, False),
-        (functools.partial(annotated_with(bool), 1), False, True),
-        (Handler(), False, False),
-        (Handler().method, False, True),
-        (lambda message: None, True, False),
-        (Strange(), True, False),
-        (len, True, False),
+        *((annotated_with(annotation), succeeds) for annotation, succeeds in ANNOTATIONS),
+        (no_annotation, True),
+        (none, True),
+        (bad_parameter, False),
+        (asynchronous, False),
+        (wrapper, False),
+        (functools.partial(annotated_with(bool), 1), False),
+        (Handler(), False),
+        (Handler().method, False),
+        (lambda message: None, True),
+        (Strange(), True),
+        (len, True),
     ],
 )
-def test_none_and_false_mean_what_the_return_annotation_promises(
-    handler: Any, none_succeeds: Any, is_bool: Any
-) -> None:
-    annotation = return_annotation(handler)
-    assert none_means_success(annotation) is none_succeeds
-    assert means_bool(annotation) is is_bool
+def test_none_means_what_the_return_annotation_promises(handler: Any, none_succeeds: Any) -> None:
+    assert none_means_success(return_annotation(handler)) is none_succeeds
 
 
 def test_a_handler_without_annotation_has_none() -> None:
