@@ -3,9 +3,8 @@
 import click
 
 from rqretry.checks.acl import rules
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_option, server_options, target_of
 from rqretry.cli.output import note, print_json
-from rqretry.cli.session import target_of
 from rqretry.core.errors import show
 from rqretry.protocol.scripts import ScriptLibrary
 

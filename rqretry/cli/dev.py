@@ -6,8 +6,7 @@ from shlex import quote
 
 import click
 
-from rqretry.cli.options import server_options
-from rqretry.cli.session import target_of
+from rqretry.cli.options import server_options, target_of
 from rqretry.cli.worker import worker
 from rqretry.supervision.reload import require_watchfiles
 from rqretry.testing.embedded_redis import EmbeddedRedis

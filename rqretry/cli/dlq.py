@@ -16,13 +16,12 @@ from rqretry.cli.dead_letter_tables import (
 )
 from rqretry.cli.dlq_redrive import pace_options, redriven
 from rqretry.cli.errors import CommandGroup
-from rqretry.cli.lookup import find_group
 from rqretry.cli.message_filter import check_chosen, letter_options, read_filter
 from rqretry.cli.options import json_option, server_options
 from rqretry.cli.output import note, print_json
 from rqretry.cli.progress import progress, working
 from rqretry.cli.replay import replayed
-from rqretry.cli.session import connected
+from rqretry.cli.session import connected, find_group
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
 from rqretry.core.dead_letter import DeadLetterRecord

@@ -10,11 +10,10 @@ from rqretry.admin.dead_letters import SHORTEST_PATIENCE_S
 from rqretry.admin.results import RedriveReport
 from rqretry.cli.confirmation import ask, counted
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.lookup import find_group
 from rqretry.cli.message_filter import read_filter
 from rqretry.cli.output import clean, note, print_json
 from rqretry.cli.progress import working
-from rqretry.cli.session import connected
+from rqretry.cli.session import connected, find_group
 from rqretry.core.durations import seconds, spell
 from rqretry.core.rates import per_second
 

@@ -8,10 +8,10 @@ import click
 from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import refused
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_option, server_options, target_of
 from rqretry.cli.output import print_json, print_table
 from rqretry.cli.server_checks import examine
-from rqretry.cli.session import connected, target_of
+from rqretry.cli.session import connected
 from rqretry.core.errors import UnsafeServer
 from rqretry.transport.first_call import FIRST_REPEAT_SECONDS
 

@@ -9,10 +9,9 @@ from rqretry.admin.views import GroupForecast, GroupInfo
 from rqretry.cli.confirmation import counted
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.group_operate import delete, promote, purge, reset, unsubscribe
-from rqretry.cli.lookup import find_group
 from rqretry.cli.options import json_option, server_options, whole_or
 from rqretry.cli.output import note, print_fields, print_json, print_table
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.session import connected, elsewhere, find_group
 from rqretry.cli.status import print_stats
 from rqretry.core.durations import spell
 from rqretry.core.limits import DLQ

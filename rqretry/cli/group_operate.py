@@ -12,12 +12,11 @@ from rqretry.cli.confirmation import (
     force_option,
     must_ask,
 )
-from rqretry.cli.lookup import find_group
 from rqretry.cli.message_filter import check_chosen, kind_options, read_filter
 from rqretry.cli.options import json_option, server_options
 from rqretry.cli.output import print_json
 from rqretry.cli.progress import working
-from rqretry.cli.session import connected
+from rqretry.cli.session import connected, find_group
 from rqretry.core.limits import EARLIEST, LATEST
 
 

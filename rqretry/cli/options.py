@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
-from rqretry.cli.session import target_of
 from rqretry.core.durations import seconds
-from rqretry.core.errors import show
+from rqretry.core.errors import ConfigError, InvalidArgument, show
+from rqretry.core.settings import Settings
 
 Reader = Callable[[click.Context, click.Parameter, str | None], Any]
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
@@ -90,6 +91,26 @@ def whole_or(word: str) -> Reader:
     return read
 
 
+@dataclass(slots=True)
+class Target:
+    """The values of --url and --namespace, given before the subcommand or after it (which wins)."""
+
+    url: str | None = None
+    namespace: str | None = None
+
+    def settings(self) -> Settings:
+        """Checked, with defaults from the environment. Wrong values are wrong usage."""
+        try:
+            return Settings.read(self.url, self.namespace)
+        except (ConfigError, InvalidArgument) as error:
+            raise click.UsageError(str(error)) from error
+
+
+def target_of(context: click.Context) -> Target:
+    """The one target of this invocation."""
+    return context.find_root().ensure_object(Target)
+
+
 def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None and parameter.name:
         setattr(target_of(context), parameter.name, value)
@@ -134,10 +155,10 @@ def host_option(command: F) -> F:
 def _read_master(
     _context: click.Context, parameter: click.Parameter, master: str | None
 ) -> str | None:
-    """What Spark takes; it would tell of anything else with a stack of Java."""
+    """What Spark takes; it would answer anything else with a Java stack trace."""
     if master is not None and not _MASTER.fullmatch(master):
         raise click.UsageError(
-            f"{parameter.opts[0]} {show(master)} is no place where Spark runs: write local[*],"
+            f"{parameter.opts[0]} {show(master)} is not a Spark master: write local[*],"
             " local[4], spark://host:7077, yarn or k8s://https://host"
         )
     return master

@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.options import duration, json_option, master_option, server_options
+from rqretry.cli.options import duration, json_option, master_option, server_options, target_of
 from rqretry.cli.output import print_fields, print_json, print_table
 from rqretry.cli.progress import progress
-from rqretry.cli.session import connected, target_of
+from rqretry.cli.session import connected
 from rqretry.cli.stop import stop_signals
 from rqretry.core.durations import spell
 from rqretry.spark.archive_job import ArchiveSummary

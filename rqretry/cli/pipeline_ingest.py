@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.options import json_option, master_option, server_options
+from rqretry.cli.options import json_option, master_option, server_options, target_of
 from rqretry.cli.output import note, print_fields, print_json
 from rqretry.cli.progress import progress
-from rqretry.cli.session import connected, target_of
+from rqretry.cli.session import connected
 from rqretry.cli.trace_option import tasks_otlp_option
 from rqretry.spark.ingest_job import IngestSummary
 from rqretry.spark.ingest_job import ingest as run

@@ -9,11 +9,10 @@ import click
 from rqretry.cli.confirmation import ask, confirmation_options, counted
 from rqretry.cli.dlq_redrive import pace_options, read_pace, tell_due, tell_patience
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.lookup import find_group
-from rqretry.cli.options import json_option, master_option, server_options
+from rqretry.cli.options import json_option, master_option, server_options, target_of
 from rqretry.cli.output import clean, date, note, print_json, print_table
 from rqretry.cli.progress import working
-from rqretry.cli.session import connected, target_of
+from rqretry.cli.session import connected, find_group
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
 from rqretry.spark.redrive_choice import Choice, choose

@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.options import json_option, master_option, server_options
+from rqretry.cli.options import json_option, master_option, server_options, target_of
 from rqretry.cli.output import print_fields, print_json, print_table
-from rqretry.cli.session import connected, target_of
+from rqretry.cli.session import connected
 from rqretry.spark.report_job import PAGE, ReportSummary
 from rqretry.spark.report_job import report as run
 from rqretry.spark.sessions import session_for

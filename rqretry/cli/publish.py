@@ -13,10 +13,11 @@ from rqretry.cli.options import (
     read_date,
     read_headers,
     server_options,
+    target_of,
 )
 from rqretry.cli.output import note, print_json
 from rqretry.cli.progress import progress
-from rqretry.cli.session import connected, target_of
+from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
 from rqretry.core.durability import check_durability

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import click
 
 from rqretry.app import App
-from rqretry.cli.lookup import find_group
 from rqretry.cli.output import clean, note
 from rqretry.cli.replay_test import write_test
-from rqretry.cli.session import connected
+from rqretry.cli.session import connected, find_group
 from rqretry.client import Client
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.dead_letter import DeadLetterRecord

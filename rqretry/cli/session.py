@@ -1,41 +1,21 @@
-"""Which server and namespace a command talks to, and a client that fails fast at first."""
+"""A client for one command: it fails fast, and knows which other namespaces there are."""
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import click
 
+from rqretry.admin.views import GroupInfo, Stats
+from rqretry.cli.options import target_of
 from rqretry.client import Client
-from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError
-from rqretry.core.settings import Settings
+from rqretry.core.errors import GroupNotFound, RqretryError, TopicNotFound
 from rqretry.protocol.command import Command
 from rqretry.transport.first_call import reach
 from rqretry.transport.store_sync import SyncStore
 
 _CATALOG = re.compile(r"rqretry:([^:]+):\{\1\}:topics")
 _SCAN_COUNT, _MOST_SCANS, _MOST_NAMED = 1000, 200, 8
-
-
-@dataclass(slots=True)
-class Target:
-    """What --url and --namespace said, before the subcommand or after it (which wins)."""
-
-    url: str | None = None
-    namespace: str | None = None
-
-    def settings(self) -> Settings:
-        """Checked, with the environment filled in. Wrong values are wrong usage."""
-        try:
-            return Settings.read(self.url, self.namespace)
-        except (ConfigError, InvalidArgument) as error:
-            raise click.UsageError(str(error)) from error
-
-
-def target_of(context: click.Context) -> Target:
-    """The one target of this invocation."""
-    return context.find_root().ensure_object(Target)
 
 
 @contextmanager
@@ -46,6 +26,22 @@ def connected(context: click.Context) -> Iterator[Client]:
     with Client(target.url, namespace=target.namespace) as client:
         reach(client.store)
         yield client
+
+
+def find_group(client: Client, name: str) -> GroupInfo:
+    """A group of the namespace. Raises GroupNotFound."""
+    try:
+        return client.admin.group(name)
+    except GroupNotFound as error:
+        raise GroupNotFound(f"{error}{elsewhere(client)}") from None
+
+
+def read_stats(client: Client, topic: str | None) -> Stats:
+    """The figures of one topic or all. Raises TopicNotFound."""
+    try:
+        return client.admin.stats(topic)
+    except TopicNotFound as error:
+        raise TopicNotFound(f"{error}{elsewhere(client)}") from None
 
 
 def elsewhere(client: Client) -> str:

@@ -9,10 +9,9 @@ import click
 from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
 from rqretry.cli.confirmation import counted
 from rqretry.cli.live_screen import Screen
-from rqretry.cli.lookup import read_stats
 from rqretry.cli.options import json_option, server_options
 from rqretry.cli.output import Part, clean, note, print_json, print_page, table_of
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.session import connected, elsewhere, read_stats
 from rqretry.cli.sizes import in_bytes, memory_line
 from rqretry.cli.status_watch import details
 from rqretry.client import Client

@@ -7,11 +7,10 @@ import click
 from rqretry.admin.views import TopicInfo, TopicStats
 from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
 from rqretry.cli.errors import CommandGroup
-from rqretry.cli.lookup import read_stats
 from rqretry.cli.options import json_option, server_options
 from rqretry.cli.output import note, print_json, print_table
 from rqretry.cli.progress import working
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.session import connected, elsewhere, read_stats
 from rqretry.cli.status import print_stats
 from rqretry.core.errors import TopicNotFound
 

@@ -13,9 +13,8 @@ from rqretry.app import App
 from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import refused
 from rqretry.cli.banner import print_banner
-from rqretry.cli.options import duration, read_host, server_options
+from rqretry.cli.options import Target, duration, read_host, server_options, target_of
 from rqretry.cli.server_checks import examine
-from rqretry.cli.session import Target, target_of
 from rqretry.cli.trace_option import traced_workers, worker_trace_options
 from rqretry.consumer.registry import MAX_CONCURRENCY
 from rqretry.core.errors import StoreUnavailable, UnsafeServer, show

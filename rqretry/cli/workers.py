@@ -4,10 +4,9 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.lookup import find_group
 from rqretry.cli.options import json_option, server_options
 from rqretry.cli.output import date, note, print_json, print_table
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.session import connected, elsewhere, find_group
 
 
 @click.command(epilog="Example: rqretry workers --json")

@@ -1,4 +1,4 @@
-"""The actions of an operator: asked for on one page, confirmed by a form, done by a POST.
+"""The actions of an operator: requested on one page, confirmed in a form, done by a POST.
 
 Each goes through `admin`, which writes it to the audit record.
 """
@@ -6,17 +6,16 @@ Each goes through `admin`, which writes it to the audit record.
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from rqretry.dashboard.pages import Site
-from rqretry.dashboard.render import forbidden, not_found, render
+from rqretry.dashboard.render import Site, forbidden, not_found, render
 from rqretry.dashboard.request_args import asked, choice_of, group_of, posted
 
-_READ_ONLY = "This dashboard only reads: start it with --operator."
+_READ_ONLY = "This dashboard is read-only: start it with --operator."
 _CHOICE = ("fingerprint", "id")
 VERBS = ("pause", "resume", "redrive", "purge")
 
 
 class Actions:
-    """What changes something; without the operator's rights every one is refused."""
+    """Verbs that change something; without operator rights each is refused."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -51,9 +50,11 @@ class Actions:
             return forbidden(_READ_ONLY)
         fields = await posted(request, "token", "confirm", *_CHOICE)
         if not self._site.rights.good_form(f"/act/{verb}/{group}", fields.get("token", "")):
-            return forbidden("The form is not from this dashboard, or it was started again since.")
+            return forbidden(
+                "The form is not from this dashboard, or the dashboard was restarted since."
+            )
         if fields.get("confirm") != (group if verb == "purge" else "yes"):
-            return forbidden("It was not confirmed: nothing was done.")
+            return forbidden("Not confirmed: nothing was done.")
         await self._do(verb, group, fields)
         return RedirectResponse(f"/group/{group}", 303)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import host_option, server_options
-from rqretry.cli.session import connected, target_of
+from rqretry.cli.options import host_option, server_options, target_of
+from rqretry.cli.session import connected
 from rqretry.cli.stop import stop_signals
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import AsyncClient

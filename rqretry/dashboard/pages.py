@@ -2,44 +2,22 @@
 
 import asyncio
 import re
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from rqretry.admin.views import MessageView, clusters
-from rqretry.client import AsyncClient
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import MessageNotFound
-from rqretry.dashboard.access import Rights
 from rqretry.dashboard.charts import draw
-from rqretry.dashboard.render import render
+from rqretry.dashboard.render import Site, render
 from rqretry.dashboard.request_args import asked, fingerprint_of, group_of, id_of, page_of
-from rqretry.dashboard.sampler import Sampler
 
 PAGE_ROWS = 50
 MOST_ROWS = 200
 _AUDIT_ROWS = 10
 _TRACE_ID = re.compile(r"[0-9a-f]{32}")
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What every page needs."""
-
-    client: AsyncClient
-    rights: Rights
-    sampler: Sampler
-    trace_url: str | None = None
-
-    @property
-    def shared(self) -> dict[str, object]:
-        """What the frame of every page shows."""
-        return {
-            "namespace": self.client.settings.namespace,
-            "operator": self.rights.operator,
-        }
 
 
 class Pages:
@@ -65,7 +43,7 @@ class Pages:
         )
 
     async def group(self, request: Request) -> Response:
-        """One group: its ladder, its charts and what operators did."""
+        """One group: its ladder, its charts and its audit entries."""
         name = group_of(request)
         asked(request)
         info = await self._site.client.admin.group(name)
@@ -90,7 +68,7 @@ class Pages:
         sampler = self._site.sampler
         verbs = {verb: sampler.rates(topic, group, verb) for verb in ("succeed", "fail")}
         return [
-            draw("Attempts in a second", verbs),
+            draw("Attempts per second", verbs),
             draw("Due and not started", {"due": sampler.lag(topic, group)}),
         ]
 
@@ -100,27 +78,27 @@ class Pages:
         fingerprint, page = fingerprint_of(fields), page_of(fields)
         first = (page - 1) * PAGE_ROWS
         async with self._one:
-            letters: list[DeadLetterRecord] = await self._site.client.admin.dead_letters(
+            dead_letters: list[DeadLetterRecord] = await self._site.client.admin.dead_letters(
                 name, bodies=False, fingerprint=fingerprint
             )
-        rows = clusters(letters)
+        rows = clusters(dead_letters)
         return render(
-            "dead.html",
+            "dead_letters.html",
             group=name,
             fingerprint=fingerprint,
-            total=len(letters),
+            total=len(dead_letters),
             clusters=rows[:MOST_ROWS],
             more=max(0, len(rows) - MOST_ROWS),
-            letters=letters[first : first + PAGE_ROWS],
+            dead_letters=dead_letters[first : first + PAGE_ROWS],
             page=page,
-            last=first + PAGE_ROWS >= len(letters),
+            last=first + PAGE_ROWS >= len(dead_letters),
             **self._site.shared,
         )
 
     async def message(self, request: Request) -> Response:
         """One message: where it is, why it is not running, and its history."""
         id_ = id_of(request)
-        view = await self._story(id_)
+        view = await self._find(id_)
         return render(
             "message.html",
             view=view,
@@ -129,8 +107,8 @@ class Pages:
             **self._site.shared,
         )
 
-    async def _story(self, id_: str) -> MessageView:
-        """The message; one that is not stored any more is told from its history."""
+    async def _find(self, id_: str) -> MessageView:
+        """The message; one that is not stored any more is rebuilt from its history."""
         admin = self._site.client.admin
         try:
             return await admin.message(id_)
@@ -138,7 +116,7 @@ class Pages:
             return await admin.remembered(id_)
 
     def _trace(self, trace_id: str | None) -> str | None:
-        """Where a trace is shown; None where no place is known."""
+        """Where a trace is shown; None without --trace-url."""
         url = self._site.trace_url
         if url is None or trace_id is None or not _TRACE_ID.fullmatch(trace_id):
             return None

@@ -1,8 +1,9 @@
-"""Templates, with every text that is not ours escaped and cut; and errors as pages."""
+"""Templates, which escape and cut every text from elsewhere; and errors as pages."""
 
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -11,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from rqretry.cli.output import body_text, clean, date
+from rqretry.client import AsyncClient
 from rqretry.core.errors import (
     GroupNotFound,
     InvalidArgument,
@@ -19,6 +21,8 @@ from rqretry.core.errors import (
     StoreUnavailable,
     TopicNotFound,
 )
+from rqretry.dashboard.access import Rights
+from rqretry.dashboard.sampler import Sampler
 
 SHOWN = 500
 SHOWN_BODY = 4000
@@ -26,6 +30,24 @@ SHOWN_BODY = 4000
 Page = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger("rqretry.dashboard")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What every page needs."""
+
+    client: AsyncClient
+    rights: Rights
+    sampler: Sampler
+    trace_url: str | None = None
+
+    @property
+    def shared(self) -> dict[str, object]:
+        """The values that the frame of every page shows."""
+        return {
+            "namespace": self.client.settings.namespace,
+            "operator": self.rights.operator,
+        }
 
 
 def _environment() -> Environment:
@@ -62,31 +84,31 @@ def guarded(page: Page) -> Page:
         try:
             return await page(request)
         except InvalidArgument as error:
-            return _sorry(400, "This cannot be asked", str(error))
+            return _error_page(400, "Invalid request", str(error))
         except (GroupNotFound, MessageNotFound, TopicNotFound) as error:
-            return _sorry(404, "Not found", str(error))
+            return _error_page(404, "Not found", str(error))
         except StoreUnavailable as error:
             log.warning("the dashboard cannot reach Redis: %s", error)
-            return _sorry(503, "Redis does not answer", "Try again; the log has the reason.")
+            return _error_page(503, "Redis does not answer", "Try again; the log has the reason.")
         except RqretryError as error:
-            return _sorry(409, "This was refused", str(error))
+            return _error_page(409, "Refused", str(error))
         except Exception:
             number = secrets.token_hex(8)
             log.exception("error %s in the dashboard", number)
-            return _sorry(500, "Something is wrong here", f"The log has it as error {number}.")
+            return _error_page(500, "Internal error", f"The log has it as error {number}.")
 
     return answer
 
 
 def not_found() -> Response:
-    """For an address that is no page."""
-    return _sorry(404, "Not found", "There is no such page.")
+    """For an address without a page."""
+    return _error_page(404, "Not found", "There is no such page.")
 
 
 def forbidden(reason: str) -> Response:
     """For what these rights do not allow."""
-    return _sorry(403, "Not allowed", reason)
+    return _error_page(403, "Not allowed", reason)
 
 
-def _sorry(status: int, title: str, text: str) -> HTMLResponse:
-    return render("sorry.html", status, title=title, text=text)
+def _error_page(status: int, title: str, text: str) -> HTMLResponse:
+    return render("error.html", status, title=title, text=text)

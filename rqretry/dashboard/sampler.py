@@ -1,14 +1,14 @@
-"""What the pages show, sampled while the server runs: no page costs Redis more than a second's."""
+"""The numbers of the pages, sampled: many viewers cost Redis one `stats` per second."""
 
 import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 from rqretry.admin.views import GroupStats, Stats
-from rqretry.client import AsyncClient
 from rqretry.core.errors import RqretryError
 
 EVERY_S = 2.0
@@ -36,8 +36,8 @@ class Sample:
 class Sampler:
     """The last answers of `admin.stats`."""
 
-    def __init__(self, client: AsyncClient, *, fresh_s: float = FRESH_S) -> None:
-        self._client = client
+    def __init__(self, read: Callable[[], Awaitable[Stats]], *, fresh_s: float = FRESH_S) -> None:
+        self._read = read
         self._fresh_s = fresh_s
         self._lock = asyncio.Lock()
         self._stats: Stats | None = None
@@ -45,7 +45,7 @@ class Sampler:
         self.samples: deque[Sample] = deque(maxlen=KEPT)
 
     async def run(self) -> None:
-        """Sample until cancelled; while Redis is away the charts have a gap."""
+        """Sample until cancelled; while Redis is unreachable the charts have a gap."""
         while True:
             try:
                 await self.latest()
@@ -58,7 +58,7 @@ class Sampler:
         async with self._lock:
             now = time.monotonic()
             if self._stats is None or now - self._at >= self._fresh_s:
-                self._stats, self._at = await self._client.admin.stats(), now
+                self._stats, self._at = await self._read(), now
                 self.samples.append(Sample(now, _groups(self._stats)))
             return self._stats
 

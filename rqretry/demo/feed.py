@@ -12,18 +12,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from rqretry.admin.views import GroupStats
 from rqretry.client import Client
 from rqretry.core.message import OutgoingMessage
 from rqretry.demo.flights import Flight
-
-FLIGHTS = "flights"
-ARRIVALS = "arrivals"
-CLAIMS_GROUP = "claims"
-BOOK_GROUP = "arrival-book"
+from rqretry.demo.topology import ARRIVALS, FLIGHTS, Progress
 
 BLOCK_SECONDS = 0.4
-"""How long the workers shall take for one block, about."""
+"""About how long the workers should take for one block."""
 SMALLEST_BLOCK = 100
 LARGEST_BLOCK = 4_000
 FIRST_BLOCK = 500
@@ -33,28 +28,13 @@ LEFT_OVER = 0.3
 """The part of a block that may be unfinished when the next one is published."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The two groups at one moment."""
-
-    claims: GroupStats
-    book: GroupStats
-
-    @property
-    def unfinished(self) -> int:
-        """Messages neither committed nor dead."""
-        return sum(
-            g.ready + g.retry + g.inflight + g.waiting_count for g in (self.claims, self.book)
-        )
-
-
 Watch = Callable[[], Progress]
-"""Looks, shows what it saw, and raises when the workers have ended; takes a few milliseconds."""
+"""Reads and shows the progress, and raises when the workers have ended; takes a few ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The sizes of blocks, in flights, and how long the workers shall take for one, in seconds."""
+    """The sizes of blocks, in flights, and how long workers should take for one, in seconds."""
 
     seconds: float = BLOCK_SECONDS
     first: int = FIRST_BLOCK
@@ -63,11 +43,11 @@ class Pace:
 
 
 class Ingest(Protocol):
-    """Publishes flights in another way than through the client; it tells how many it published."""
+    """Publishes flights in another way than through the client; answers how many."""
 
     @property
     def pace(self) -> Pace:
-        """Blocks that are worth its while."""
+        """The sizes of blocks that suit it."""
 
     def arrivals(self, flights: Sequence[Flight]) -> Future[int]:
         """Publish their arrivals, to be delivered a little later; each has one."""

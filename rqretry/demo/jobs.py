@@ -1,7 +1,7 @@
 """The data pipeline beside the demo: ingest from Parquet, archive meanwhile, report at the end.
 
-All calls into Spark are made in threads of this module. The main thread only looks at their
-answers, so the live view goes on, and Ctrl-C ends the demo as it does without Spark.
+All calls into Spark are made in threads of this module. The main thread only polls their futures,
+so the live view continues, and Ctrl-C ends the demo as it does without Spark.
 """
 
 import shutil
@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from rqretry.core.errors import ConfigError, show
-from rqretry.demo.feed import ARRIVALS, CLAIMS_GROUP, FLIGHTS, Pace
+from rqretry.demo.feed import Pace
 from rqretry.demo.flights import ARRIVAL_COLUMNS, CLAIM_COLUMNS, TEXT_COLUMNS, Flight
-from rqretry.demo.proof import Told
+from rqretry.demo.proof import ArchiveReport
+from rqretry.demo.topology import ARRIVALS, CLAIMS_GROUP, FLIGHTS
 from rqretry.spark.archive_job import archive
 from rqretry.spark.ingest_job import ingest
 from rqretry.spark.report_job import PAGE, ReportSummary, report
@@ -70,7 +71,7 @@ class SparkJobs:
         return self._threads.submit(follow)
 
     def check(self) -> None:
-        """Raises what ended the archiving, if something did."""
+        """Raises the error that ended the archiving, if any."""
         if self._following is not None and self._following.done():
             self._following.result()
 
@@ -103,18 +104,18 @@ class SparkJobs:
 
         return self._threads.submit(rest)
 
-    def report(self) -> Future[Told]:
+    def report(self) -> Future[ArchiveReport]:
         """Report on the archive."""
 
-        def ask() -> Told:
-            place = self._folder / _REPORT
-            found = report(self._spark.result(), str(place), str(self._folder / _ARCHIVE))
-            return told_by(found, place / PAGE)
+        def ask() -> ArchiveReport:
+            folder = self._folder / _REPORT
+            found = report(self._spark.result(), str(folder), str(self._folder / _ARCHIVE))
+            return report_summary(found, folder / PAGE)
 
         return self._threads.submit(ask)
 
     def close(self) -> None:
-        """Stop what runs, and Spark."""
+        """Stop the jobs, and Spark."""
         self._all_done.set()
         self._closed.set()
         if self._spark.done():
@@ -123,7 +124,7 @@ class SparkJobs:
         self._quietly(lambda spark: spark.stop())
 
     def _quietly(self, act: Callable[[SparkSession], None]) -> None:
-        with suppress(Exception):  # what was wrong is raised by what was asked for
+        with suppress(Exception):  # the jobs themselves raise what went wrong
             act(self._spark.result(timeout=0))
 
     def _archive(self, spark: SparkSession, *, follow: bool) -> int:
@@ -145,12 +146,12 @@ class SparkJobs:
         columns: Sequence[str],
         delay: str | None = None,
     ) -> int:
-        """Write a file as an airline would drop it, and publish its rows; each once, by its id."""
+        """Write a file as an airline would, and publish its rows; each once, by its id."""
         self._files += 1
-        place = self._folder / _FILES / f"{topic}-{self._files:04}.parquet"
-        place.parent.mkdir(exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(list(rows), _schema(columns)), place)
-        done = ingest(self._spark.result(), str(place), topic, id=_ID, delay=delay, **self._where)
+        file = self._folder / _FILES / f"{topic}-{self._files:04}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(list(rows), _schema(columns)), file)
+        done = ingest(self._spark.result(), str(file), topic, id=_ID, delay=delay, **self._where)
         return done.published + done.known
 
 
@@ -174,8 +175,7 @@ def make_room(folder: Path) -> Path:
     try:
         if folder.exists() and not marker.exists() and any(folder.iterdir()):
             raise ConfigError(
-                f"the folder {show(str(folder))} holds something that no demo wrote: name an empty"
-                " one"
+                f"the folder {show(str(folder))} has files that no demo wrote: name an empty one"
             )
         for name in (_FILES, _ARCHIVE, _REPORT):
             shutil.rmtree(folder / name, ignore_errors=True)
@@ -188,9 +188,9 @@ def make_room(folder: Path) -> Path:
     return folder.absolute()
 
 
-def told_by(found: ReportSummary, page: Path) -> Told:
-    """What a report says of the claims."""
-    return Told(
+def report_summary(found: ReportSummary, page: Path) -> ArchiveReport:
+    """The claims in a report."""
+    return ArchiveReport(
         page,
         {str(row["example"]): row["dead"] for row in found.dead if row["group"] == CLAIMS_GROUP},
         {

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rqretry.admin.views import GroupStats
-from rqretry.demo.feed import Progress
+from rqretry.demo.topology import Progress
 
 _LINE_EVERY_S = 5.0
 _TABLE_EVERY_S = 0.2

@@ -1,4 +1,4 @@
-"""The end report: what became of every flight, against the file and not against the counters."""
+"""How every flight ended, checked against the input file and not against the counters."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rqretry.core.dead_letter import DeadLetterRecord
-from rqretry.demo.book import Entry
-from rqretry.demo.claims import MAX_RETRIES
-from rqretry.demo.feed import BOOK_GROUP, CLAIMS_GROUP, Progress
+from rqretry.demo.book import Effect
 from rqretry.demo.flights import Flight, expected_dead
+from rqretry.demo.topology import BOOK_GROUP, CLAIMS_GROUP, MAX_RETRIES, Progress
 
 _EXAMPLES = 3
 
@@ -26,8 +25,8 @@ class Evidence:
         last: The groups when they were done.
     """
 
-    settled: Sequence[Entry]
-    booked: Sequence[Entry]
+    settled: Sequence[Effect]
+    booked: Sequence[Effect]
     dead_claims: Sequence[DeadLetterRecord]
     dead_arrivals: Sequence[DeadLetterRecord]
     published: tuple[int, int]
@@ -69,8 +68,8 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the report of the archive says of the claims.
+class ArchiveReport:
+    """The claims in the report of the archive.
 
     Attributes:
         page: The HTML page.
@@ -113,10 +112,10 @@ class Proof:
 
 def prove(flights: Sequence[Flight], seen: Evidence) -> Proof:
     """Compare what happened with what the file says must happen."""
-    dead = {letter.id: letter for letter in seen.dead_claims}
+    dead = {record.id: record for record in seen.dead_claims}
     settled = {entry.flight_id: entry for entry in seen.settled}
     booked = {entry.flight_id: entry for entry in seen.booked}
-    dead_arrivals = Counter(letter.attempt for letter in seen.dead_arrivals)
+    dead_arrivals = Counter(record.attempt for record in seen.dead_arrivals)
     claims = Counter(entry.attempt for id_, entry in settled.items() if id_ not in dead)
     retried = claims.total() - claims[1]
     proof = Proof(
@@ -131,7 +130,7 @@ def prove(flights: Sequence[Flight], seen: Evidence) -> Proof:
                 seen.published[0],
                 claims.total(),
                 len(dead),
-                claims + Counter(letter.attempt for letter in dead.values()),
+                claims + Counter(record.attempt for record in dead.values()),
             ),
         },
         succeeded=claims,
@@ -152,12 +151,12 @@ def _check_conservation(
 ) -> None:
     every = {flight.id for flight in flights}
     arrived = {flight.id for flight in flights if flight.expected == "committed"}
-    committed, buried = set(settled), set(dead)
+    committed, dead_lettered = set(settled), set(dead)
     booked = {entry.flight_id for entry in seen.booked}
     lost = proof.lost
-    lost += _named("neither committed nor dead", every - committed - buried)
-    lost += _named("both committed and dead", committed & buried)
-    lost += _named("not in the file", (committed | buried) - every)
+    lost += _named("neither committed nor dead", every - committed - dead_lettered)
+    lost += _named("both committed and dead", committed & dead_lettered)
+    lost += _named("not in the file", (committed | dead_lettered) - every)
     lost += _named("arrived and not in the book", arrived - booked)
     lost += _named("in the book and did not arrive", booked - arrived)
     if seen.published != (len(every), len(arrived)):
@@ -169,24 +168,24 @@ def _check_conservation(
     ) + _explained(lost, BOOK_GROUP, seen.booked, seen.last.book.counters)
 
 
-def compare(proof: Proof, told: Told) -> list[str]:
+def compare(proof: Proof, report: ArchiveReport) -> list[str]:
     """Where the report of the archive differs from the verdict, one sentence each."""
     wrong: list[str] = []
-    if told.dead != proof.dead_reasons:
-        wrong.append(f"the report has the dead letters {told.dead}, and not {proof.dead_reasons}")
-    if told.succeeded != proof.succeeded and not proof.explained_duplicates:
+    if report.dead != proof.dead_reasons:
+        wrong.append(f"the report has the dead letters {report.dead}, and not {proof.dead_reasons}")
+    if report.succeeded != proof.succeeded and not proof.explained_duplicates:
         expected = dict(sorted(proof.succeeded.items()))
-        wrong.append(f"the report has successes by attempt {told.succeeded}, and not {expected}")
+        wrong.append(f"the report has successes by attempt {report.succeeded}, and not {expected}")
     return wrong
 
 
 def _explained(
-    lost: list[str], group: str, ledger: Sequence[Entry], counters: Mapping[str, int]
+    lost: list[str], group: str, ledger: Sequence[Effect], counters: Mapping[str, int]
 ) -> int:
-    """How many effects happened again for a good reason; the others are told in `lost`.
+    """How many effects happened again for a good reason; the others go to `lost`.
 
-    A delivery whose lease ran out, or that a stopping worker gave up, may have taken effect without
-    being settled. The next one has another fencing token; one token twice has no excuse.
+    A delivery whose lease expired, or that a stopping worker released, may have taken effect and
+    not been settled. The next one has another fencing token; one token twice has no excuse.
     """
     again = len(ledger) - len({entry.flight_id for entry in ledger})
     twice = len(ledger) - len({(entry.flight_id, entry.lease) for entry in ledger})
@@ -216,8 +215,8 @@ def _check_outcomes(
     )
 
 
-def _reason(letter: DeadLetterRecord) -> str:
-    return letter.errors[-1].message if letter.errors else letter.cause
+def _reason(record: DeadLetterRecord) -> str:
+    return record.errors[-1].message if record.errors else record.cause
 
 
 def _named(what: str, ids: set[str]) -> list[str]:

@@ -1,10 +1,81 @@
-"""The end report of the demo, for people."""
+"""The result of a demo run, and its end report for people."""
+
+from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from rqretry.demo.feed import CLAIMS_GROUP
-from rqretry.demo.result import Result
+from rqretry.demo.proof import ArchiveReport, Proof, compare
+from rqretry.demo.topology import CLAIMS_GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The archive of a run: how many events Spark archived, and its report on them."""
+
+    events: int
+    report: ArchiveReport
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a demo run.
+
+    Attributes:
+        rows: Flights.
+        proof: How each of them ended.
+        seconds: From the first publish until every message was committed or dead.
+        redriven: Dead claims sent back after their arrival was filed by hand.
+        redriven_committed: How many of them are in the ledger.
+        archived: The archive before the redrive and the report on it; None without Spark.
+    """
+
+    rows: int
+    proof: Proof
+    seconds: float
+    redriven: int
+    redriven_committed: int
+    archived: Archived | None = None
+
+    @property
+    def differences(self) -> list[str]:
+        """Where the report of the archive differs, one sentence each."""
+        return compare(self.proof, self.archived.report) if self.archived else []
+
+    @property
+    def messages_per_second(self) -> float:
+        """Messages of both topics, committed or dead, by `seconds`."""
+        done = sum(group.committed + group.dead for group in self.proof.groups.values())
+        return done / self.seconds
+
+    @property
+    def as_promised(self) -> bool:
+        """Nothing lost, every flight ended as the file says, all redriven committed."""
+        return (
+            self.proof.conserved
+            and not self.proof.wrong
+            and self.redriven_committed == self.redriven
+            and not self.differences
+        )
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        spark: dict[str, Any] = {}
+        if self.archived is not None:
+            spark["archived_events"] = self.archived.events
+            spark["report"] = str(self.archived.report.page)
+        return {
+            "rows": self.rows,
+            "groups": {name: group.as_json for name, group in self.proof.groups.items()},
+            "dead_reasons": self.proof.dead_reasons,
+            "redriven_committed": self.redriven_committed,
+            "conserved": self.proof.conserved,
+            "seconds": round(self.seconds, 3),
+            "messages_per_second": round(self.messages_per_second, 1),
+            **spark,
+        }
 
 
 def print_report(console: Console, result: Result) -> None:
@@ -35,10 +106,10 @@ def _findings(result: Result) -> list[str]:
         f"{result.seconds:.1f} s, {result.messages_per_second:,.0f} messages per second",
     ]
     if result.archived is not None:
-        letters = " and ".join(f"{n:,} {reason}" for reason, n in result.archived.told.dead.items())
+        dead = " and ".join(f"{n:,} {reason}" for reason, n in result.archived.report.dead.items())
         found.append(
             f"Spark archived {result.archived.events:,} events of the history; its report has the"
-            f" dead letters in {len(result.archived.told.dead)} clusters: {letters or 'none'}"
+            f" dead letters in {len(result.archived.report.dead)} clusters: {dead or 'none'}"
         )
     if proof.explained_duplicates:
         twice = f"{proof.explained_duplicates} effects happened twice"

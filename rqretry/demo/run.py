@@ -1,4 +1,4 @@
-"""The demo from start to end: serve, publish, wait, prove, redrive."""
+"""A run of the demo from start to end: serve, publish, wait, prove, redrive."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,22 +10,20 @@ from typing import Protocol, TypeVar
 from rqretry.client import Client
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import ConfigError, RqretryError, show
-from rqretry.demo.book import BookKeys, forget_everything, read_ledger
-from rqretry.demo.claims import LEVELS
-from rqretry.demo.feed import (
+from rqretry.demo.book import BookKeys, delete_namespace, read_ledger
+from rqretry.demo.feed import Feed, Ingest
+from rqretry.demo.flights import Flight
+from rqretry.demo.live_table import View
+from rqretry.demo.proof import ArchiveReport, Evidence, prove
+from rqretry.demo.report import Archived, Result
+from rqretry.demo.topology import (
     ARRIVALS,
     BOOK_GROUP,
     CLAIMS_GROUP,
     FLIGHTS,
-    Feed,
-    Ingest,
+    LEVELS,
     Progress,
 )
-from rqretry.demo.flights import Flight
-from rqretry.demo.live_table import View
-from rqretry.demo.proof import Evidence, Told, prove
-from rqretry.demo.result import Archived, Result
-from rqretry.demo.worker_processes import Crew
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.testing.embedded_redis import EmbeddedRedis
@@ -37,10 +35,10 @@ T = TypeVar("T")
 REDRIVEN = 10
 _START_SECONDS = 180.0
 _STALLED_SECONDS = 60.0
-"""Nothing has moved for this long: far beyond the longest wait of the ladder."""
+"""Without progress for this long the demo fails: far beyond the longest wait of the ladder."""
 _LOOK_EVERY_S = 0.05
 _HISTORY_BYTES = 256 * 1024 * 1024
-"""What a partition keeps for the archive: a slow machine may archive more slowly than it works."""
+"""History kept by a partition: a slow machine may archive more slowly than it works."""
 
 
 class Jobs(Ingest, Protocol):
@@ -55,22 +53,31 @@ class Jobs(Ingest, Protocol):
     def finish(self) -> Future[int]:
         """Archive the rest; answers how many events the archive has."""
 
-    def report(self) -> Future[Told]:
+    def report(self) -> Future[ArchiveReport]:
         """Report on the archive."""
 
 
+class Workers(Protocol):
+    """The worker processes of the demo, as long as they run."""
+
+    def check(self) -> None:
+        """Raises RqretryError if they have ended."""
+
+
+WorkersStarter = Callable[[int, str, str], AbstractContextManager[Workers]]
+"""Starts so many worker processes, for a URL and a namespace."""
 Pipeline = Callable[[str, str], AbstractContextManager[Jobs]]
 """Starts the jobs of one run, for a URL and a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DemoTarget:
     """Where a demo runs.
 
     Attributes:
         url: The server; None for an embedded one.
         namespace: One that holds nothing, and that the demo may delete.
-        keep: Leave it, with its dead letters, to whoever wants to look at it.
+        keep: Keep it afterwards, with its dead letters, for a closer look.
     """
 
     url: str | None
@@ -80,9 +87,10 @@ class Place:
 
 def run_demo(
     flights: Sequence[Flight],
-    place: Place,
+    target: DemoTarget,
     *,
     processes: int,
+    start_workers: WorkersStarter,
     view: View,
     pipeline: Pipeline | None = None,
 ) -> Result:
@@ -90,8 +98,9 @@ def run_demo(
 
     Args:
         flights: The input.
-        place: Server and namespace.
+        target: Server and namespace.
         processes: Worker processes.
+        start_workers: Starts them.
         view: Where it is shown.
         pipeline: Starts Spark beside it; None for without.
 
@@ -100,35 +109,35 @@ def run_demo(
         RqretryError: The server cannot be reached, or the workers ended.
     """
     with (
-        _served(place) as url,
-        Client(url, namespace=place.namespace, delay_levels=LEVELS) as client,
-        pipeline(url, place.namespace) if pipeline else nullcontext() as jobs,
-        Crew(processes, url, place.namespace) as crew,
+        _served(target) as url,
+        Client(url, namespace=target.namespace, delay_levels=LEVELS) as client,
+        pipeline(url, target.namespace) if pipeline else nullcontext() as jobs,
+        start_workers(processes, url, target.namespace) as workers,
     ):
-        return _Run(client, crew, flights, view, jobs).play(processes)
+        return _Run(client, workers, flights, view, jobs).play(processes)
 
 
 @contextmanager
-def _served(place: Place) -> Iterator[str]:
-    if place.url is None:
+def _served(target: DemoTarget) -> Iterator[str]:
+    if target.url is None:
         with EmbeddedRedis() as server:
             yield server.url
         return
-    with Client(place.url, namespace=place.namespace) as client:
-        reach(client.store)  # an unreachable server is told before anything is started
-        keys = NamespaceKeys(place.namespace)
+    with Client(target.url, namespace=target.namespace) as client:
+        reach(client.store)  # an unreachable server is reported before anything is started
+        keys = NamespaceKeys(target.namespace)
         words = ("EXISTS", keys.settings, keys.topics, keys.groups)
         if client.store.run(Command("exists", (), (), int, words=words)):
             raise ConfigError(
-                f"namespace {show(place.namespace)} is in use, and the demo would delete it: name"
+                f"namespace {show(target.namespace)} is in use, and the demo would delete it: name"
                 " another, or none"
             )
         try:
-            yield place.url
+            yield target.url
         finally:
-            for url in () if place.keep else client.store.servers():
+            for url in () if target.keep else client.store.servers():
                 with SyncStore(url) as server:
-                    server.perform(forget_everything(place.namespace))
+                    server.perform(delete_namespace(target.namespace))
 
 
 class _Run:
@@ -137,13 +146,13 @@ class _Run:
     def __init__(
         self,
         client: Client,
-        crew: Crew,
+        workers: Workers,
         flights: Sequence[Flight],
         view: View,
         jobs: Jobs | None,
     ) -> None:
         self._client = client
-        self._crew = crew
+        self._crew = workers
         self._flights = flights
         self._view = view
         self._jobs = jobs
@@ -224,8 +233,8 @@ class _Run:
             self._moved = (now.unfinished, leased, time.monotonic())
         elif now.unfinished and time.monotonic() - since > _STALLED_SECONDS:
             raise RqretryError(
-                f"nothing has moved for {_STALLED_SECONDS:g} s, and {now.unfinished} messages are"
-                " unfinished; see the log of the Redis server"
+                f"no progress for {_STALLED_SECONDS:g} s, with {now.unfinished} messages unfinished;"
+                " see the log of the Redis server"
             )
 
     def _until(self, reached: Callable[[Progress], bool]) -> Progress:
@@ -245,7 +254,7 @@ class _Run:
         )
 
     def _redrive(self, ids: Sequence[str]) -> int:
-        """File arrivals by hand, send the dead claims back; how many of them are settled then."""
+        """Publish arrivals by hand, redrive the dead claims; how many of them are settled then."""
         if not ids:
             return 0
         self._feed.publish_arrivals(_made_up(id_) for id_ in ids)
@@ -254,12 +263,12 @@ class _Run:
         self._until(lambda now: now.unfinished == 0)
         settled = self._client.store.perform(read_ledger(self._keys.settled))
         still_dead = {x.id for x in self._client.admin.dead_letters(CLAIMS_GROUP, bodies=False)}
-        return len({entry.flight_id for entry in settled}.intersection(ids) - still_dead)
+        return len({effect.flight_id for effect in settled}.intersection(ids) - still_dead)
 
 
 def _choose(dead: Sequence[DeadLetterRecord]) -> list[str]:
     """Ten of the dead claims: the first ones and the last ones."""
-    ids = [letter.id for letter in dead]
+    ids = [record.id for record in dead]
     half = REDRIVEN // 2
     return ids if len(ids) <= REDRIVEN else ids[:half] + ids[-half:]
 

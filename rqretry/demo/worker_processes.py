@@ -27,7 +27,7 @@ _STOP_S = 10.0
 _LOG_LINES = 5
 
 
-class Crew:
+class DemoWorkers:
     """A context manager: the workers run inside it, and are gone after it.
 
     Args:
@@ -46,11 +46,11 @@ class Crew:
         )
 
     def check(self) -> None:
-        """Raises RqretryError, with the last words of their log, if the workers have ended."""
+        """Raises RqretryError, with the end of their log, if the workers have ended."""
         if self._process.exitcode is not None:
-            lines = self._log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
-            said = " | ".join(lines) or "they wrote no log"
-            raise RqretryError(f"the worker processes of the demo ended: {said}")
+            tail = self._log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
+            log = " | ".join(tail) or "they wrote no log"
+            raise RqretryError(f"the worker processes of the demo ended: {log}")
 
     def __enter__(self) -> Self:
         self._process.start()

@@ -18,19 +18,12 @@ from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.envelope import decode
 from rqretry.core.failure_record import AttemptError
 from rqretry.demo import flights as source
-from rqretry.demo.book import Entry
+from rqretry.demo.book import Effect
 from rqretry.demo.command import load_default
-from rqretry.demo.feed import (
-    ARRIVALS,
-    BOOK_GROUP,
-    CLAIMS_GROUP,
-    FIRST_BLOCK,
-    FLIGHTS,
-    Feed,
-    Progress,
-)
+from rqretry.demo.feed import FIRST_BLOCK, Feed
 from rqretry.demo.flights import Flight, load, sample_size
 from rqretry.demo.proof import Evidence, prove
+from rqretry.demo.topology import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Progress
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.contract.integration.harness import NAMESPACE, Lab
 
@@ -169,7 +162,7 @@ def test_no_published_claim_says_anything_that_is_known_only_on_arrival(lab: Lab
 def truthful(flights: Sequence[Flight]) -> Evidence:
     """What is seen when all went well, with one delivery for each flight that arrived."""
     arrived = [f.id for f in flights if f.expected == "committed"]
-    entries = [Entry(id_, 1, 1) for id_ in arrived]
+    entries = [Effect(id_, 1, 1) for id_ in arrived]
     dead = [letter(f.id, f.expected) for f in flights if f.expected != "committed"]
     return Evidence(entries, entries, dead, [], (len(flights), len(arrived)), state())
 
@@ -189,7 +182,7 @@ def state(ready: int = 0, **counters: int) -> Progress:
 FLIGHTS_OF_TEST = load(ROWS)
 SEEN = truthful(FLIGHTS_OF_TEST)
 FIRST = SEEN.settled[0]
-AGAIN = Entry(FIRST.flight_id, 2, 2)
+AGAIN = Effect(FIRST.flight_id, 2, 2)
 
 
 def test_the_truth_is_proved() -> None:
@@ -214,7 +207,7 @@ def test_the_truth_is_proved() -> None:
         ),
         (replace(SEEN, booked=SEEN.booked[1:]), "1 flights are arrived and not in the book"),
         (
-            replace(SEEN, booked=[*SEEN.booked, Entry("nobody", 1, 1)]),
+            replace(SEEN, booked=[*SEEN.booked, Effect("nobody", 1, 1)]),
             "1 flights are in the book and did not arrive",
         ),
         (replace(SEEN, settled=[*SEEN.settled, FIRST]), "1 deliveries took effect twice"),

@@ -11,9 +11,9 @@ import redis
 
 from rqretry import Client
 from rqretry.demo import claims
-from rqretry.demo.claims import LEVELS
-from rqretry.demo.feed import CLAIMS_GROUP, FLIGHTS, Feed
+from rqretry.demo.feed import Feed
 from rqretry.demo.flights import load
+from rqretry.demo.topology import CLAIMS_GROUP, FLIGHTS, LEVELS
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.contract.integration.harness import until
 

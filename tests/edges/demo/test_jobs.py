@@ -17,9 +17,9 @@ import redis
 
 from rqretry.core.errors import ConfigError
 from rqretry.demo import command
-from rqretry.demo.feed import CLAIMS_GROUP
 from rqretry.demo.jobs import make_room
-from rqretry.demo.proof import Proof, Told, compare
+from rqretry.demo.proof import ArchiveReport, Proof, compare
+from rqretry.demo.topology import CLAIMS_GROUP
 from rqretry.testing.embedded_redis import EmbeddedRedis
 
 ROWS = 2_000
@@ -40,7 +40,7 @@ def test_a_folder_that_no_demo_wrote_is_refused_and_left_alone(tmp_path: Path) -
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "precious").touch()
 
-    with pytest.raises(ConfigError, match="holds something that no demo wrote: name an empty one"):
+    with pytest.raises(ConfigError, match="has files that no demo wrote: name an empty one"):
         make_room(tmp_path)
     assert (tmp_path / "archive" / "precious").exists()
 
@@ -74,7 +74,7 @@ def test_the_demo_without_spark_imports_none_of_it() -> None:
 
 
 PROOF = Proof({}, {1: 5, 3: 2}, 2, {"cancelled": 4})
-TOLD = Told(Path("report.html"), {"cancelled": 4}, {3: 2, 1: 5})
+TOLD = ArchiveReport(Path("report.html"), {"cancelled": 4}, {3: 2, 1: 5})
 
 
 def test_a_report_that_says_the_same_differs_in_nothing() -> None:

@@ -14,10 +14,10 @@ from rqretry import ConfigError, OutgoingMessage
 from rqretry.cli.pipeline import pipeline as command
 from rqretry.demo import claims
 from rqretry.demo.book import BookKeys, read_ledger
-from rqretry.demo.feed import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Progress
 from rqretry.demo.flights import load, sample_size
-from rqretry.demo.jobs import told_by
+from rqretry.demo.jobs import report_summary
 from rqretry.demo.proof import Evidence, compare, prove
+from rqretry.demo.topology import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Progress
 from rqretry.spark import ReportSummary, archive, report
 from rqretry.testing import Lab
 from tests.edges.spark.pipeline import Pipeline
@@ -119,7 +119,7 @@ def test_the_page_is_one_file_and_no_error_message_becomes_markup(
     reported(pipeline, tmp_path, events(*dead))
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<script" not in page
-    assert "&lt;script&gt;alert('x')&lt;/script&gt; &amp; more" in page
+    assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt; &amp; more" in page
     assert "http" not in page
     assert page.count("<svg") >= 3
     for name in ("groups", "attempts", "times", "dead"):
@@ -151,7 +151,7 @@ def test_the_report_of_the_demo_has_its_dead_letters_and_its_successes_by_attemp
     kept = report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"), FLIGHTS)
     live = report(pipeline.spark, str(tmp_path / "live"), **where, topics=FLIGHTS)
 
-    told = told_by(kept, tmp_path / "out" / "report.html")
+    told = report_summary(kept, tmp_path / "out" / "report.html")
     assert compare(proof, told) == []
     assert told.dead == {"cancelled": 12, "no arrival delay": 14}
     assert len({row["fingerprint"] for row in kept.dead}) == 2
