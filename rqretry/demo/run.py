@@ -233,7 +233,7 @@ class _Run:
             self._moved = (now.unfinished, leased, time.monotonic())
         elif now.unfinished and time.monotonic() - since > _STALLED_SECONDS:
             raise RqretryError(
-                f"no progress for {_STALLED_SECONDS:g} s, with {now.unfinished} messages unfinished;"
+                f"no progress for {_STALLED_SECONDS:g} s with {now.unfinished} messages unfinished;"
                 " see the log of the Redis server"
             )
 
