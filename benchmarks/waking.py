@@ -23,7 +23,7 @@ from rqretry.core.envelope import encode
 from rqretry.core.message_id import make_id, make_producer
 from rqretry.core.receipt import Receipt
 from rqretry.core.route import Route
-from rqretry.protocol.command import Command, Word
+from rqretry.protocol.command import Argument, Command
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import lease, succeed
 from rqretry.protocol.publish import Prepared, publish
@@ -37,7 +37,7 @@ _LANE_TTL_MS = 60_000
 _READ = 65_536
 _spawn = multiprocessing.get_context("spawn")
 
-Words = tuple[Word, ...]
+Words = tuple[Argument, ...]
 
 
 class _Speaker(Protocol):

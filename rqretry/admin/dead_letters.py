@@ -261,5 +261,5 @@ def _committed(seen: reading.Peeked) -> bool:
 
 def _letters(topic: str, group: str, page: reading.DeadPage) -> Sequence[DeadLetterRecord]:
     bodies = page.data or [b""] * len(page.ids)
-    rows = zip(page.ids, page.since_ms, page.graves, page.failures, bodies, strict=True)
+    rows = zip(page.ids, page.since_ms, page.deaths, page.failures, bodies, strict=True)
     return [read_dead_letter(topic, group, *row) for row in rows]

@@ -13,7 +13,7 @@ from rqretry.admin.timeline import read_timeline
 from rqretry.admin.views import TimelineEvent
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.dead_letter import DeadLetterRecord
-from rqretry.protocol.audit_log import Note, all_last_words
+from rqretry.protocol.audit_log import Note, exit_records
 from rqretry.protocol.command import Operation
 
 EXPIRED = "expired"
@@ -65,7 +65,7 @@ def _interruptions(
     """Of each expiry, by group, time and verb: who was interrupted."""
     if not any(event.event == "expire" for event in events):
         return {}
-    words: list[Note] = yield all_last_words(catalog.keys)
+    words: list[Note] = yield exit_records(catalog.keys)
     found: dict[tuple[str, int, str], Interruption] = {}
     leases: dict[str, TimelineEvent] = {}
     for event in events:

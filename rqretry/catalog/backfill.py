@@ -147,7 +147,7 @@ def _lists(keys: GroupKeys) -> Iterator[tuple[str, bool]]:
     for level in keys.levels:
         yield level, False
     yield keys.dead, False
-    yield keys.line, False
+    yield keys.order, False
 
 
 def _missed(keys: GroupKeys) -> Operation[set[str]]:

@@ -37,7 +37,7 @@ _ADMIN_ONLY = {
     "dead_letters", "scan_blocked", "repair_places", "repair_order", "repair_owners",
     "repair_orphans",
 }  # fmt: skip
-_PRODUCER_GROUP_KEYS = ("ready", "wake", "line", "heads", "config")
+_PRODUCER_GROUP_KEYS = ("ready", "wake", "order", "heads", "config")
 
 
 def rules(
@@ -97,7 +97,7 @@ def _keys(role: str, namespace: str) -> list[str]:
     group = partition.group("*", 0)
     own = [getattr(partition, name) for name in _spelled(partition)]
     own += [partition.lane("*")]
-    own += [getattr(group, name) for name in _PRODUCER_GROUP_KEYS if hasattr(group, name)]
+    own += [getattr(group, name) for name in _PRODUCER_GROUP_KEYS]
     patterns = {key.replace("{*:0}", "{*}") for key in own}
     catalog = NamespaceKeys(namespace)
     return [f"{catalog.meta.removesuffix('meta')}*", *sorted(patterns)]

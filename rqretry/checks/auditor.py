@@ -106,7 +106,7 @@ def _look_at_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
     seen = GroupSnapshot(keys)
     config = yield from read_hash(keys.config)
     seen.byte, seen.ordered = config.get("byte", ""), config.get("ordered") == "1"
-    seen.line = list((yield from read_scores(keys.line)))
+    seen.line = list((yield from read_scores(keys.order)))
     for key in (keys.ready, keys.retry):
         seen.lists[key] = yield from read_list(key)
     seen.heads = yield from read_hash(keys.heads)
@@ -120,7 +120,7 @@ def _look_at_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
         seen.dead = yield from read_scores(keys.dead)
     seen.attempts = set((yield from read_hash(keys.attempts)))
     seen.failures = set((yield from read_hash(keys.failures, with_values=False)))
-    seen.graves = set((yield from read_hash(keys.graves)))
+    seen.graves = set((yield from read_hash(keys.deaths)))
     return seen
 
 
@@ -250,7 +250,7 @@ def _view(group: GroupSnapshot) -> Iterator[Finding]:
     keys, held = group.keys, group.held()
     for id_ in (group.graves & group.letters) - held:
         text = f"group {keys.group} owes a dead letter of {keys.source} but does not have it"
-        yield Finding(ERROR, "not delivered", keys.graves, id_, text)
+        yield Finding(ERROR, "not delivered", keys.deaths, id_, text)
 
 
 def _entries(group: GroupSnapshot) -> Iterator[Finding]:
@@ -261,7 +261,7 @@ def _entries(group: GroupSnapshot) -> Iterator[Finding]:
             yield Finding(WARNING, "leftover entry", key, id_, text)
     for id_ in group.graves - set(group.dead):
         text = "a cause of death is noted of a message that is not dead"
-        yield Finding(WARNING, "leftover entry", keys.graves, id_, text)
+        yield Finding(WARNING, "leftover entry", keys.deaths, id_, text)
     for id_ in set(group.dead) - group.graves:
         text = "a dead letter has no cause of death"
         yield Finding(WARNING, "no grave", keys.dead, id_, text)

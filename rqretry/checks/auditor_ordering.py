@@ -21,14 +21,14 @@ def misplaced(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterat
             yield Finding(ERROR, "stuck", keys.heads, id_, text)
         elif (message_group, id_) not in line:
             text = f"the message that is out of message group {message_group} is not in its line"
-            yield Finding(WARNING, "not in line", keys.line, id_, text)
+            yield Finding(WARNING, "not in line", keys.order, id_, text)
     for message_group, id_ in line:
         if message_group not in group.heads:
             text = f"nothing of message group {message_group} is out; group {name} never gets it"
-            yield Finding(ERROR, "stuck", keys.line, id_, text)
+            yield Finding(ERROR, "stuck", keys.order, id_, text)
         if id_ not in message_groups or id_ in group.dead:
             text = "a message is in line that is not stored, or is dead; it is passed over"
-            yield Finding(WARNING, "leftover", keys.line, id_, text)
+            yield Finding(WARNING, "leftover", keys.order, id_, text)
     yield from _two_out(message_groups, group)
 
 

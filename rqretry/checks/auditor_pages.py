@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from rqretry.protocol.command import Command, Operation, Word
+from rqretry.protocol.command import Argument, Command, Operation
 
 PAGE = 500
 PAGE_BYTES = 1024 * 1024
@@ -51,8 +51,8 @@ def _next_count(page: list[tuple[bytes, bytes]]) -> int:
     return max(1, min(PAGE, PAGE_BYTES // (mean + 1)))
 
 
-def _read(*words: Word) -> Command[Any]:
-    return Command("read", (), (), _unchanged, words=words)
+def _read(*words: Argument) -> Command[Any]:
+    return Command("read", (), (), _unchanged, arguments=words)
 
 
 def _unchanged(reply: Any) -> Any:

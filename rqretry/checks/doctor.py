@@ -14,7 +14,7 @@ from rqretry.checks.check_result import Finding
 from rqretry.checks.replica_checks import fencing, replicas, slots
 from rqretry.core.errors import RqretryError, UnsafeServer
 from rqretry.core.redis_url import Kind
-from rqretry.protocol.command import Command, Operation, Word
+from rqretry.protocol.command import Argument, Command, Operation
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.connection import read_info
 
@@ -71,8 +71,8 @@ def refused(findings: Sequence[Finding], *, strict: bool = False) -> list[Findin
     return [finding for finding in findings if finding.severity in severities]
 
 
-def _plain(decode: Any, *words: Word) -> Command[Any]:
-    return Command(str(words[0]).lower(), (), (), decode, words=words)
+def _plain(decode: Any, *words: Argument) -> Command[Any]:
+    return Command(str(words[0]).lower(), (), (), decode, arguments=words)
 
 
 def _version(info: Mapping[str, str]) -> Finding:
@@ -205,10 +205,10 @@ def inner_commands(library: ScriptLibrary, verbs: Iterable[str] | None = None) -
     return found
 
 
-def _example(described: Sequence[Any], namespace: str) -> tuple[Word, ...]:
+def _example(described: Sequence[Any], namespace: str) -> tuple[Argument, ...]:
     """A call of a command with as few arguments as it takes, on a key of ours."""
     name, arity, _, first_key = described[:4]
-    words: list[Word] = [name, *(["1"] * (abs(arity) - 1))]
+    words: list[Argument] = [name, *(["1"] * (abs(arity) - 1))]
     if first_key > 0:
         words[first_key] = _key(namespace)
     return (name.decode().upper(), *words[1:])

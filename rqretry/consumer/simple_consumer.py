@@ -315,7 +315,7 @@ class SimpleOperations:
         good: list[Message[Any]] = []
         bad: list[Failure] = []
         for id_, data, (lease_no, attempt), line in zip(
-            leased.ids, leased.data, leased.numbers, leased.lines, strict=True
+            leased.ids, leased.data, leased.numbers, leased.last_errors, strict=True
         ):
             handle = ReceiptHandle(topic, partition, self.group, lease_no, id_)
             try:

@@ -144,8 +144,12 @@ class Book:
         new = [str(_effect(m, m.body["flight_id"])) for m in messages]
         await self._store.run_all(
             [
-                Command("record arrivals", (), (), int, words=("HSET", self._keys.book, *arrivals)),
-                Command("record effects", (), (), int, words=("RPUSH", self._keys.booked, *new)),
+                Command(
+                    "record arrivals", (), (), int, arguments=("HSET", self._keys.book, *arrivals)
+                ),
+                Command(
+                    "record effects", (), (), int, arguments=("RPUSH", self._keys.booked, *new)
+                ),
             ]
         )
         return [None] * len(messages)
@@ -155,7 +159,7 @@ class Book:
         for message in messages:
             words += (message.id, str(_effect(message, message.id)))
         found: list[int] = await self._store.run(
-            Command("settle claims", (), (), list, words=tuple(words))
+            Command("settle claims", (), (), list, arguments=tuple(words))
         )
         return [bool(known) for known in found]
 
@@ -170,7 +174,7 @@ def read_ledger(key: str) -> Operation[list[Effect]]:
     start = 0
     while True:
         words = ("LRANGE", key, start, start + _PAGE - 1)
-        items: list[bytes] = yield Command("read ledger", (), (), list, words=words)
+        items: list[bytes] = yield Command("read ledger", (), (), list, arguments=words)
         effects += (Effect.parse(text(item)) for item in items)
         if len(items) < _PAGE:
             return effects
@@ -184,10 +188,12 @@ def delete_namespace(namespace: str) -> Operation[int]:
         cursor: int | None = None
         while cursor != 0:
             words = ("SCAN", cursor or 0, "MATCH", pattern, "COUNT", 1000)
-            reply: list[Any] = yield Command("scan", (), (), list, words=words)
+            reply: list[Any] = yield Command("scan", (), (), list, arguments=words)
             cursor, keys = int(reply[0]), reply[1]
             if keys:
                 # One each: a cluster has them apart.
-                deletes = [Command("delete", (), (), int, words=("UNLINK", key)) for key in keys]
+                deletes = [
+                    Command("delete", (), (), int, arguments=("UNLINK", key)) for key in keys
+                ]
                 deleted += sum((yield deletes))
     return deleted

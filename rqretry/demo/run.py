@@ -127,7 +127,7 @@ def _served(target: DemoTarget) -> Iterator[str]:
         reach(client.store)  # an unreachable server is reported before anything is started
         keys = NamespaceKeys(target.namespace)
         words = ("EXISTS", keys.settings, keys.topics, keys.groups)
-        if client.store.run(Command("exists", (), (), int, words=words)):
+        if client.store.run(Command("exists", (), (), int, arguments=words)):
             raise ConfigError(
                 f"namespace {show(target.namespace)} is in use, and the demo would delete it: name"
                 " another, or none"
@@ -191,7 +191,7 @@ class _Run:
         for topic in (FLIGHTS, ARRIVALS):
             keys = self._client.catalog.partition(topic, 0)
             words = ("HSET", keys.meta, "limit", _HISTORY_BYTES)
-            self._client.store.run(Command("keep history", (), (), int, words=words))
+            self._client.store.run(Command("keep history", (), (), int, arguments=words))
 
     def _answer(self, under_way: Future[T]) -> T:
         while not under_way.done():

@@ -20,7 +20,7 @@ def tell_buried(keys: GroupKeys, expired: Expired, worker: str) -> Operation[Non
         return
     ids = expired.dead
     graves, records, sizes = yield [
-        _many(key, ids) for key in (keys.graves, keys.failures, keys.partition.big)
+        _many(key, ids) for key in (keys.deaths, keys.failures, keys.partition.big)
     ]
     small = [id_ for id_, size in zip(ids, sizes, strict=True) if size is None]
     bodies = (yield _many(keys.partition.bodies, small)) if small else []
@@ -41,4 +41,4 @@ def tell_buried(keys: GroupKeys, expired: Expired, worker: str) -> Operation[Non
 
 
 def _many(key: str, ids: tuple[str, ...] | list[str]) -> Command[list[Any]]:
-    return Command("read", (), (), list, words=("HMGET", key, *ids))
+    return Command("read", (), (), list, arguments=("HMGET", key, *ids))

@@ -149,7 +149,7 @@ class TransactionOperations:
 
     def _send(self, items: list[Any], name: str) -> Operation[list[MessageId]]:
         if not self._publishing.clock.known:  # ids tell the server's time
-            yield Command("ping", (), (), bytes, words=("PING",))
+            yield Command("ping", (), (), bytes, arguments=("PING",))
         prepared = yield from self._publishing.prepare(name, items)
         self._check_open()
         numbered: dict[int, list[Half]] = {}

@@ -8,15 +8,14 @@ from rqretry.protocol.command import Command, text
 from rqretry.protocol.keys import NamespaceKeys
 
 NOTES_KEPT = 10_000
-"""Lines of the audit record; the oldest go, a few later than exactly."""
+"""Entries of the audit log; the oldest go, a few later than exactly."""
 
-
-WORDS_KEPT = 1000
-"""Lines about how worker processes ended; the oldest go, a few later than exactly."""
+EXIT_RECORDS_KEPT = 1000
+"""Records of how worker processes ended; the oldest go, a few later than exactly."""
 
 
 class Note(NamedTuple):
-    """One line of the audit record."""
+    """One entry of the audit log."""
 
     at_ms: int
     actor: str
@@ -33,7 +32,7 @@ def audit_append(
     arguments: Mapping[str, Any],
     counts: Mapping[str, Any],
 ) -> Command[int]:
-    """Add a line to the audit record; answers the server's time in ms."""
+    """Add an entry to the audit log; answers the server's time in ms."""
     return Command(
         verb="audit_append",
         keys=(keys.meta, keys.audit),
@@ -43,31 +42,31 @@ def audit_append(
 
 
 def notes(keys: NamespaceKeys, *, count: int) -> Command[list[Note]]:
-    """The last lines of the audit record, the newest first."""
+    """The last entries of the audit log, the newest first."""
     words = ("XREVRANGE", keys.audit, "+", "-", "COUNT", count)
-    return Command("read", (), (), _notes, words=words)
+    return Command("read", (), (), _notes, arguments=words)
 
 
-def last_words(keys: NamespaceKeys, *, process: str, said: str) -> Command[int]:
+def exit_record(keys: NamespaceKeys, *, process: str, ending: str) -> Command[int]:
     """Keep how a worker process ended, for whoever asks what became of its messages.
 
     Args:
         keys: The namespace.
         process: host:pid.
-        said: How it ended.
+        ending: How it ended.
     """
     return Command(
         verb="audit_append",
-        keys=(keys.meta, keys.last_words),
-        args=(process, "ended", _dump({"said": said}), "{}", WORDS_KEPT),
+        keys=(keys.meta, keys.exit_records),
+        args=(process, "ended", _dump({"said": ending}), "{}", EXIT_RECORDS_KEPT),
         decode=int,
     )
 
 
-def all_last_words(keys: NamespaceKeys) -> Command[list[Note]]:
+def exit_records(keys: NamespaceKeys) -> Command[list[Note]]:
     """What is kept of how worker processes ended, the newest first."""
-    words = ("XREVRANGE", keys.last_words, "+", "-", "COUNT", WORDS_KEPT)
-    return Command("read", (), (), _notes, words=words)
+    words = ("XREVRANGE", keys.exit_records, "+", "-", "COUNT", EXIT_RECORDS_KEPT)
+    return Command("read", (), (), _notes, arguments=words)
 
 
 def now(keys: NamespaceKeys) -> Command[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import Command, Word, number, text
+from rqretry.protocol.command import Argument, Command, number, text
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 START = "0-0"
@@ -35,18 +35,18 @@ class Entry(NamedTuple):
 def now_at(keys: PartitionKeys) -> Command[Mark]:
     """The place from which on everything is still to be published."""
     words = ("HMGET", keys.meta, "cast_ms", "cast_seq", "cast_count")
-    return Command("read", (), (), _mark, words=words)
+    return Command("read", (), (), _mark, arguments=words)
 
 
 def read_after(keys: PartitionKeys, mark: Mark, *, count: int) -> Command[list[Entry]]:
     """The entries behind a place, oldest first, without waiting."""
     words = ("XRANGE", keys.broadcast, f"({mark.id}", "+", "COUNT", count)
-    return Command("read", (), (), lambda reply: [_entry(*one) for one in reply], words=words)
+    return Command("read", (), (), lambda reply: [_entry(*one) for one in reply], arguments=words)
 
 
 def wait_words(
     places: Sequence[tuple[PartitionKeys, Mark]], *, count: int, block_ms: int
-) -> tuple[Word, ...]:
+) -> tuple[Argument, ...]:
     """The request that waits for entries behind these places, of one server."""
     streams = [keys.broadcast for keys, _ in places]
     ids = [mark.id for _, mark in places]

@@ -18,7 +18,7 @@ MAX_BATCH = 500
 MAX_BATCH_BYTES = 1024 * 1024
 """Bytes of bodies per lease (decisions 9); one message always goes."""
 
-Word = str | bytes | int | float
+Argument = str | bytes | int | float
 
 
 def _as_it_is(result: T, confirmation: Any) -> T:
@@ -31,11 +31,11 @@ class Command(Generic[T]):
     """One call to the server.
 
     Attributes:
-        verb: The script's name; or, where `words` is set, the name for errors.
+        verb: The script's name; or, where `arguments` is set, the name for errors.
         keys: The keys it touches, all in one slot.
         args: The arguments after the keys.
         decode: Turns the raw reply into the result.
-        words: A plain Redis command to send instead of a script.
+        arguments: A plain Redis command to send instead of a script.
         ids: The messages it is about, for AmbiguousResult.
         confirm: A request to send right behind it on the same connection, such as WAIT
             (reliability.md R7); its reply goes to `confirmed`.
@@ -44,11 +44,11 @@ class Command(Generic[T]):
 
     verb: str
     keys: tuple[str, ...]
-    args: tuple[Word, ...]
+    args: tuple[Argument, ...]
     decode: Callable[[Any], T]
-    words: tuple[Word, ...] = ()
+    arguments: tuple[Argument, ...] = ()
     ids: tuple[str, ...] = ()
-    confirm: tuple[Word, ...] = ()
+    confirm: tuple[Argument, ...] = ()
     confirmed: Callable[[T, Any], T] = _as_it_is
 
 

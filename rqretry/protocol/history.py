@@ -31,25 +31,25 @@ class Kept(NamedTuple):
 def entries(keys: PartitionKeys, *, start: str, end: str, count: int) -> Command[list[Entry]]:
     """Entries from one stream id to another, oldest first, as the server answers them."""
     words = ("XRANGE", keys.events, start, end, "COUNT", count)
-    return Command("read", (keys.events,), (), _entries, words=words)
+    return Command("read", (keys.events,), (), _entries, arguments=words)
 
 
 def first_entry(keys: PartitionKeys) -> Command[str]:
     """The id of the oldest entry that is kept; "" if none is."""
     words = ("XRANGE", keys.events, "-", "+", "COUNT", 1)
-    return Command("read", (keys.events,), (), _entry_id, words=words)
+    return Command("read", (keys.events,), (), _entry_id, arguments=words)
 
 
 def last_entry(keys: PartitionKeys) -> Command[str]:
     """The id of the newest entry; "" if there is none."""
     words = ("XREVRANGE", keys.events, "+", "-", "COUNT", 1)
-    return Command("read", (keys.events,), (), _entry_id, words=words)
+    return Command("read", (keys.events,), (), _entry_id, arguments=words)
 
 
 def kept(keys: PartitionKeys) -> Command[Kept]:
     """How much of its history a partition keeps."""
     words = ("HMGET", keys.meta, "lost", "dropped", "bytes", "limit")
-    return Command("read", (keys.meta,), (), _kept, words=words)
+    return Command("read", (keys.meta,), (), _kept, arguments=words)
 
 
 def scan_bodies(
@@ -57,13 +57,13 @@ def scan_bodies(
 ) -> Command[tuple[int, list[tuple[str, bytes]]]]:
     """Some of the stored bodies and the cursor of the next ones, 0 at the end (HSCAN)."""
     words = ("HSCAN", keys.bodies, cursor, "COUNT", count)
-    return Command("read", (keys.bodies,), (), _scanned, words=words)
+    return Command("read", (keys.bodies,), (), _scanned, arguments=words)
 
 
 def read_lanes(keys: PartitionKeys, producers: Sequence[str]) -> Command[list[tuple[int, str]]]:
     """The number and checksum of the last call of each lane; (0, "") where there was none."""
     lanes = tuple(keys.lane(producer) for producer in producers)
-    return Command("read", lanes, (), _lanes, words=("MGET", *lanes))
+    return Command("read", lanes, (), _lanes, arguments=("MGET", *lanes))
 
 
 def _entries(reply: list[Entry]) -> list[Entry]:

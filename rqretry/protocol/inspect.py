@@ -90,7 +90,7 @@ class DeadPage(NamedTuple):
     total: int
     ids: list[str]
     since_ms: list[int]
-    graves: list[str]
+    deaths: list[str]
     failures: list[str]
     data: list[bytes]
 
@@ -102,7 +102,7 @@ def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
     group = keys.group(first, 0)
     touched = (
         keys.meta, keys.route, keys.backlog, group.ready, group.wake, keys.counters,
-        group.line, group.heads, keys.message_groups,
+        group.order, group.heads, keys.message_groups,
     )  # fmt: skip
     return Command(
         verb="subscribe",
@@ -134,7 +134,7 @@ def compare_and_set(
 
 def read_record(records: str, name: str) -> Command[str]:
     """One record of the catalog; "" if there is none."""
-    return Command("read", (), (), _optional_text, words=("HGET", records, name))
+    return Command("read", (), (), _optional_text, arguments=("HGET", records, name))
 
 
 def read_these(records: str, names: Sequence[str]) -> Command[list[str]]:
@@ -144,54 +144,54 @@ def read_these(records: str, names: Sequence[str]) -> Command[list[str]]:
         (),
         (),
         lambda reply: [_optional_text(item) for item in reply],
-        words=("HMGET", records, *names),
+        arguments=("HMGET", records, *names),
     )
 
 
 def read_records(records: str) -> Command[dict[str, str]]:
     """All records of one kind."""
-    return Command("read", (), (), _records, words=("HGETALL", records))
+    return Command("read", (), (), _records, arguments=("HGETALL", records))
 
 
 def read_body(keys: PartitionKeys, id_: str) -> Command[bytes | None]:
     """The bytes of a message; None where it is not stored."""
-    return Command("read", (), (), lambda reply: reply, words=("HGET", keys.bodies, id_))
+    return Command("read", (), (), lambda reply: reply, arguments=("HGET", keys.bodies, id_))
 
 
 def read_due(keys: PartitionKeys, member: str) -> Command[int | None]:
     """When a scheduled member is due, in server ms; None where it is not scheduled."""
-    return Command("read", (), (), number, words=("ZSCORE", keys.scheduled, member))
+    return Command("read", (), (), number, arguments=("ZSCORE", keys.scheduled, member))
 
 
 def delete(key: str) -> Command[int]:
     """Delete one key that is nobody's any more."""
-    return Command("delete", (), (), int, words=("UNLINK", key))
+    return Command("delete", (), (), int, arguments=("UNLINK", key))
 
 
 def stored(keys: PartitionKeys) -> Command[int]:
     """How many message bodies a partition keeps."""
-    return Command("read", (), (), int, words=("HLEN", keys.bodies))
+    return Command("read", (), (), int, arguments=("HLEN", keys.bodies))
 
 
 def in_message_groups(keys: PartitionKeys) -> Command[int]:
     """How many stored messages of a partition have a message group."""
-    return Command("read", (), (), int, words=("HLEN", keys.message_groups))
+    return Command("read", (), (), int, arguments=("HLEN", keys.message_groups))
 
 
 def in_line(keys: GroupKeys) -> Command[int]:
     """How many unfinished messages of an ordered group have a message group."""
-    return Command("read", (), (), int, words=("ZCARD", keys.line))
+    return Command("read", (), (), int, arguments=("ZCARD", keys.order))
 
 
 def memory(keys: PartitionKeys) -> Command[int]:
     """The bytes of a partition's bodies, estimated from a sample of them."""
     words = ("MEMORY", "USAGE", keys.bodies, "SAMPLES", 20)
-    return Command("read", (), (), lambda reply: int(reply or 0), words=words)
+    return Command("read", (), (), lambda reply: int(reply or 0), arguments=words)
 
 
 def server_memory() -> Command[dict[str, int]]:
     """The server's `used_memory` and `maxmemory`, in bytes."""
-    return Command("read", (), (), _memory, words=("INFO", "memory"))
+    return Command("read", (), (), _memory, arguments=("INFO", "memory"))
 
 
 def stats(keys: GroupKeys) -> Command[Stats]:
@@ -199,7 +199,7 @@ def stats(keys: GroupKeys) -> Command[Stats]:
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.dead, p.scheduled,
-        p.backlog, p.counters, p.bodies, keys.line, keys.heads, p.message_groups, *keys.levels,
+        p.backlog, p.counters, p.bodies, keys.order, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
         verb="stats",
@@ -214,8 +214,8 @@ def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts,
-        keys.failures, keys.dead, keys.graves, p.bodies, p.pending, p.scheduled, p.backlog,
-        keys.line, keys.heads, p.message_groups, *keys.levels,
+        keys.failures, keys.dead, keys.deaths, p.bodies, p.pending, p.scheduled, p.backlog,
+        keys.order, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
         verb="peek",
@@ -232,7 +232,7 @@ def dead_letters(
     p = keys.partition
     return Command(
         verb="dead_letters",
-        keys=(p.meta, keys.dead, keys.graves, keys.failures, p.bodies, p.big, keys.tracebacks),
+        keys=(p.meta, keys.dead, keys.deaths, keys.failures, p.bodies, p.big, keys.tracebacks),
         args=(offset, count, int(with_bodies), MAX_BATCH_BYTES),
         decode=_dead_page,
     )
@@ -245,7 +245,7 @@ def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str
         (),
         (),
         lambda reply: [_optional_text(item) for item in reply],
-        words=("HMGET", keys.tracebacks, *fingerprints),
+        arguments=("HMGET", keys.tracebacks, *fingerprints),
     )
 
 
@@ -254,7 +254,7 @@ def ids_with_key(keys: PartitionKeys, key: str, *, after: str, count: int) -> Co
     first = f"({key}\0{after}" if after else f"[{key}\0"
     words = ("ZRANGEBYLEX", keys.message_keys, first, f"({key}\x01", "LIMIT", 0, count)
     return Command(
-        "read", (), (), lambda reply: [text(m).rpartition("\0")[2] for m in reply], words=words
+        "read", (), (), lambda reply: [text(m).rpartition("\0")[2] for m in reply], arguments=words
     )
 
 
@@ -263,7 +263,7 @@ def recent_history(
 ) -> Command[list[tuple[str, dict[str, bytes]]]]:
     """Entries of a partition's history back from a stream id, newest first."""
     words = ("XREVRANGE", keys.events, end, "-", "COUNT", count)
-    return Command("read", (), (), _history, words=words)
+    return Command("read", (), (), _history, arguments=words)
 
 
 def history(
@@ -275,7 +275,7 @@ def history(
         (),
         (),
         _history,
-        words=("XRANGE", keys.events, start, end, "COUNT", count),
+        arguments=("XRANGE", keys.events, start, end, "COUNT", count),
     )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 ROOT = "rqretry"
+STORED_AS = {"deaths": "graves", "order": "line", "exit_records": "last_words"}
+"""Keys that end otherwise than their attribute is called: a stored name does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class NamespaceKeys:
     workers: str = field(init=False)
     worker_details: str = field(init=False)
     audit: str = field(init=False)
-    last_words: str = field(init=False)
+    exit_records: str = field(init=False)
     transactions: str = field(init=False)
     open_transactions: str = field(init=False)
     unfinished_transactions: str = field(init=False)
@@ -35,7 +37,7 @@ class NamespaceKeys:
         base = f"{ROOT}:{self.namespace}:{{{self.namespace}}}:"
         names = (
             "meta", "topics", "groups", "settings", "workers", "worker_details", "audit",
-            "last_words", "transactions", "open_transactions", "unfinished_transactions",
+            "exit_records", "transactions", "open_transactions", "unfinished_transactions",
             "parked_transactions", "finished_transactions",
         )  # fmt: skip
         _spell(self, base, names)
@@ -121,10 +123,10 @@ class GroupKeys:
     failures: str = field(init=False, compare=False)
     tracebacks: str = field(init=False, compare=False)
     dead: str = field(init=False, compare=False)
-    graves: str = field(init=False, compare=False)
+    deaths: str = field(init=False, compare=False)
     due: str = field(init=False, compare=False)
     wake: str = field(init=False, compare=False)
-    line: str = field(init=False, compare=False)
+    order: str = field(init=False, compare=False)
     heads: str = field(init=False, compare=False)
     levels: tuple[str, ...] = field(init=False, compare=False)
 
@@ -147,7 +149,7 @@ class GroupKeys:
         base = f"{self.partition.base}group:{self.group}:"
         names = (
             "config", "ready", "retry", "inflight", "attempts", "failures", "tracebacks",
-            "dead", "graves", "due", "wake", "line", "heads",
+            "dead", "deaths", "due", "wake", "order", "heads",
         )  # fmt: skip
         _spell(self, base, names)
         if self.source:
@@ -176,4 +178,4 @@ def group_keys(partition: PartitionKeys, group: str, levels: int, source: str = 
 
 def _spell(keys: object, base: str, names: tuple[str, ...]) -> None:
     for name in names:
-        object.__setattr__(keys, name, base + name)
+        object.__setattr__(keys, name, base + STORED_AS.get(name, name))

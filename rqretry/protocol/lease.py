@@ -49,7 +49,7 @@ class Leased(NamedTuple):
         return self.status != "RATED" and (self.left == 0 or self.status != "OK")
 
     @property
-    def lines(self) -> Sequence[str]:
+    def last_errors(self) -> Sequence[str]:
         """One of `errors` for each message."""
         return self.errors or [""] * len(self.ids)
 
@@ -98,11 +98,11 @@ def lease(
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
         keys.due, keys.wake, p.bodies, p.big, p.pending, p.scheduled, p.events, p.counters,
         keys.failures,
-        keys.line, keys.heads, p.message_groups,
+        keys.order, keys.heads, p.message_groups,
     )  # fmt: skip
     return Command(
         verb="lease",
-        keys=touched + ((keys.graves, keys.origins) if keys.source else ()),
+        keys=touched + ((keys.deaths, keys.origins) if keys.source else ()),
         args=(keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens)),
         decode=_leased,
     )
@@ -159,14 +159,14 @@ def succeed(
     touched = (
         p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead, p.bodies,
         p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.wake, keys.ready,
-        keys.line, keys.heads, p.message_groups, p.keyed, p.message_keys,
+        keys.order, keys.heads, p.message_groups, p.keyed, p.message_keys,
     )  # fmt: skip
     ids = _ids(receipts)
     firsts = {receipt[1] for receipt in receipts} == {1}
     words: Iterable[str | int] = (1, *ids) if firsts else (2, *_flat(receipts))
     return Command(
         verb="succeed",
-        keys=touched + ((keys.graves,) if keys.source else ()),
+        keys=touched + ((keys.deaths,) if keys.source else ()),
         args=(keys.group, worker, int(strict), *words),
         decode=lambda reply: reply or [OK] * len(ids),
         ids=ids,
@@ -192,8 +192,8 @@ def fail(
     args += said
     touched = (
         p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
-        keys.graves, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
-        p.counters, keys.ready, keys.line, keys.heads, p.message_groups, *keys.levels,
+        keys.deaths, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
+        p.counters, keys.ready, keys.order, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
         verb="fail",
@@ -220,7 +220,7 @@ def release(
         args += (*receipt, delay_ms)
     touched = (
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
-        keys.due, keys.wake, p.bodies, p.pending, p.events, p.counters, keys.graves,
+        keys.due, keys.wake, p.bodies, p.pending, p.events, p.counters, keys.deaths,
         *keys.levels,
     )  # fmt: skip
     return Command(

@@ -58,8 +58,8 @@ def expire(
     seen: int | str = "" if last_seen_ms is None else last_seen_ms
     touched = (
         p.meta, keys.config, keys.retry, keys.inflight, keys.attempts, keys.failures,
-        keys.dead, keys.graves, keys.due, keys.wake, p.events, p.counters, p.bodies,
-        p.pending, keys.ready, keys.line, keys.heads, p.message_groups, *keys.levels,
+        keys.dead, keys.deaths, keys.due, keys.wake, p.events, p.counters, p.bodies,
+        p.pending, keys.ready, keys.order, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
         verb="expire",
@@ -85,7 +85,7 @@ def promote(
     p = keys.partition
     until = "+inf" if early else ""
     touched = (
-        p.meta, keys.retry, keys.due, keys.wake, p.events, p.counters, keys.config, keys.line,
+        p.meta, keys.retry, keys.due, keys.wake, p.events, p.counters, keys.config, keys.order,
         keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
@@ -100,7 +100,7 @@ def feed_dlq_group(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> C
     """Dead letters of the other group to ready of this one, which consumes them; how many."""
     p = keys.partition
     touched = (
-        p.meta, keys.config, keys.dead, keys.ready, keys.attempts, keys.failures, keys.graves,
+        p.meta, keys.config, keys.dead, keys.ready, keys.attempts, keys.failures, keys.deaths,
         keys.wake, p.events, p.counters,
     )  # fmt: skip
     return Command("feed_dlq_group", touched, (keys.group, worker, limit), int)

@@ -65,8 +65,8 @@ def redrive(
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
-        keys.dead, keys.graves, keys.wake, p.bodies, p.events, p.counters, keys.due,
-        keys.line, keys.heads, p.message_groups, p.pending, *keys.levels,
+        keys.dead, keys.deaths, keys.wake, p.bodies, p.events, p.counters, keys.due,
+        keys.order, keys.heads, p.message_groups, p.pending, *keys.levels,
     )  # fmt: skip
     delays = delays_ms or [""] * len(ids)
     lines = records or ['{"c":"redriven"}'] * len(ids)
@@ -86,9 +86,9 @@ def purge(
     """Dead (or in another sorted set, `place`) to gone; OK or GONE for each id."""
     p = keys.partition
     touched = (
-        p.meta, keys.config, keys.attempts, keys.failures, place or keys.dead, keys.graves,
+        p.meta, keys.config, keys.attempts, keys.failures, place or keys.dead, keys.deaths,
         p.bodies, p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
-        keys.ready, keys.wake, keys.line, keys.heads, p.message_groups, keys.dead, p.keyed,
+        keys.ready, keys.wake, keys.order, keys.heads, p.message_groups, keys.dead, p.keyed,
         p.message_keys,
     )  # fmt: skip
     return Command(
@@ -113,7 +113,7 @@ def purge_list(
     touched = (
         p.meta, keys.config, place, keys.attempts, keys.failures, keys.dead, keys.inflight,
         p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.ready,
-        keys.wake, keys.line, keys.heads, p.message_groups, p.keyed, p.message_keys,
+        keys.wake, keys.order, keys.heads, p.message_groups, p.keyed, p.message_keys,
     )  # fmt: skip
     flat = [word for id_, goes in answers for word in (id_, int(goes))]
     return Command(
@@ -160,7 +160,7 @@ def scheduled_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[s
         (),
         (),
         lambda reply: (text(reply[0]), [text(m).partition(" ")[0] for m in reply[1][::2]]),
-        words=("ZSCAN", keys.scheduled, cursor, "COUNT", MAX_BATCH),
+        arguments=("ZSCAN", keys.scheduled, cursor, "COUNT", MAX_BATCH),
     )
 
 
@@ -171,7 +171,7 @@ def half_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[str]]]
         (),
         (),
         lambda reply: (text(reply[0]), [text(id_) for id_ in reply[1][::2]]),
-        words=("HSCAN", keys.half_of, cursor, "COUNT", MAX_BATCH),
+        arguments=("HSCAN", keys.half_of, cursor, "COUNT", MAX_BATCH),
     )
 
 
@@ -179,7 +179,7 @@ def scan_blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) ->
     """One page of the line of an ordered group, without who is out; reads only."""
     return Command(
         verb="scan_blocked",
-        keys=(keys.partition.meta, keys.line, keys.heads, keys.failures),
+        keys=(keys.partition.meta, keys.order, keys.heads, keys.failures),
         args=(after, count),
         decode=_blocked,
     )
@@ -189,7 +189,7 @@ def purge_blocked(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Com
     """Blocked to gone; OK or GONE for each member of the line."""
     p = keys.partition
     touched = (
-        p.meta, keys.config, keys.line, keys.heads, p.message_groups, keys.attempts,
+        p.meta, keys.config, keys.order, keys.heads, p.message_groups, keys.attempts,
         keys.failures, p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
         p.keyed, p.message_keys,
     )  # fmt: skip
@@ -201,25 +201,25 @@ def leave(keys: GroupKeys) -> Command[int]:
     p = keys.partition
     touched = (
         p.meta, p.counters, keys.config, keys.attempts, keys.failures, keys.tracebacks,
-        keys.graves, keys.due, keys.wake, keys.ready, keys.retry, keys.heads, keys.inflight,
-        keys.dead, keys.line, *keys.levels,
+        keys.deaths, keys.due, keys.wake, keys.ready, keys.retry, keys.heads, keys.inflight,
+        keys.dead, keys.order, *keys.levels,
     )  # fmt: skip
     return Command("leave", touched, (keys.group,), int)
 
 
 def erase(keys: PartitionKeys) -> Command[int]:
     """Delete what is a partition's own, at once; big keys are freed in the background."""
-    return Command("erase", (), (), int, words=("UNLINK", *keys.everything()))
+    return Command("erase", (), (), int, arguments=("UNLINK", *keys.everything()))
 
 
 def erase_group(keys: GroupKeys) -> Command[int]:
     """Delete what is a group's own in a partition, whose dead letters are another group's."""
     own = (
         keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.failures,
-        keys.tracebacks, keys.graves, keys.due, keys.wake, *keys.levels,
+        keys.tracebacks, keys.deaths, keys.due, keys.wake, *keys.levels,
     )  # fmt: skip
     assert keys.source
-    return Command("erase", (), (), int, words=("UNLINK", *own))
+    return Command("erase", (), (), int, arguments=("UNLINK", *own))
 
 
 def recall(keys: PartitionKeys, id_: str, *, worker: str, tag: str = "") -> Command[str]:

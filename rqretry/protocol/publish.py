@@ -11,7 +11,7 @@ from rqretry.core.durability import confirmation, doubt
 from rqretry.core.history_notes import Noted
 from rqretry.core.message_id import pack_ids
 from rqretry.core.route import Route
-from rqretry.protocol.command import Command, Word, number, text
+from rqretry.protocol.command import Argument, Command, number, text
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 _PLAIN, _NAMED, _SENT = 2, 3, 4
@@ -111,9 +111,9 @@ class PlainMessages(Sequence[Prepared]):
         digests = None if self.digests is None else [*self.digests, *(others.digests or [])]
         return PlainMessages(self.ids + others.ids, self.data + others.data, digests)
 
-    def words(self) -> list[Word]:
+    def words(self) -> list[Argument]:
         """The id and the envelope of each, and then their digests, as publish.lua takes them."""
-        made: list[Word] = [""] * (2 * len(self.ids))
+        made: list[Argument] = [""] * (2 * len(self.ids))
         made[::2] = self.ids
         made[1::2] = self.data
         made += self.digests or ()
@@ -247,7 +247,7 @@ def _each(route: Route, messages: Sequence[Prepared], words: int) -> list[Any]:
 @lru_cache(maxsize=1024)
 def _targets(
     keys: PartitionKeys, route: Route, *, plain: bool
-) -> tuple[tuple[str, ...], tuple[Word, ...]]:
+) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
     """The keys behind the lane's, and the words about the groups: the same for every call."""
     groups = [keys.group(group.name, 0) for group in route.groups]
     touched = [
@@ -261,7 +261,7 @@ def _targets(
     touched += (key for group in groups for key in (group.ready, group.wake))
     if not plain:
         touched += (*_lines(groups, route), *_stream(keys, route))
-    words: list[Word] = []
+    words: list[Argument] = []
     for group in route.groups:
         words += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
     return tuple(touched), tuple(words)
@@ -303,7 +303,7 @@ def _stream(keys: PartitionKeys, route: Route) -> tuple[str, ...]:
 def _lines(groups: Sequence[GroupKeys], route: Route) -> Iterator[str]:
     for keys, group in zip(groups, route.groups, strict=True):
         if group.ordered:
-            yield keys.line
+            yield keys.order
             yield keys.heads
 
 

@@ -34,7 +34,7 @@ def repair_places(
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.failures,
-        keys.dead, keys.graves, keys.due, keys.wake, keys.line, keys.heads, p.bodies, p.pending,
+        keys.dead, keys.deaths, keys.due, keys.wake, keys.order, keys.heads, p.bodies, p.pending,
         p.message_groups, p.events, p.counters, *keys.levels,
     )  # fmt: skip
     words = [_bytes(id_) for id_ in ids]
@@ -50,7 +50,7 @@ def repair_order(
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
-        keys.wake, keys.line, keys.heads, p.bodies, p.pending, p.message_groups, p.events,
+        keys.wake, keys.order, keys.heads, p.bodies, p.pending, p.message_groups, p.events,
         p.counters, *keys.levels,
     )  # fmt: skip
     words = [_bytes(subject) for subject in subjects]
@@ -77,7 +77,14 @@ def repair_owners(
         keys.message_groups, keys.events,
     ]  # fmt: skip
     for group, _ in groups:
-        touched += [group.ready, group.retry, group.inflight, group.dead, group.line, *group.levels]
+        touched += [
+            group.ready,
+            group.retry,
+            group.inflight,
+            group.dead,
+            group.order,
+            *group.levels,
+        ]
     levels = groups[0][0].level_count if groups else 0
     bytes_ = [_bytes(byte) for _, byte in groups]
     words = [

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rqretry.core.route import Route
-from rqretry.protocol.command import MAX_BATCH, Command, Word, number, text
+from rqretry.protocol.command import MAX_BATCH, Argument, Command, number, text
 from rqretry.protocol.keys import NamespaceKeys, PartitionKeys
 from rqretry.protocol.publish import Prepared
 
@@ -108,7 +108,7 @@ def prepare(
     blob: bytes = b"",
 ) -> Command[PreparedHalves]:
     """Nothing to half: stored, and seen by no group."""
-    args: list[Word] = [route.version, transaction, worker, blob]
+    args: list[Argument] = [route.version, transaction, worker, blob]
     for half in halves:
         m = half.message
         args += (half.number, m.id, m.data, m.digest, half.tag, half.message_group, m.keys)
@@ -145,19 +145,19 @@ def rollback(
 def half_of(keys: PartitionKeys, id_: str) -> Command[StoredHalf | None]:
     """The transaction that a stored message is a half of; None for none."""
     words = ("HGET", keys.half_of, id_)
-    return Command("read", (), (), lambda reply: _half(reply) if reply else None, words=words)
+    return Command("read", (), (), lambda reply: _half(reply) if reply else None, arguments=words)
 
 
 def halves(keys: PartitionKeys, transaction: str, count: int) -> Command[list[str]]:
     """The ids of the first halves of a transaction in a partition."""
     low, high = f"[{transaction} ", f"({transaction}!"
     words = ("ZRANGEBYLEX", keys.halves, low, high, "LIMIT", 0, count)
-    return Command("read", (), (), lambda reply: [_half(m).id for m in reply], words=words)
+    return Command("read", (), (), lambda reply: [_half(m).id for m in reply], arguments=words)
 
 
 def bodies(keys: PartitionKeys, ids: Sequence[str]) -> Command[list[bytes | None]]:
     """The stored bytes of messages."""
-    return Command("read", (), (), list, words=("HMGET", keys.bodies, *ids))
+    return Command("read", (), (), list, arguments=("HMGET", keys.bodies, *ids))
 
 
 # -- in the namespace's slot -----------------------------------------------------------------------
@@ -200,7 +200,7 @@ def decide(
         keys.meta, keys.transactions, keys.checks(group), keys.unfinished_transactions,
         keys.parked_transactions,
     )  # fmt: skip
-    said: Word = "" if claim is None else claim
+    said: Argument = "" if claim is None else claim
     args = (transaction, decision, worker, lease_ms, said, one_line(reason))
     return Command("decide", touched, args, _decided)
 
@@ -241,7 +241,7 @@ def read(keys: NamespaceKeys, transaction: str) -> Command[Record | None]:
     def decoded(reply: bytes | None) -> Record | None:
         return None if reply is None else read_record(transaction, reply)
 
-    return Command("read", (), (), decoded, words=("HGET", keys.transactions, transaction))
+    return Command("read", (), (), decoded, arguments=("HGET", keys.transactions, transaction))
 
 
 def read_many(keys: NamespaceKeys, transactions: Sequence[str]) -> Command[list[Record]]:
@@ -251,23 +251,23 @@ def read_many(keys: NamespaceKeys, transactions: Sequence[str]) -> Command[list[
         pairs = zip(transactions, reply, strict=True)
         return [read_record(id_, stored) for id_, stored in pairs if stored is not None]
 
-    return Command("read", (), (), decoded, words=("HMGET", keys.transactions, *transactions))
+    return Command("read", (), (), decoded, arguments=("HMGET", keys.transactions, *transactions))
 
 
 def page(key: str, offset: int, count: int) -> Command[list[str]]:
     """Ids of an index of transactions, the oldest first."""
     words = ("ZRANGE", key, offset, offset + count - 1)
-    return Command("read", (), (), lambda reply: [text(id_) for id_ in reply], words=words)
+    return Command("read", (), (), lambda reply: [text(id_) for id_ in reply], arguments=words)
 
 
 def size(key: str) -> Command[int]:
     """How many an index of transactions holds."""
-    return Command("read", (), (), int, words=("ZCARD", key))
+    return Command("read", (), (), int, arguments=("ZCARD", key))
 
 
 def next_check(keys: NamespaceKeys, group: str, transaction: str) -> Command[int | None]:
     """When a transaction is checked, server time in ms; None for never."""
-    return Command("read", (), (), number, words=("ZSCORE", keys.checks(group), transaction))
+    return Command("read", (), (), number, arguments=("ZSCORE", keys.checks(group), transaction))
 
 
 def one_line(reason: str, limit: int = 500) -> str:

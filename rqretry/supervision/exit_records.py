@@ -10,7 +10,7 @@ import threading
 from rqretry.core.errors import RqretryError
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import process_name
-from rqretry.protocol.audit_log import last_words
+from rqretry.protocol.audit_log import exit_record
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.transport.store_sync import SyncStore
 
@@ -43,7 +43,7 @@ class ExitRecords:
         keys = NamespaceKeys(self._settings.namespace)
         try:
             with SyncStore(self._settings.url, repeat_seconds=PATIENCE_S) as store:
-                store.run(last_words(keys, process=process_name(pid), said=ending))
+                store.run(exit_record(keys, process=process_name(pid), ending=ending))
         except RqretryError as error:
             log.warning("how worker process %d ended was not recorded: %s", pid, error)
         finally:

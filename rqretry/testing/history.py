@@ -141,7 +141,7 @@ def _is_scheduled(keys: PartitionKeys, id_: str) -> Command[bool]:
     def among(reply: list[bytes]) -> bool:
         return id_ in map(id_of_member, map(text, reply))
 
-    return Command("read", (), (), among, words=("ZRANGE", keys.scheduled, 0, -1))
+    return Command("read", (), (), among, arguments=("ZRANGE", keys.scheduled, 0, -1))
 
 
 def attempts(steps: Sequence[Step]) -> list[Attempt]:

@@ -226,10 +226,10 @@ class Lab(FaultInjection, Assertions):
 
     def _delete_everything(self) -> None:
         found: Command[list[bytes]] = Command(
-            "read", (), (), list, words=("KEYS", f"{ROOT}:{self.namespace}:*")
+            "read", (), (), list, arguments=("KEYS", f"{ROOT}:{self.namespace}:*")
         )
         names: list[str | bytes] = [clock_key(self.namespace), *self._store.run(found)]
-        self._store.run(Command("delete", (), (), int, words=("DEL", *names)))
+        self._store.run(Command("delete", (), (), int, arguments=("DEL", *names)))
 
     def _blocking(self, make: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         self._check_idle()

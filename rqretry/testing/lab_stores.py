@@ -60,7 +60,7 @@ class LabStore(SyncStore):
             InvalidArgument: None is set, and virtual time stands still.
         """
         for key in step.keys:
-            pop: Command[Any] = Command("read", (), (), lambda r: r, words=("ZPOPMIN", key))
+            pop: Command[Any] = Command("read", (), (), lambda r: r, arguments=("ZPOPMIN", key))
             if self.run(pop):
                 return key
         raise InvalidArgument(
@@ -71,13 +71,13 @@ class LabStore(SyncStore):
 
 def score(store: LabStore, key: str, id_: str | bytes) -> int | None:
     """A message's time in a sorted set, virtual milliseconds; None if it is not there."""
-    command: Command[int | None] = Command("read", (), (), number, words=("ZSCORE", key, id_))
+    command: Command[int | None] = Command("read", (), (), number, arguments=("ZSCORE", key, id_))
     return store.run(command)
 
 
 def first_score(store: LabStore, key: str) -> int | None:
     """The earliest time in a sorted set; None where it is empty."""
-    command: Command[list[bytes]] = Command("read", (), (), list, words=("ZRANGE", key, 0, 0))
+    command: Command[list[bytes]] = Command("read", (), (), list, arguments=("ZRANGE", key, 0, 0))
     first = store.run(command)
     return score(store, key, first[0]) if first else None
 

@@ -274,6 +274,6 @@ class LabWorkers:
         sent_at = self._store.clock.local(0)
         rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
         ((id_, data, numbers),) = rows
-        delivery = Delivery(place, id_, data, numbers, sent_at, leased.lines[0])
+        delivery = Delivery(place, id_, data, numbers, sent_at, leased.last_errors[0])
         place.leases[id_] = delivery
         return delivery

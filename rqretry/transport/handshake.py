@@ -43,7 +43,7 @@ class Greeting:
         node, left = self._node, list(replies)
         for reply in left:
             if is_error(reply):
-                raise node.wire.meaning(Command("INFO", (), (), bytes, words=("INFO",)), reply)
+                raise node.wire.meaning(Command("INFO", (), (), bytes, arguments=("INFO",)), reply)
         if not node.greeted:
             info, now = read_info(left.pop(0)), left.pop(0)
             version = info.get("redis_version", "")

@@ -37,12 +37,12 @@ from rqretry.core.errors import (
     StoreUnavailable,
     show,
 )
-from rqretry.protocol.command import Command, Word
+from rqretry.protocol.command import Argument, Command
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
 
 T = TypeVar("T")
 
-Requests = list[tuple[Word, ...]]
+Requests = list[tuple[Argument, ...]]
 """Requests to send in one round trip, each in words."""
 
 REPEAT_SECONDS = 15.0
@@ -165,17 +165,17 @@ class Wire:
         self._loaded: set[str] = set()
         self._shas: dict[str, tuple[Dialect, str]] = {}
 
-    def words(self, command: Command[Any]) -> tuple[Word, ...]:
+    def words(self, command: Command[Any]) -> tuple[Argument, ...]:
         """The words of one request."""
-        if command.words:
-            return command.words
+        if command.arguments:
+            return command.arguments
         known = self._shas.get(command.verb)
         if known is None or known[0] is not self.dialect:
             known = self.dialect, self.scripts.get(command.verb).sha(self.dialect)
             self._shas[command.verb] = known
         return ("EVALSHA", known[1], len(command.keys), *command.keys, *command.args)
 
-    def load(self, command: Command[Any]) -> tuple[Word, ...]:
+    def load(self, command: Command[Any]) -> tuple[Argument, ...]:
         """The request that makes the command's script known."""
         return ("SCRIPT", "LOAD", self.scripts.get(command.verb).text(self.dialect))
 
@@ -187,7 +187,7 @@ class Wire:
         """
         if len(commands) == 1:
             return []
-        missing = {c.verb: c for c in commands if not c.words and c.verb not in self._loaded}
+        missing = {c.verb: c for c in commands if not c.arguments and c.verb not in self._loaded}
         self._loaded.update(missing)
         return [self.load(command) for command in missing.values()]
 
@@ -273,7 +273,7 @@ class Wire:
                     f"Redis at {self.place} has no database of the number in the URL: give a lower"
                     " one, or raise `databases` on the server"
                 )
-            return self.meaning(Command("connect", (), (), bytes, words=("PING",)), error)
+            return self.meaning(Command("connect", (), (), bytes, arguments=("PING",)), error)
         return self.broken(error, sent=False)
 
     def _full(self) -> TryAgain:
@@ -282,7 +282,7 @@ class Wire:
 
     def _script_error(self, command: Command[Any], text: str) -> RqretryError:
         found = _SCRIPT_LINE.search(text)
-        if command.words or not found:
+        if command.arguments or not found:
             return ScriptError(f"lua/{command.verb}.lua", 0, text)
         file, _, line = self.scripts.get(command.verb).locate(int(found[1])).partition(":")
         return ScriptError(file, int(line or 0), _PLACE.sub("", text).strip())

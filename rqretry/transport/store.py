@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError
 
 from rqretry.core.errors import RqretryError
 from rqretry.core.redis_url import RedisUrl
-from rqretry.protocol.command import Block, Command, Operation, Pause, Word
+from rqretry.protocol.command import Argument, Block, Command, Operation, Pause
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.batch import Batch, Share
 from rqretry.transport.pool import Line, Pool
@@ -110,7 +110,7 @@ class Store:
         """Seconds for which a call is repeated that calls to other servers wait for."""
         return _PATIENCE_S if self.spread else self.repeat_seconds
 
-    def words(self, command: Command[Any]) -> tuple[Word, ...]:
+    def words(self, command: Command[Any]) -> tuple[Argument, ...]:
         """A command as a request for the server that it goes to."""
         try:
             return self.topology.node(key_of(command)).wire.words(command)
@@ -218,7 +218,7 @@ class Store:
     async def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and told its time."""
         if not self.clock.known or self.topology.stale:
-            await self.run(Command("ping", (), (), bytes, words=("PING",)))
+            await self.run(Command("ping", (), (), bytes, arguments=("PING",)))
 
     async def aclose(self) -> None:
         """Close all connections that are not in use."""
@@ -239,7 +239,7 @@ class Store:
         """Wait for a wake key; a connection that breaks while waiting counts as a wake-up."""
         if self.spread and len(step.keys) > 1:
             return next(iter(await self.watch(step.keys, step.seconds)), None)
-        words: tuple[Word, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
+        words: tuple[Argument, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
         try:
             line = await self.acquire(step.keys[0])
             try:

@@ -14,7 +14,7 @@ from redis.exceptions import NoScriptError
 
 from rqretry.core.errors import RqretryError
 from rqretry.core.redis_url import RedisUrl
-from rqretry.protocol.command import Block, Command, Operation, Pause, Word
+from rqretry.protocol.command import Argument, Block, Command, Operation, Pause
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.batch import Batch, Share
 from rqretry.transport.pool_sync import SyncLine, SyncPool
@@ -160,7 +160,7 @@ class SyncStore:
     def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and told its time."""
         if not self.clock.known or self.topology.stale:
-            self.run(Command("ping", (), (), bytes, words=("PING",)))
+            self.run(Command("ping", (), (), bytes, arguments=("PING",)))
 
     def close(self) -> None:
         """Close all connections that are not in use."""
@@ -174,7 +174,11 @@ class SyncStore:
                 return wait_apart(self.pool, self.clock, step.keys, step.seconds)
             node = self.topology.node(step.keys[0])
             line = self.pool.acquire(node, self.clock)
-            words: tuple[Word, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
+            words: tuple[Argument, ...] = (
+                "BZPOPMIN",
+                *step.keys,
+                max(0.001, round(step.seconds, 3)),
+            )
             try:
                 patience = step.seconds + BLOCK_MARGIN_SECONDS
                 (reply,) = self.pool.exchange(line, [words], patience)

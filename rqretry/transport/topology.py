@@ -17,13 +17,13 @@ from redis.exceptions import AskError, MovedError
 
 from rqretry.core.errors import ConfigError, StoreUnavailable, show
 from rqretry.core.redis_url import RedisUrl
-from rqretry.protocol.command import Command, Word, pairs, text
+from rqretry.protocol.command import Argument, Command, pairs, text
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.replies import ServerClock, TryAgain, Wire
 
 L = TypeVar("L")
 
-Question = tuple[RedisUrl, tuple[tuple[Word, ...], ...]]
+Question = tuple[RedisUrl, tuple[tuple[Argument, ...], ...]]
 """Which server to ask, and the requests."""
 Inquiry = Generator[Question, list[Any] | Exception, None]
 """Yields questions; gets the replies (errors of the server among them), or why there are none."""
@@ -284,10 +284,14 @@ def key_of(command: Command[Any]) -> str | None:
     """A key of the command, all of which are in one slot; None where it has none."""
     if command.keys:
         return command.keys[0]
-    name = text(command.words[0]) if isinstance(command.words[0], bytes) else str(command.words[0])
+    name = (
+        text(command.arguments[0])
+        if isinstance(command.arguments[0], bytes)
+        else str(command.arguments[0])
+    )
     if name in _KEYLESS:
         return None
-    key = command.words[_KEY_AT.get(name, 1)]
+    key = command.arguments[_KEY_AT.get(name, 1)]
     return text(key) if isinstance(key, bytes) else str(key)
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from rqretry.core.errors import RqretryError
-from rqretry.protocol.command import Command, Word
+from rqretry.protocol.command import Argument, Command
 from rqretry.protocol.lease import Leased, Polled, lease, poll
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.transport.pool import Line
@@ -152,7 +152,7 @@ class Fetcher:
         place.empty = leased.exhausted
         place.rated = bool(leased.rate)
         if leased.ids:
-            rows = zip(leased.ids, leased.data, leased.numbers, leased.lines, strict=True)
+            rows = zip(leased.ids, leased.data, leased.numbers, leased.last_errors, strict=True)
             deliveries = [
                 Delivery(place, id_, data, numbers, sent_at, line)
                 for id_, data, numbers, line in rows
@@ -295,7 +295,7 @@ class Fetcher:
         """Block on wake keys, then run `after` on the same connection; None if it broke."""
         seconds = self._longest(places)
         wakes = [place.keys.wake for place in places]
-        words: tuple[Word, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
+        words: tuple[Argument, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
         try:
             line = await self._connected(places[0].keys.wake)
             self._watched = set(places)
@@ -355,7 +355,7 @@ class Fetcher:
     async def _keep_unblocking(self) -> None:
         """CLIENT UNBLOCK until it took: it may reach the server before the blocking command."""
         command: Command[int] = Command(
-            "unblock", self._line_keys, (), int, words=("CLIENT", "UNBLOCK", self._line_id)
+            "unblock", self._line_keys, (), int, arguments=("CLIENT", "UNBLOCK", self._line_id)
         )
         try:
             while self._watched is not None and not await self._store.run(command):  # noqa: ASYNC110

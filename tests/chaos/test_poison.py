@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rqretry.protocol.audit_log import all_last_words
+from rqretry.protocol.audit_log import exit_records
 from tests.chaos.conftest import Zoo
 from tests.edges.cli.shell import Shell
 
@@ -21,7 +21,7 @@ def dead(zoo: Zoo, group: str, count: int) -> None:
 def words_of(zoo: Zoo, count: int) -> None:
     """Wait until so many processes have been heard of."""
     keys = zoo.client.catalog.keys
-    zoo.until(lambda: len(zoo.client.store.run(all_last_words(keys))) >= count)
+    zoo.until(lambda: len(zoo.client.store.run(exit_records(keys))) >= count)
 
 
 def test_a_message_that_kills_its_worker_is_dead_with_its_last_words(zoo: Zoo) -> None:

@@ -76,7 +76,7 @@ def over_in_line(world: World) -> None:
     world.publish(*in_order("e", "y"))
     world.lease()
     world.fail(failure("c", level=-1))
-    world.client.zadd(world.group().line, {OVER: 0})
+    world.client.zadd(world.group().order, {OVER: 0})
     world.client.hset(world.group().heads, "y", "c")
     world.client.lrem(world.group().ready, 0, "e")
 
@@ -92,7 +92,7 @@ def leftovers(world: World) -> None:
 
 def without_graves(world: World) -> None:
     buried(world)
-    world.client.delete(world.group().graves)
+    world.client.delete(world.group().deaths)
 
 
 def go_on(world: World) -> object:

@@ -51,7 +51,7 @@ DAMAGES: list[tuple[str, Damage, list[tuple[str, str, str, str]]]] = [
         "a message waiting and dead",
         lambda c, w: (
             c.zadd(w.group().dead, {"waiting": START_MS}),
-            c.hset(w.group().graves, "waiting", "1 failure"),
+            c.hset(w.group().deaths, "waiting", "1 failure"),
         ),
         [(ERROR, "double booking", "g:delay:3", "waiting")],
     ),
@@ -102,12 +102,12 @@ DAMAGES: list[tuple[str, Damage, list[tuple[str, str, str, str]]]] = [
     ),
     (
         "a grave of a message that is not dead",
-        lambda c, w: c.hset(w.group().graves, "ready", "1 failure"),
+        lambda c, w: c.hset(w.group().deaths, "ready", "1 failure"),
         [(WARNING, "leftover entry", "g:graves", "ready")],
     ),
     (
         "a dead letter without a grave",
-        lambda c, w: c.hdel(w.group().graves, "dead"),
+        lambda c, w: c.hdel(w.group().deaths, "dead"),
         [(WARNING, "no grave", "g:dead", "dead")],
     ),
     (

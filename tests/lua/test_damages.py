@@ -89,11 +89,11 @@ def lose_both(world: World) -> None:
 
 
 def lose_the_line(world: World) -> None:
-    world.damage().zrem(world.group().line, "x\x000000000000000001a")
+    world.damage().zrem(world.group().order, "x\x000000000000000001a")
 
 
 def lose_a_blocked_one(world: World) -> None:
-    world.damage().zrem(world.group().line, "x\x000000000000000002b")
+    world.damage().zrem(world.group().order, "x\x000000000000000002b")
 
 
 def list_a_blocked_one(world: World) -> None:
@@ -101,7 +101,7 @@ def list_a_blocked_one(world: World) -> None:
 
 
 def lose_all(world: World) -> None:
-    world.damage().delete(world.group().ready, world.group().heads, world.group().line)
+    world.damage().delete(world.group().ready, world.group().heads, world.group().order)
 
 
 def lose_the_name(world: World) -> None:

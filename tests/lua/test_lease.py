@@ -177,7 +177,7 @@ def test_a_later_lease_of_retries_tells_each_its_own_numbers_and_error(world: Wo
         ["b", "c", "e"], [b"body of b", b"body of c", b"body of e"]
     )  # fmt: skip
     assert leased.numbers == [(2, 2), (2, 2), (1, 1)]
-    assert leased.lines == [f'1 {START_MS} {{"m":"b"}}', f'1 {START_MS} {{"m":"c"}}', ""]
+    assert leased.last_errors == [f'1 {START_MS} {{"m":"b"}}', f'1 {START_MS} {{"m":"c"}}', ""]
     assert changed["g:inflight"] == dict.fromkeys("bce", DEADLINE + 2)
     assert changed["events"] == ["lease g w1 b c e 2:2:0:0 2:2:0:0 -"]
 
@@ -215,7 +215,7 @@ def test_lease_of_an_id_that_both_lists_hold_and_nothing_else_leases_it_once(wor
         leased = world.lease()
     assert leased.ids == ["a", "b", "c"]
     assert leased.data == [b"body of a", b"body of b", b"body of c"]
-    assert (leased.numbers, leased.lines) == ([(1, 1)] * 3, [""] * 3)
+    assert (leased.numbers, leased.last_errors) == ([(1, 1)] * 3, [""] * 3)
     assert leased.left == 0
     assert changed == {
         "g:ready": None,
@@ -342,7 +342,7 @@ def test_lease_tells_of_a_redrive_and_of_no_failure_before_it(world: World) -> N
     world.release(*world.leased("b"))
     world.redrive("a")
     leased = world.lease()
-    lines = dict(zip(leased.ids, leased.lines, strict=True))
+    lines = dict(zip(leased.ids, leased.last_errors, strict=True))
     assert lines == {"a": '0 1000000 {"c":"redriven"}', "b": ""}
 
 

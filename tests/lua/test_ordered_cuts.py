@@ -80,7 +80,7 @@ def test_a_lease_that_meets_a_head_without_a_body_lets_the_next_one_go(world: Wo
 def test_a_lease_that_meets_a_head_that_is_dead_lets_the_next_one_go(world: World) -> None:
     world.subscribe(ordered=True)
     world.publish(*sent("ab"), *sent("c", "y"))
-    world.client.hset(world.group().graves, "a", "1 failure")
+    world.client.hset(world.group().deaths, "a", "1 failure")
     world.client.zadd(world.group().dead, {"a": START_MS})  # as a cut leaves it
     answer = world.lease(1)
     assert (answer.ids, answer.left) == ([], 2)
@@ -105,7 +105,7 @@ def test_who_died_in_a_call_that_was_cut_is_sent_back_behind_the_next_one(world:
     world.subscribe(ordered=True)
     world.publish(*sent("ab"))
     world.lease()
-    world.client.hset(world.group().graves, "a", "1 failure")
+    world.client.hset(world.group().deaths, "a", "1 failure")
     world.client.zadd(world.group().dead, {"a": START_MS})  # and it is in flight, and the head
     with world.changes() as changed:
         assert world.redrive("a") == ["OK"]

@@ -109,7 +109,7 @@ def test_dead_letters_come_in_pages_oldest_first(world: World) -> None:
     page = dead_letters(world, count=2, with_bodies=True)
     assert (page.total, page.ids) == (3, ["c", "a"])
     assert page.since_ms == [START_MS, START_MS + SECOND]
-    assert page.graves == ["1 failure", "1 failure"]
+    assert page.deaths == ["1 failure", "1 failure"]
     assert page.failures[1] == '1 1001000 {"c":"failure"}\n'
     assert page.data == [b"body of c", b"body of a"]
     last = dead_letters(world, 2, count=2)

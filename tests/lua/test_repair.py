@@ -123,7 +123,7 @@ def test_a_lost_body_takes_the_message_out_of_every_place_and_is_counted(world: 
 
 def test_a_dead_letter_without_a_cause_gets_one(world: World) -> None:
     busy(world)
-    world.damage().delete(world.group().graves)
+    world.damage().delete(world.group().deaths)
     assert mend(world, "grave", "dead", "ready") == ["dead"]
     assert world.state()["g:graves"] == {"dead": "1 unknown"}
     assert mend(world, "grave", "dead") == []
@@ -230,7 +230,7 @@ def test_pass_takes_a_dead_one_out_of_the_line_and_lets_the_next_go(world: World
     world.leased("a", "c", publish=False)
     world.fail(failure("c", level=-1))
     member = "y\x000000000000000003c"
-    world.damage().zadd(world.group().line, {member: 0})
+    world.damage().zadd(world.group().order, {member: 0})
     world.client.hset(world.group().heads, "y", "c")
     assert realign(world, "pass", member, "x\x000000000000000002b", "nonsense") == [member]
     state = world.state()

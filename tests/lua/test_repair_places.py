@@ -52,7 +52,7 @@ def test_a_view_has_its_letter_put_back_as_long_as_it_is_dead(world: World) -> N
     keys = keys_of(world)
     world.damage().delete(keys.ready)
     world.client.zrem(keys.dead, "b")
-    world.client.hdel(keys.graves, "c")
+    world.client.hdel(keys.deaths, "c")
     command = repair.repair_places(keys, "put_back", ["a", "b", "c"], actor="ops")
     with world.changes() as changed:
         assert world.run(command).mended == ["a"]
@@ -75,7 +75,7 @@ def test_settle_leaves_nothing_of_a_message_that_is_finished_with(world: World) 
 def test_settle_lets_the_line_go_on_behind_a_dead_letter(world: World) -> None:
     in_order(world, "g")
     world.damage().zadd(world.group().dead, {"a": START_MS})
-    world.client.hset(world.group().graves, "a", "1 failure")
+    world.client.hset(world.group().deaths, "a", "1 failure")
     assert mend(world, "settle", "a") == ["a"]
     state = world.state()
     assert state["g:heads"] == {"x": "b", "y": "c"}
@@ -103,7 +103,7 @@ def test_a_new_grave_tells_how_many_attempts_there_were(world: World) -> None:
     world.leased("a", publish=False)
     world.fail(failure("a", 2, level=-1))
     assert world.state()["g:graves"] == {"a": "2 failure"}
-    world.damage().delete(world.group().graves)
+    world.damage().delete(world.group().deaths)
     assert mend(world, "grave", "a") == ["a"]
     assert world.state()["g:graves"] == {"a": "2 unknown"}
 
@@ -129,7 +129,7 @@ def test_pass_takes_who_is_over_out_of_the_line_without_being_its_head(world: Wo
     in_order(world)
     world.leased("a", "c", publish=False)
     world.fail(failure("c", level=-1))
-    world.damage().zadd(world.group().line, {C: 0})
+    world.damage().zadd(world.group().order, {C: 0})
     with world.changes() as changed:
         assert realign(world, "pass", C) == [C]
     assert changed == {"g:line": {C: None}, "events": ["repair g ops c pass"]}
@@ -137,7 +137,7 @@ def test_pass_takes_who_is_over_out_of_the_line_without_being_its_head(world: Wo
 
 def test_turn_sends_who_is_listed_out_of_turn_back_into_the_line(world: World) -> None:
     in_order(world)
-    world.damage().zrem(world.group().line, B)
+    world.damage().zrem(world.group().order, B)
     world.client.rpush(world.group().ready, "b")
     world.client.rpush(world.group().retry, "b")
     with world.changes() as changed:

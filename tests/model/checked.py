@@ -145,7 +145,7 @@ class Checked(RuleBasedStateMachine):
         hashes += [key for group in groups for key in (group.attempts, group.heads)]
         lists = [key for group in groups for key in (group.ready, group.retry)]
         scored = [keys.scheduled, keys.halves, keys.message_keys]
-        scored += [key for g in groups for key in (g.inflight, g.dead, g.line, *g.levels)]
+        scored += [key for g in groups for key in (g.inflight, g.dead, g.order, *g.levels)]
         pipeline = self.client.pipeline(transaction=False)
         for key in hashes:
             pipeline.hgetall(key)
@@ -176,7 +176,7 @@ class Checked(RuleBasedStateMachine):
         assert held[keys.inflight] == group.at(INFLIGHT)
         assert {i: due for level in waiting for i, due in level.items()} == group.at(WAITING)
         assert held[keys.dead] == group.at(DEAD)
-        self.compare_lines(held[keys.line], held[keys.heads], group)
+        self.compare_lines(held[keys.order], held[keys.heads], group)
         for id_ in everywhere:
             one = group.leases[id_]
             numbers = (one.lease_no, one.attempt, one.expiries, one.postpones)

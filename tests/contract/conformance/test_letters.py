@@ -83,7 +83,7 @@ def test_the_first_3_and_the_last_16_errors_are_kept_and_one_traceback_of_a_kind
     assert [error.attempt for error in letter.errors] == [1, 2, 3, *range(10, 26)]
     assert {error.fingerprint for error in letter.errors} == {letter.fingerprint}
     keys = lab.client.catalog.group_keys("orders", 0, "billing")
-    size: Command[int] = Command("read", (), (), int, words=("HLEN", keys.tracebacks))
+    size: Command[int] = Command("read", (), (), int, arguments=("HLEN", keys.tracebacks))
     assert lab.client.store.run(size) == 1
     (trace,) = lab.client.store.run(tracebacks(keys, [letter.fingerprint]))
     assert "ValueError: no 1" in str(trace)

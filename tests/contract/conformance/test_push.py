@@ -295,7 +295,7 @@ def copies(lab: Lab, marker: bytes) -> int:
     """How often the bytes are in the namespace, whatever key holds them."""
 
     def ask(*words: str) -> Any:
-        return lab.client.store.run(Command("read", (), (), lambda reply: reply, words=words))
+        return lab.client.store.run(Command("read", (), (), lambda reply: reply, arguments=words))
 
     readers = {
         "hash": lambda key: ask("HGETALL", key),

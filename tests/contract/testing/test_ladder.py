@@ -305,7 +305,7 @@ def test_a_paused_group_gets_nothing_and_its_waits_go_on(lab: Lab) -> None:
 
 def pause(lab: Lab, on: str) -> None:
     config = partition_keys(lab.namespace, "orders", 0).group("billing", 18).config
-    lab.client.store.run(Command("pause", (), (), int, words=("HSET", config, "paused", on)))
+    lab.client.store.run(Command("pause", (), (), int, arguments=("HSET", config, "paused", on)))
 
 
 def test_typed_bodies_and_tasks_run_as_in_a_worker(lab: Lab) -> None:

@@ -302,7 +302,7 @@ def test_fsck_fails_where_a_body_is_missing(shell: Shell, client: Client) -> Non
     client.simple_consumer("claims", group="g", create_group=True)
     id_ = client.publish("claims", 2)
     keys = client.catalog.partition("claims", 0)
-    client.store.run(Command("hdel", (), (), int, words=("HDEL", keys.bodies, id_)))
+    client.store.run(Command("hdel", (), (), int, arguments=("HDEL", keys.bodies, id_)))
     result = shell("fsck", "--json")
     assert result.exit_code == 1
     (finding,) = json.loads(result.stdout)["findings"]

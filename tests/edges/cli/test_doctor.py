@@ -35,11 +35,11 @@ def examine(info: dict[str, str], *, ahead_ms: int = 0, denied: str = "") -> dic
 
 def _answer(step: Any, info: dict[str, str], ahead_ms: int, denied: str) -> Any:
     if not isinstance(step, Command):
-        return ["no" if denied in command.words else "" for command in step]
-    if step.words[:2] == ("COMMAND", "INFO"):
-        return [[name.encode().lower(), -2, [], 1] for name in map(str, step.words[2:])]
+        return ["no" if denied in command.arguments else "" for command in step]
+    if step.arguments[:2] == ("COMMAND", "INFO"):
+        return [[name.encode().lower(), -2, [], 1] for name in map(str, step.arguments[2:])]
     answers = {"INFO": info, "TIME": time.time_ns() // 1_000_000 + ahead_ms, "ACL": "ops"}
-    return answers.get(str(step.words[0]), b"PONG")
+    return answers.get(str(step.arguments[0]), b"PONG")
 
 
 def test_a_sound_server_has_only_good_findings() -> None:
@@ -86,7 +86,7 @@ def test_a_right_that_is_missing_is_refused_by_name() -> None:
 def test_rights_that_cannot_be_asked_for_are_no_finding() -> None:
     operation = check(LIBRARY)
     step: Any = next(operation)
-    while step.words[0] != "ACL":
+    while step.arguments[0] != "ACL":
         step = operation.send(_answer(step, SOUND, 0, ""))
     with pytest.raises(StopIteration) as end:
         operation.throw(ConfigError("no right to run ACL"))

@@ -119,7 +119,7 @@ def test_a_wake_up_that_is_lost_loses_no_message(lab_url: str) -> None:
         consumer = client.simple_consumer("t", group="g", create_group=True)
         sent = client.publish("t", 1)
         wake = client.catalog.group_keys("t", 0, "g").wake
-        assert client.store.run(Command("delete", (), (), int, words=("UNLINK", wake))) == 1
+        assert client.store.run(Command("delete", (), (), int, arguments=("UNLINK", wake))) == 1
         (message,) = consumer.receive(wait=0)
         assert message.id == sent
         consumer.ack(message)
@@ -174,7 +174,7 @@ def test_what_confirms_a_publish_goes_right_behind_it_on_its_connection() -> Non
     topology = topology_of(RedisUrl.parse("redis://h"), ScriptLibrary())
     wait = ("WAIT", 1, 1000)
     stored: Command[Any] = Command("publish", ("k",), (), list, confirm=wait)
-    plain: Command[Any] = Command("ping", (), (), bytes, words=("PING",))
+    plain: Command[Any] = Command("ping", (), (), bytes, arguments=("PING",))
     (share,) = Batch([plain, stored, stored, plain]).shares(topology)
     sent = [request[0] for request in share.requests()]
     assert sent == ["SCRIPT", "PING", "EVALSHA", "WAIT", "EVALSHA", "WAIT", "PING"]

@@ -85,7 +85,7 @@ def test_every_key_of_a_partition_carries_one_hash_tag() -> None:
     group = keys.group("billing", 18)
     names = (
         "config", "ready", "retry", "inflight", "attempts", "failures", "tracebacks", "dead",
-        "graves", "due", "wake", "line", "heads",
+        "deaths", "due", "wake", "order", "heads",
     )  # fmt: skip
     spelled = [*keys.everything(), keys.lane("p"), *group.levels]
     spelled += [getattr(group, name) for name in names]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from rqretry.checks.findings import WARNING
-from rqretry.protocol.keys import ROOT, GroupKeys, NamespaceKeys, PartitionKeys
+from rqretry.protocol.keys import ROOT, STORED_AS, GroupKeys, NamespaceKeys, PartitionKeys
 from tests.model.checker.history import FAIL, INFO, OK, Operation
 from tests.model.checker.places import DELAY, place_of
 from tests.model.checker.records import MessageName, Records
@@ -146,7 +146,8 @@ def _is_known(key: str, namespace: str) -> bool:
         return place.name == more or place.name in {field.name for field in fields(kind)}
     base = f"{ROOT}:{namespace}:{{{namespace}"
     _, _, name = key.removeprefix(base).rpartition("}:")
-    catalog = {field.name for field in fields(NamespaceKeys)} - {"namespace"}
+    names = {field.name for field in fields(NamespaceKeys)} - {"namespace"}
+    catalog = {STORED_AS.get(name, name) for name in names}
     return key.startswith(base) and (
         name in catalog or name.startswith("checks:") or name == "bucket"
     )

@@ -25,7 +25,7 @@ from tests.model.checker.transitions import Entity, Kind, Transition
 TOKEN = re.compile(r"ct-[0-9a-f]{16}")
 """What a recorded publisher puts into a header: it names a message whose id it never learned."""
 
-_HOLDING = frozenset({"inflight", "dead", DELAY, "ready", "retry", "line", "attempts"})
+_HOLDING = frozenset({"inflight", "dead", DELAY, "ready", "retry", "order", "attempts"})
 _LISTS = frozenset({"ready", "retry"})
 
 Owner = tuple[str, int, str, str]
@@ -132,7 +132,7 @@ def _note(
     """What is under a name, before and after, of the message that a member of it names."""
     if place.name in _LISTS:  # how often it is there; of a list that has not got it, 0
         old, new = old or None, new or None
-    id_ = in_line(member)[1] if place.name == "line" else id_of_member(member)
+    id_ = in_line(member)[1] if place.name == "order" else id_of_member(member)
     touched = owners[place.topic, place.partition, place.group, id_]
     if place.name == DELAY and place.name in touched:
         was, now = touched[DELAY]

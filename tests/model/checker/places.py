@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rqretry.checks.findings import ORDER_DIGITS, GroupSnapshot, Snapshot
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.delay_levels import LevelTable
-from rqretry.protocol.keys import ROOT, NamespaceKeys, PartitionKeys, partition_keys
+from rqretry.protocol.keys import ROOT, STORED_AS, NamespaceKeys, PartitionKeys, partition_keys
 from rqretry.protocol.publish import id_of_member
 from tests.model.checker.keyspace import Keyspace
 
@@ -18,6 +18,7 @@ DEFAULT_LEVELS = 18
 
 _PARTITION = re.compile(rf"{ROOT}:([^:]+):\{{([^:{{}}]+):(\d+)\}}:(.+)", re.DOTALL)
 _GROUP = re.compile(r"group:([^:]+):([a-z_]+)(?::(\d+))?")
+_NAMES = {stored: name for name, stored in STORED_AS.items()}
 
 
 class Place(NamedTuple):
@@ -42,7 +43,7 @@ def place_of(key: str, namespace: str) -> Place | None:
     group = _GROUP.fullmatch(rest)
     if group is None:
         return Place(topic, partition, "", rest.partition(":")[0])
-    return Place(topic, partition, group[1], group[2], int(group[3] or 0))
+    return Place(topic, partition, group[1], _NAMES.get(group[2], group[2]), int(group[3] or 0))
 
 
 def partitions_in(space: Keyspace, namespace: str) -> Iterator[PartitionKeys]:
@@ -100,7 +101,7 @@ def _group_in(space: Keyspace, partition: PartitionKeys, name: str) -> GroupSnap
     config = space.hash(keys.config)
     seen = GroupSnapshot(keys, config.get("byte", ""))
     seen.ordered = config.get("ordered") == "1"
-    seen.line = list(space.scores(keys.line))
+    seen.line = list(space.scores(keys.order))
     seen.lists = {key: space.listed(key) for key in (keys.ready, keys.retry)}
     seen.heads = dict(space.hash(keys.heads))
     seen.due = dict(space.scores(keys.due))
@@ -112,5 +113,5 @@ def _group_in(space: Keyspace, partition: PartitionKeys, name: str) -> GroupSnap
         seen.dead = dict(space.scores(keys.dead))
     seen.attempts = set(space.hash(keys.attempts))
     seen.failures = set(space.hash(keys.failures))
-    seen.graves = set(space.hash(keys.graves))
+    seen.graves = set(space.hash(keys.deaths))
     return seen

@@ -12,7 +12,7 @@ from tests.model.checker.transitions import Kind, Transition
 USUAL_ENTRY = "1:1:0:0"
 DEFAULT_RETRIES = 16
 _ENTERING = frozenset({"publish", "deliver", "subscribe", "feed", ""})
-_LISTS = ("ready", "retry", "line")
+_LISTS = ("ready", "retry", "order")
 
 
 class VerbEntry(NamedTuple):
@@ -81,7 +81,7 @@ class Change:
     def finished(self) -> bool:
         """The block ended the message for this group: its byte or its body went."""
         keys, before = self._partition_keys, self.space.before
-        gone = self.keys.graves if self.is_view else keys.bodies
+        gone = self.keys.deaths if self.is_view else keys.bodies
         if before.get((gone, self.id)) is not None and self.space.now(gone, self.id) is None:
             return True
         owed = self.space.now(keys.pending, self.id)
@@ -99,7 +99,7 @@ class Change:
         """Where the message lies now, of what the block touched."""
         if self.dead[1] is not None:
             return "dead"
-        for name in ("inflight", DELAY, "ready", "retry", "line"):
+        for name in ("inflight", DELAY, "ready", "retry", "order"):
             if self.touched.get(name, (None, None))[1] is not None:
                 return name
         return ""
@@ -177,7 +177,7 @@ def _end_kind(change: Change) -> Kind:
 
 def _death(change: Change) -> Iterator[tuple[Kind, dict[str, Any]]]:
     if change.dead[0] is None and change.dead[1] is not None:
-        grave = change.space.now(change.keys.graves, change.id) or ""
+        grave = change.space.now(change.keys.deaths, change.id) or ""
         cause = grave.partition(" ")[2]
         yield Kind.DEAD, {**_lease(change.was), "cause": cause}
 
@@ -201,7 +201,7 @@ def _move(change: Change) -> Iterator[tuple[Kind, dict[str, Any]]]:
 def _entered(change: Change) -> bool:
     if change.verb not in _ENTERING or (change.has_entry and not change.verb):
         return False
-    if change.touched.get("line", (None, None))[0] is not None:
+    if change.touched.get("order", (None, None))[0] is not None:
         return False
     grown = (change.touched.get(name, (None, None)) for name in _LISTS)
     return any(was is None and now is not None for was, now in grown)

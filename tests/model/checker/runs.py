@@ -81,4 +81,4 @@ def hold(records: Records, id_: str, *places: str) -> None:
             if place == "delay":
                 space.values[GROUP.due] = SortedSet({"1": 5000.0})
             if place == "dead":
-                space.values[GROUP.graves] = {id_: "17 failure"}
+                space.values[GROUP.deaths] = {id_: "17 failure"}

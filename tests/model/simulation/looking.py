@@ -30,7 +30,7 @@ _PARTITION = (
 )  # fmt: skip
 _GROUP = (
     ("l", "ready"), ("l", "retry"), ("z", "inflight"), ("z", "dead"), ("h", "attempts"),
-    ("z", "line"), ("h", "heads"), ("z", "due"),
+    ("z", "order"), ("h", "heads"), ("z", "due"),
 )  # fmt: skip
 
 Held = dict[str, Any]
@@ -154,7 +154,7 @@ def _compare_group(place: Place, ledger: Ledger, found: Held) -> None:
             require(not late, f"level {level} is due earlier than its index says")
     _same("waiting", waiting, by_place[WAITING])
     line: dict[str, list[str]] = {}
-    for name, id_ in map(in_line, found["line"]):
+    for name, id_ in map(in_line, found["order"]):
         line.setdefault(name, []).append(id_)
     _same("lines", line, ledger.line)
     _same("heads", found["heads"], ledger.heads)

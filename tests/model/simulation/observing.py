@@ -141,6 +141,6 @@ def seen(place: Place, held: Held, groups: dict[str, Held]) -> Seen:
 
 def _everywhere(found: Held) -> set[str]:
     levels: Iterable[dict[str, float]] = found["levels"]
-    line = {id_ for _, id_ in map(in_line, found["line"])}
+    line = {id_ for _, id_ in map(in_line, found["order"])}
     lists = {*found["ready"], *found["retry"], *found["inflight"], *found["dead"]}
     return line | lists.union(*levels)

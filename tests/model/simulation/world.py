@@ -274,7 +274,7 @@ class World:
                 return
             step = None
             if isinstance(asked, Command):
-                (reply,) = self.server.call(asked.words)
+                (reply,) = self.server.call(asked.arguments)
                 step = asked.decode(reply)
 
     def _matters(self, finding: Finding) -> bool:

@@ -13,7 +13,7 @@ from rqretry.transport.replies import ServerClock, TryAgain, Wire, dialect_of, s
 
 COMMAND: Command[Any] = Command("succeed", ("k1", "k2"), ("g", 1), list)
 PUBLISH: Command[Any] = Command("publish", ("k",), (), list)
-PLAIN: Command[Any] = Command("ping", (), (), bytes, words=("PING",))
+PLAIN: Command[Any] = Command("ping", (), (), bytes, arguments=("PING",))
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def recollected(
     answers: list[Any] = [*pages, kept]
     step: Any = next(asked)
     while True:
-        assert step.words[0] in ("XREVRANGE", "HMGET")
+        assert step.arguments[0] in ("XREVRANGE", "HMGET")
         try:
             step = asked.send(answers.pop(0))
         except StopIteration as end:
