@@ -26,7 +26,7 @@ class TracedAttempt:
     """One attempt and its span.
 
     The span ends when the server has answered, at the time at which the handler ended: only the
-    answer says at which level the message waits, and until when.
+    answer has the level at which the message waits, and until when.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class TracedAttempt:
     @property
     def trace(self) -> str:
         """Its W3C traceparent."""
-        return semconv.spelled(self.span.get_span_context())
+        return semconv.traceparent_of(self.span.get_span_context())
 
     def around(self, call: Call) -> Call:
         """The handler's call with the span as its current one."""
@@ -95,7 +95,7 @@ class TracedAttempt:
     def settled(
         self, outcome: str, *, record: str = "", level: int = 0, due_ms: int | None = None
     ) -> None:
-        """What became of the message; the span ends."""
+        """The outcome of the attempt; the span ends."""
         if self._over:
             return
         self._over = True
@@ -107,20 +107,20 @@ class TracedAttempt:
         if due_ms is not None:
             span.set_attributes(semconv.when(due_ms))
         if outcome != SUCCESS and failure is not None:
-            self._tell_failure(failure)
+            self._record_failure(failure)
         span.end(self._ended_ns)
         seconds = self._seconds or time.perf_counter() - self._began
         self._meters.attempted(self._message.topic, self._message.group, outcome, seconds)
         if outcome == DEAD_LETTER:
-            self._bury(failure)
+            self._dead_letter(failure)
 
     def _raised(self, error: BaseException) -> None:
         if not self._over:
             self._error = type(error).__qualname__
             self.span.record_exception(error)
 
-    def _tell_failure(self, failure: AttemptError) -> None:
-        said = failure.message or failure.cause
+    def _record_failure(self, failure: AttemptError) -> None:
+        description = failure.message or failure.cause
         error_type = self._error or failure.type or failure.cause
         self.span.set_attributes(
             {
@@ -129,10 +129,10 @@ class TracedAttempt:
                 "error.type": error_type,
             }
         )
-        self.span.set_status(Status(StatusCode.ERROR, said))
+        self.span.set_status(Status(StatusCode.ERROR, description))
 
-    def _bury(self, failure: AttemptError | None) -> None:
-        """A span for the way into the dead-letter queue, below the attempt that was the last."""
+    def _dead_letter(self, failure: AttemptError | None) -> None:
+        """A span for the move to the dead-letter queue, a child of the last attempt."""
         group = self._message.group
         cause = failure.cause if failure else FAILURE
         span = self._tracer.start_span(

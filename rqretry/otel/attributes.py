@@ -1,10 +1,10 @@
-"""What a span says: attributes of its own, after those that many spans have in common."""
+"""Attributes of spans: a span's own, after those that many spans have in common."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
-class Shared(dict[str, Any]):
+class SharedAttributes(dict[str, Any]):
     """Attributes that many spans have in common, and their bytes once they were encoded."""
 
     __slots__ = ("encoded",)
@@ -14,11 +14,11 @@ class Shared(dict[str, Any]):
         self.encoded: bytes | None = None
 
 
-class Said(dict[str, Any]):
-    """A span's attributes; those of `shared`, if there are any, come first and are as they were."""
+class SpanAttributes(dict[str, Any]):
+    """A span's attributes; those of `shared`, if any, come first, unchanged."""
 
     __slots__ = ("shared",)
 
     def __init__(self, attributes: Mapping[str, Any]) -> None:
         super().__init__(attributes)
-        self.shared = attributes if type(attributes) is Shared else None
+        self.shared = attributes if type(attributes) is SharedAttributes else None

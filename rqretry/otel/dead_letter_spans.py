@@ -1,4 +1,4 @@
-"""Spans of messages that died because their lease ran out: no attempt tells of that."""
+"""Spans of messages that died because their lease expired: no attempt reported that."""
 
 from typing import Any
 
@@ -7,20 +7,20 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
 from rqretry.otel import semconv
 from rqretry.otel.span_links import origin
 
-_REASON = "the lease ended before the worker told a result"
+_REASON = "the lease ended before the worker reported a result"
 
 
-def trace_buried(
-    tracer: Tracer, namespace: str, letter: Any, worker: str, *, one_trace: bool
+def trace_dead_letter(
+    tracer: Tracer, namespace: str, dead_letter: Any, worker: str, *, one_trace: bool
 ) -> None:
-    """A span for the way of one message (DeadLetterRecord) into the dead-letter queue.
+    """A span for the move of one message (DeadLetterRecord) to the dead-letter queue.
 
-    It hangs where the attempt would that was never told of: below the publish where that was the
-    first, else linked to the publish and to the last attempt that ended.
+    It takes the position of the attempt that was never reported: a child of the publish if that was
+    the first attempt, else linked to the publish and to the last attempt that ended.
     """
-    queue = f"{semconv.DEAD_LETTER_PREFIX}{letter.group}"
-    told = next((error for error in reversed(letter.errors) if error.trace), None)
-    parent, linked = origin(letter.headers, letter.attempt, told, one_trace=one_trace)
+    queue = f"{semconv.DEAD_LETTER_PREFIX}{dead_letter.group}"
+    traced = next((error for error in reversed(dead_letter.errors) if error.trace), None)
+    parent, linked = origin(dead_letter.headers, dead_letter.attempt, traced, one_trace=one_trace)
     span = tracer.start_span(
         f"dead_letter {queue}",
         context=parent,
@@ -28,16 +28,16 @@ def trace_buried(
         attributes=semconv.destination(namespace, queue)
         | semconv.operation("dead_letter", "send")
         | {
-            "messaging.consumer.group.name": letter.group,
-            "messaging.message.id": letter.id,
+            "messaging.consumer.group.name": dead_letter.group,
+            "messaging.message.id": dead_letter.id,
             "messaging.client.id": worker,
             semconv.WORKER: worker,
-            semconv.ATTEMPT: letter.attempt,
-            "rqretry.topic": letter.topic,
-            "rqretry.cause": letter.cause,
-            "rqretry.deliveries": letter.attempt,
-            "rqretry.fingerprint": letter.fingerprint,
-            "error.type": letter.cause or "expired",
+            semconv.ATTEMPT: dead_letter.attempt,
+            "rqretry.topic": dead_letter.topic,
+            "rqretry.cause": dead_letter.cause,
+            "rqretry.deliveries": dead_letter.attempt,
+            "rqretry.fingerprint": dead_letter.fingerprint,
+            "error.type": dead_letter.cause or "expired",
         },
         links=semconv.links(*linked),
     )

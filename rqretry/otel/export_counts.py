@@ -1,8 +1,8 @@
-"""Spans counted on their way out: what the queue or the collector did not take is known.
+"""Spans counted on export: what the queue dropped or the collector rejected is known.
 
-The SDK's batch processor drops spans from a full queue and tells nobody who could count them: its
-own metrics are experimental. So a gate lets no more spans in than its queue has room for, and
-counts those that it turns away.
+The SDK's batch processor drops spans when its queue is full, and only its experimental metrics
+count them. So this processor passes on no more spans than the queue has room for, and counts those
+that it drops.
 """
 
 import logging
@@ -19,13 +19,13 @@ EXPORTED, REFUSED, DROPPED = "exported", "refused", "dropped"
 
 
 class Counts:
-    """What became of the spans that ended and were to be exported. Thread-safe.
+    """Counts of spans that ended and were to be exported. Thread-safe.
 
     Attributes:
         ended: All of them.
-        exported: Those that the collector took.
-        refused: Those that it did not take, or that did not reach it.
-        dropped: Those that found the queue full.
+        exported: Accepted by the collector.
+        refused: Rejected by the collector, or it could not be reached.
+        dropped: The queue was full.
     """
 
     def __init__(self, room: int) -> None:
@@ -38,7 +38,7 @@ class Counts:
         self.dropped = 0
 
     def admit(self) -> bool:
-        """One has ended; whether there is room for it in the queue."""
+        """A span has ended; whether there is room for it in the queue."""
         with self._lock:
             self.ended += 1
             if self._waiting < self._room:
@@ -47,11 +47,14 @@ class Counts:
             self.dropped += 1
             first = self.dropped == 1
         if first:
-            log.warning("%d spans wait to be exported: others are dropped from now on", self._room)
+            log.warning(
+                "%d spans wait for export: further ones are dropped",
+                self._room,
+            )
         return False
 
     def take(self, count: int) -> None:
-        """So many have left the queue, on their way to the collector."""
+        """So many have left the queue and are being sent."""
         with self._lock:
             self._waiting -= count
 
@@ -62,7 +65,7 @@ class Counts:
             self.refused += 0 if taken else count
 
     def by_result(self) -> dict[str, int]:
-        """What is known of them, for metrics."""
+        """The counts by result, for metrics."""
         with self._lock:
             return {EXPORTED: self.exported, REFUSED: self.refused, DROPPED: self.dropped}
 
@@ -75,13 +78,13 @@ class Counts:
         """What is missing, for people."""
         rest = self.missing - self.dropped - self.refused
         return (
-            f"{self.missing} of {self.ended} spans were not exported: {self.dropped} found the"
-            f" queue full, {self.refused} the collector did not take, {rest} were not sent in time"
+            f"{self.missing} of {self.ended} spans were not exported: {self.dropped} dropped"
+            f" from a full queue, {self.refused} rejected by the collector, {rest} not sent in time"
         )
 
 
 class CountingExporter(SpanExporter):
-    """Another exporter, counted."""
+    """Wraps an exporter and counts."""
 
     def __init__(self, inner: SpanExporter, counts: Counts) -> None:
         self._inner = inner
@@ -103,12 +106,12 @@ class CountingExporter(SpanExporter):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Nothing is held here."""
+        """Nothing is buffered here."""
         return self._inner.force_flush(timeout_millis)
 
 
 class CountingProcessor(SpanProcessor):
-    """A batch processor, counted; its queue never gets more than it has room for."""
+    """Wraps a batch processor and counts; its queue never gets more than it has room for."""
 
     def __init__(self, inner: SpanProcessor, counts: Counts) -> None:
         self._inner = inner
@@ -119,13 +122,13 @@ class CountingProcessor(SpanProcessor):
         self._inner.on_start(span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Count what is to be exported, and hand it on where there is room."""
+        """Count what is to be exported, and pass it on where there is room."""
         sampled = span.context is not None and span.context.trace_flags.sampled
         if not sampled or self._counts.admit():
             self._inner.on_end(span)
 
     def take(self, span: ReadableSpan) -> None:
-        """The same, of one that is sampled."""
+        """The same for a span that is sampled."""
         if self._counts.admit():
             self._inner.on_end(span)
 
@@ -134,5 +137,5 @@ class CountingProcessor(SpanProcessor):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Export what is held."""
+        """Export what is buffered."""
         return self._inner.force_flush(timeout_millis)

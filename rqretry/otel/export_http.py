@@ -14,8 +14,8 @@ from rqretry.otel.otlp_encode import SpanEncoder
 class HttpExporter(OTLPSpanExporter):
     """OpenTelemetry's exporter, with all its settings; only the encoding is ours.
 
-    It has no public way to send bytes: where its client is not what we know, or its own metrics
-    are asked for, it encodes as ever.
+    It has no public way to send bytes: where its client is not the one we know, or its own metrics
+    are enabled, it encodes as usual.
     """
 
     def __init__(self, endpoint: str | None) -> None:

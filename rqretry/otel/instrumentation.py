@@ -18,8 +18,8 @@ def instrument(
     """Trace and measure every publish, attempt, dead letter and redrive of this process.
 
     A producer span for each message published, its context in the message's headers as W3C
-    traceparent; a consumer span for each attempt (design.md section 7). Call it once, after the
-    providers are set up; again, and the new settings hold from then on.
+    traceparent; a consumer span for each attempt. Call it once, after the providers are
+    set up; a second call replaces the settings.
 
     Args:
         tracer_provider: Default OpenTelemetry's global one.
@@ -31,5 +31,5 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Trace and measure nothing more."""
+    """Stop tracing and measuring."""
     observer.install(None)

@@ -36,13 +36,13 @@ class Meters:
         )
 
     def published(
-        self, place: tuple[str, str], count: int, seconds: float, error: BaseException | None
+        self, destination: tuple[str, str], count: int, seconds: float, error: BaseException | None
     ) -> None:
-        """A publish or publish_many ended; `place` is topic and namespace."""
+        """A publish or publish_many ended; `destination` is topic and namespace."""
         labels: dict[str, Any] = {
             "messaging.system": semconv.SYSTEM,
             "messaging.operation.name": "publish",
-            "messaging.destination.name": place[0],
+            "messaging.destination.name": destination[0],
         }
         if error is not None:
             labels["error.type"] = type(error).__qualname__
@@ -72,7 +72,7 @@ class Meters:
         self._sending.record(seconds, labels)
 
     def attempted(self, topic: str, group: str, outcome: str, seconds: float) -> None:
-        """An attempt ended; `outcome` is one of observing.OUTCOMES."""
+        """An attempt ended; `outcome` is one of observer.OUTCOMES."""
         labels = _attempt(topic, group, outcome)
         self._consumed.add(1, labels)
         self._processing.record(seconds, labels)

@@ -1,4 +1,4 @@
-"""The observer that makes spans and measures of what passes the seam."""
+"""The observer that turns the events of a process into spans and metrics."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from rqretry.core.message import Message
 from rqretry.observability.observer import Leased
 from rqretry.otel import semconv
 from rqretry.otel.attempt_spans import TracedAttempt
-from rqretry.otel.dead_letter_spans import trace_buried
+from rqretry.otel.dead_letter_spans import trace_dead_letter
 from rqretry.otel.meters import Meters
 from rqretry.otel.publish_spans import TracedPublication
 from rqretry.otel.receive_spans import TracedSettling, trace_received
@@ -22,16 +22,16 @@ from rqretry.version import __version__
 
 
 class OtelObserver:
-    """Spans and measures, given to the providers of OpenTelemetry.
+    """Spans and metrics for the providers of OpenTelemetry.
 
     Args:
         tracer_provider: Default the global one.
         meter_provider: Default the global one.
         one_trace: All attempts of a message in the trace of its publish, instead of a trace for
             each later attempt, linked to the publish and to the attempt before.
-        start: What sets up the same in another process; None: its own code does.
-        flush: Called where a process is about to end.
-        counted: What became of the spans so far: "exported", "refused" or "dropped", and how many.
+        start: Sets up the same in another process; None: the program does that itself.
+        flush: Called when a process is about to end.
+        counted: How many spans so far were "exported", "refused" and "dropped".
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class OtelObserver:
         transaction: str = "",
     ) -> TracedPublication:
         """A publish begins."""
-        place = (topic, namespace)
+        destination = (topic, namespace)
         return TracedPublication(
-            self._tracer, self._meters, place, items, batch=batch, transaction=transaction
+            self._tracer, self._meters, destination, items, batch=batch, transaction=transaction
         )
 
     def received(
@@ -83,10 +83,12 @@ class OtelObserver:
         """A simple consumer settles."""
         return TracedSettling(self._tracer, self._meters, namespace, verb, items, client)
 
-    def buried(self, namespace: str, letters: Sequence[Any], worker: str) -> None:
-        """Messages died because their leases ran out."""
-        for letter in letters:
-            trace_buried(self._tracer, namespace, letter, worker, one_trace=self._one_trace)
+    def buried(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
+        """Messages died because their leases expired."""
+        for dead_letter in dead_letters:
+            trace_dead_letter(
+                self._tracer, namespace, dead_letter, worker, one_trace=self._one_trace
+            )
 
     def attempting(self, namespace: str, message: Message[Any], worker: str) -> TracedAttempt:
         """An attempt begins."""
@@ -95,10 +97,10 @@ class OtelObserver:
         )
 
     def redriving(
-        self, namespace: str, group: str, letters: Sequence[Any], actor: str
+        self, namespace: str, group: str, dead_letters: Sequence[Any], actor: str
     ) -> TracedRedrive:
         """Dead letters are about to be sent back."""
-        return TracedRedrive(self._tracer, namespace, group, letters, actor)
+        return TracedRedrive(self._tracer, namespace, group, dead_letters, actor)
 
     def carrier(self) -> dict[str, str]:
         """The current context, for another process."""
@@ -108,7 +110,7 @@ class OtelObserver:
 
     @contextmanager
     def within(self, carrier: Mapping[str, str]) -> Iterator[None]:
-        """In another process, the context that it was called in."""
+        """In another process, make the caller's context current."""
         token = attach(extract(carrier, Context()))
         try:
             yield
@@ -116,14 +118,14 @@ class OtelObserver:
             detach(token)
 
     def elsewhere(self) -> Callable[[], None] | None:
-        """What sets up the same in another process."""
+        """A function that sets up the same in another process."""
         return self._start
 
     def spans(self) -> dict[str, int]:
-        """What became of the spans so far; {} where somebody else exports them."""
+        """Spans so far by result; {} where the program exports them itself."""
         return {} if self._counted is None else self._counted()
 
     def flush(self) -> None:
-        """Export what is held; the process is about to end."""
+        """Export what is buffered; the process is about to end."""
         if self._flush is not None:
             self._flush()

@@ -23,10 +23,10 @@ from rqretry.otel.meters import Meters
 
 _PUBLISH = semconv.operation("publish", "send")
 _ROOM_BYTES = 2048
-"""For a traceparent, a tracestate and a little baggage; with less left, it goes without."""
+"""For a traceparent, a tracestate and a little baggage; with less left, none is added."""
 _ROOM_HEADERS = 4
 _MOST_BYTES = 4
-"""Of one character."""
+"""Of one character in UTF-8."""
 
 
 class TracedPublication:
@@ -36,7 +36,7 @@ class TracedPublication:
         self,
         tracer: Tracer,
         meters: Meters,
-        place: tuple[str, str],
+        destination: tuple[str, str],
         items: Sequence[Any],
         *,
         batch: bool,
@@ -44,11 +44,11 @@ class TracedPublication:
     ) -> None:
         self._tracer = tracer
         self._meters = meters
-        self._place = place
-        said = {"rqretry.transaction": transaction} if transaction else {}
-        self._about = semconv.destination(place[1], place[0]) | said
+        self._destination = destination
+        extra = {"rqretry.transaction": transaction} if transaction else {}
+        self._about = semconv.destination(destination[1], destination[0]) | extra
         self._kind = semconv.operation("create", "create") if batch else _PUBLISH
-        self._name = f"{'create' if batch else 'publish'} {place[0]}"
+        self._name = f"{'create' if batch else 'publish'} {destination[0]}"
         self._started = time.perf_counter()
         self._whole: Span | None = None
         self._spans: list[Span] = []
@@ -71,7 +71,7 @@ class TracedPublication:
         self._end(failed)
 
     def failed(self, error: BaseException) -> None:
-        """Nothing is known of the single messages."""
+        """The call failed as a whole."""
         for span in self._spans:
             if span.is_recording():
                 _fail(span, error)
@@ -84,7 +84,7 @@ class TracedPublication:
                 _fail(self._whole, error)
             self._whole.end()
         seconds = time.perf_counter() - self._started
-        self._meters.published(self._place, len(self._spans), seconds, error)
+        self._meters.published(self._destination, len(self._spans), seconds, error)
 
     def _traced(self, item: Any) -> Any:
         """The same message with its span's context in its headers."""
@@ -109,7 +109,7 @@ class TracedPublication:
             ("message", span.get_span_context()) for span in self._spans[:128]
         ]
         return self._tracer.start_span(
-            f"publish {self._place[0]}",
+            f"publish {self._destination[0]}",
             kind=SpanKind.CLIENT,
             attributes=self._about | _PUBLISH | {"messaging.batch.message_count": len(self._spans)},
             links=semconv.links(*contexts),
@@ -117,7 +117,7 @@ class TracedPublication:
 
 
 def _parent(headers: Any) -> Context:
-    """The span that publishes; else the one that the caller's own headers name."""
+    """The current span; else the one that the caller's headers name."""
     current = get_current()
     if get_current_span(current).get_span_context().is_valid or not isinstance(headers, Mapping):
         return current
@@ -128,9 +128,9 @@ def _parent(headers: Any) -> Context:
 
 
 def _has_room(headers: object) -> bool:
-    """Whether the limits of headers leave room: tracing must not make a message too large."""
+    """Whether the header limits leave room: tracing must not make a message too large."""
     if not isinstance(headers, Mapping):
-        return headers is None  # anything else is refused with its own words
+        return headers is None  # publish refuses anything else, with a better error
     size = sum(len(str(name)) + len(str(text)) for name, text in headers.items())
     few = len(headers) <= MAX_HEADERS - _ROOM_HEADERS
     return few and _MOST_BYTES * size <= MAX_HEADERS_BYTES - _ROOM_BYTES

@@ -1,6 +1,6 @@
 """Spans of simple consumers: one for each message received, and one for each that is settled.
 
-The conventions call these `receive` and `settle` and make them client spans: nobody but the program
+The conventions call these `receive` and `settle` and make them client spans: only the program
 knows when it works on a message, so there is no `process` span.
 """
 
@@ -41,7 +41,7 @@ def trace_received(
 ) -> None:
     """A span for each message that a receive answered; the message remembers its span."""
     for message in messages:
-        parent, linked = _place(message, one_trace=one_trace)
+        parent, linked = _parent_and_links(message, one_trace=one_trace)
         span = tracer.start_span(
             f"receive {message.topic}",
             context=parent,
@@ -58,8 +58,8 @@ def trace_received(
         span.end()
 
 
-def _place(message: Message[Any], *, one_trace: bool) -> tuple[Context, Named]:
-    """Below the span that receives, linked to the publish; without one as any attempt is."""
+def _parent_and_links(message: Message[Any], *, one_trace: bool) -> tuple[Context, Named]:
+    """A child of the current span, linked to the publish; without one as any attempt is."""
     before = read_line(message._error)  # noqa: SLF001 - also what came before a redrive
     current = get_current()
     if not get_current_span(current).get_span_context().is_valid:
@@ -73,7 +73,7 @@ def _place(message: Message[Any], *, one_trace: bool) -> tuple[Context, Named]:
 class TracedSettling:
     """An ack, or a change of the invisible duration: a span for each message.
 
-    It is below the span that settles, and linked to the receive; without one below the receive.
+    It is a child of the current span, linked to the receive; without one a child of the receive.
     """
 
     def __init__(
@@ -95,19 +95,19 @@ class TracedSettling:
         self._spans = [self._begin(item) for item in items]
 
     def done(self, refused: Iterable[str]) -> None:
-        """Each span says whether the lease was over."""
-        over = set(refused)
+        """Each span gets whether its lease had ended."""
+        ended = set(refused)
         for span, (handle, _) in zip(self._spans, self._items, strict=True):
-            if handle.id in over:
+            if handle.id in ended:
                 span.set_attributes({semconv.OUTCOME: STALE, "error.type": "InvalidReceiptHandle"})
-                span.set_status(Status(StatusCode.ERROR, "the lease was over"))
+                span.set_status(Status(StatusCode.ERROR, "the lease had ended"))
             else:
                 span.set_attribute(semconv.OUTCOME, SUCCESS)
             span.end()
         self._count(None)
 
     def failed(self, error: BaseException) -> None:
-        """Nothing is known of the single messages."""
+        """The call failed as a whole."""
         for span in self._spans:
             if span.is_recording():
                 span.record_exception(error)
@@ -127,7 +127,7 @@ class TracedSettling:
         parent, linked = get_current(), semconv.links(("receive", received))
         if received is not None and not get_current_span(parent).get_span_context().is_valid:
             parent, linked = set_span_in_context(NonRecordingSpan(received), parent), []
-        said: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "messaging.destination.partition.id": str(handle.partition),
             "messaging.consumer.group.name": handle.group,
             "messaging.message.id": handle.id,
@@ -135,13 +135,13 @@ class TracedSettling:
             "rqretry.fencing_token": handle.lease_no,
         }
         if message is not None:
-            said[semconv.ATTEMPT] = message.attempt
+            attributes[semconv.ATTEMPT] = message.attempt
         return self._tracer.start_span(
             f"{self._verb} {handle.topic}",
             context=parent,
             kind=SpanKind.CLIENT,
             attributes=semconv.destination(self._namespace, handle.topic)
             | semconv.operation(self._verb, "settle")
-            | said,
+            | attributes,
             links=linked,
         )

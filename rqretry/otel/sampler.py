@@ -1,8 +1,8 @@
-"""Outcome-aware sampling: failed attempts are exported whatever the sampler says.
+"""Outcome-aware sampling: failed attempts are exported whatever the sampler decides.
 
-Only the end of an attempt tells whether it failed. So the spans that the sampler drops are
-recorded all the same where they are attempts, and those that failed are exported; a message that
-has failed once is followed from then on.
+Whether an attempt failed is known only at its end. So attempts that the sampler drops are still
+recorded, and those that failed are exported; a message that has failed once is sampled from then
+on.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from rqretry.otel import semconv
 
 
 class FailuresKept(Sampler):
-    """Another sampler, and every span that has to do with a failure."""
+    """Wraps a sampler and adds every span that belongs to a failure."""
 
     def __init__(self, inner: Sampler) -> None:
         self.inner = inner
@@ -33,26 +33,26 @@ class FailuresKept(Sampler):
         links: Sequence[Link] | None = None,
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
-        """What the other says; an attempt that it drops is recorded, a later one is sampled."""
-        said = self.inner.should_sample(
+        """As the wrapped sampler decides, but attempts it drops are recorded, retries sampled."""
+        result = self.inner.should_sample(
             parent_context, trace_id, name, kind, attributes, links, trace_state
         )
         ours = attributes or {}
-        if said.decision is not Decision.DROP or ours.get("messaging.system") != semconv.SYSTEM:
-            return said
+        if result.decision is not Decision.DROP or ours.get("messaging.system") != semconv.SYSTEM:
+            return result
         if "rqretry.deliveries" in ours or ours.get(semconv.ATTEMPT, 1) != 1:
-            return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, said.trace_state)
+            return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, result.trace_state)
         if kind is SpanKind.CONSUMER:
-            return SamplingResult(Decision.RECORD_ONLY, attributes, said.trace_state)
-        return said
+            return SamplingResult(Decision.RECORD_ONLY, attributes, result.trace_state)
+        return result
 
     def get_description(self) -> str:
-        """What it is, in the SDK's style."""
+        """Its description, in the SDK's style."""
         return f"FailuresKept{{{self.inner.get_description()}}}"
 
 
 class KeepFailures(SpanProcessor):
-    """Hands on what was sampled, and the attempts that failed although they were not."""
+    """Passes on what was sampled, and failed attempts that were not."""
 
     def __init__(self, inner: SpanProcessor) -> None:
         self._inner = inner
@@ -62,7 +62,7 @@ class KeepFailures(SpanProcessor):
         self._inner.on_start(span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Sampled, or failed."""
+        """Pass it on if it is sampled or failed."""
         context = span.context
         outcome = (span.attributes or {}).get(semconv.OUTCOME, SUCCESS)
         if context is not None and not context.trace_flags.sampled and outcome != SUCCESS:
@@ -75,12 +75,12 @@ class KeepFailures(SpanProcessor):
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Export what is held."""
+        """Export what is buffered."""
         return self._inner.force_flush(timeout_millis)
 
 
 def _with_context(span: ReadableSpan, flags: TraceFlags) -> ReadableSpan:
-    """The same span, said to be sampled: exporters leave out what is not."""
+    """The same span with the sampled flag: exporters skip spans without it."""
     old = span.context
     assert old is not None
     context = SpanContext(old.trace_id, old.span_id, old.is_remote, flags, old.trace_state)

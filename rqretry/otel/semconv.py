@@ -20,7 +20,7 @@ from opentelemetry.trace import (
 
 from rqretry.core.message import Message
 from rqretry.core.traceparent import parse
-from rqretry.otel.attributes import Said, Shared
+from rqretry.otel.attributes import SharedAttributes, SpanAttributes
 
 SCOPE = "rqretry"
 SYSTEM = "rqretry"
@@ -41,7 +41,7 @@ _BESIDE = frozenset({"tracestate", "baggage"})
 
 
 def destination(namespace: str, topic: str) -> dict[str, Any]:
-    """What every span about a topic says."""
+    """The attributes of every span about a topic."""
     return {
         "messaging.system": SYSTEM,
         "messaging.destination.name": topic,
@@ -50,29 +50,33 @@ def destination(namespace: str, topic: str) -> dict[str, Any]:
 
 
 def operation(name: str, kind: str) -> dict[str, Any]:
-    """What is done; `kind` is one of the convention's: create, send, process."""
+    """Attributes of an operation; `kind` is a convention's: create, send, process."""
     return {"messaging.operation.name": name, "messaging.operation.type": kind}
 
 
-def delivery(namespace: str, message: Message[Any], worker: str, name: str, kind: str) -> Said:
-    """What a span about one delivery says; name and kind are those of `operation`."""
+def delivery(
+    namespace: str, message: Message[Any], worker: str, name: str, kind: str
+) -> SpanAttributes:
+    """The attributes of a span about one delivery; name and kind as in `operation`."""
     topic, partition, group, lease_no, id_ = message._lease  # noqa: SLF001 - no text of it is made
-    said = Said(_delivered((namespace, topic, partition, group), worker, (name, kind)))
-    said["messaging.message.id"] = id_
-    said[ATTEMPT] = message.attempt
-    said["rqretry.fencing_token"] = lease_no
+    found = SpanAttributes(_delivered((namespace, topic, partition, group), worker, (name, kind)))
+    found["messaging.message.id"] = id_
+    found[ATTEMPT] = message.attempt
+    found["rqretry.fencing_token"] = lease_no
     if message.tag is not None:
-        said["rqretry.tag"] = message.tag
-    return said
+        found["rqretry.tag"] = message.tag
+    return found
 
 
 @lru_cache(1024)
-def _delivered(place: tuple[str, str, int, str], worker: str, done: tuple[str, str]) -> Shared:
-    """What all deliveries of one place to one worker say."""
+def _delivered(
+    place: tuple[str, str, int, str], worker: str, done: tuple[str, str]
+) -> SharedAttributes:
+    """The attributes that deliveries from one place to one worker share."""
     namespace, topic, partition, group = place
-    said = destination(namespace, topic) | operation(*done)
-    return Shared(
-        said
+    return SharedAttributes(
+        destination(namespace, topic)
+        | operation(*done)
         | {
             "messaging.destination.partition.id": str(partition),
             "messaging.consumer.group.name": group,
@@ -88,7 +92,7 @@ def when(at_ms: int) -> dict[str, Any]:
     return {NEXT_DUE_MS: at_ms, NEXT_DUE: text.replace("+00:00", "Z")}
 
 
-def spelled(context: SpanContext) -> str:
+def traceparent_of(context: SpanContext) -> str:
     """A span's context as a W3C traceparent; "" where it has none."""
     if not context.is_valid:
         return ""
@@ -123,13 +127,13 @@ def carry(span: Span, headers: dict[str, str]) -> None:
     """Write a span's context into headers, as the configured propagators do it."""
     context = span.get_span_context()
     if context.is_valid and not context.trace_state and not get_all() and _by_default():
-        headers["traceparent"] = spelled(context)
+        headers["traceparent"] = traceparent_of(context)
     else:
         inject(headers, set_span_in_context(span))
 
 
 def _by_default() -> bool:
-    """Whether the propagators are those that OpenTelemetry has where nobody says otherwise."""
+    """Whether the propagators are OpenTelemetry's defaults."""
     propagator = get_global_textmap()
     return type(propagator) is CompositePropagator and _speaks_w3c(propagator)
 
@@ -140,7 +144,7 @@ def _speaks_w3c(propagator: CompositePropagator) -> bool:
 
 
 def links(*named: tuple[str, SpanContext | None]) -> list[Link]:
-    """Links to those that are known, each saying what it is; at most 128."""
+    """Links to the contexts that are known, each with its name; at most 128."""
     found = [Link(context, {LINKED_AS: name}) for name, context in named if context is not None]
     return found[:_MOST_LINKS]
 

@@ -29,16 +29,16 @@ from rqretry.otel.spans import OwnProcessors, QuickProvider
 log = logging.getLogger("rqretry")
 
 QUEUE_SPANS = 16_384
-"""A worker ends spans in bursts; OTEL_BSP_MAX_QUEUE_SIZE says otherwise."""
+"""A worker ends spans in bursts; OTEL_BSP_MAX_QUEUE_SIZE overrides it."""
 _BATCH = 512
 FLUSH_S = 2.5
-"""A collector that does not answer holds up the end of a process by this at most."""
+"""A collector that does not answer delays the end of a process by this at most."""
 _GRPC_PORT = ":4317"
 _PROTOCOLS = ("grpc", "http/protobuf")
 
 
 class Tracing:
-    """The providers of this process, and the observer that gives them what it sees."""
+    """The providers of this process, and the observer that feeds them."""
 
     def __init__(self, settings: TraceSettings) -> None:
         self._stopped = False
@@ -69,11 +69,11 @@ class Tracing:
     def _export_by(
         self, exporter: SpanExporter | None, settings: TraceSettings
     ) -> Callable[[ReadableSpan], None]:
-        """Have spans exported; what to do with one that is sampled and has ended."""
+        """Export spans; returns the function for one that is sampled and has ended."""
         if exporter is None:
             return _forget
         counted = self._counted(exporter)
-        # What is sampled goes straight there: the other one looks only for what is not.
+        # Sampled spans bypass KeepFailures, which cares only about those that are not.
         processor = KeepFailures(counted) if settings.keep_failures else counted
         self.provider.add_span_processor(processor)
         return counted.take
@@ -88,7 +88,7 @@ class Tracing:
         return CountingProcessor(batch, self.counts)
 
     def stop(self, seconds: float = FLUSH_S) -> None:
-        """Export what is held, within some seconds, and say what could not be; done once."""
+        """Export what is buffered, within some seconds, and log what could not be; once."""
         if self._stopped:
             return
         self._stopped = True
@@ -105,10 +105,10 @@ class Tracing:
 
 
 def start(settings: TraceSettings) -> None:
-    """Trace this process from now on, until `observing.stop`.
+    """Trace this process from now on, until `observer.stop`.
 
     Raises:
-        ConfigError: A setting cannot work as it is written.
+        ConfigError: A setting is not valid.
     """
     if (variable("OTEL_SDK_DISABLED") or "").lower() == "true":
         return
@@ -118,16 +118,16 @@ def start(settings: TraceSettings) -> None:
 
 
 def _forget(span: ReadableSpan) -> None:
-    """Nobody exports it."""
+    """Spans are not exported."""
 
 
 def _queue_size() -> int:
-    said = variable("OTEL_BSP_MAX_QUEUE_SIZE")
-    if said is None:
+    text = variable("OTEL_BSP_MAX_QUEUE_SIZE")
+    if text is None:
         return QUEUE_SPANS
-    if not said.isdecimal() or int(said) < 1:
-        raise ConfigError(f"OTEL_BSP_MAX_QUEUE_SIZE {show(said)} must be a number from 1 on")
-    return int(said)
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigError(f"OTEL_BSP_MAX_QUEUE_SIZE {show(text)} must be a number from 1")
+    return int(text)
 
 
 def _names(settings: TraceSettings) -> dict[str, str]:
@@ -138,7 +138,7 @@ def _names(settings: TraceSettings) -> dict[str, str]:
 
 
 def _sampler() -> Sampler:
-    """What OTEL_TRACES_SAMPLER says, as the SDK reads it."""
+    """The sampler of OTEL_TRACES_SAMPLER, as the SDK reads it."""
     return TracerProvider(shutdown_on_exit=False).sampler
 
 
@@ -160,7 +160,7 @@ def _span_exporter(settings: TraceSettings) -> SpanExporter | None:
 
 
 def _meter_provider(settings: TraceSettings, resource: Resource) -> MeterProvider | None:
-    """Only where metrics are asked for by name: a trace store such as Jaeger takes none."""
+    """Only where metrics are configured: a trace store such as Jaeger takes none."""
     asked = variable("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
     if (variable("OTEL_METRICS_EXPORTER") or ("otlp" if asked else "none")) != "otlp":
         return None
@@ -182,16 +182,18 @@ def _meter_provider(settings: TraceSettings, resource: Resource) -> MeterProvide
 
 
 def _protocol(settings: TraceSettings, signal: str) -> str:
-    """What the environment says, else what the port of the URL says, else http/protobuf."""
-    said = variable(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or variable(
+    """The protocol of the environment, else by the URL's port, else http/protobuf."""
+    protocol = variable(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or variable(
         "OTEL_EXPORTER_OTLP_PROTOCOL"
     )
-    if said is None:
+    if protocol is None:
         url = settings.endpoint or variable("OTEL_EXPORTER_OTLP_ENDPOINT") or ""
         return "grpc" if url.rstrip("/").endswith(_GRPC_PORT) else "http/protobuf"
-    if said not in _PROTOCOLS:
-        raise ConfigError(f"OTEL_EXPORTER_OTLP_PROTOCOL {show(said)} must be one of {_PROTOCOLS}")
-    return said
+    if protocol not in _PROTOCOLS:
+        raise ConfigError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL {show(protocol)} must be one of {_PROTOCOLS}"
+        )
+    return protocol
 
 
 def _http(endpoint: str | None, path: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Where an attempt's span hangs: below the publish, or linked to it and to the attempt before."""
+"""Parents of attempt spans: the publish, or none but links to it and the previous attempt."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from rqretry.core.failure_record import AttemptError
 from rqretry.otel import semconv
 
 Named = list[tuple[str, SpanContext | None]]
-"""What a span is linked to, each with what it is."""
+"""What a span is linked to, each with the name of the relation."""
 
 
 def origin(
@@ -20,7 +20,7 @@ def origin(
     Args:
         headers: The message's.
         attempt: Which delivery it is.
-        before: The newest line of its failure record; None for none.
+        before: The last record of an attempt of it; None for none.
         one_trace: The publish is the parent of all attempts, not of the first one alone.
     """
     published, publish = semconv.published_context(headers)

@@ -1,10 +1,10 @@
 """Spans that cost less to start than the SDK's: what most of them never need is made on demand.
 
-The SDK gives each span two locks, three containers with limits and a copy of itself at its end, and
-looks at each attribute. A span of ours is a few fields; somebody who asks for more (an event, a
-link, a status, what a processor or another exporter reads) finds a whole span of the SDK's in its
-place, made by the SDK's own constructor. Where the SDK would do more than that (another sampler,
-limits, a processor of somebody else's) spans are started by the SDK itself.
+The SDK gives each span two locks, three bounded containers and a copy of itself at its end, and
+checks each attribute. A span of ours is a few fields; code that asks for more (an event, a link, a
+status, what a processor or another exporter reads) completes it into one of the SDK's spans, by the
+SDK's own constructor. Where the SDK would do more than that (another sampler, limits, another
+processor) the SDK itself starts the spans.
 """
 
 import os
@@ -40,13 +40,13 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import Attributes
 
 from rqretry.core.settings import variable
-from rqretry.otel.attributes import Said
+from rqretry.otel.attributes import SpanAttributes
 from rqretry.otel.sampler import FailuresKept
 
 _MOST_ATTRIBUTES = 64
-"""Of a span that is not a whole one; the SDK's own limit is 128."""
+"""Of a span that is not completed; the SDK's own limit is 128."""
 _SIMPLE = frozenset({str, int, bool, float})
-"""Values that the SDK takes as they are."""
+"""Types of values that the SDK takes unchanged."""
 _guard = threading.Lock()
 """For all spans: it is held for a few instructions only."""
 
@@ -60,103 +60,104 @@ os.register_at_fork(after_in_child=_renew)
 
 
 class QuickSpan(SdkSpan):
-    """A span of the SDK's whose parts are made when they are asked for.
+    """One of the SDK's spans, completed only when its other parts are asked for.
 
     Attributes:
         maker: The tracer.
         label: Its name.
-        where: Its context.
-        above: Its parent's.
+        own_context: Its context.
+        parent_context: Its parent's.
         role: Its kind.
-        said: Its attributes.
-        began_ns, over_ns: When; None for not yet.
-        whole: It is made; from then on the fields above are not looked at.
+        own_attributes: Its attributes.
+        began_ns, ended_ns: Its times; None for not yet.
+        complete: It is one of the SDK's; from then on the fields above are not read.
     """
 
     __slots__ = (
-        "above", "began_ns", "label", "maker", "over_ns", "role", "said", "where", "whole",
+        "began_ns", "complete", "ended_ns", "label", "maker", "own_attributes", "own_context",
+        "parent_context", "role",
     )  # fmt: skip
 
-    def __init__(  # the SDK's is called by _make
+    def __init__(  # the SDK's is called by _complete
         self,
         maker: "QuickTracer",
         label: str,
-        where: SpanContext,
-        above: SpanContext | None,
+        own_context: SpanContext,
+        parent_context: SpanContext | None,
         role: SpanKind,
-        said: Said,
+        own_attributes: SpanAttributes,
         began_ns: int,
     ) -> None:
         self.maker = maker
         self.label = label
-        self.where = where
-        self.above = above
+        self.own_context = own_context
+        self.parent_context = parent_context
         self.role = role
-        self.said = said
+        self.own_attributes = own_attributes
         self.began_ns = began_ns
-        self.over_ns: int | None = None
-        self.whole = False
+        self.ended_ns: int | None = None
+        self.complete = False
 
     def __getattr__(self, name: str) -> Any:
-        """A field that the SDK's code looks for."""
-        if self.whole or name.startswith("__"):
+        """A field that the SDK's code asks for."""
+        if self.complete or name.startswith("__"):
             raise AttributeError(name)
-        self._make()
+        self._complete()
         return object.__getattribute__(self, name)
 
     def get_span_context(self) -> SpanContext:
         """Its context."""
-        return self.where
+        return self.own_context
 
     @property
     def context(self) -> SpanContext:
         """Its context."""
-        return self.where
+        return self.own_context
 
     def is_recording(self) -> bool:
         """Whether it has not ended."""
-        return self.over_ns is None
+        return self.ended_ns is None
 
     def set_attribute(self, key: str, value: Any) -> None:
-        """Say one thing more."""
+        """Set an attribute."""
         if type(value) in _SIMPLE and type(key) is str and key:
             with _guard:
                 if self._takes(key):
-                    self.said[key] = value
+                    self.own_attributes[key] = value
                     return
         super().set_attribute(key, value)
 
     def end(self, end_time: int | None = None) -> None:
-        """It is over, and goes to be exported."""
+        """End it, and export it."""
         with _guard:
-            first = self.over_ns is None
+            first = self.ended_ns is None
             if first:
-                self.over_ns = time.time_ns() if end_time is None else end_time
-            alone = first and not self.whole
+                self.ended_ns = time.time_ns() if end_time is None else end_time
+            alone = first and not self.complete
         if alone:
             self.maker.take(self)
         else:
-            super().end(self.over_ns)  # which warns where it is not the first
+            super().end(self.ended_ns)  # which warns if it had ended
 
     def _takes(self, key: str) -> bool:
-        said = self.said
-        if self.whole or self.over_ns is not None or len(said) >= _MOST_ATTRIBUTES:
+        found = self.own_attributes
+        if self.complete or self.ended_ns is not None or len(found) >= _MOST_ATTRIBUTES:
             return False
-        return said.shared is None or key not in said.shared
+        return found.shared is None or key not in found.shared
 
-    def _make(self) -> None:
-        """Make it a whole one; its own fields stay what they were."""
+    def _complete(self) -> None:
+        """Complete it; its own fields keep their values."""
         with _guard:
-            if self.whole:
+            if self.complete:
                 return
             tracer = self.maker.inner
             super().__init__(
                 name=self.label,
-                context=self.where,
-                parent=self.above,
+                context=self.own_context,
+                parent=self.parent_context,
                 sampler=tracer.sampler,
                 resource=tracer.resource,
-                attributes=self.said,
+                attributes=self.own_attributes,
                 kind=self.role,
                 span_processor=tracer.span_processor,
                 instrumentation_info=tracer.instrumentation_info,
@@ -164,15 +165,15 @@ class QuickSpan(SdkSpan):
                 instrumentation_scope=self.maker.scope,
             )
             self._start_time = self.began_ns
-            self._end_time = self.over_ns
-            self.whole = True
+            self._end_time = self.ended_ns
+            self.complete = True
 
 
 class OwnProcessors(SynchronousMultiSpanProcessor):
     """The processors of a provider.
 
     Attributes:
-        alone: There is none but those that were there at first, by `settle`.
+        alone: No processor was added after `settle`.
     """
 
     def __init__(self) -> None:
@@ -181,17 +182,17 @@ class OwnProcessors(SynchronousMultiSpanProcessor):
         self._settled = False
 
     def settle(self) -> None:
-        """Whatever comes from now on is somebody else's."""
+        """Processors that are added from now on are not ours."""
         self._settled = True
 
     def add_span_processor(self, span_processor: SpanProcessor) -> None:
-        """One more; spans that start from now on are its, too."""
+        """Add one; it gets the spans that start from now on."""
         super().add_span_processor(span_processor)
         self.alone = self.alone and not self._settled
 
 
 class QuickTracer(Tracer):
-    """A tracer that starts quick spans where the SDK's would come to the same, and else asks it."""
+    """A tracer that starts quick spans where the result is the same, and else asks the SDK's."""
 
     def __init__(
         self,
@@ -210,8 +211,8 @@ class QuickTracer(Tracer):
         self._root_flags = _flags_of_a_root()
 
     @property
-    def place(self) -> tuple[Resource, InstrumentationScope | None]:
-        """What its spans have around them; a fork changes the resource."""
+    def origin(self) -> tuple[Resource, InstrumentationScope | None]:
+        """The resource and scope of its spans; a fork changes the resource."""
         return self.inner.resource, self.scope
 
     def start_span(
@@ -226,9 +227,9 @@ class QuickTracer(Tracer):
         set_status_on_exception: bool = True,  # noqa: FBT001, FBT002
     ) -> Span:
         """Start a span; it is exported when it ends."""
-        above = get_current_span(context).get_span_context()
-        root = not above.is_valid
-        sampled = root or (above.trace_flags & TraceFlags.SAMPLED and not above.trace_state)
+        parent = get_current_span(context).get_span_context()
+        root = not parent.is_valid
+        sampled = root or (parent.trace_flags & TraceFlags.SAMPLED and not parent.trace_state)
         if links or not sampled or not self._processors.alone:
             return self.inner.start_span(
                 name, context, kind, attributes, links, start_time,
@@ -236,15 +237,15 @@ class QuickTracer(Tracer):
             )  # fmt: skip
         flags = self._root_flags
         if not root:
-            flags = TraceFlags(flags & above.trace_flags)
-        trace_id = _some(128) if root else above.trace_id
+            flags = TraceFlags(flags & parent.trace_flags)
+        trace_id = _random_id(128) if root else parent.trace_id
         return QuickSpan(
             self,
             name,
-            SpanContext(trace_id, _some(64), False, flags),  # noqa: FBT003 - not remote
-            None if root else above,
+            SpanContext(trace_id, _random_id(64), False, flags),  # noqa: FBT003 - not remote
+            None if root else parent,
             kind,
-            attributes if type(attributes) is Said else Said(attributes or {}),
+            attributes if type(attributes) is SpanAttributes else SpanAttributes(attributes or {}),
             time.time_ns() if start_time is None else start_time,
         )
 
@@ -254,13 +255,13 @@ class QuickTracer(Tracer):
 
 
 class QuickProvider(trace.TracerProvider):
-    """Gives the SDK's tracers, quick where that can be.
+    """A provider of the SDK's tracers, quick ones where possible.
 
     Args:
         inner: The SDK's.
         limits: Of its spans.
         processors: Its processors.
-        take: What those that are there now do with a span at its end.
+        take: What these processors do with a span at its end.
     """
 
     def __init__(
@@ -294,17 +295,17 @@ def _always(sampler: Sampler) -> bool:
 
 
 def _wide(limits: SpanLimits) -> bool:
-    """Whether no quick span can come to its limits."""
+    """Whether no quick span can reach its limits."""
     most = limits.max_span_attributes
     few = most is not None and most < 2 * _MOST_ATTRIBUTES
     return not few and limits.max_span_attribute_length is None
 
 
 def _flags_of_a_root() -> TraceFlags:
-    """What the installed SDK says of a trace that begins here."""
+    """The flags that the installed SDK gives a new trace."""
     provider = TracerProvider(ALWAYS_ON, shutdown_on_exit=False)
     return provider.get_tracer("rqretry").start_span("", Context()).get_span_context().trace_flags
 
 
-def _some(bits: int) -> int:
+def _random_id(bits: int) -> int:
     return random.getrandbits(bits) or 1

@@ -25,13 +25,13 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from rqretry.otel.attributes import Said, Shared
+from rqretry.otel.attributes import SharedAttributes, SpanAttributes
 from rqretry.otel.otlp_encode import SpanEncoder
 from rqretry.otel.sampler import FailuresKept
 from rqretry.otel.spans import OwnProcessors, QuickProvider, QuickSpan
 from tests.edges.otel.test_encoding import Kept, told
 
-ABOUT = Shared({"messaging.system": "rqretry", "rqretry.namespace": "n"})
+ABOUT = SharedAttributes({"messaging.system": "rqretry", "rqretry.namespace": "n"})
 
 
 class Bench:
@@ -54,7 +54,7 @@ class Bench:
         self.tracer = quick.get_tracer("rqretry", "1.0")
 
     def start(self, **options: Any) -> Any:
-        said = Said(ABOUT)
+        said = SpanAttributes(ABOUT)
         said["messaging.message.id"] = "0123456789abcdef"
         said["rqretry.attempt"] = 1
         given = {"context": Context(), "attributes": said, "kind": SpanKind.CONSUMER, **options}
@@ -142,7 +142,7 @@ def test_most_spans_are_never_made_whole() -> None:
     sent = SpanEncoder().request(bench.kept.spans)
     assert sent.count(b"0123456789abcdef") == 3
     # The first of a scope shows the official encoder what stands around them all.
-    assert [span.whole for span in spans] == [True, False, False]
+    assert [span.complete for span in spans] == [True, False, False]
 
 
 @pytest.mark.parametrize("sampler", [DEFAULT_ON, ALWAYS_ON, FailuresKept(DEFAULT_ON)])
