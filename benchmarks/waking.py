@@ -22,6 +22,7 @@ from rqretry import App
 from rqretry.core.envelope import encode
 from rqretry.core.message_id import make_id, make_producer
 from rqretry.core.receipt import Receipt
+from rqretry.core.redis_url import RedisUrl
 from rqretry.core.route import Route
 from rqretry.protocol.command import Argument, Command
 from rqretry.protocol.keys import GroupKeys
@@ -29,7 +30,8 @@ from rqretry.protocol.lease import lease, succeed
 from rqretry.protocol.publish import Prepared, publish
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.connection import pack
-from rqretry.transport.replies import Wire, dialect_of
+from rqretry.transport.node import Node, dialect_of
+from rqretry.transport.session import load, spell
 
 SOCKETS, REDIS_PY = "sockets", "redis-py"
 _NAMESPACE, _TOPIC, _GROUP = "floor", "bare-wake", "bare"
@@ -57,7 +59,7 @@ class _Socket:
         self._reader = hiredis.Reader()
 
     async def ask(self, *requests: Words) -> list[Any]:
-        self._socket.sendall(b"".join(pack(requests)))
+        self._socket.sendall(pack(requests))
         replies: list[Any] = []
         while len(replies) < len(requests):
             reply = self._reader.gets()
@@ -116,7 +118,7 @@ async def _publish(
     kind: str, server: Server, keys: GroupKeys, route: Route, every_s: float, count: int
 ) -> dict[str, float]:
     """Monotonic times at which each was sent, by id."""
-    wire, producer = _wire(server.version), make_producer()
+    node, producer = _node(server.version), make_producer()
     sent: dict[str, float] = {}
     now_ms, due = time.time_ns() // 1_000_000, time.monotonic()
     async with aclosing(_SPEAKERS[kind](server.port)) as speaker:
@@ -127,8 +129,8 @@ async def _publish(
                 producer=producer, seq=number, checksum=str(number), lane_ttl_ms=_LANE_TTL_MS,
             )  # fmt: skip
             if number == 1:
-                await speaker.ask(wire.load(command))
-            words = wire.words(command)
+                await speaker.ask(load(node, command))
+            words = spell(node, command)
             due += every_s
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             sent[id_] = time.monotonic()
@@ -141,26 +143,26 @@ def _consume_in_process(
     port: int, version: str, keys: GroupKeys, count: int, end: Connection
 ) -> None:
     for kind in _SPEAKERS:
-        end.send(run(_consume(kind, port, _wire(version), keys, count, end)))
+        end.send(run(_consume(kind, port, _node(version), keys, count, end)))
     end.close()
 
 
 async def _consume(
-    kind: str, port: int, wire: Wire, keys: GroupKeys, count: int, end: Connection
+    kind: str, port: int, node: Node, keys: GroupKeys, count: int, end: Connection
 ) -> dict[str, float]:
     """Monotonic times at which each message was there, by id."""
     leasing = lease(keys, worker=_GROUP, want=100, visibility_ms=30_000)
-    waiting: Sequence[Words] = (("BZPOPMIN", keys.wake, 5), wire.words(leasing))
+    waiting: Sequence[Words] = (("BZPOPMIN", keys.wake, 5), spell(node, leasing))
     seen: dict[str, float] = {}
     async with aclosing(_SPEAKERS[kind](port)) as speaker:
-        await speaker.ask(wire.load(leasing), wire.load(_settling(keys, ["-"])))
+        await speaker.ask(load(node, leasing), load(node, _settling(keys, ["-"])))
         end.send(None)
         while len(seen) < count:
             _, reply = await speaker.ask(*waiting)
             ids, at = leasing.decode(reply).ids, time.monotonic()
             seen |= dict.fromkeys(ids, at)
             if ids:
-                await speaker.ask(wire.words(_settling(keys, ids)))
+                await speaker.ask(spell(node, _settling(keys, ids)))
     return seen
 
 
@@ -168,7 +170,7 @@ def _settling(keys: GroupKeys, ids: Sequence[str]) -> Command[list[bytes]]:
     return succeed(keys, [Receipt(id_, 1) for id_ in ids], worker=_GROUP)
 
 
-def _wire(version: str) -> Wire:
-    wire = Wire(ScriptLibrary(), "the server")
-    wire.dialect = dialect_of(version)
-    return wire
+def _node(version: str) -> Node:
+    node = Node(RedisUrl.parse("redis://the-server"), ScriptLibrary())
+    node.dialect = dialect_of(version)
+    return node

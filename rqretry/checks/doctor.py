@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from rqretry.checks.check_result import Finding
 from rqretry.checks.replica_checks import fencing, replicas, slots
 from rqretry.core.errors import RqretryError, UnsafeServer
-from rqretry.core.redis_url import Kind
+from rqretry.core.redis_url import Deployment
 from rqretry.protocol.command import Argument, Command, Operation
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.connection import read_info
@@ -31,7 +31,7 @@ _DRYRUN_SINCE = 7
 
 
 def check(
-    library: ScriptLibrary, namespace: str = "default", kind: Kind = "single"
+    library: ScriptLibrary, namespace: str = "default", kind: Deployment = "single"
 ) -> Operation[list[Finding]]:
     """Look at the server, and judge it.
 
@@ -126,7 +126,7 @@ def _persistence(info: Mapping[str, str]) -> Finding:
     )
 
 
-def _cluster(info: Mapping[str, str], kind: Kind) -> Finding:
+def _cluster(info: Mapping[str, str], kind: Deployment) -> Finding:
     node = info.get("cluster_enabled") == "1"
     if node == (kind == "cluster"):
         return Finding("cluster", "ok", f"the server is {'a' if node else 'not a'} cluster node")

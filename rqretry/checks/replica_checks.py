@@ -51,7 +51,7 @@ def slots(info: Mapping[str, str]) -> Finding:
 def membership(url: RedisUrl, nodes: Sequence[RedisUrl]) -> Finding:
     """Whether the URL names enough to find the rest when one is lost."""
     count = len(url.hosts)
-    if url.kind == "sentinel":
+    if url.deployment == "sentinel":
         if count >= FEWEST_SENTINELS:
             return Finding("sentinels", "ok", f"the URL names {count} Sentinels")
         return Finding(

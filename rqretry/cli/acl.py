@@ -28,7 +28,7 @@ def acl(
     ):
         raise click.UsageError(f"--user {show(user)} must be visible ASCII without blanks")
     settings = target_of(context).settings()
-    spread = cluster or settings.url.kind == "cluster"
+    spread = cluster or settings.url.deployment == "cluster"
     words = rules(role, settings.namespace, ScriptLibrary(), user=user or "", cluster=spread)
     if as_json:
         print_json({"role": role, "namespace": settings.namespace, "rules": words})

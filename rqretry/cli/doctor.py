@@ -13,7 +13,7 @@ from rqretry.cli.output import print_json, print_table
 from rqretry.cli.server_checks import examine
 from rqretry.cli.session import connected
 from rqretry.core.errors import UnsafeServer
-from rqretry.transport.first_call import FIRST_REPEAT_SECONDS
+from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS
 
 
 @click.command(epilog="Example: rqretry doctor --url redis://localhost:6379/0")

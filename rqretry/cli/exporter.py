@@ -11,7 +11,7 @@ from rqretry.cli.options import host_option, server_options
 from rqretry.cli.session import connected
 from rqretry.client import Client
 from rqretry.supervision.metrics_port import PATH, open_server
-from rqretry.transport.first_call import FIRST_REPEAT_SECONDS
+from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
 
 CACHED_S = 1.0

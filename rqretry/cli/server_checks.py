@@ -14,7 +14,7 @@ def examine(store: SyncStore, namespace: str) -> list[Finding]:
     Raises:
         StoreUnavailable: One of them cannot be reached.
     """
-    library, kind = store.topology.scripts, store.url.kind
+    library, kind = store.topology.scripts, store.url.deployment
     if kind == "single":
         return store.perform(check(library, namespace))
     servers = store.servers()
@@ -23,5 +23,5 @@ def examine(store: SyncStore, namespace: str) -> list[Finding]:
         patience = store.repeat_seconds
         with SyncStore(url, library, repeat_seconds=patience) as one:
             found = one.perform(check(library, namespace, kind))
-        findings += [replace(f, sentence=f"{url.place}: {f.sentence}") for f in found]
+        findings += [replace(f, sentence=f"{url.address}: {f.sentence}") for f in found]
     return findings

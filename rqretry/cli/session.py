@@ -11,8 +11,7 @@ from rqretry.cli.options import target_of
 from rqretry.client import Client
 from rqretry.core.errors import GroupNotFound, RqretryError, TopicNotFound
 from rqretry.protocol.command import Command
-from rqretry.transport.first_call import reach
-from rqretry.transport.store_sync import SyncStore
+from rqretry.transport.store_sync import SyncStore, reach
 
 _CATALOG = re.compile(r"rqretry:([^:]+):\{\1\}:topics")
 _SCAN_COUNT, _MOST_SCANS, _MOST_NAMED = 1000, 200, 8

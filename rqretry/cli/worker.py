@@ -30,7 +30,7 @@ from rqretry.supervision.reload import require_watchfiles
 from rqretry.supervision.supervisor import HEALTH_HOST, Ports, supervise
 from rqretry.supervision.worker_process import WorkerConfig
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from rqretry.transport.first_call import reach
+from rqretry.transport.store_sync import reach
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
 
 MAX_PROCESSES = 256
@@ -202,7 +202,7 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
     bad = refused(findings, strict=given["strict"])
     if bad:
         said = "; ".join(f"{finding.sentence}: {finding.fix}" for finding in bad)
-        raise UnsafeServer(f"Redis at {app.settings.url.place} is not safe for a queue: {said}")
+        raise UnsafeServer(f"Redis at {app.settings.url.address} is not safe for a queue: {said}")
     print_banner(
         app,
         findings,

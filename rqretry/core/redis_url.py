@@ -31,7 +31,7 @@ from rqretry.core.redis_url_parts import (
     split_url,
 )
 
-Kind = Literal["single", "sentinel", "cluster"]
+Deployment = Literal["single", "sentinel", "cluster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class RedisUrl:
         )  # fmt: skip
 
     @property
-    def kind(self) -> Kind:
+    def deployment(self) -> Deployment:
         """Whether it names one server, Sentinels, or a cluster."""
         last = self.scheme.rpartition("+")[2]
         return "sentinel" if last == "sentinel" else "cluster" if last == "cluster" else "single"
@@ -116,7 +116,7 @@ class RedisUrl:
         return self.scheme.startswith("rediss")
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Where the server is: "host:port", several of them, or the path of the socket."""
         if self.scheme == "unix":
             return self.path
@@ -129,10 +129,10 @@ class RedisUrl:
         user = "***@" if self.username or self.password else ""
         if self.scheme == "unix":
             return f"unix://{user}{self.path}" + (f"?db={self.db}" if self.db else "")
-        if self.kind == "cluster":
-            return f"{self.scheme}://{user}{self.place}"
+        if self.deployment == "cluster":
+            return f"{self.scheme}://{user}{self.address}"
         service = f"{self.service}/" if self.service else ""
-        return f"{self.scheme}://{user}{self.place}/{service}{self.db}"
+        return f"{self.scheme}://{user}{self.address}/{service}{self.db}"
 
     def __str__(self) -> str:
         return self.safe
@@ -152,7 +152,7 @@ class RedisUrl:
 
     def seeds(self) -> "Sequence[RedisUrl]":
         """One URL for each host that is named: the Sentinels, or the nodes to begin with."""
-        if self.kind != "sentinel":
+        if self.deployment != "sentinel":
             return [self.at(host, port) for host, port in self.hosts]
         return [
             replace(

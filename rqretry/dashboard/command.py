@@ -16,7 +16,7 @@ from rqretry.cli.trace_option import otlp_option
 from rqretry.client import AsyncClient
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.settings import variable
-from rqretry.transport.first_call import FIRST_REPEAT_SECONDS
+from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS
 
 _NEEDS = ("jinja2", "starlette", "uvicorn")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

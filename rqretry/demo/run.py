@@ -27,8 +27,7 @@ from rqretry.demo.topology import (
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from rqretry.transport.first_call import reach
-from rqretry.transport.store_sync import SyncStore
+from rqretry.transport.store_sync import SyncStore, reach
 
 T = TypeVar("T")
 

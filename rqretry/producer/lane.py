@@ -52,7 +52,7 @@ from rqretry.protocol.publish import (
     may_be_ahead,
     publish,
 )
-from rqretry.transport.replies import ServerClock
+from rqretry.transport.session import ServerClock
 
 LANE_TTL_MS = 3_600_000
 """How long a partition remembers a silent lane's last call."""

@@ -13,7 +13,7 @@ from rqretry.producer.chunking import Place, chunks, collected, each, joined, sp
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.publish import Prepared
-from rqretry.transport.pipeline import perform_in_turn
+from rqretry.transport.pipeline import in_turn
 from rqretry.transport.store import Store
 
 _Waiting = tuple[Sequence[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
@@ -37,7 +37,7 @@ class LaneQueue:
         """Send a bulk, cut into calls, beside what others publish; an id or an error for each."""
         two, self._two = self._two or (self._lane.beside(), self._lane.beside()), None
         operations = self._publishing.send_in_turn(two, calls)
-        answers = await perform_in_turn(self._store, operations)
+        answers = await self._store.drive(in_turn(self._store.session, operations))
         self._two = two
         return each(calls, answers)
 

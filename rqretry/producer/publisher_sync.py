@@ -11,7 +11,7 @@ from rqretry.observability import observer
 from rqretry.producer.chunking import Place, chunks, collected, each, joined, split
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.publish import Prepared
-from rqretry.transport.pipeline_sync import perform_in_turn
+from rqretry.transport.pipeline import in_turn
 from rqretry.transport.store_sync import SyncStore
 
 
@@ -71,7 +71,7 @@ class SyncPublisher:
     ) -> list[MessageId | Exception]:
         calls = list(chunks(messages))
         operations = self._publishing.send_in_turn(self._two(topic, place), calls)
-        return each(calls, perform_in_turn(self._store, operations))
+        return each(calls, self._store.drive(in_turn(self._store.session, operations)))
 
     def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
         self._store.connect()

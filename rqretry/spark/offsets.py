@@ -15,8 +15,7 @@ from rqretry.spark.error_messages import DataLoss
 from rqretry.spark.events import IDS
 from rqretry.spark.options import Options
 from rqretry.spark.position import EARLIEST, LATEST, Position, Wanted
-from rqretry.transport.first_call import reach
-from rqretry.transport.store_sync import SyncStore
+from rqretry.transport.store_sync import SyncStore, reach
 
 Place = tuple[str, int]
 """A topic and the number of a partition."""

@@ -18,7 +18,7 @@ from rqretry.protocol.command import batches
 from rqretry.protocol.inspect import Peeked, peek
 from rqretry.spark.redrive_choice import Choice, Deaths, Letter, choose
 from rqretry.spark.redrive_record import FOLDER, Record
-from rqretry.transport.first_call import reach
+from rqretry.transport.store_sync import reach
 
 
 @dataclass(slots=True)

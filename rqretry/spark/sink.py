@@ -37,9 +37,8 @@ from rqretry.spark.options import Options
 from rqretry.spark.publish_tracing import traced, traced_task
 from rqretry.spark.rows import ID, Mapping, RowError, Rows
 from rqretry.spark.task_context import Task, Totals, short
-from rqretry.transport.first_call import reach
-from rqretry.transport.pipeline_sync import perform_in_turn
-from rqretry.transport.store_sync import SyncStore
+from rqretry.transport.pipeline import in_turn
+from rqretry.transport.store_sync import SyncStore, reach
 
 _BORN_BYTES = 9  # msgpack's form of a time in milliseconds, at the end of an envelope
 _OTHERS = 64
@@ -130,7 +129,8 @@ class _Outlet(ABC):
             yield from cutter.rest()
 
         self.begin()
-        for answer in perform_in_turn(self.store, self._deliveries(calls())):
+        deliveries = in_turn(self.store.session, self._deliveries(calls()))
+        for answer in self.store.drive(deliveries):
             if answer is not None:
                 raise answer
         self.finish()

@@ -76,9 +76,9 @@ class ServerCheck:
         async with Store(self._settings.url) as store:
             while not self._stopped.is_set():
                 await store.prove(canary, ANSWER_S)
-                self._board.asked_server(store.trouble, store.proved_at)
+                self._board.asked_server(store.fault, store.proved_at)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(ASK_AGAIN_S if store.trouble else ASK_EVERY_S):
+                    async with asyncio.timeout(ASK_AGAIN_S if store.fault else ASK_EVERY_S):
                         await self._stopped.wait()
 
 

@@ -7,7 +7,7 @@ import time
 from functools import cache
 
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.replies import ServerClock
+from rqretry.transport.session import ServerClock
 
 START_MS = 2_208_988_800_000
 """2040-01-01 00:00 UTC."""

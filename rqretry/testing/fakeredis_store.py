@@ -1,7 +1,6 @@
 """The same store on fakeredis, for tests without any server. Imported only when it is used."""
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import fakeredis
@@ -10,9 +9,9 @@ from redis.exceptions import ResponseError
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
 from rqretry.testing.lab_stores import LabStore
-from rqretry.transport.batch import Batch
+from rqretry.transport.node import Node, Requests
 
-_PLACE = "redis://fakeredis:6379/0"
+_URL = "redis://fakeredis:6379/0"
 """Shown in errors; nothing is opened."""
 
 
@@ -24,24 +23,53 @@ class FakeStore(LabStore):
         self._fake: Any = fakeredis.FakeStrictRedis(server=server)
         self._fake.response_callbacks.clear()  # replies as the other stores get them
         self._one_at_a_time = threading.RLock()
-        super().__init__(RedisUrl.parse(_PLACE), library)
+        super().__init__(RedisUrl.parse(_URL), library)
 
     def shut(self) -> None:
         """Let fakeredis go."""
         self._fake.close()
 
     def _prepare(self) -> None:
-        self.wire.dialect = Dialect.LEGACY
+        for node in self.topology.nodes.values():
+            node.dialect, node.greeted = Dialect.LEGACY, True
 
-    def _attempt(self, batch: Batch) -> None:
-        with self._one_at_a_time:
-            for share in batch.shares(self.topology):
-                replies = [self._call(words) for words in share.requests()]
-                again = [self._call(words) for words in share.unknown(replies)]
-                batch.settle(self.topology, share, share.merge(replies, again))
-        batch.check()
+    def connection_to(self, node: Node) -> Any:
+        """What takes requests; there is nothing to connect to."""
+        return _FakeConnection(node, self._fake, self._one_at_a_time)
 
-    def _call(self, words: Sequence[Any]) -> Any:
+    def release(self, connection: Any) -> None:
+        """Nothing is kept."""
+
+
+class _FakeConnection:
+    """Requests that are answered at once."""
+
+    def __init__(self, node: Node, fake: Any, lock: threading.RLock) -> None:
+        self.node = node
+        self._fake = fake
+        self._lock = lock
+        self._replies: list[Any] = []
+
+    def send(self, requests: Requests) -> None:
+        """Send requests."""
+        with self._lock:
+            self._replies += [self._answer(words) for words in requests]
+
+    def receive(self, count: int) -> list[Any]:
+        """The replies to them."""
+        replies, self._replies = self._replies[:count], self._replies[count:]
+        return replies
+
+    def exchange(self, requests: Requests, seconds: float | None = None) -> list[Any]:
+        """Both."""
+        del seconds
+        self.send(requests)
+        return self.receive(len(requests))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _answer(self, words: tuple[Any, ...]) -> Any:
         try:
             return self._fake.execute_command(*words)
         except ResponseError as error:

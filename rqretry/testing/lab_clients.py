@@ -17,7 +17,7 @@ from rqretry.producer.publisher_sync import SyncPublisher
 from rqretry.protocol.command import Operation
 from rqretry.protocol.publish import Prepared
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore
-from rqretry.transport.replies import ServerClock
+from rqretry.transport.session import ServerClock
 
 _TIME_CHARACTERS = 7
 """The first 42 bits of an id, base 64: its time (ids.py)."""

@@ -1,15 +1,19 @@
 """The stores of the lab: both kinds of client, one order of calls, on a real server."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from rqretry.core.errors import InvalidArgument
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Block, Command, number
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.testing.clock import VirtualClock
+from rqretry.transport.node import Procedure
+from rqretry.transport.session import Session
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
+
+T = TypeVar("T")
 
 _CHANGES_NOTHING_READY = frozenset(
     {"lease", "feed_dlq_group", "rate_take", "succeed", "read", "peek", "stats", "dead_letters"}
@@ -17,43 +21,28 @@ _CHANGES_NOTHING_READY = frozenset(
 """What feed makes ready is for the very group that leases next."""
 
 
-class LabStore(SyncStore):
-    """The sync store, which also counts the calls that may have made a message ready."""
+class LabSession(Session):
+    """A session that also counts the calls that may have made a message ready."""
 
     ahead = False
     changes = 0
 
-    def __init__(self, url: RedisUrl, library: ScriptLibrary) -> None:
-        super().__init__(url, library)
-        self._prepare()
+    def run(self, command: Command[T]) -> Procedure[T]:
+        """Run one command; see Session."""
+        self._count([command])
+        return (yield from super().run(command))
 
-    def _prepare(self) -> None:
-        """Greet the server by its own clock, before the virtual one takes its place."""
-        self.connect()
+    def run_all(self, commands: Sequence[Command[Any]]) -> Procedure[list[Any]]:
+        """Run commands; see Session."""
+        self._count(commands)
+        return (yield from super().run_all(commands))
 
-    def use_clock(self, clock: VirtualClock) -> None:
-        """From here on the server's time is the lab's."""
-        self.clock = clock
-
-    def close(self) -> None:
-        """Nothing: an app that closes its clients in mid-test does not close the lab."""
-
-    def shut(self) -> None:
-        """Close the connections."""
-        super().close()
-
-    def run_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands; see SyncStore."""
-        if any(command.verb not in _CHANGES_NOTHING_READY for command in commands):
-            self.changes += 1
-        return super().run_all(commands)
-
-    def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+    def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> Procedure[list[Any]]:
         """The same, with errors as values; nothing is lost in the lab, so nothing is repeated."""
         del seconds
-        return self.run_all(commands)
+        return (yield from self.run_all(commands))
 
-    def block(self, step: Block) -> str | None:
+    def block(self, step: Block) -> Procedure[str | None]:
         """A wake key that is set; waiting for one would never end.
 
         Raises:
@@ -61,12 +50,46 @@ class LabStore(SyncStore):
         """
         for key in step.keys:
             pop: Command[Any] = Command("read", (), (), lambda r: r, arguments=("ZPOPMIN", key))
-            if self.run(pop):
+            if (yield from self.run(pop)):
                 return key
         raise InvalidArgument(
             "wait: there is nothing to receive, and in the lab time stands still while you wait;"
             " pass wait=0, and move the clock with lab.advance()"
         )
+
+    def _count(self, commands: Sequence[Command[Any]]) -> None:
+        if any(command.verb not in _CHANGES_NOTHING_READY for command in commands):
+            self.changes += 1
+
+
+class LabStore(SyncStore):
+    """The sync store, which knows when something may have become ready."""
+
+    def __init__(self, url: RedisUrl, library: ScriptLibrary) -> None:
+        super().__init__(url, library)
+        self._lab_session = LabSession(self.topology, self.repeat_seconds)
+        self.session = self._lab_session
+        self._prepare()
+
+    @property
+    def changes(self) -> int:
+        """How many calls may have made a message ready."""
+        return self._lab_session.changes
+
+    def _prepare(self) -> None:
+        """Greet the server by its own clock, before the virtual one takes its place."""
+        self.connect()
+
+    def use_clock(self, clock: VirtualClock) -> None:
+        """From here on the server's time is the lab's."""
+        self.session.clock = clock
+
+    def close(self) -> None:
+        """Nothing: an app that closes its clients in mid-test does not close the lab."""
+
+    def shut(self) -> None:
+        """Close the connections."""
+        super().close()
 
 
 def score(store: LabStore, key: str, id_: str | bytes) -> int | None:
@@ -85,24 +108,14 @@ def first_score(store: LabStore, key: str) -> int | None:
 class LabAsyncStore(Store):
     """The asyncio store over the sync one: calls of a test happen one after another."""
 
-    ahead = False
-
     def __init__(self, store: LabStore) -> None:
-        super().__init__(store.url, store.wire.scripts)
-        self.clock = store.clock
+        super().__init__(store.url, store.topology.scripts)
+        self.session = store.session
         self._store = store
 
-    async def run_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands; a call takes a fraction of a millisecond, so nothing waits for it."""
-        return self._store.run_all(commands)
+    async def drive(self, procedure: Procedure[T]) -> T:
+        """Perform a procedure at once: it takes a fraction of a millisecond."""
+        return self._store.drive(procedure)
 
-    async def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
-        """The same, with errors as values."""
-        return self._store.run_each(commands, seconds)
-
-    async def connect(self) -> None:
-        """The sync store is connected."""
-
-    async def block(self, step: Block) -> str | None:
-        """See LabStore."""
-        return self._store.block(step)
+    async def aclose(self) -> None:
+        """Nothing: see LabStore."""

@@ -17,17 +17,24 @@ from redis.retry import Retry
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.redis_url import RedisUrl
 
-_pack_one: Callable[[tuple[Any, ...]], bytes] | None
 make_reader: Callable[..., Any] | None
 """A parser of replies; None where there is only redis-py's own, which reads from its streams."""
+pack_one: Callable[[tuple[Any, ...]], bytes]
+"""A request as bytes to write."""
+_PACKER = aio.Connection()
+
+
+def pack_slowly(arguments: tuple[Any, ...]) -> bytes:
+    """The same without hiredis."""
+    return b"".join(_PACKER.pack_command(*arguments))
+
+
 try:
     _hiredis = import_module("hiredis")
 except ImportError:  # the extra [fast] is not installed; redis-py's own packer serves
-    _pack_one = make_reader = None
+    pack_one, make_reader = pack_slowly, None
 else:
-    _pack_one, make_reader = _hiredis.pack_command, _hiredis.Reader
-
-_PACKER = aio.Connection()
+    pack_one, make_reader = _hiredis.pack_command, _hiredis.Reader
 
 
 def async_connection(url: RedisUrl, connect_seconds: float) -> aio.AbstractConnection:
@@ -82,11 +89,9 @@ def abandon(connection: aio.AbstractConnection, loop: AbstractEventLoop) -> None
         closed(None)
 
 
-def pack(requests: Sequence[tuple[Any, ...]]) -> list[bytes]:
+def pack(requests: Sequence[tuple[Any, ...]]) -> bytes:
     """Requests as bytes to write."""
-    if _pack_one is not None:
-        return [_pack_one(words) for words in requests]
-    return [part for words in requests for part in _PACKER.pack_command(*words)]
+    return b"".join(map(pack_one, requests))
 
 
 def read_info(reply: bytes) -> dict[str, str]:

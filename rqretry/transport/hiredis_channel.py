@@ -1,7 +1,8 @@
-"""Requests and replies on a connection that redis-py has opened, without its streams.
+"""A connection of the asyncio store: requests and replies, without redis-py's streams.
 
 redis-py connects and logs in; then its transport is taken over. Bytes go from the socket to the
-parser, and replies to whoever waits for them, in one step of the event loop. Needs hiredis.
+parser, and replies to whoever waits for them, in one step of the event loop. That needs hiredis;
+without it redis-py carries the same.
 """
 
 import asyncio
@@ -12,8 +13,9 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as BrokenError
 from redis.exceptions import InvalidResponse, RedisError
 
-from rqretry.transport.connection import make_reader
-from rqretry.transport.replies import SERVER_ERRORS
+from rqretry.transport.connection import abandon, make_reader, pack_one
+from rqretry.transport.node import Node, Requests
+from rqretry.transport.replies import SERVER_ERRORS, broken
 
 _INCOMPLETE = object()
 
@@ -119,3 +121,84 @@ class Channel(asyncio.Protocol):
     def _give_up(self, waiter: asyncio.Future[list[Any]]) -> None:
         if not waiter.done():
             waiter.set_exception(TimeoutError())
+
+
+class Connection:
+    """An open connection to a server; whoever holds it uses it alone.
+
+    Attributes:
+        node: The server.
+        raw: The connection of redis-py.
+        channel: What carries requests and replies on it; None where redis-py does that itself.
+        client_id: The server's number of it, once somebody asked; 0 before that.
+    """
+
+    __slots__ = ("channel", "client_id", "node", "raw")
+
+    def __init__(self, node: Node, raw: AbstractConnection) -> None:
+        self.node = node
+        self.raw = raw
+        self.channel: Channel | None = None
+        self.client_id = 0
+
+    async def open(self, seconds: float) -> None:
+        """Connect. Raises RedisError, OSError, TimeoutError."""
+        async with asyncio.timeout(seconds):
+            await self.raw.connect()
+        self.channel = Channel.take_over(self.raw)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was opened and not closed."""
+        connected: bool = self.raw.is_connected
+        return connected
+
+    def close(self) -> None:
+        """Close it; what was sent on it is left to the server."""
+        self.raw._close()  # noqa: SLF001 - redis-py's own disconnect has to be awaited
+
+    def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close a connection of another event loop, where nothing can be awaited any more."""
+        abandon(self.raw, loop)
+
+    async def exchange(self, requests: Requests, seconds: float) -> list[Any]:
+        """Send requests and read as many replies; errors of the server are values. TryAgain."""
+        try:
+            if self.channel is not None:
+                data = b"".join(map(pack_one, requests))
+                return await self.channel.exchange(data, len(requests), seconds)
+            async with asyncio.timeout(seconds):
+                await self._write(requests)
+                return [await self._read() for _ in requests]
+        except (RedisError, OSError, TimeoutError) as error:
+            raise broken(self.node, error, sent=True) from error
+
+    async def send(self, requests: Requests, seconds: float) -> None:
+        """Send requests, whose replies are received later. TryAgain."""
+        try:
+            if self.channel is not None:
+                self.channel.send(b"".join(map(pack_one, requests)))
+                return
+            async with asyncio.timeout(seconds):
+                await self._write(requests)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise broken(self.node, error, sent=True) from error
+
+    async def receive(self, count: int, seconds: float) -> list[Any]:
+        """Read replies to what was sent; errors of the server are values. TryAgain."""
+        try:
+            if self.channel is not None:
+                return await self.channel.receive(count, seconds)
+            async with asyncio.timeout(seconds):
+                return [await self._read() for _ in range(count)]
+        except (RedisError, OSError, TimeoutError) as error:
+            raise broken(self.node, error, sent=True) from error
+
+    async def _write(self, requests: Requests) -> None:
+        await self.raw.send_packed_command(list(map(pack_one, requests)), check_health=False)
+
+    async def _read(self) -> Any:
+        try:
+            return await self.raw.read_response(disconnect_on_error=False)
+        except SERVER_ERRORS as error:
+            return error

@@ -1,14 +1,14 @@
-"""Commands as words on the wire and replies as results; shared by both stores. No I/O.
+"""What the replies of a server mean: what may have happened, and what is worth repeating. No I/O.
 
-Also the error taxonomy (reliability.md R19): what each error of the server means, whether the call
-certainly did nothing, and whether it is worth repeating.
+An error of the server says that the call certainly did nothing. A connection that breaks after
+something was sent says nothing: the call may have been executed. Both are `TryAgain` where
+repeating may help; whatever else is wrong is the RqretryError to raise (docs/guarantees.md R19).
 """
 
 import re
 import ssl
-import time
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import (
     AskError,
@@ -30,6 +30,7 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rqretry.core.errors import (
+    AmbiguousResult,
     ConfigError,
     QueueFull,
     RqretryError,
@@ -37,24 +38,10 @@ from rqretry.core.errors import (
     StoreUnavailable,
     show,
 )
-from rqretry.protocol.command import Argument, Command
-from rqretry.protocol.scripts import Dialect, ScriptLibrary
+from rqretry.protocol.command import Command
+from rqretry.protocol.scripts import ScriptLibrary
 
 T = TypeVar("T")
-
-Requests = list[tuple[Argument, ...]]
-"""Requests to send in one round trip, each in words."""
-
-REPEAT_SECONDS = 15.0
-"""How long a call is repeated before its error is raised."""
-REPLY_SECONDS = 10.0
-"""How long one attempt waits for its reply."""
-CONNECT_SECONDS = 5.0
-"""How long connecting to a server takes at most, where the URL does not say."""
-ASK_SECONDS = 2.0
-"""How long one server has to say who holds what; then another one is asked."""
-BLOCK_MARGIN_SECONDS = 5.0
-"""How much later than its own time-out a blocking command may answer."""
 
 _WAIT = {
     "LOADING": "is loading its data",
@@ -103,7 +90,7 @@ _INNER_DENIED = ("can't run this command or subcommand", "ACL failure in script"
 _FULL = "max number of clients reached"
 _SCRIPT_LINE = re.compile(r"user_script: ?(\d+)")
 _INNER_CODE = re.compile(r"@user_script: ?\d+: -([A-Z]+) ")
-_PLACE = re.compile(
+_PREFIX = re.compile(
     r"Error running script \(call to f_[0-9a-f]{40}\): "
     r"|( ?script: [0-9a-f]{40}, on )?@?user_script: ?\d+[:.]?"
 )
@@ -112,7 +99,7 @@ _PLACE = re.compile(
 class TryAgain(Exception):
     """An attempt failed in a way that is worth repeating; `error` is what to raise in the end.
 
-    `sent` tells whether the server may have executed the call, `elsewhere` whether another server
+    `sent` says whether the server may have executed the call, `elsewhere` whether another server
     may have taken over.
     """
 
@@ -123,179 +110,184 @@ class TryAgain(Exception):
         self.elsewhere = elsewhere
 
 
-class ServerClock:
-    """The server's time as this client estimates it, from what replies said."""
+class Call:
+    """One command on its way, until it has its result.
 
-    def __init__(self) -> None:
-        self._offset_ms: float | None = None
+    Attributes:
+        command: The command.
+        open: Whether it has neither a result nor a definite error.
+        result: What it came to.
+        error: Why it failed for good.
+        again: Why it is still open.
+        sent: Whether a server may have executed it without an answer.
+        asked: The node to send it to just this once.
+    """
 
-    def note(self, now_ms: int, sent_at: float | None = None) -> None:
-        """The server said it was `now_ms`, after the request was sent at this monotonic time."""
-        if now_ms:
-            self._offset_ms = now_ms - (time.monotonic() if sent_at is None else sent_at) * 1000
+    __slots__ = ("again", "asked", "command", "error", "open", "result", "sent")
 
-    def local(self, server_ms: int) -> float:
-        """The monotonic time of a server time: never later than it really was, or than now."""
-        now = time.monotonic()
-        return now if self._offset_ms is None else min(now, (server_ms - self._offset_ms) / 1000)
+    def __init__(self, command: Command[Any]) -> None:
+        self.command = command
+        self.open = True
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.again: TryAgain | None = None
+        self.sent = False
+        self.asked: Any = None
 
-    def ran_at(self, server_ms: int, sent_at: float) -> float:
-        """When a call ran that was sent, or sent first, at `sent_at`; never later than it did."""
-        return max(sent_at, self.local(server_ms)) if self.known else sent_at
+    def put_off(self, again: TryAgain) -> None:
+        """It is worth repeating; what it carried may have happened if it was sent."""
+        self.again = again
+        self.sent = self.sent or again.sent
+
+    def fail(self, error: Exception) -> None:
+        """It was not answered: for now, or for good."""
+        if isinstance(error, TryAgain):
+            self.put_off(error)
+        else:
+            self.error, self.open = error, False
+
+    def read(self, server: "Server", reply: Any, confirmed: Sequence[Any] = ()) -> TryAgain | None:
+        """Take the reply, and that of the confirmation; what is wrong if it is to be repeated."""
+        try:
+            self.result = result_of(server, self.command, reply, confirmed)
+        except TryAgain as again:
+            self.put_off(again)
+            return again
+        except Exception as error:  # noqa: BLE001 - raised by `check`, when all are known
+            self.error = error
+        self.open = False
+        return None
 
     @property
-    def known(self) -> bool:
-        """Whether the server was asked yet."""
-        return self._offset_ms is not None
+    def outcome(self) -> Any:
+        """The result, or the error as a value: definite or ambiguous."""
+        if not self.open:
+            return self.result if self.error is None else self.error
+        assert self.again is not None, "it was sent, or could not be"
+        return give_up([self], self.again)
 
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch on the server; 0 before anything is known."""
-        return 0 if self._offset_ms is None else int(self._offset_ms + time.monotonic() * 1000)
+
+def check(calls: Sequence[Call]) -> None:
+    """After an attempt.
+
+    Raises:
+        TryAgain: Something is open that is worth repeating.
+        Exception: The error of the first command that was refused for good.
+    """
+    again = None
+    for call in calls:
+        if call.error is not None:
+            raise call.error
+        if call.open and again is None:
+            again = call.again
+    if again is not None:
+        raise again
 
 
-class Wire:
-    """Spells commands for one server, and reads its replies."""
+def give_up(calls: Sequence[Call], last: TryAgain) -> RqretryError:
+    """What to raise when what is open is not repeated any more."""
+    sent = [call.command for call in calls if call.open and call.sent]
+    ids = [id_ for command in sent for id_ in command.ids]
+    return AmbiguousResult(sent[0].verb, ids, str(last.error)) if ids else last.error
 
-    def __init__(self, library: ScriptLibrary, place: str) -> None:
-        self.scripts = library
-        self.place = place
-        self.dialect = Dialect.SHEBANG
-        self.hint = ""
+
+class Server(Protocol):
+    """What has to be known of a server to say what it means."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, for errors."""
+        ...
+
+    @property
+    def scripts(self) -> ScriptLibrary:
+        """The scripts that it runs."""
+        ...
+
+    @property
+    def hint(self) -> str:
         """What may be wrong where it cannot be connected to in time."""
-        self._loaded: set[str] = set()
-        self._shas: dict[str, tuple[Dialect, str]] = {}
+        ...
 
-    def words(self, command: Command[Any]) -> tuple[Argument, ...]:
-        """The words of one request."""
-        if command.arguments:
-            return command.arguments
-        known = self._shas.get(command.verb)
-        if known is None or known[0] is not self.dialect:
-            known = self.dialect, self.scripts.get(command.verb).sha(self.dialect)
-            self._shas[command.verb] = known
-        return ("EVALSHA", known[1], len(command.keys), *command.keys, *command.args)
 
-    def load(self, command: Command[Any]) -> tuple[Argument, ...]:
-        """The request that makes the command's script known."""
-        return ("SCRIPT", "LOAD", self.scripts.get(command.verb).text(self.dialect))
+def result_of(server: Server, command: Command[T], reply: Any, confirmed: Sequence[Any] = ()) -> T:
+    """Decode a reply, and that of the command's confirmation, or raise what its error means.
 
-    def loads(self, commands: Sequence[Command[Any]]) -> Requests:
-        """What to send before a batch, so that its commands run in their order.
+    Raises:
+        TryAgain: It is worth repeating; `sent` says whether it may have happened.
+        RqretryError: Nothing happened, and repeating does not help.
+    """
+    if isinstance(reply, Exception):
+        raise meaning(server, command, reply)
+    result = command.decode(reply)
+    if not confirmed:
+        return result
+    if isinstance(confirmed[0], Exception):
+        error = meaning(server, command, confirmed[0])
+        if isinstance(error, TryAgain):  # the command itself was done
+            raise TryAgain(error.error, sent=True, elsewhere=error.elsewhere)
+    return command.confirmed(result, confirmed[0])
 
-        A script that the server does not know is loaded and run again, but then it would run after
-        those behind it. A single command has none behind it.
-        """
-        if len(commands) == 1:
-            return []
-        missing = {c.verb: c for c in commands if not c.arguments and c.verb not in self._loaded}
-        self._loaded.update(missing)
-        return [self.load(command) for command in missing.values()]
 
-    def forget(self) -> None:
-        """The server may have been started anew, without the scripts."""
-        self._loaded.clear()
+def meaning(server: Server, command: Command[Any], error: Exception) -> Exception:
+    """What an error reply means; all of these are definite: nothing was executed."""
+    text = str(error)
+    code = _inner_code(text) or _code_of(error)
+    if code == "OOM" and command.verb in _GROWING:
+        return QueueFull(
+            f"Redis at {server.address} is at its memory limit (maxmemory); the messages were not"
+            " stored. Let consumers drain the queue, or raise the limit."
+        )
+    if code in _WAIT:
+        later = StoreUnavailable(f"Redis at {server.address} {_WAIT[code]}")
+        return TryAgain(later, sent=False, elsewhere=code in _ELSEWHERE)
+    if _FULL in text:
+        return _full(server)
+    if any(denied in text for denied in _INNER_DENIED):
+        code = "NOPERM"
+    if code in _FATAL:
+        return ConfigError(f"Redis at {server.address} {_FATAL[code]}")
+    return _script_error(server, command, text)
 
-    def result(self, command: Command[T], reply: Any, confirmed: Sequence[Any] = ()) -> T:
-        """Decode a reply, and that of the command's confirmation, or raise what its error means.
 
-        Raises:
-            TryAgain: It is worth repeating; `sent` says whether it may have happened.
-            RqretryError: Nothing happened, and repeating does not help.
-        """
-        if isinstance(reply, Exception):
-            raise self.meaning(command, reply)
-        result = command.decode(reply)
-        if not confirmed:
-            return result
-        if isinstance(confirmed[0], Exception):
-            error = self.meaning(command, confirmed[0])
-            if isinstance(error, TryAgain):  # the command itself was done
-                raise TryAgain(error.error, sent=True, elsewhere=error.elsewhere)
-        return command.confirmed(result, confirmed[0])
+def moved(server: Server) -> TryAgain:
+    """The server does not have these keys any more; nothing was executed."""
+    gone = StoreUnavailable(f"Redis at {server.address} says that another node has these keys")
+    return TryAgain(gone, sent=False)
 
-    def moved(self) -> TryAgain:
-        """The server does not have these keys any more; nothing was executed."""
-        gone = StoreUnavailable(f"Redis at {self.place} says that another node has these keys")
-        return TryAgain(gone, sent=False)
 
-    def meaning(self, command: Command[Any], error: Exception) -> Exception:
-        """What an error reply means; all of these are definite: nothing was executed."""
-        text = str(error)
-        code = _inner_code(text) or code_of(error)
-        if code == "OOM" and command.verb in _GROWING:
-            return QueueFull(
-                f"Redis at {self.place} is at its memory limit (maxmemory); the messages were not"
-                " stored. Let consumers drain the queue, or raise the limit."
+def broken(server: Server, error: BaseException, *, sent: bool) -> TryAgain:
+    """What a broken connection means for the call that was on it."""
+    if _FULL in str(error):
+        return _full(server)
+    timed_out = isinstance(error, TimeoutError | RedisTimeoutError)
+    reason = "did not answer in time" if timed_out else "is unreachable"
+    if timed_out and not sent:
+        reason += server.hint
+    return TryAgain(StoreUnavailable(f"Redis at {server.address} {reason}"), sent=sent)
+
+
+def refused(server: Server, error: BaseException) -> Exception:
+    """What an error while connecting means; nothing was sent yet."""
+    if isinstance(error, RqretryError):
+        return error
+    if isinstance(error, TryAgain):  # the handshake failed; the call itself was not sent
+        return TryAgain(error.error, sent=False)
+    if isinstance(error, AuthenticationError):
+        code = getattr(error, "status_code", None)
+        reason = _FATAL["NOAUTH" if code == "NOAUTH" else "WRONGPASS"]
+        return ConfigError(f"Redis at {server.address} {reason}")
+    tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
+    if tls is not None:
+        return _tls_error(server, tls)
+    if isinstance(error, SERVER_ERRORS):
+        if _NO_DATABASE in str(error):
+            return ConfigError(
+                f"Redis at {server.address} has no database of the number in the URL: give a lower"
+                " one, or raise `databases` on the server"
             )
-        if code in _WAIT:
-            later = StoreUnavailable(f"Redis at {self.place} {_WAIT[code]}")
-            return TryAgain(later, sent=False, elsewhere=code in _ELSEWHERE)
-        if _FULL in text:
-            return self._full()
-        if any(denial in text for denial in _INNER_DENIED):
-            code = "NOPERM"
-        if code in _FATAL:
-            return ConfigError(f"Redis at {self.place} {_FATAL[code]}")
-        return self._script_error(command, text)
-
-    def broken(self, error: BaseException, *, sent: bool) -> TryAgain:
-        """What a broken connection means for the call that was on it."""
-        if _FULL in str(error):
-            return self._full()
-        reason = "did not answer in time" if timed_out(error) else "is unreachable"
-        if timed_out(error) and not sent:
-            reason += self.hint
-        return TryAgain(StoreUnavailable(f"Redis at {self.place} {reason}"), sent=sent)
-
-    def refused(self, error: BaseException) -> Exception:
-        """What an error while connecting means; nothing was sent yet."""
-        if isinstance(error, TryAgain):  # the greeting failed; the call itself was not sent
-            return TryAgain(error.error, sent=False)
-        if isinstance(error, AuthenticationError):
-            told = getattr(error, "status_code", None)
-            reason = _FATAL["NOAUTH" if told == "NOAUTH" else "WRONGPASS"]
-            return ConfigError(f"Redis at {self.place} {reason}")
-        for cause in causes(error):
-            if isinstance(cause, ssl.SSLCertVerificationError):
-                return ConfigError(
-                    f"the certificate of Redis at {self.place} was not accepted:"
-                    f" {show(cause.verify_message)[1:-1]}; check the host name and ssl_ca_certs"
-                )
-            if isinstance(cause, ssl.SSLError):
-                return ConfigError(
-                    f"Redis at {self.place} does not speak TLS as the URL says"
-                    f" ({show(cause.reason or '')[1:-1]}): begin it with redis:// if the server has"
-                    " no TLS, or check the certificate files"
-                )
-        if isinstance(error, SERVER_ERRORS):
-            if _NO_DATABASE in str(error):
-                return ConfigError(
-                    f"Redis at {self.place} has no database of the number in the URL: give a lower"
-                    " one, or raise `databases` on the server"
-                )
-            return self.meaning(Command("connect", (), (), bytes, arguments=("PING",)), error)
-        return self.broken(error, sent=False)
-
-    def _full(self) -> TryAgain:
-        full = StoreUnavailable(f"Redis at {self.place} accepts no more clients (maxclients)")
-        return TryAgain(full, sent=False)
-
-    def _script_error(self, command: Command[Any], text: str) -> RqretryError:
-        found = _SCRIPT_LINE.search(text)
-        if command.arguments or not found:
-            return ScriptError(f"lua/{command.verb}.lua", 0, text)
-        file, _, line = self.scripts.get(command.verb).locate(int(found[1])).partition(":")
-        return ScriptError(file, int(line or 0), _PLACE.sub("", text).strip())
-
-
-def dialect_of(version: str) -> Dialect:
-    """Redis 7.0 and Valkey know a script's flags."""
-    return Dialect.SHEBANG if _version(version) >= (7, 0) else Dialect.LEGACY
-
-
-def supported(version: str) -> bool:
-    """Redis 6.2 is the oldest server with what the scripts use."""
-    return _version(version) >= (6, 2)
+        return meaning(server, Command("connect", (), (), bytes, arguments=("PING",)), error)
+    return broken(server, error, sent=False)
 
 
 def is_error(reply: Any) -> bool:
@@ -303,24 +295,36 @@ def is_error(reply: Any) -> bool:
     return isinstance(reply, SERVER_ERRORS)
 
 
-def code_of(error: Exception) -> str:
+def _full(server: Server) -> TryAgain:
+    full = StoreUnavailable(f"Redis at {server.address} accepts no more clients (maxclients)")
+    return TryAgain(full, sent=False)
+
+
+def _tls_error(server: Server, error: ssl.SSLError) -> ConfigError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ConfigError(
+            f"the certificate of Redis at {server.address} was not accepted:"
+            f" {show(error.verify_message)[1:-1]}; check the host name and ssl_ca_certs"
+        )
+    return ConfigError(
+        f"Redis at {server.address} does not speak TLS as the URL says"
+        f" ({show(error.reason or '')[1:-1]}): begin it with redis:// if the server has"
+        " no TLS, or check the certificate files"
+    )
+
+
+def _script_error(server: Server, command: Command[Any], text: str) -> RqretryError:
+    found = _SCRIPT_LINE.search(text)
+    if command.arguments or not found:
+        return ScriptError(f"lua/{command.verb}.lua", 0, text)
+    file, _, line = server.scripts.get(command.verb).locate(int(found[1])).partition(":")
+    return ScriptError(file, int(line or 0), _PREFIX.sub("", text).strip())
+
+
+def _code_of(error: Exception) -> str:
     """The code of an error of the server, such as READONLY."""
-    told = getattr(error, "status_code", None) or _CODES.get(type(error))
-    return str(told or str(error).split(" ", 1)[0])
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those behind it."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def timed_out(error: BaseException) -> bool:
-    """Whether nothing came back in time."""
-    return isinstance(error, TimeoutError | RedisTimeoutError)
+    code = getattr(error, "status_code", None) or _CODES.get(type(error))
+    return str(code or str(error).split(" ", 1)[0])
 
 
 def _inner_code(text: str) -> str | None:
@@ -329,5 +333,10 @@ def _inner_code(text: str) -> str | None:
     return found[1] if found else None
 
 
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those behind it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,44 +1,55 @@
-"""The asyncio door to Redis: runs commands and performs operations.
+"""The asyncio door to Redis: performs the procedures of the session on connections of its own.
 
-redis-py's own retries are off. A request is sent once per attempt; what failed in a way that is
-worth repeating is repeated with back-off by tenacity until the deadline, on a fresh connection,
-at the server that has the keys by then. All verbs are safe to repeat, by fencing and lanes; what
-was answered is not repeated because of what was not. What may have happened and was not confirmed
-in the end is AmbiguousResult, what certainly did not happen is StoreUnavailable.
+Nothing here repeats a request. What breaks is TryAgain, with `sent` from the first byte on.
 """
 
 import asyncio
+import os
 import random
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import tenacity
-from redis.exceptions import NoScriptError
+from redis.exceptions import RedisError
 
 from rqretry.core.errors import RqretryError
 from rqretry.core.redis_url import RedisUrl
-from rqretry.protocol.command import Argument, Block, Command, Operation, Pause
+from rqretry.protocol.command import Argument, Block, Command, Operation
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.batch import Batch, Share
-from rqretry.transport.pool import Line, Pool
-from rqretry.transport.replies import (
-    BLOCK_MARGIN_SECONDS,
+from rqretry.transport.connection import async_connection
+from rqretry.transport.hiredis_channel import Connection
+from rqretry.transport.node import (
+    ASK_SECONDS,
     CONNECT_SECONDS,
-    REPEAT_SECONDS,
     REPLY_SECONDS,
+    Acquire,
+    Ask,
+    Close,
+    Drop,
+    Locate,
+    Node,
+    Procedure,
+    RareEffect,
+    Receive,
+    Release,
     Requests,
-    ServerClock,
-    TryAgain,
-    Wire,
+    RoundTrip,
+    Send,
+    Sleep,
+    Together,
+    Topology,
+    Watch,
+    key_of,
 )
-from rqretry.transport.topology import Node, Topology, key_of, topology_of
-from rqretry.transport.wakeup import Watch
+from rqretry.transport.replies import TryAgain, broken, refused
+from rqretry.transport.session import REPEAT_SECONDS, ServerClock, Session, spell
+from rqretry.transport.topology import Handshake, topology_of
+from rqretry.transport.wakeup import Wakeups
 
 T = TypeVar("T")
 
+MAX_IDLE = 8
+"""Connections to a server kept open for later; what more a burst of calls needed is closed."""
 _PATIENCE_S = 0.2
 """On a cluster: what one server has not answered by then is put off, and the others go on."""
 
@@ -47,13 +58,11 @@ class Store:
     """Connections to one server, to the primary that Sentinels name, or to a cluster.
 
     Attributes:
-        clock: The server's time as this client estimates it; of a cluster, roughly.
-        pool: The connections.
-        proved_at: Monotonic time of the last call that the server answered as it should.
+        url: Where they are.
+        session: What is done on them.
+        connect_seconds: How long connecting to a server takes at most.
+        reply_seconds: How long one attempt waits for its reply.
     """
-
-    ahead = True
-    """Whether a call may be sent before the one in front of it is answered (turns.py)."""
 
     def __init__(
         self,
@@ -64,46 +73,58 @@ class Store:
         reply_seconds: float = REPLY_SECONDS,
     ) -> None:
         self.url = url
-        self.clock = ServerClock()
-        self.pool = Pool(
-            topology_of(url, library or ScriptLibrary()),
-            url.option("socket_connect_timeout", CONNECT_SECONDS),
-            url.option("socket_timeout", reply_seconds),
-        )
-        self.repeat_seconds = repeat_seconds
-        self.proved_at = 0.0
-        self._watch = Watch(self.pool, self.clock)
+        self.session = Session(topology_of(url, library or ScriptLibrary()), repeat_seconds)
+        self.connect_seconds = url.option("socket_connect_timeout", CONNECT_SECONDS)
+        self.reply_seconds = url.option("socket_timeout", reply_seconds)
+        self._locating = asyncio.Lock()
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wakeups = Wakeups(self)
+
+    # -- what is known ---------------------------------------------------------------------------
 
     @property
-    def topology(self) -> Topology[Line]:
+    def topology(self) -> Topology:
         """Which server holds what."""
-        return self.pool.topology
+        return self.session.topology
 
     @property
-    def wire(self) -> Wire:
-        """Spells commands; of a cluster, for the node that was found first."""
-        nodes = iter(self.topology.nodes.values())
-        node = next(nodes, None)
-        return node.wire if node else Wire(self.topology.scripts, self.url.place)
-
-    @property
-    def trouble(self) -> str | None:
-        """Why calls fail at the moment; None while they succeed."""
-        return self.pool.trouble
-
-    @property
-    def on_change(self) -> Callable[[], None]:
-        """Called when trouble begins or ends."""
-        return self.pool.on_change
-
-    @on_change.setter
-    def on_change(self, called: Callable[[], None]) -> None:
-        self.pool.on_change = called
+    def clock(self) -> ServerClock:
+        """The server's time as this client estimates it; of a cluster, roughly."""
+        return self.session.clock
 
     @property
     def spread(self) -> bool:
         """Whether two partitions may be on two servers."""
-        return self.topology.spread
+        return self.session.topology.spread
+
+    @property
+    def repeat_seconds(self) -> float:
+        """How long a call is repeated before its error is raised."""
+        return self.session.repeat_seconds
+
+    @repeat_seconds.setter
+    def repeat_seconds(self, seconds: float) -> None:
+        self.session.repeat_seconds = seconds
+
+    @property
+    def proved_at(self) -> float:
+        """Monotonic time of the last call that the server answered."""
+        return self.session.proved_at
+
+    @property
+    def on_change(self) -> Callable[[], None]:
+        """Called when calls begin to fail, or succeed again."""
+        return self.session.faults.on_change
+
+    @on_change.setter
+    def on_change(self, called: Callable[[], None]) -> None:
+        self.session.faults.on_change = called
+
+    @property
+    def fault(self) -> str | None:
+        """Why calls fail at the moment; None while they succeed."""
+        return self.session.faults.now
 
     @property
     def patience(self) -> float:
@@ -112,17 +133,24 @@ class Store:
 
     def words(self, command: Command[Any]) -> tuple[Argument, ...]:
         """A command as a request for the server that it goes to."""
+        topology = self.topology
         try:
-            return self.topology.node(key_of(command)).wire.words(command)
+            node = topology.node(key_of(command))
         except TryAgain:
-            return self.wire.words(command)
+            known = iter(topology.nodes.values())
+            node = next(known, None) or Node(self.url, topology.scripts)
+        return spell(node, command)
 
     def clock_of(self, key: str) -> ServerClock:
         """The time of the server that has a key."""
+        if not self.spread:
+            return self.clock
         try:
-            return self.topology.node(key).clock if self.spread else self.clock
+            return self.session.clocks[self.topology.node(key)]
         except TryAgain:
             return self.clock
+
+    # -- calls -----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         return self
@@ -135,254 +163,227 @@ class Store:
     ) -> None:
         await self.aclose()
 
-    async def run(self, command: Command[T]) -> T:
+    def perform(self, operation: Operation[T]) -> Coroutine[Any, Any, T]:
+        """Perform an operation to its end; its errors are raised inside it, then here."""
+        return self.drive(self.session.perform(operation))
+
+    def run(self, command: Command[T]) -> Coroutine[Any, Any, T]:
         """Run one command. Raises StoreUnavailable, AmbiguousResult, ConfigError, ScriptError."""
-        result: T = (await self.run_all((command,)))[0]
-        return result
+        return self.drive(self.session.run(command))
 
-    async def run_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands, one round trip to each server that has some of them, all at once.
+    def run_all(self, commands: Sequence[Command[Any]]) -> Coroutine[Any, Any, list[Any]]:
+        """Run commands; see Session.run_all."""
+        return self.drive(self.session.run_all(commands))
 
-        Those of one partition run in their order. An error of one is raised after all have run.
-        """
-        if len(commands) == 1 and not commands[0].confirm:
-            line = self.pool.open_line()
-            if line is not None:
-                return [await self._run_at_once(commands[0], line)]
-        batch = Batch(commands)
-        try:
-            await self._attempt(batch)
-        except TryAgain:
-            await self._repeat(batch, self.repeat_seconds)
-        return batch.results
+    def run_each(
+        self, commands: Sequence[Command[Any]], seconds: float
+    ) -> Coroutine[Any, Any, list[Any]]:
+        """Run commands, with errors as values; see Session.run_each."""
+        return self.drive(self.session.run_each(commands, seconds))
 
-    async def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
-        """The same, but what fails is a value in its place: its RqretryError.
-
-        Args:
-            commands: The commands.
-            seconds: How long to repeat what may succeed later.
-        """
-        batch = Batch(commands)
-        try:
-            await self._attempt(batch)
-        except TryAgain:
-            with suppress(RqretryError):
-                await self._repeat(batch, seconds)
-        except RqretryError:
-            pass
-        return batch.outcomes()
-
-    async def prove(self, command: Command[Any], seconds: float) -> None:
-        """Run a command that writes, at once or not at all: can this process work now?
-
-        The answer is in `trouble`. Nothing is repeated but what an old connection broke.
-        """
-        try:
-            async with asyncio.timeout(seconds):
-                batch = Batch((command,))
-                try:
-                    await self._attempt(batch)
-                except TryAgain:
-                    await self._attempt(batch)
-        except TryAgain as again:
-            self.pool.lose(str(again.error))
-        except TimeoutError as error:
-            self.pool.lose(str(self.wire.broken(error, sent=True).error))
-            await self.aclose()
-        except RqretryError as error:
-            self.pool.lose(str(error))
-
-    async def perform(
-        self, operation: Operation[T], step: Any = None, error: BaseException | None = None
-    ) -> T:
-        """Perform an operation to its end; its errors are raised inside it, then here.
-
-        One that was begun goes on with what came of its last step: a result, or an error.
-        """
-        while True:
-            try:
-                step = operation.throw(error) if error else operation.send(step)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            error = None
-            try:
-                step = await self.step(step)
-            except Exception as caught:  # noqa: BLE001 - handed to the operation, which may handle it
-                error = caught
-            except BaseException:  # cancelled: the operation learns that now, not when collected
-                operation.close()
-                raise
-
-    async def connect(self) -> None:
-        """Make sure that the server can be reached, is new enough, and told its time."""
-        if not self.clock.known or self.topology.stale:
-            await self.run(Command("ping", (), (), bytes, arguments=("PING",)))
-
-    async def aclose(self) -> None:
-        """Close all connections that are not in use."""
-        await self._watch.aclose()
-        await self.pool.aclose()
-
-    async def step(self, step: Any) -> Any:
-        """Do one step of an operation."""
-        if isinstance(step, Command):
-            return await self.run(step)
-        if isinstance(step, Block):
-            return await self.block(step)
-        if isinstance(step, Pause):
-            return await asyncio.sleep(step.seconds)
-        return await self.run_all(step)
-
-    async def block(self, step: Block) -> str | None:
-        """Wait for a wake key; a connection that breaks while waiting counts as a wake-up."""
-        if self.spread and len(step.keys) > 1:
-            return next(iter(await self.watch(step.keys, step.seconds)), None)
-        words: tuple[Argument, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
-        try:
-            line = await self.acquire(step.keys[0])
-            try:
-                (reply,) = await self.exchange(line, [words], step.seconds + BLOCK_MARGIN_SECONDS)
-            except BaseException:
-                await line.close()
-                raise
-        except TryAgain:
-            await asyncio.sleep(0.05)
-            return None
-        await self.pool.release(line)
-        return reply[0].decode() if isinstance(reply, list) else None
+    def block(self, step: Block) -> Coroutine[Any, Any, str | None]:
+        """Wait for a wake key; see Session.block."""
+        return self.drive(self.session.block(step))
 
     async def watch(self, keys: Sequence[str], seconds: float) -> set[str]:
-        """Wait for wake keys, each with a connection of its own (decisions 14).
+        """Wait for wake keys of several servers, each with a connection of its own.
 
         Returns:
             Those that are set, and those whose servers could not be asked.
         """
-        await self._locate()
-        return await self._watch.wait(keys, seconds)
+        await self.drive(self.session.locate())
+        return await self._wakeups.wait(keys, seconds)
 
-    async def acquire(self, key: str) -> Line:
+    async def prove(self, command: Command[Any], seconds: float) -> None:
+        """Run a command that writes, at once or not at all: can this process work now?
+
+        The answer is in `fault`. Nothing is repeated but what an old connection broke.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self.drive(self.session.prove(command))
+        except TimeoutError as error:
+            node = Node(self.url, self.topology.scripts)
+            self.session.faults.lose(str(broken(node, error, sent=True).error))
+            await self.aclose()
+
+    async def connect(self) -> None:
+        """Make sure that the server can be reached, is new enough, and reported its time."""
+        if not self.clock.known or self.topology.stale:
+            await self.drive(self.session.connect())
+
+    async def aclose(self) -> None:
+        """Close all connections that are not in use."""
+        await self._wakeups.aclose()
+        for node in list(self.topology.nodes.values()):
+            self._drop(node)
+
+    # -- connections that somebody holds ---------------------------------------------------------
+
+    async def acquire(self, key: str) -> Connection:
         """A connection to the server that has a key, to be released or closed.
 
         Raises:
             TryAgain: It cannot be reached now.
             ConfigError, UnsafeServer: It cannot be used.
         """
-        await self._locate()
-        return await self.pool.acquire(self.topology.node(key), self.clock)
+        await self.drive(self.session.locate())
+        return await self.connection_to(self.topology.node(key))
+
+    async def connection_to(self, node: Node) -> Connection:
+        """The same, to a server."""
+        return self._idle(node) or await self._open(node)
 
     async def exchange(
-        self, line: Line, requests: Requests, seconds: float | None = None
+        self, connection: Connection, requests: Requests, seconds: float | None = None
     ) -> list[Any]:
         """Send requests and read as many replies; errors of the server are values. TryAgain."""
-        return await self.pool.exchange(line, requests, seconds)
-
-    async def _run_at_once(self, command: Command[T], line: Line) -> T:
-        """A batch of one command for the one server, with fewer steps; most calls are that."""
-        node = line.node
         try:
-            reply = await self._reply(command, line)
+            return await connection.exchange(requests, seconds or self.reply_seconds)
         except TryAgain as again:
-            await self.pool.distrust(node, again)
-            return await self.repeat(command, again)
-        return await self.answer(node, command, reply)
-
-    async def answer(self, node: Node[Line], command: Command[T], reply: Any) -> T:
-        """What a server's reply to a command means; what is worth repeating is repeated."""
-        try:
-            result = node.wire.result(command, reply)
-        except TryAgain as again:
-            self.pool.note(node, str(again.error))
-            if again.elsewhere:
-                await self.pool.distrust(node, again)
-            return await self.repeat(command, again)
-        except RqretryError:
-            self.pool.note(node, None)  # it answers
+            self.session.faults.note(connection.node, str(again.error))
             raise
-        self.pool.note(node, None)
-        self.proved_at = time.monotonic()
-        self.pool.lose(None)
-        return result
 
-    async def repeat(self, command: Command[T], again: TryAgain) -> T:
-        """Run a command whose first attempt has failed; raises what `run` raises."""
-        batch = Batch((command,))
-        batch.put_off(0, again)
-        await self._repeat(batch, self.repeat_seconds)
-        result: T = batch.results[0]
-        return result
-
-    async def _reply(self, command: Command[Any], line: Line) -> Any:
-        wire = line.node.wire
-        try:
-            (reply,) = await self.pool.exchange(line, [wire.words(command)])
-            if isinstance(reply, NoScriptError):
-                words = [wire.load(command), wire.words(command)]
-                reply = (await self.pool.exchange(line, words))[1]
-        except BaseException:
-            await line.close()
-            raise
-        await self.pool.release(line)
-        return reply
-
-    async def _repeat(self, batch: Batch, seconds: float) -> None:
-        try:
-            async for attempt in tenacity.AsyncRetrying(
-                retry=tenacity.retry_if_exception_type(TryAgain),
-                wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
-                stop=tenacity.stop_after_delay(seconds),
-                reraise=True,
-            ):
-                with attempt:
-                    await self._attempt(batch)
-        except TryAgain as last:
-            raise batch.give_up(last) from last
-
-    async def _attempt(self, batch: Batch) -> None:
-        await self._locate()
-        shares = batch.shares(self.topology)
-        if len(shares) == 1:
-            await self._carry(batch, shares[0])
-        elif shares:
-            await asyncio.gather(*(self._carry(batch, share) for share in shares))
-        batch.check()
-        self.proved_at = time.monotonic()
-        self.pool.lose(None)
-
-    async def _carry(self, batch: Batch, share: Share) -> None:
-        """One share, to its server and back; what goes wrong with it is the batch's to know."""
-        try:
-            answers = await self._round_trip(share)
-        except TryAgain as again:
-            await self.pool.distrust(share.node, again)
-            batch.failed(share, again)
-        except RqretryError as error:
-            batch.refused(share, error)
+    def release(self, connection: Connection) -> None:
+        """Give a connection back."""
+        node = connection.node
+        if len(node.idle) < MAX_IDLE and self.topology.nodes.get(node.url) is node:
+            node.idle.append(connection)
         else:
-            wrong = batch.settle(self.topology, share, answers)
-            self.pool.note(share.node, str(wrong.error) if wrong else None)
-            if wrong and wrong.elsewhere:
-                await self.pool.distrust(share.node, wrong)
+            connection.close()
 
-    async def _round_trip(self, share: Share) -> list[list[Any]]:
-        line = await self.pool.acquire(share.node, self.clock)
+    # -- the driver ------------------------------------------------------------------------------
+
+    async def drive(self, procedure: Procedure[T]) -> T:
+        """Perform a procedure of the session to its end."""
+        outcome: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                effect = procedure.send(outcome) if error is None else procedure.throw(error)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            error = None
+            try:
+                if isinstance(effect, RoundTrip):
+                    outcome = await self._round_trip(effect)
+                else:
+                    outcome = await self._do(effect)
+            except BaseException as caught:  # noqa: BLE001 - thrown into the procedure, which ends then
+                error = caught
+
+    async def _do(self, effect: RareEffect) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm for each
+        match effect:
+            case Together(trips):
+                if len(trips) == 1:
+                    return [await self._answers(*trips[0])]
+                return await asyncio.gather(*(self._answers(*trip) for trip in trips))
+            case Acquire(node):
+                return await self.connection_to(node)
+            case Send(connection, requests):
+                return await connection.send(requests, self.reply_seconds)
+            case Receive(connection, count):
+                return await connection.receive(count, self.reply_seconds)
+            case Release(connection):
+                return self.release(connection)
+            case Close(connection):
+                return connection.close()
+            case Drop(node):
+                return self._drop(node)
+            case Sleep(seconds):
+                return await asyncio.sleep(seconds)
+            case Locate():
+                return await self._locate()
+            case Ask(url, requests):
+                return await self._ask(url, requests)
+            case Watch(keys, seconds):
+                return await self._wakeups.wait(keys, seconds)
+
+    async def _round_trip(self, trip: RoundTrip) -> list[Any]:
+        node, requests, seconds = trip
+        connection = self._idle(node) or await self._open(node)
         try:
-            replies = await self.pool.exchange(line, share.requests())
-            again = share.unknown(replies)
-            answers = share.merge(replies, await self.pool.exchange(line, again) if again else [])
+            replies = await connection.exchange(requests, seconds or self.reply_seconds)
         except BaseException:
-            await line.close()
+            connection.close()
             raise
-        await self.pool.release(line)
-        return answers
+        self.release(connection)
+        return replies
+
+    async def _answers(self, node: Node, requests: Any) -> list[Any] | Exception:
+        try:
+            connection = await self.connection_to(node)
+            try:
+                replies = await connection.exchange(requests(), self.reply_seconds)
+            except BaseException:
+                connection.close()
+                raise
+        except (TryAgain, RqretryError) as error:
+            return error
+        self.release(connection)
+        return replies
 
     async def _locate(self) -> None:
+        self._check_owner()
+        async with self._locating:
+            if self.topology.stale:
+                await self.drive(self.session.inquire())
+
+    async def _ask(self, url: RedisUrl, requests: Requests) -> list[Any] | Exception:
+        node = Node(url, self.topology.scripts)
+        raw = async_connection(url, min(self.connect_seconds, ASK_SECONDS))
+        connection = Connection(node, raw)
         try:
-            await self.pool.locate()
-        except TryAgain as again:
-            self.pool.lose(str(again.error))
+            await connection.open(ASK_SECONDS)
+            return await connection.exchange(requests, ASK_SECONDS)
+        except (TryAgain, RedisError, OSError, TimeoutError) as error:
+            found = refused(node, error)
+            if isinstance(found, RqretryError):
+                raise found from None
+            return found
+        finally:
+            connection.close()
+
+    def _idle(self, node: Node) -> Connection | None:
+        self._check_owner()
+        while node.idle:
+            connection: Connection = node.idle.pop()
+            if connection.is_open:
+                return connection
+        return None
+
+    async def _open(self, node: Node) -> Connection:
+        """A new connection. Raises TryAgain (nothing was sent), ConfigError, UnsafeServer."""
+        connection = Connection(node, async_connection(node.url, self.connect_seconds))
+        handshake = Handshake(self.topology, node, self.session.note_time)
+        try:
+            await connection.open(self.reply_seconds)
+            if handshake.requests:
+                handshake.read(await connection.exchange(handshake.requests, self.reply_seconds))
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, (RqretryError, TryAgain, RedisError, OSError, TimeoutError)):
+                raise refused(node, error) from error
             raise
+        return connection
+
+    def _drop(self, node: Node) -> None:
+        idle, node.idle = node.idle, []
+        for connection in idle:
+            connection.close()
+
+    def _check_owner(self) -> None:
+        """After a fork, or in another asyncio.run(), the connections at hand are not ours."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop and self._pid == os.getpid():
+            return
+        for node in self.topology.nodes.values():
+            idle, node.idle = node.idle, []
+            if self._pid == os.getpid() and self._loop is not None:
+                for connection in idle:
+                    connection.abandon(self._loop)
+        self._pid, self._loop, self._locating = os.getpid(), loop, asyncio.Lock()
 
 
 def jitter(seconds: float, source: random.Random) -> float:

@@ -3,46 +3,113 @@
 Thread-safe (each call has a connection of its own) and fork-safe (a child opens its own).
 """
 
+import os
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import tenacity
-from redis.exceptions import NoScriptError
+from redis.connection import AbstractConnection
+from redis.exceptions import RedisError
 
 from rqretry.core.errors import RqretryError
 from rqretry.core.redis_url import RedisUrl
-from rqretry.protocol.command import Argument, Block, Command, Operation, Pause
+from rqretry.protocol.command import Block, Command, Operation
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.batch import Batch, Share
-from rqretry.transport.pool_sync import SyncLine, SyncPool
-from rqretry.transport.replies import (
-    BLOCK_MARGIN_SECONDS,
+from rqretry.transport.connection import pack, sync_connection
+from rqretry.transport.node import (
+    ASK_SECONDS,
     CONNECT_SECONDS,
-    REPEAT_SECONDS,
     REPLY_SECONDS,
-    ServerClock,
-    TryAgain,
-    Wire,
+    Acquire,
+    Ask,
+    Close,
+    Drop,
+    Locate,
+    Node,
+    Procedure,
+    RareEffect,
+    Receive,
+    Release,
+    Requests,
+    RoundTrip,
+    Send,
+    Sleep,
+    Together,
+    Topology,
+    Watch,
 )
-from rqretry.transport.topology import Node, Topology, topology_of
+from rqretry.transport.replies import SERVER_ERRORS, TryAgain, broken, refused
+from rqretry.transport.session import REPEAT_SECONDS, ServerClock, Session
+from rqretry.transport.topology import Handshake, topology_of
 from rqretry.transport.wakeup_sync import wait_apart
 
 T = TypeVar("T")
+
+FIRST_CONNECT_SECONDS = 1.2
+"""How long one attempt to connect takes at most; with its repetition, a user waits 3 s."""
+FIRST_REPEAT_SECONDS = 0.8
+FIRST_REPLY_SECONDS = 5.0
+
+
+class SyncConnection:
+    """An open connection to a server; whoever holds it uses it alone.
+
+    Attributes:
+        node: The server.
+        raw: The connection of redis-py.
+        client_id: The server's number of it, once somebody asked; 0 before that.
+    """
+
+    __slots__ = ("client_id", "node", "raw")
+
+    def __init__(self, node: Node, raw: AbstractConnection) -> None:
+        self.node = node
+        self.raw = raw
+        self.client_id = 0
+
+    def close(self) -> None:
+        """Close it; what was sent on it is left to the server."""
+        self.raw.disconnect()
+
+    def send(self, requests: Requests) -> None:
+        """Send requests. TryAgain."""
+        try:
+            self.raw.send_packed_command([pack(requests)], check_health=False)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise broken(self.node, error, sent=True) from error
+
+    def receive(self, count: int, seconds: float | None = None) -> list[Any]:
+        """Read replies; errors of the server are values. TryAgain."""
+        try:
+            return [self._read(seconds) for _ in range(count)]
+        except (RedisError, OSError, TimeoutError) as error:
+            raise broken(self.node, error, sent=True) from error
+
+    def exchange(self, requests: Requests, seconds: float | None = None) -> list[Any]:
+        """Send requests and read as many replies."""
+        self.send(requests)
+        return self.receive(len(requests), seconds)
+
+    def _read(self, seconds: float | None) -> Any:
+        try:
+            if seconds is None:  # the socket has reply_seconds; to set it again costs system calls
+                return self.raw.read_response(disconnect_on_error=False)
+            return self.raw.read_response(timeout=seconds, disconnect_on_error=False)
+        except SERVER_ERRORS as error:
+            return error
 
 
 class SyncStore:
     """Connections to one server, to the primary that Sentinels name, or to a cluster; for threads.
 
     Attributes:
-        clock: The server's time as this client estimates it; of a cluster, roughly.
-        pool: The connections.
+        url: Where they are.
+        session: What is done on them.
+        connect_seconds: How long connecting to a server takes at most.
+        reply_seconds: How long one attempt waits for its reply.
     """
-
-    ahead = True
-    """Whether a call may be sent before the one in front of it is answered (turns_sync.py)."""
 
     def __init__(
         self,
@@ -53,29 +120,36 @@ class SyncStore:
         reply_seconds: float = REPLY_SECONDS,
     ) -> None:
         self.url = url
-        self.clock = ServerClock()
-        self.pool = SyncPool(
-            topology_of(url, library or ScriptLibrary()),
-            url.option("socket_connect_timeout", CONNECT_SECONDS),
-            url.option("socket_timeout", reply_seconds),
-        )
-        self.repeat_seconds = repeat_seconds
+        self.session = Session(topology_of(url, library or ScriptLibrary()), repeat_seconds)
+        self.connect_seconds = url.option("socket_connect_timeout", CONNECT_SECONDS)
+        self.reply_seconds = url.option("socket_timeout", reply_seconds)
+        self._lock = threading.Lock()
+        self._locating = threading.Lock()
+        self._pid = os.getpid()
 
     @property
-    def topology(self) -> Topology[SyncLine]:
+    def topology(self) -> Topology:
         """Which server holds what."""
-        return self.pool.topology
+        return self.session.topology
 
     @property
-    def wire(self) -> Wire:
-        """Spells commands; of a cluster, for the node that was found first."""
-        node = next(iter(self.topology.nodes.values()), None)
-        return node.wire if node else Wire(self.topology.scripts, self.url.place)
+    def clock(self) -> ServerClock:
+        """The server's time as this client estimates it; of a cluster, roughly."""
+        return self.session.clock
 
     @property
     def spread(self) -> bool:
         """Whether two partitions may be on two servers."""
-        return self.topology.spread
+        return self.session.topology.spread
+
+    @property
+    def repeat_seconds(self) -> float:
+        """How long a call is repeated before its error is raised."""
+        return self.session.repeat_seconds
+
+    @repeat_seconds.setter
+    def repeat_seconds(self, seconds: float) -> None:
+        self.session.repeat_seconds = seconds
 
     def servers(self) -> list[RedisUrl]:
         """The servers in use, each as a URL of its own: the primaries of a cluster.
@@ -97,209 +171,200 @@ class SyncStore:
     ) -> None:
         self.close()
 
+    # -- calls -----------------------------------------------------------------------------------
+
+    def perform(self, operation: Operation[T]) -> T:
+        """Perform an operation to its end; its errors are raised inside it, then here."""
+        return self.drive(self.session.perform(operation))
+
     def run(self, command: Command[T]) -> T:
         """Run one command. Raises StoreUnavailable, AmbiguousResult, ConfigError, ScriptError."""
-        result: T = self.run_all((command,))[0]
-        return result
+        return self.drive(self.session.run(command))
 
     def run_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands, one round trip to each server that has some of them, all at once.
-
-        Those of one partition run in their order. An error of one is raised after all have run.
-        """
-        if len(commands) == 1 and not commands[0].confirm:
-            line = self.pool.open_line()
-            if line is not None:
-                return [self._run_at_once(commands[0], line)]
-        batch = Batch(commands)
-        try:
-            self._attempt(batch)
-        except TryAgain:
-            self._repeat(batch, self.repeat_seconds)
-        return batch.results
+        """Run commands; see Session.run_all."""
+        return self.drive(self.session.run_all(commands))
 
     def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
-        """The same, but what fails is a value in its place: its RqretryError.
+        """Run commands, with errors as values; see Session.run_each."""
+        return self.drive(self.session.run_each(commands, seconds))
 
-        Args:
-            commands: The commands.
-            seconds: How long to repeat what may succeed later.
-        """
-        batch = Batch(commands)
-        try:
-            self._attempt(batch)
-        except TryAgain:
-            with suppress(RqretryError):
-                self._repeat(batch, seconds)
-        except RqretryError:
-            pass
-        return batch.outcomes()
+    def block(self, step: Block) -> str | None:
+        """Wait for a wake key; see Session.block."""
+        return self.drive(self.session.block(step))
 
-    def perform(
-        self, operation: Operation[T], step: Any = None, error: BaseException | None = None
-    ) -> T:
-        """Perform an operation to its end; its errors are raised inside it, then here.
+    def connect(self) -> None:
+        """Make sure that the server can be reached, is new enough, and reported its time."""
+        if not self.clock.known or self.topology.stale:
+            self.drive(self.session.connect())
 
-        One that was begun goes on with what came of its last step: a result, or an error.
-        """
+    def close(self) -> None:
+        """Close all connections that are not in use."""
+        for node in list(self.topology.nodes.values()):
+            self._drop(node)
+
+    # -- the driver ------------------------------------------------------------------------------
+
+    def drive(self, procedure: Procedure[T]) -> T:
+        """Perform a procedure of the session to its end."""
+        outcome: Any = None
+        error: BaseException | None = None
         while True:
             try:
-                step = operation.throw(error) if error else operation.send(step)
+                effect = procedure.send(outcome) if error is None else procedure.throw(error)
             except StopIteration as end:
                 result: T = end.value
                 return result
             error = None
             try:
-                step = self.step(step)
-            except Exception as caught:  # noqa: BLE001 - handed to the operation, which may handle it
+                if isinstance(effect, RoundTrip):
+                    outcome = self._round_trip(effect)
+                else:
+                    outcome = self._do(effect)
+            except BaseException as caught:  # noqa: BLE001 - thrown into the procedure, which ends then
                 error = caught
-            except BaseException:  # interrupted: the operation learns that now
-                operation.close()
-                raise
 
-    def connect(self) -> None:
-        """Make sure that the server can be reached, is new enough, and told its time."""
-        if not self.clock.known or self.topology.stale:
-            self.run(Command("ping", (), (), bytes, arguments=("PING",)))
+    def _do(self, effect: RareEffect) -> Any:  # noqa: C901, PLR0911, PLR0912 - one arm for each
+        match effect:
+            case Together(trips):
+                return self._together(trips)
+            case Acquire(node):
+                return self.connection_to(node)
+            case Send(connection, requests):
+                return connection.send(requests)
+            case Receive(connection, count):
+                return connection.receive(count)
+            case Release(connection):
+                return self.release(connection)
+            case Close(connection):
+                return connection.close()
+            case Drop(node):
+                return self._drop(node)
+            case Sleep(seconds):
+                return time.sleep(seconds)
+            case Locate():
+                return self._locate()
+            case Ask(url, requests):
+                return self._ask(url, requests)
+            case Watch(keys, seconds):
+                return wait_apart(self, keys, seconds)
 
-    def close(self) -> None:
-        """Close all connections that are not in use."""
-        self.pool.close()
-
-    def block(self, step: Block) -> str | None:
-        """Wait for a wake key; a connection that breaks while waiting counts as a wake-up."""
+    def _round_trip(self, trip: RoundTrip) -> list[Any]:
+        node, requests, seconds = trip
+        connection = self.connection_to(node)
         try:
-            self.pool.locate()
-            if self.spread and len(step.keys) > 1:
-                return wait_apart(self.pool, self.clock, step.keys, step.seconds)
-            node = self.topology.node(step.keys[0])
-            line = self.pool.acquire(node, self.clock)
-            words: tuple[Argument, ...] = (
-                "BZPOPMIN",
-                *step.keys,
-                max(0.001, round(step.seconds, 3)),
-            )
-            try:
-                patience = step.seconds + BLOCK_MARGIN_SECONDS
-                (reply,) = self.pool.exchange(line, [words], patience)
-            except BaseException:
-                line.close()
-                raise
-        except TryAgain:
-            time.sleep(0.05)
-            return None
-        self.pool.release(line)
-        return reply[0].decode() if isinstance(reply, list) else None
-
-    def step(self, step: Any) -> Any:
-        """Do one step of an operation."""
-        if isinstance(step, Command):
-            return self.run(step)
-        if isinstance(step, Block):
-            return self.block(step)
-        if isinstance(step, Pause):
-            return time.sleep(step.seconds)
-        return self.run_all(step)
-
-    def _run_at_once(self, command: Command[T], line: SyncLine) -> T:
-        """A batch of one command for the one server, with fewer steps; most calls are that."""
-        node = line.node
-        try:
-            reply = self._reply(command, line)
-        except TryAgain as again:
-            self.pool.distrust(node, again)
-            return self.repeat(command, again)
-        return self.answer(node, command, reply)
-
-    def answer(self, node: Node[SyncLine], command: Command[T], reply: Any) -> T:
-        """What a server's reply to a command means; what is worth repeating is repeated."""
-        node.trouble = None
-        try:
-            return node.wire.result(command, reply)
-        except TryAgain as again:
-            if again.elsewhere:
-                self.pool.distrust(node, again)
-            return self.repeat(command, again)
-
-    def repeat(self, command: Command[T], again: TryAgain) -> T:
-        """Run a command whose first attempt has failed; raises what `run` raises."""
-        batch = Batch((command,))
-        batch.put_off(0, again)
-        self._repeat(batch, self.repeat_seconds)
-        result: T = batch.results[0]
-        return result
-
-    def _reply(self, command: Command[Any], line: SyncLine) -> Any:
-        wire = line.node.wire
-        try:
-            (reply,) = self.pool.exchange(line, [wire.words(command)])
-            if isinstance(reply, NoScriptError):
-                words = [wire.load(command), wire.words(command)]
-                reply = self.pool.exchange(line, words)[1]
+            replies = connection.exchange(requests, seconds)
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        self.pool.release(line)
-        return reply
+        self.release(connection)
+        return replies
 
-    def _repeat(self, batch: Batch, seconds: float) -> None:
-        try:
-            for attempt in tenacity.Retrying(
-                retry=tenacity.retry_if_exception_type(TryAgain),
-                wait=tenacity.wait_random_exponential(multiplier=0.02, max=1.0),
-                stop=tenacity.stop_after_delay(seconds),
-                reraise=True,
-            ):
-                with attempt:
-                    self._attempt(batch)
-        except TryAgain as last:
-            raise batch.give_up(last) from last
-
-    def _attempt(self, batch: Batch) -> None:
-        self.pool.locate()
+    def _together(self, trips: Iterable[tuple[Node, Any]]) -> list[list[Any] | Exception]:
         # All requests are sent before the first reply is read: the servers work at once.
-        flights = [(share, self._send(batch, share)) for share in batch.shares(self.topology)]
-        for share, line in flights:
-            if line is not None:
-                self._receive(batch, share, line)
-        batch.check()
+        flights = [self._begin(node, requests) for node, requests in trips]
+        return [f if isinstance(f, Exception) else self._end(*f) for f in flights]
 
-    def _send(self, batch: Batch, share: Share) -> SyncLine | None:
+    def _begin(self, node: Node, requests: Any) -> tuple[SyncConnection, int] | Exception:
         try:
-            line = self.pool.acquire(share.node, self.clock)
+            connection = self.connection_to(node)
             try:
-                self.pool.send(line, share.requests())
+                sent = requests()
+                connection.send(sent)
             except BaseException:
-                line.close()
+                connection.close()
                 raise
-        except TryAgain as again:
-            self.pool.distrust(share.node, again)
-            batch.failed(share, again)
-        except RqretryError as error:
-            batch.refused(share, error)
-        else:
-            return line
-        return None
+        except (TryAgain, RqretryError) as error:
+            return error
+        return connection, len(sent)
 
-    def _receive(self, batch: Batch, share: Share, line: SyncLine) -> None:
+    def _end(self, connection: SyncConnection, count: int) -> list[Any] | Exception:
         try:
-            answers = self._answers(share, line)
-        except TryAgain as again:
-            self.pool.distrust(share.node, again)
-            batch.failed(share, again)
-            return
-        share.node.trouble = None
-        wrong = batch.settle(self.topology, share, answers)
-        if wrong and wrong.elsewhere:
-            self.pool.distrust(share.node, wrong)
-
-    def _answers(self, share: Share, line: SyncLine) -> list[list[Any]]:
-        try:
-            replies = self.pool.receive(line, share.count)
-            again = share.unknown(replies)
-            answers = share.merge(replies, self.pool.exchange(line, again) if again else [])
-        except BaseException:
-            line.close()
+            replies = connection.receive(count)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, TryAgain):
+                return error
             raise
-        self.pool.release(line)
-        return answers
+        self.release(connection)
+        return replies
+
+    def connection_to(self, node: Node) -> SyncConnection:
+        """A connection to a server, to be released or closed.
+
+        Raises:
+            TryAgain: It cannot be reached now; nothing was sent.
+            ConfigError, UnsafeServer: It cannot be used.
+        """
+        self._check_owner()
+        with self._lock:
+            if node.idle:
+                idle: SyncConnection = node.idle.pop()
+                return idle
+        raw = sync_connection(node.url, self.connect_seconds, self.reply_seconds)
+        connection = SyncConnection(node, raw)
+        handshake = Handshake(self.topology, node, self.session.note_time)
+        try:
+            raw.connect()
+            if handshake.requests:
+                handshake.read(connection.exchange(handshake.requests))
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, (RqretryError, TryAgain, RedisError, OSError, TimeoutError)):
+                raise refused(node, error) from error
+            raise
+        return connection
+
+    def release(self, connection: SyncConnection) -> None:
+        """Give a connection back."""
+        node = connection.node
+        with self._lock:
+            if self.topology.nodes.get(node.url) is node:
+                node.idle.append(connection)
+                return
+        connection.close()
+
+    def _locate(self) -> None:
+        self._check_owner()
+        with self._locating:
+            if self.topology.stale:
+                self.drive(self.session.inquire())
+
+    def _ask(self, url: RedisUrl, requests: Requests) -> list[Any] | Exception:
+        node = Node(url, self.topology.scripts)
+        raw = sync_connection(url, min(self.connect_seconds, ASK_SECONDS), ASK_SECONDS)
+        connection = SyncConnection(node, raw)
+        try:
+            raw.connect()
+            return connection.exchange(requests, ASK_SECONDS)
+        except (TryAgain, RedisError, OSError, TimeoutError) as error:
+            found = refused(node, error)
+            if isinstance(found, RqretryError):
+                raise found from None
+            return found
+        finally:
+            connection.close()
+
+    def _drop(self, node: Node) -> None:
+        with self._lock:
+            idle, node.idle = node.idle, []
+        for connection in idle:
+            connection.close()
+
+    def _check_owner(self) -> None:
+        """After a fork the connections at hand are the parent's."""
+        if self._pid == os.getpid():
+            return
+        self._lock, self._locating = threading.Lock(), threading.Lock()
+        for node in self.topology.nodes.values():
+            node.idle = []
+        self._pid = os.getpid()
+
+
+def reach(store: SyncStore) -> None:
+    """Connect for the first time, where a user waits. Raises StoreUnavailable within 3 s."""
+    store.connect_seconds = min(store.connect_seconds, FIRST_CONNECT_SECONDS)
+    store.reply_seconds = min(store.reply_seconds, FIRST_REPLY_SECONDS)
+    store.repeat_seconds = FIRST_REPEAT_SECONDS
+    store.connect()
+    store.repeat_seconds = REPEAT_SECONDS

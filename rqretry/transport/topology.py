@@ -1,120 +1,28 @@
-"""Which server to send a command to. No I/O.
+"""Who has which keys: the primary that Sentinels name, or the nodes of a cluster. No I/O.
 
-The one there is, the primary that Sentinels name, or the node of a cluster that owns the slot of
-the command's keys.
-
-What is not known is asked by an inquiry, a generator that yields whom to ask what, and gets the
-replies; the pools perform it. Nothing here repeats a command: an answer such as MOVED only changes
-what is known, and the stores decide what to send again (reliability.md R8, R19).
+What is not known is asked by an inquiry, a generator that yields whom to ask what, and receives the
+replies. Nothing here repeats a command: an answer such as MOVED only changes what is known, and
+the session decides what to send again.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
-from redis.exceptions import AskError, MovedError
+from redis.exceptions import MovedError
 
-from rqretry.core.errors import ConfigError, StoreUnavailable, show
+from rqretry.core.errors import ConfigError, StoreUnavailable, UnsafeServer, show
 from rqretry.core.redis_url import RedisUrl
-from rqretry.protocol.command import Argument, Command, pairs, text
+from rqretry.protocol.command import Command, pairs, text
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.replies import ServerClock, TryAgain, Wire
-
-L = TypeVar("L")
-
-Question = tuple[RedisUrl, tuple[tuple[Argument, ...], ...]]
-"""Which server to ask, and the requests."""
-Inquiry = Generator[Question, list[Any] | Exception, None]
-"""Yields questions; gets the replies (errors of the server among them), or why there are none."""
-
-_KEYLESS = frozenset(
-    {"PING", "INFO", "TIME", "SCAN", "KEYS", "ACL", "COMMAND", "CLIENT", "SCRIPT", "CLUSTER"}
-)
-_KEY_AT = {"EVAL": 3, "MEMORY": 2}
+from rqretry.transport.connection import read_info
+from rqretry.transport.node import Ask, Inquiry, Node, Requests, Topology, dialect_of, supported
+from rqretry.transport.replies import TryAgain, is_error, meaning
 
 
-class Node(Generic[L]):
-    """One server: what was learnt about it, and its idle connections.
-
-    Attributes:
-        url: Where it is, with user, password and options.
-        wire: Spells commands for it; knows which scripts it has.
-        clock: Its time.
-        idle: Open connections that nobody uses.
-        greeted: Whether it told its version and time.
-        version: What it told, such as "7.0.15"; "" before that.
-        trouble: Why calls to it fail at the moment; None while they succeed.
-    """
-
-    def __init__(self, url: RedisUrl, library: ScriptLibrary) -> None:
-        self.url = url
-        self.wire = Wire(library, url.place)
-        if url.tls:  # a server without TLS says nothing to a handshake
-            self.wire.hint = "; if it has no TLS, begin the URL with redis://"
-        self.clock = ServerClock()
-        self.idle: list[L] = []
-        self.greeted = False
-        self.version = ""
-        self.trouble: str | None = None
-
-
-class Topology(Generic[L]):
-    """One server, always the same; the base of the others.
-
-    Attributes:
-        spread: Whether two keys may be on two servers.
-        stale: Whether an inquiry is needed before the next call.
-        checks_role: Whether each new connection must be to a primary.
-        nodes: The servers in use.
-    """
-
-    spread = False
-    checks_role = False
-
-    def __init__(self, url: RedisUrl, library: ScriptLibrary) -> None:
-        self.url = url
-        self.scripts = library
-        self.nodes: dict[RedisUrl, Node[L]] = {}
-        self.stale = False
-        if url.kind == "single":
-            self._node(url)
-
-    def node(self, key: str | None) -> Node[L]:
-        """The server that has a key; for None, any that works. Raises TryAgain."""
-        del key
-        return next(iter(self.nodes.values()))
-
-    def inquire(self) -> Inquiry:
-        """Find out what `node` needs to know. Raises TryAgain, ConfigError."""
-        self.stale = False
-        yield from ()
-
-    def suspect(self, node: Node[L]) -> None:
-        """A call to this server failed: what is known may be outdated."""
-
-    def redirected(self, node: Node[L], said: AskError) -> Node[L] | None:
-        """Learn from MOVED or ASK. The server to ask just this once, or None: ask `node` again."""
-        del node, said
-        return None
-
-    def retired(self) -> list[Node[L]]:
-        """Servers that are not in use any more; their connections are to be closed."""
-        return []
-
-    def _node(self, url: RedisUrl) -> Node[L]:
-        if url not in self.nodes:
-            self.nodes[url] = Node(url, self.scripts)
-        return self.nodes[url]
-
-    def _keep(self, urls: Iterable[RedisUrl]) -> None:
-        """Use exactly these servers from now on."""
-        wanted = list(urls)
-        self._gone = [node for url, node in self.nodes.items() if url not in wanted]
-        self.nodes = {url: self._node(url) for url in wanted}
-
-
-class SentinelTopology(Topology[L]):
+class SentinelTopology(Topology):
     """The primary that Sentinels name.
 
     A majority of the Sentinels is asked where it can be, and the answer of the newest
@@ -123,19 +31,18 @@ class SentinelTopology(Topology[L]):
 
     checks_role = True
 
-    def __init__(self, url: RedisUrl, library: ScriptLibrary) -> None:
-        super().__init__(url, library)
+    def __init__(self, url: RedisUrl, scripts: ScriptLibrary) -> None:
+        super().__init__(url, scripts)
         self.stale = True
-        self._gone: list[Node[L]] = []
         self._seeds = list(url.seeds())
 
-    def node(self, key: str | None) -> Node[L]:
+    def node(self, key: str | None) -> Node:
         """The primary."""
         if self.stale or not self.nodes:
             raise TryAgain(self._unknown("was not found yet"), sent=False)
         return super().node(key)
 
-    def suspect(self, node: Node[L]) -> None:
+    def suspect(self, node: Node) -> None:
         """The primary may be another one."""
         if node.url in self.nodes:
             self.stale = True
@@ -143,14 +50,14 @@ class SentinelTopology(Topology[L]):
     def inquire(self) -> Inquiry:
         """Ask the Sentinels."""
         service = self.url.service
-        requests = (
+        requests: Requests = [
             ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service),
             ("SENTINEL", "MASTER", service),
-        )
+        ]
         votes: list[tuple[int, str, int]] = []
         answered = 0
         for seed in list(self._seeds):
-            replies = yield seed, requests
+            replies = yield Ask(seed, requests)
             if isinstance(replies, Exception):
                 self._seeds.append(self._seeds.pop(self._seeds.index(seed)))  # the last to ask
                 continue
@@ -163,42 +70,36 @@ class SentinelTopology(Topology[L]):
         if not votes:
             if answered:
                 raise ConfigError(
-                    f"the Sentinels at {self.url.place} know no service {show(service)}: check the"
-                    " name after the hosts in the Redis URL"
+                    f"the Sentinels at {self.url.address} know no service {show(service)}: check"
+                    " the name after the hosts in the Redis URL"
                 )
             raise TryAgain(
-                StoreUnavailable(f"no Sentinel at {self.url.place} can be reached"), sent=False
+                StoreUnavailable(f"no Sentinel at {self.url.address} can be reached"), sent=False
             )
         _, host, port = max(votes)
         self._keep([self.url.at(host, port)])
         self.stale = False
 
-    def retired(self) -> list[Node[L]]:
-        """The primary before this one."""
-        gone, self._gone = self._gone, []
-        return gone
-
     def _unknown(self, why: str) -> StoreUnavailable:
-        return StoreUnavailable(f"the primary of {self.url.service} at {self.url.place} {why}")
+        return StoreUnavailable(f"the primary of {self.url.service} at {self.url.address} {why}")
 
 
-class ClusterTopology(Topology[L]):
+class ClusterTopology(Topology):
     """The primaries of a cluster, and which slots each of them owns."""
 
     spread = True
 
-    def __init__(self, url: RedisUrl, library: ScriptLibrary) -> None:
-        super().__init__(url, library)
+    def __init__(self, url: RedisUrl, scripts: ScriptLibrary) -> None:
+        super().__init__(url, scripts)
         self.stale = True
-        self._gone: list[Node[L]] = []
         self._slots: list[RedisUrl | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
         self._replicas: list[RedisUrl] = []
         self._suspects: set[RedisUrl] = set()
 
-    def node(self, key: str | None) -> Node[L]:
+    def node(self, key: str | None) -> Node:
         """The owner of the key's slot."""
         if key is None:
-            for node in sorted(self.nodes.values(), key=lambda node: node.trouble is not None):
+            for node in sorted(self.nodes.values(), key=lambda node: node.fault is not None):
                 return node
             raise TryAgain(self._down("no node of it was found yet"), sent=False)
         slot = slot_of(key)
@@ -208,7 +109,7 @@ class ClusterTopology(Topology[L]):
             raise TryAgain(self._down(f"nobody serves slot {slot}"), sent=False)
         return self._node(url)
 
-    def suspect(self, node: Node[L]) -> None:
+    def suspect(self, node: Node) -> None:
         """The owners may be others."""
         self._suspects.add(node.url)
         self.stale = True
@@ -218,13 +119,13 @@ class ClusterTopology(Topology[L]):
         known = [*self.nodes, *self._replicas, *self.url.seeds()]
         candidates = sorted(dict.fromkeys(known), key=lambda url: url in self._suspects)
         for url in candidates:
-            replies = yield url, (("CLUSTER", "SLOTS"),)
+            replies = yield Ask(url, [("CLUSTER", "SLOTS")])
             if isinstance(replies, Exception):
                 continue
             if isinstance(replies[0], Exception):
                 if "cluster support disabled" in str(replies[0]):
                     raise ConfigError(
-                        f"Redis at {url.place} is no node of a cluster: begin the URL with"
+                        f"Redis at {url.address} is no node of a cluster: begin the URL with"
                         f" {'rediss' if url.tls else 'redis'}://"
                     )
                 continue
@@ -233,21 +134,16 @@ class ClusterTopology(Topology[L]):
                 return
         raise TryAgain(self._down("none of its nodes can be reached"), sent=False)
 
-    def redirected(self, node: Node[L], said: AskError) -> Node[L] | None:
+    def redirected(self, node: Node, error: Any) -> Node | None:
         """MOVED names the new owner of a slot for good, ASK for one request."""
-        host = str(said.host).strip("[]") or node.url.host  # empty: the host that answered
-        url = self.url.at(host, int(said.port))
-        if not isinstance(said, MovedError):
+        host = str(error.host).strip("[]") or node.url.host  # empty: the host that answered
+        url = self.url.at(host, int(error.port))
+        if not isinstance(error, MovedError):
             return self._node(url)
-        self._slots[int(said.slot_id)] = url
+        self._slots[int(error.slot_id)] = url
         self._node(url)
         self.stale = True  # where one slot moved, others may have
         return None
-
-    def retired(self) -> list[Node[L]]:
-        """Nodes that own no slot any more."""
-        gone, self._gone = self._gone, []
-        return gone
 
     def _learn(self, ranges: Sequence[Any], asked: RedisUrl) -> None:
         slots: list[RedisUrl | None] = [None] * REDIS_CLUSTER_HASH_SLOTS
@@ -267,32 +163,64 @@ class ClusterTopology(Topology[L]):
         return self.url.at(host, int(described[1]))
 
     def _down(self, why: str) -> StoreUnavailable:
-        return StoreUnavailable(f"the cluster at {self.url.place} cannot serve this: {why}")
+        return StoreUnavailable(f"the cluster at {self.url.address} cannot serve this: {why}")
 
 
-def topology_of(url: RedisUrl, library: ScriptLibrary) -> Topology[Any]:
+def topology_of(url: RedisUrl, scripts: ScriptLibrary) -> Topology:
     """The topology that a URL names."""
-    kinds: dict[str, type[Topology[Any]]] = {
+    kinds: dict[str, type[Topology]] = {
         "single": Topology,
         "sentinel": SentinelTopology,
         "cluster": ClusterTopology,
     }
-    return kinds[url.kind](url, library)
+    return kinds[url.deployment](url, scripts)
 
 
-def key_of(command: Command[Any]) -> str | None:
-    """A key of the command, all of which are in one slot; None where it has none."""
-    if command.keys:
-        return command.keys[0]
-    name = (
-        text(command.arguments[0])
-        if isinstance(command.arguments[0], bytes)
-        else str(command.arguments[0])
-    )
-    if name in _KEYLESS:
-        return None
-    key = command.arguments[_KEY_AT.get(name, 1)]
-    return text(key) if isinstance(key, bytes) else str(key)
+class Handshake:
+    """What a new connection is asked before it is used: is this a server we can work with?
+
+    Attributes:
+        requests: What to send; often nothing.
+    """
+
+    def __init__(
+        self, topology: Topology, node: Node, on_time: Callable[[Node, int, float], None]
+    ) -> None:
+        self.requests: Requests = []
+        if not node.greeted:
+            self.requests += [("INFO", "server"), ("TIME",)]
+        if topology.checks_role:
+            self.requests.append(("INFO", "replication"))
+        self._node = node
+        self._checks_role = topology.checks_role
+        self._on_time = on_time
+        self._sent_at = time.monotonic()
+
+    def read(self, replies: Sequence[Any]) -> None:
+        """Learn from the replies.
+
+        Raises:
+            TryAgain: It is a replica (the Sentinels may not know yet), or cannot answer now.
+            UnsafeServer: It is too old.
+            ConfigError: It refuses to answer.
+        """
+        node, left = self._node, list(replies)
+        for reply in left:
+            if is_error(reply):
+                raise meaning(node, Command("INFO", (), (), bytes, arguments=("INFO",)), reply)
+        if not node.greeted:
+            version = read_info(left.pop(0)).get("redis_version", "")
+            if not supported(version):
+                raise UnsafeServer(
+                    f"Redis at {node.address} is version {version}; rqretry needs 6.2 or newer"
+                )
+            node.version, node.dialect = version, dialect_of(version)
+            seconds, micros = left.pop(0)
+            self._on_time(node, int(seconds) * 1000 + int(micros) // 1000, self._sent_at)
+            node.greeted = True
+        if self._checks_role and read_info(left.pop(0)).get("role") != "master":
+            replica = f"Redis at {node.address} is a replica: a failover may be under way"
+            raise TryAgain(StoreUnavailable(replica), sent=False)
 
 
 @lru_cache(maxsize=65_536)

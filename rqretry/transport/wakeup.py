@@ -1,4 +1,4 @@
-"""Waiting for wake keys on a cluster: one blocked connection per key (decisions 14).
+"""Waiting for wake keys on a cluster: one blocked connection per key.
 
 Keys of two partitions are in two slots, and one blocking call for both is refused. So each key is
 waited for on a connection of its own. When one is set, the others are unblocked behind the back
@@ -8,11 +8,11 @@ of the caller; a wake-up that one of them got meanwhile is put back for whoever 
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from rqretry.core.errors import RqretryError
-from rqretry.transport.pool import Line, Pool
-from rqretry.transport.replies import BLOCK_MARGIN_SECONDS, ServerClock, TryAgain, is_error
+from rqretry.transport.node import BLOCK_MARGIN_SECONDS, Node, Requests, Topology
+from rqretry.transport.replies import TryAgain, is_error
 
 BROKEN_S = 0.25
 """How long after a failure a server is looked at again."""
@@ -20,21 +20,43 @@ _UNBLOCK_EVERY_S = 0.005
 _LAST_S = 1.0
 
 
+class Connections(Protocol):
+    """The asyncio store, as far as it is needed here."""
+
+    @property
+    def topology(self) -> Topology:
+        """Which server holds what."""
+        ...
+
+    async def connection_to(self, node: Node) -> Any:
+        """A connection to a server. Raises TryAgain."""
+        ...
+
+    async def exchange(
+        self, connection: Any, requests: Requests, seconds: float | None = None
+    ) -> list[Any]:
+        """Send requests and read as many replies. Raises TryAgain."""
+        ...
+
+    def release(self, connection: Any) -> None:
+        """Give a connection back."""
+        ...
+
+
 class _Wait:
     """One key, one connection."""
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.line: Line | None = None
+        self.connection: Any = None
         self.task: asyncio.Task[bool | None] | None = None
 
 
-class Watch:
+class Wakeups:
     """Waits for keys of several servers."""
 
-    def __init__(self, pool: Pool, clock: ServerClock) -> None:
-        self._pool = pool
-        self._clock = clock
+    def __init__(self, store: Connections) -> None:
+        self._store = store
         self._cleaning: set[asyncio.Task[None]] = set()
 
     async def wait(self, keys: Sequence[str], seconds: float) -> set[str]:
@@ -69,21 +91,21 @@ class Watch:
         """Whether it was set; None if the server could not be asked."""
         words = ("BZPOPMIN", wait.key, max(0.001, round(seconds, 3)))
         try:
-            node = self._pool.topology.node(wait.key)
-            line = await self._pool.acquire(node, self._clock)
+            store = self._store
+            connection = await store.connection_to(store.topology.node(wait.key))
             try:
-                if not line.client_id:
-                    (line.client_id,) = await self._pool.exchange(line, [("CLIENT", "ID")])
-                wait.line = line
+                if not connection.client_id:
+                    (connection.client_id,) = await store.exchange(connection, [("CLIENT", "ID")])
+                wait.connection = connection
                 patience = seconds + BLOCK_MARGIN_SECONDS
-                (reply,) = await self._pool.exchange(line, [words], patience)
+                (reply,) = await store.exchange(connection, [words], patience)
             except BaseException:
-                await line.close()
+                connection.close()
                 raise
         except (TryAgain, RqretryError):
             await asyncio.sleep(BROKEN_S)
             return None
-        await self._pool.release(line)
+        store.release(connection)
         if is_error(reply):  # moved, failing over
             await asyncio.sleep(BROKEN_S)
             return None
@@ -93,7 +115,7 @@ class Watch:
         tasks = [wait.task for wait in waits if wait.task is not None]
         try:
             while not all(task.done() for task in tasks):
-                await asyncio.gather(*(self._tell(wait) for wait in waits))
+                await asyncio.gather(*(self._unblock_one(wait) for wait in waits))
                 await asyncio.wait(tasks, timeout=_UNBLOCK_EVERY_S)
         except (TryAgain, RqretryError):
             pass  # the connections that block are as broken as this one
@@ -105,24 +127,25 @@ class Watch:
             if wait.task is not None and not wait.task.cancelled() and wait.task.result():
                 await self._put_back(wait)
 
-    async def _tell(self, wait: _Wait) -> None:
+    async def _unblock_one(self, wait: _Wait) -> None:
         """CLIENT UNBLOCK; repeated, for it may reach the server before the blocking command."""
-        if wait.line is None or wait.task is None or wait.task.done():
+        if wait.connection is None or wait.task is None or wait.task.done():
             return
-        await self._say(wait.line, ("CLIENT", "UNBLOCK", wait.line.client_id))
+        await self._beside(wait.connection, ("CLIENT", "UNBLOCK", wait.connection.client_id))
 
     async def _put_back(self, wait: _Wait) -> None:
         """The wake-up was for somebody who does not wait any more."""
-        if wait.line is not None:
+        if wait.connection is not None:
             # At worst a hint is lost; whoever looks without one finds the messages.
             with suppress(TryAgain, RqretryError):
-                await self._say(wait.line, ("ZADD", wait.key, 0, "1"))
+                await self._beside(wait.connection, ("ZADD", wait.key, 0, "1"))
 
-    async def _say(self, blocked: Line, words: tuple[Any, ...]) -> None:
-        line = await self._pool.acquire(blocked.node, self._clock)
+    async def _beside(self, blocked: Any, request: tuple[Any, ...]) -> None:
+        """Send a request to the server of a connection that is blocked."""
+        connection = await self._store.connection_to(blocked.node)
         try:
-            await self._pool.exchange(line, [words])
+            await self._store.exchange(connection, [request])
         except BaseException:
-            await line.close()
+            connection.close()
             raise
-        await self._pool.release(line)
+        self._store.release(connection)

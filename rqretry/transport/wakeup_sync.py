@@ -1,6 +1,6 @@
 """Waiting for wake keys on a cluster without asyncio: one blocked connection per key, one thread.
 
-See watching.py. Here the others are unblocked before the caller goes on, because nothing runs
+See wakeup.py. Here the others are unblocked before the caller goes on, because nothing runs
 behind its back.
 """
 
@@ -8,91 +8,107 @@ import selectors
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from rqretry.core.errors import RqretryError
-from rqretry.transport.pool_sync import SyncLine, SyncPool
-from rqretry.transport.replies import BLOCK_MARGIN_SECONDS, ServerClock, TryAgain, is_error
+from rqretry.transport.node import BLOCK_MARGIN_SECONDS, Node, Topology
+from rqretry.transport.replies import TryAgain, is_error
 
 BROKEN_S = 0.25
-_TELL_EVERY_S = 0.005
+_UNBLOCK_EVERY_S = 0.005
 _LAST_S = 1.0
 
 
-def wait_apart(
-    pool: SyncPool, clock: ServerClock, keys: Sequence[str], seconds: float
-) -> str | None:
-    """The first key that is set, or None: none was, or a server could not be asked.
+class Connections(Protocol):
+    """The blocking store, as far as it is needed here."""
+
+    @property
+    def topology(self) -> Topology:
+        """Which server holds what."""
+        ...
+
+    def connection_to(self, node: Node) -> Any:
+        """A connection to a server. Raises TryAgain."""
+        ...
+
+    def release(self, connection: Any) -> None:
+        """Give a connection back."""
+        ...
+
+
+def wait_apart(store: Connections, keys: Sequence[str], seconds: float) -> set[str]:
+    """The first key that is set; none if none was, or a server could not be asked.
 
     Raises:
         ConfigError, UnsafeServer: A server cannot be used.
     """
-    waiting: dict[SyncLine, str] = {}
+    waiting: dict[Any, str] = {}
     try:
         for key in keys:
-            line = pool.acquire(pool.topology.node(key), clock)
-            waiting[line] = key
-            if not line.client_id:
-                (line.client_id,) = pool.exchange(line, [("CLIENT", "ID")])
-            pool.send(line, [("BZPOPMIN", key, max(0.001, round(seconds, 3)))])
-        found = _first(pool, waiting, time.monotonic() + seconds + BLOCK_MARGIN_SECONDS)
+            connection = store.connection_to(store.topology.node(key))
+            waiting[connection] = key
+            if not connection.client_id:
+                (connection.client_id,) = connection.exchange([("CLIENT", "ID")])
+            connection.send([("BZPOPMIN", key, max(0.001, round(seconds, 3)))])
+        found = _first(store, waiting, time.monotonic() + seconds + BLOCK_MARGIN_SECONDS)
     except BaseException as error:
-        for line in waiting:
-            line.close()
+        for connection in waiting:
+            connection.close()
         if isinstance(error, TryAgain):
             time.sleep(BROKEN_S)
-            return None
+            return set()
         raise
     with suppress(TryAgain, RqretryError):
-        _unblock(pool, clock, waiting)
-    for line in waiting:  # those that could not be told
-        line.close()
+        _unblock(store, waiting)
+    for connection in waiting:  # those that could not be unblocked
+        connection.close()
     return found
 
 
-def _first(pool: SyncPool, waiting: dict[SyncLine, str], end: float) -> str | None:
+def _first(store: Connections, waiting: dict[Any, str], end: float) -> set[str]:
     """Read the first reply that comes; its connection is given back."""
     with selectors.DefaultSelector() as selector:
-        for line in waiting:
-            selector.register(_socket(line), selectors.EVENT_READ, line)
+        for connection in waiting:
+            selector.register(_socket(connection), selectors.EVENT_READ, connection)
         while (left := end - time.monotonic()) > 0:
             for ready, _ in selector.select(left):
-                line = ready.data
-                if line.connection.can_read(0):  # TLS has bytes that are no reply
-                    key = waiting[line]
-                    (reply,) = pool.receive(line, 1)
-                    del waiting[line]
-                    pool.release(line)
+                connection = ready.data
+                if connection.raw.can_read(0):  # TLS has bytes that are no reply
+                    key = waiting[connection]
+                    (reply,) = connection.receive(1)
+                    del waiting[connection]
+                    store.release(connection)
                     if is_error(reply):
                         time.sleep(BROKEN_S)
-                    return key if isinstance(reply, list) else None
-    return None
+                    return {key} if isinstance(reply, list) else set()
+    return set()
 
 
-def _unblock(pool: SyncPool, clock: ServerClock, waiting: dict[SyncLine, str]) -> None:
+def _unblock(store: Connections, waiting: dict[Any, str]) -> None:
     """Make the others answer; a wake-up that one of them got is put back."""
     end = time.monotonic() + _LAST_S
     while waiting and time.monotonic() < end:
-        for line in list(waiting):
-            _say(pool, clock, line, ("CLIENT", "UNBLOCK", line.client_id))
-        for line, key in list(waiting.items()):
-            if line.connection.can_read(_TELL_EVERY_S):
-                (reply,) = pool.receive(line, 1)
-                del waiting[line]
-                pool.release(line)
+        for connection in list(waiting):
+            _beside(store, connection, ("CLIENT", "UNBLOCK", connection.client_id))
+        for connection, key in list(waiting.items()):
+            if connection.raw.can_read(_UNBLOCK_EVERY_S):
+                (reply,) = connection.receive(1)
+                del waiting[connection]
+                store.release(connection)
                 if isinstance(reply, list):
-                    _say(pool, clock, line, ("ZADD", key, 0, "1"))
+                    _beside(store, connection, ("ZADD", key, 0, "1"))
 
 
-def _say(pool: SyncPool, clock: ServerClock, blocked: SyncLine, words: tuple[Any, ...]) -> None:
-    line = pool.acquire(blocked.node, clock)
+def _beside(store: Connections, blocked: Any, request: tuple[Any, ...]) -> None:
+    """Send a request to the server of a connection that is blocked."""
+    connection = store.connection_to(blocked.node)
     try:
-        pool.exchange(line, [words])
+        connection.exchange([request])
     except BaseException:
-        line.close()
+        connection.close()
         raise
-    pool.release(line)
+    store.release(connection)
 
 
-def _socket(line: SyncLine) -> Any:
-    return line.connection._sock  # noqa: SLF001 - redis-py has no name for it
+def _socket(connection: Any) -> Any:
+    return connection.raw._sock  # noqa: SLF001 - redis-py has no name for it

@@ -32,8 +32,9 @@ from rqretry.protocol.broadcast import (
 )
 from rqretry.protocol.command import Operation
 from rqretry.protocol.lease import Failure
-from rqretry.transport.pool import Line
-from rqretry.transport.replies import BLOCK_MARGIN_SECONDS, TryAgain, is_error
+from rqretry.transport.hiredis_channel import Connection
+from rqretry.transport.node import BLOCK_MARGIN_SECONDS
+from rqretry.transport.replies import TryAgain, broken, is_error
 from rqretry.transport.store import Store, jitter
 from rqretry.worker.consumer import Consumer
 from rqretry.worker.leases import Delivery, Place
@@ -223,7 +224,7 @@ class _Reader:
             position.place.keys.partition.broadcast: position for position in positions
         }
         self._room = room
-        self._line: Line | None = None
+        self._connection: Connection | None = None
 
     async def run(self) -> None:
         """Read for ever."""
@@ -237,25 +238,24 @@ class _Reader:
                     await self._read()
                 except (TryAgain, RqretryError) as error:
                     log.info("waiting for broadcast messages was cut off: %s", error)
-                    await self._close()
+                    self._close()
                     await asyncio.sleep(0.2)
                     await self._owner.lost()
         finally:
-            await self._close()
+            self._close()
 
     async def _read(self) -> None:
         store = self._owner.store
-        if self._line is None:
-            await store.pool.locate()
-            node = store.topology.node(next(iter(self._positions)))
-            self._line = await store.pool.acquire(node, store.clock)
+        if self._connection is None:
+            self._connection = await store.acquire(next(iter(self._positions)))
         where = [
             (position.place.keys.partition, position.mark) for position in self._positions.values()
         ]
         words = wait_words(where, count=ENTRIES, block_ms=round(BLOCK_S * 1000))
-        (reply,) = await store.pool.exchange(self._line, [words], BLOCK_S + BLOCK_MARGIN_SECONDS)
+        patience = BLOCK_S + BLOCK_MARGIN_SECONDS
+        (reply,) = await store.exchange(self._connection, [words], patience)
         if is_error(reply):
-            raise self._line.node.wire.broken(reply, sent=True)
+            raise broken(self._connection.node, reply, sent=True)
         for stream, entries in read_waited(reply).items():
             position = self._positions[stream]
             for entry in entries:
@@ -265,10 +265,10 @@ class _Reader:
                 else:
                     self._owner.on_entry(position.place)
 
-    async def _close(self) -> None:
-        if self._line is not None:
-            line, self._line = self._line, None
-            await line.close()
+    def _close(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
 
 
 def starting_positions(catalog: Catalog, places: Sequence[Place]) -> Operation[list[Position]]:

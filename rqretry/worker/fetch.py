@@ -18,8 +18,9 @@ from rqretry.core.errors import RqretryError
 from rqretry.protocol.command import Argument, Command
 from rqretry.protocol.lease import Leased, Polled, lease, poll
 from rqretry.protocol.maintain import feed_dlq_group
-from rqretry.transport.pool import Line
-from rqretry.transport.replies import BLOCK_MARGIN_SECONDS, TryAgain, is_error
+from rqretry.transport.hiredis_channel import Connection
+from rqretry.transport.node import BLOCK_MARGIN_SECONDS
+from rqretry.transport.replies import TryAgain, is_error
 from rqretry.transport.store import Store, jitter
 from rqretry.worker.consumer import Consumer
 from rqretry.worker.leases import Delivery, Place
@@ -51,9 +52,9 @@ class Fetcher:
         self._pairs: list[Pair] = [(c, place) for c in consumers for place in c.places]
         self._rejoin = rejoin
         self._random = random.Random()
-        self._line: Line | None = None
-        self._line_id = 0
-        self._line_keys: tuple[str, ...] = ()
+        self._connection: Connection | None = None
+        self._connection_id = 0
+        self._connection_keys: tuple[str, ...] = ()
         self._watched: set[Place] | None = None
         """The places whose wake keys we are blocked on; None while we are not blocked."""
         self._room = asyncio.Event()
@@ -75,7 +76,7 @@ class Fetcher:
             except RqretryError as error:
                 log.warning("fetching failed, trying again: %s", error)
                 await asyncio.sleep(jitter(0.5, self._random))
-        await self._drop_line()
+        self._drop_connection()
 
     def add(self, consumer: Consumer, place: Place) -> None:
         """Lease from one more place."""
@@ -306,7 +307,7 @@ class Fetcher:
             )
         except TryAgain as error:
             log.info("waiting for messages was cut off: %s", error)
-            await self._drop_line()
+            self._drop_connection()
             await asyncio.sleep(jitter(0.1, self._random))
             return None
         finally:
@@ -315,17 +316,17 @@ class Fetcher:
             await asyncio.sleep(jitter(0.1, self._random))
         return replies
 
-    async def _connected(self, key: str) -> Line:
-        if self._line is None:
-            line = await self._store.acquire(key)
-            (self._line_id,) = await self._store.exchange(line, [("CLIENT", "ID")])
-            self._line, self._line_keys = line, (key,)
-        return self._line
+    async def _connected(self, key: str) -> Connection:
+        if self._connection is None:
+            connection = await self._store.acquire(key)
+            (self._connection_id,) = await self._store.exchange(connection, [("CLIENT", "ID")])
+            self._connection, self._connection_keys = connection, (key,)
+        return self._connection
 
-    async def _drop_line(self) -> None:
-        if self._line is not None:
-            line, self._line = self._line, None
-            await line.close()
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
 
     # -- being told --------------------------------------------------------------------------
 
@@ -355,7 +356,11 @@ class Fetcher:
     async def _keep_unblocking(self) -> None:
         """CLIENT UNBLOCK until it took: it may reach the server before the blocking command."""
         command: Command[int] = Command(
-            "unblock", self._line_keys, (), int, arguments=("CLIENT", "UNBLOCK", self._line_id)
+            "unblock",
+            self._connection_keys,
+            (),
+            int,
+            arguments=("CLIENT", "UNBLOCK", self._connection_id),
         )
         try:
             while self._watched is not None and not await self._store.run(command):  # noqa: ASYNC110

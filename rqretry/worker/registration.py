@@ -63,7 +63,7 @@ class Presence:
             await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)
             self._soon.clear()
             try:
-                async with asyncio.timeout(_AGAIN_S if self._store.trouble else ROSTER_EVERY_S):
+                async with asyncio.timeout(_AGAIN_S if self._store.fault else ROSTER_EVERY_S):
                     await self._soon.wait()
             except TimeoutError:
                 pass

@@ -113,7 +113,7 @@ class Worker:
     def condition(self) -> Condition:
         """How this worker is, as the supervisor tells who asks for its health."""
         state = "stopping" if self.stopping else "working" if self.started.is_set() else "starting"
-        return Condition(state, self._store.trouble, self._store.proved_at)
+        return Condition(state, self._store.fault, self._store.proved_at)
 
     @property
     def stopping(self) -> bool:
@@ -294,7 +294,7 @@ class Worker:
         """Lease nothing more, give back what has not started, drain, give back the rest."""
         await fetcher.stop()
         # A lease under way is worth waiting for, but not from a server that does not answer.
-        patience = _LAST_LEASE_S if self._store.trouble is None else 0.0
+        patience = _LAST_LEASE_S if self._store.fault is None else 0.0
         await asyncio.wait([fetching], timeout=patience)
         until = time.monotonic() + self._grace
         drains = asyncio.gather(*(consumer.drain(until) for consumer in self._consumers))

@@ -11,7 +11,9 @@ from redis.exceptions import NoScriptError, ResponseError
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Command
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
-from rqretry.transport.replies import Wire
+from rqretry.transport.node import Node
+from rqretry.transport.replies import result_of
+from rqretry.transport.session import load, spell
 from rqretry.transport.store_sync import SyncStore
 
 Run = Callable[[Command[Any]], Any]
@@ -40,8 +42,8 @@ def server_backend(
 
 def fake_backend(library: ScriptLibrary) -> Backend:
     """Fakeredis: it takes the words of 6.2."""
-    wire = Wire(library, "fakeredis")
-    wire.dialect = Dialect.LEGACY
+    node = Node(RedisUrl.parse("redis://fakeredis"), library)
+    node.dialect = Dialect.LEGACY
     fake = fakeredis.FakeServer(version=(6, 2))
     raw: Any = fakeredis.FakeStrictRedis(server=fake)
     raw.response_callbacks.clear()  # replies as the stores get them
@@ -53,10 +55,10 @@ def fake_backend(library: ScriptLibrary) -> Backend:
             return error
 
     def run(command: Command[Any]) -> Any:
-        reply = send(wire.words(command))
+        reply = send(spell(node, command))
         if isinstance(reply, NoScriptError):
-            send(wire.load(command))
-            reply = send(wire.words(command))
-        return wire.result(command, reply)
+            send(load(node, command))
+            reply = send(spell(node, command))
+        return result_of(node, command, reply)
 
     return Backend("fakeredis", run, fakeredis.FakeStrictRedis(server=fake))

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from rqretry.protocol import scripts
-from rqretry.transport import replies
+from rqretry.transport import pipeline, session, store
+from rqretry.transport.node import Node
 
 ROOT = Path(__file__).resolve().parents[2]
 TOUCHED = ROOT / ".script-mutants-tests.json"
@@ -95,13 +96,14 @@ def look_up(again: Sequence[str]) -> int:
         script: {node: s for node, s in tests.items() if not node.startswith(tuple(again))}
         for script, tests in _kept().items()
     }
-    recorder, words = Recorder(known), replies.Wire.words
+    recorder, spell = Recorder(known), session.spell
 
-    def noted(self: replies.Wire, command: Any) -> Any:
+    def noted(node: Node, command: Any) -> Any:
         recorder.use(command.verb)
-        return words(self, command)
+        return spell(node, command)
 
-    replies.Wire.words = noted  # type: ignore[method-assign]
+    for module in (session, store, pipeline):
+        module.spell = noted  # type: ignore[attr-defined]
     status = int(pytest.main([*OPTIONS, *SUITES], plugins=[recorder]))
     if status in {0, _TESTS_FAILED, _NO_TESTS}:
         TOUCHED.write_text(json.dumps(recorder.touched), encoding="utf-8")

@@ -19,7 +19,7 @@ from rqretry.producer.replayable_lane import (
 )
 from rqretry.protocol.command import Operation
 from rqretry.protocol.publish import PlainMessages, Prepared
-from rqretry.transport.pipeline_sync import perform_in_turn
+from rqretry.transport.pipeline import in_turn
 from tests.contract.integration.harness import NAMESPACE, Lab
 from tests.support.faults.proxy import proxied
 from tests.support.faults.rules import Fault, Rule
@@ -50,7 +50,9 @@ class Task:
 
     def send_ahead(self, *chunks: str) -> list[str]:
         """Chunks of which each is sent before the one in front is answered; what went wrong."""
-        answers = perform_in_turn(self.client.store, (self.chunk(*chunk) for chunk in chunks))
+        answers = self.client.store.drive(
+            in_turn(self.client.store.session, (self.chunk(*chunk) for chunk in chunks))
+        )
         return [type(answer).__name__ for answer in answers if isinstance(answer, Exception)]
 
     def chunk(self, *bodies: str, delay_ms: int | str = "") -> Operation[bool]:
@@ -219,7 +221,8 @@ async def test_nothing_is_published_behind_a_chunk_that_was_refused(lab: Lab) ->
 async def test_a_chunk_that_cannot_depend_on_the_one_in_front_waits_for_it(lab: Lab) -> None:
     task = Task(lab)
     chunks = [task.chunk("a"), task.chunk("b", delay_ms=1), task.chunk("c")]
-    assert perform_in_turn(task.client.store, chunks) == [True] * 3
+    store = task.client.store
+    assert store.drive(in_turn(store.session, chunks)) == [True] * 3
     assert task.finish() == (3, 0)
     assert stored(lab) == ["e0.0", "e0.2"]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rqretry import ConsumeResult, Message, RetryPolicy
+from rqretry.transport.connection import pack_slowly
 from rqretry.transport.store import Store
 from tests.contract.integration.harness import Lab, Seen, counted
 
@@ -72,7 +73,7 @@ async def test_without_hiredis_a_worker_does_the_same(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rqretry.transport.hiredis_channel.make_reader", None)
-    monkeypatch.setattr("rqretry.transport.connection._pack_one", None)
+    monkeypatch.setattr("rqretry.transport.hiredis_channel.pack_one", pack_slowly)
     app, seen = lab.app(), Seen()
 
     @app.consumer("t", group="g")

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from rqretry.core.redis_url import RedisUrl
-from rqretry.transport.pool import MAX_IDLE
-from rqretry.transport.store import Store
+from rqretry.transport.store import MAX_IDLE, Store
 from tests.contract.production.conftest import Site, until
 
 pytestmark = pytest.mark.chaos
@@ -39,6 +38,6 @@ async def test_connections_that_a_burst_opened_are_closed_after_it(site: Site) -
     async with Store(RedisUrl.parse(site.server.url)) as store:
         burst = [await store.acquire("any") for _ in range(3 * MAX_IDLE)]
         for connection in burst:
-            await store.pool.release(connection)
+            store.release(connection)
         await asyncio.to_thread(until, lambda: len(site.redis.client_list()) - before == MAX_IDLE)
     await asyncio.to_thread(until, lambda: len(site.redis.client_list()) == before)

@@ -11,7 +11,7 @@ from rqretry.cli.worker import worker
 from rqretry.core.durations import seconds
 from rqretry.supervision.health import SILENT_S
 from rqretry.supervision.supervisor import MARGIN_S
-from rqretry.transport.pool import MAX_IDLE
+from rqretry.transport.store import MAX_IDLE
 from rqretry.worker.worker import GRACE_S
 from tests.contract.production.test_connections import PER_PROCESS, PER_SUPERVISOR
 

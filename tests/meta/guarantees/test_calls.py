@@ -13,10 +13,10 @@ from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.batch import Batch
 from rqretry.transport.connection import async_connection, sync_connection
-from rqretry.transport.replies import TryAgain, Wire
-from rqretry.transport.topology import topology_of
+from rqretry.transport.node import Node
+from rqretry.transport.replies import Call, TryAgain, meaning
+from rqretry.transport.session import Share
 from rqretry.worker.heartbeat import Heartbeat
 from rqretry.worker.leases import Delivery, Place
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
@@ -35,8 +35,9 @@ MEANING = {
 
 @pytest.mark.parametrize("said", MEANING)
 def test_every_error_of_a_server_has_one_meaning(said: str) -> None:
-    wire = Wire(ScriptLibrary(), "h:1")
-    error = wire.meaning(Command("succeed", ("k",), (), list), redis.ResponseError(f"{said} text"))
+    node = Node(RedisUrl.parse("redis://h:1"), ScriptLibrary())
+    command: Command[Any] = Command("succeed", ("k",), (), list)
+    error = meaning(node, command, redis.ResponseError(f"{said} text"))
     found = (
         "again" if isinstance(error, TryAgain) else "script" if isinstance(error, ScriptError)
         else "never"
@@ -171,10 +172,10 @@ async def test_a_server_that_is_down_keeps_no_other_lease_from_being_renewed() -
 
 
 def test_what_confirms_a_publish_goes_right_behind_it_on_its_connection() -> None:
-    topology = topology_of(RedisUrl.parse("redis://h"), ScriptLibrary())
+    share = Share(Node(RedisUrl.parse("redis://h"), ScriptLibrary()))
     wait = ("WAIT", 1, 1000)
     stored: Command[Any] = Command("publish", ("k",), (), list, confirm=wait)
     plain: Command[Any] = Command("ping", (), (), bytes, arguments=("PING",))
-    (share,) = Batch([plain, stored, stored, plain]).shares(topology)
+    share.calls += map(Call, [plain, stored, stored, plain])
     sent = [request[0] for request in share.requests()]
     assert sent == ["SCRIPT", "PING", "EVALSHA", "WAIT", "EVALSHA", "WAIT", "PING"]

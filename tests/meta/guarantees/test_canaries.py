@@ -108,7 +108,7 @@ def test_reprs_and_errors_say_no_secret(site: Site, locked: str) -> None:
     app = App(locked, namespace="test")
     said = [repr(app), str(app.settings), repr(app.settings.url), str(app.settings.url)]
     with Client(locked, namespace="test") as client:
-        said += [repr(client), repr(client.store), repr(client.store.pool)]
+        said += [repr(client), repr(client.store), repr(client.store.session)]
         client.publish("t", 1)
         said += [repr(node) for node in client.store.topology.nodes.values()]
     for url in (

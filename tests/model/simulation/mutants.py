@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 from rqretry.protocol.scripts import ScriptLibrary, script_directory
-from rqretry.transport.batch import Batch
+from rqretry.transport.replies import Call
 from tests.model.simulation.server import virtual_scripts
 
 
@@ -152,14 +152,14 @@ LUA = (
 )
 
 
-def _certain(self: Batch, place: int, error: Any) -> None:
+def _certain(self: Call, again: Any) -> None:
     """What may have happened passes for what certainly has not."""
-    self._again[place] = error
+    self.again = again
 
 
 PYTHON = (
     Mutant(
-        "a lost reply passes for a refusal", "", "rqretry.transport.batch:Batch.put_off", _certain
+        "a lost reply passes for a refusal", "", "rqretry.transport.replies:Call.put_off", _certain
     ),
     Mutant(
         "a publish is not repeated as it was",

@@ -15,10 +15,9 @@ from redis.exceptions import ResponseError
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.scripts import Dialect
 from rqretry.testing.clock import START_MS
-from rqretry.transport.pool import Pool
-from rqretry.transport.replies import Requests, ServerClock
+from rqretry.transport.node import Requests
+from rqretry.transport.replies import broken
 from rqretry.transport.store import Store
-from rqretry.transport.topology import Topology
 from tests.model.simulation.chance import Chance
 from tests.model.simulation.loop import Process, VirtualLoop
 from tests.model.simulation.server import Server, Words, verb_of
@@ -51,14 +50,12 @@ NO_FAULTS = Faults()
 class Line:
     """A connection of a process."""
 
-    def __init__(self, node: Any, number: int, network: "Network") -> None:
-        self.node = node
+    def __init__(self, number: int, network: "Network") -> None:
         self.number = number
-        self.client_id = 0
         self.open = True
         self._network = network
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close it: what waits on it at the server waits no more."""
         self.open = False
         self._network.closed(self)
@@ -118,10 +115,10 @@ class Network:
         if self.traced:
             self.events.append(line)
 
-    def connect(self, node: Any) -> Line:
+    def connect(self) -> Line:
         """A new connection."""
         self._lines += 1
-        return Line(node, self._lines, self)
+        return Line(self._lines, self)
 
     def closed(self, line: Line) -> None:
         """A connection is closed."""
@@ -301,57 +298,58 @@ class Network:
         self._blocked.clear()
 
 
-class SimulatedPool(Pool):
-    """The connections of one process, all of them through the network."""
+class Connection:
+    """What the store has of a line of the network."""
 
-    def __init__(self, network: Network, process: Process, topology: Topology[Any]) -> None:
-        super().__init__(topology, 1.0, 2.0)
+    def __init__(self, node: Any, line: Line, network: Network, process: Process) -> None:
+        self.node = node
+        self.client_id = 0
+        self._line = line
+        self._network = network
+        self._process = process
+
+    async def exchange(self, requests: Requests, seconds: float) -> list[Any]:
+        """Send requests and wait for as many replies. Raises TryAgain."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._network.send(self._process, self._line, requests)
+        except (OSError, TimeoutError) as error:
+            raise broken(self.node, error, sent=True) from error
+
+    def close(self) -> None:
+        """Close it."""
+        self._line.close()
+
+
+class SimulatedStore(Store):
+    """The real store of a process, all of whose connections go through the network."""
+
+    def __init__(self, network: Network, process: Process, url: RedisUrl, repeats_s: float) -> None:
+        super().__init__(url, network.server.library, repeat_seconds=repeats_s)
+        self.connect_seconds, self.reply_seconds = 1.0, 2.0
         self._network = network
         self._process = process
         self._name = f"{process.name}/connect"
 
-    async def locate(self) -> None:
-        """There is one server."""
-
-    async def acquire(self, node: Any, clock: ServerClock) -> Any:
-        """An open connection. Raises TryAgain."""
-        name = self._network.chance.numbered(self._name)
-        refused = self._network.chance.happens(name, self._network.faults.refused)
-        if refused or self._network.loop.now < self._network.down_until:
-            await asyncio.sleep(0.001)
-            raise node.wire.broken(ConnectionRefusedError("refused"), sent=False)
-        if node.idle:
-            return node.idle.pop()
-        if not node.greeted:
-            node.greeted, node.version, node.wire.dialect = True, "7.0.15", Dialect.SHEBANG
-        now_ms = START_MS + round(self._network.loop.now * 1000)
-        clock.note(now_ms, self._network.loop.now)
-        return self._network.connect(node)
-
-    def open_line(self) -> Any:
-        """A connection that is open, where there is one."""
+    def _idle(self, node: Any) -> Any:
         down = self._network.loop.now < self._network.down_until
-        for node in self.topology.nodes.values():
-            if node.idle and not down:
-                return node.idle.pop()
-        return None
+        return node.idle.pop() if node.idle and not down else None
 
-    async def exchange(
-        self, line: Any, requests: Requests, seconds: float | None = None
-    ) -> list[Any]:
-        """Send requests and wait for as many replies. Raises TryAgain."""
-        try:
-            async with asyncio.timeout(seconds or self.reply_seconds):
-                return await self._network.send(self._process, line, requests)
-        except (OSError, TimeoutError) as error:
-            broken = line.node.wire.broken(error, sent=True)
-            self.note(line.node, str(broken.error))
-            raise broken from error
+    async def _open(self, node: Any) -> Any:
+        network = self._network
+        refused = network.chance.happens(
+            network.chance.numbered(self._name), network.faults.refused
+        )
+        if refused or network.loop.now < network.down_until:
+            await asyncio.sleep(0.001)
+            raise broken(node, ConnectionRefusedError("refused"), sent=False)
+        if not node.greeted:
+            node.greeted, node.version, node.dialect = True, "7.0.15", Dialect.SHEBANG
+        now_ms = START_MS + round(network.loop.now * 1000)
+        self.clock.note(now_ms, network.loop.now)
+        return Connection(node, network.connect(), network, self._process)
 
 
 def store_of(network: Network, process: Process, url: RedisUrl, repeats_s: float) -> Store:
     """The real store of a process, on connections of the simulation."""
-    store = Store(url, network.server.library, repeat_seconds=repeats_s)
-    store.pool = SimulatedPool(network, process, store.topology)
-    store._watch._pool = store.pool
-    return store
+    return SimulatedStore(network, process, url, repeats_s)

@@ -80,7 +80,7 @@ class Server:
 
     def call(self, *requests: Words) -> list[Any]:
         """Send requests, and read as many replies; errors are values."""
-        sent = b"".join(pack(requests))
+        sent = pack(requests)
         self.sent_sum = crc32(sent)
         self._socket.sendall(sent)
         replies: list[Any] = []

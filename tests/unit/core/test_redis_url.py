@@ -192,7 +192,7 @@ def test_no_error_shows_a_password(text: Any) -> None:
 
 def test_neither_text_nor_repr_shows_a_password() -> None:
     url = RedisUrl.parse("redis://user:hunter2@h:7000/1?client_name=me")
-    for text in (str(url), repr(url), url.safe, url.place, f"{url}"):
+    for text in (str(url), repr(url), url.safe, url.address, f"{url}"):
         assert "hunter2" not in text
         assert "user" not in text.replace("username", "")
 
@@ -202,7 +202,7 @@ def test_sentinels_have_a_password_of_their_own_that_is_never_shown() -> None:
         "redis+sentinel://u:p%40@a,b:7,[::1]/my-svc/3"
         "?sentinel_username=su&sentinel_password=hunter2&client_name=me"
     )
-    assert (url.kind, url.service, url.db) == ("sentinel", "my-svc", 3)
+    assert (url.deployment, url.service, url.db) == ("sentinel", "my-svc", 3)
     assert url.hosts == (("a", 26379), ("b", 7), ("::1", 26379))
     assert url.safe == "redis+sentinel://***@a:26379,b:7,[::1]:26379/my-svc/3"
     for text in (repr(url), *map(repr, url.seeds()), str(url)):
@@ -215,7 +215,7 @@ def test_sentinels_have_a_password_of_their_own_that_is_never_shown() -> None:
         "client_name": "me",
     }  # fmt: skip
     primary = url.at("c", 9)
-    assert primary.place == "c:9"
+    assert primary.address == "c:9"
     assert primary.redis_kwargs() == {
         "host": "c", "port": 9, "db": 3, "username": "u", "password": "p@", "client_name": "me",
     }  # fmt: skip
@@ -231,16 +231,16 @@ def test_without_a_password_of_their_own_sentinels_get_none() -> None:
 
 def test_the_nodes_of_a_cluster_have_its_user_and_options() -> None:
     url = RedisUrl.parse("rediss+cluster://u:p@a,b:7?socket_timeout=3")
-    assert (url.kind, url.db, url.safe) == ("cluster", 0, "rediss+cluster://***@a:6379,b:7")
-    assert [seed.place for seed in url.seeds()] == ["a:6379", "b:7"]
+    assert (url.deployment, url.db, url.safe) == ("cluster", 0, "rediss+cluster://***@a:6379,b:7")
+    assert [seed.address for seed in url.seeds()] == ["a:6379", "b:7"]
     assert all(seed.redis_kwargs()["password"] == "p" for seed in url.seeds())
     assert url.at("c", 9).option("socket_timeout", 1.0) == 3.0
 
 
 def test_the_place_is_where_the_server_is() -> None:
-    assert RedisUrl.parse("redis://h").place == "h:6379"
-    assert RedisUrl.parse("redis://[::1]:7").place == "[::1]:7"
-    assert RedisUrl.parse("unix:///run/r.sock").place == "/run/r.sock"
+    assert RedisUrl.parse("redis://h").address == "h:6379"
+    assert RedisUrl.parse("redis://[::1]:7").address == "[::1]:7"
+    assert RedisUrl.parse("unix:///run/r.sock").address == "/run/r.sock"
 
 
 def test_a_url_is_a_value() -> None:

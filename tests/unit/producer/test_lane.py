@@ -17,7 +17,7 @@ from rqretry.producer.chunking import chunks
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.command import Command, Pause
 from rqretry.protocol.publish import PlainMessages, Prepared, Published
-from rqretry.transport.replies import ServerClock
+from rqretry.transport.session import ServerClock
 
 ACCEPTED = Published("OK", 1_000, "")
 Answer = Callable[[Command[Any]], Any]

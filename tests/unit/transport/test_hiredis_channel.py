@@ -10,10 +10,9 @@ from redis.exceptions import RedisError, ResponseError
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.connection import async_connection
-from rqretry.transport.hiredis_channel import Channel
-from rqretry.transport.pool import Line
+from rqretry.transport.hiredis_channel import Channel, Connection
+from rqretry.transport.node import Node
 from rqretry.transport.replies import is_error
-from rqretry.transport.topology import Node
 
 Say = Callable[[bytes], Awaitable[None]]
 PATIENCE_S = 30.0
@@ -68,13 +67,13 @@ async def served() -> AsyncIterator[tuple[Server, RedisUrl]]:
 
 @asynccontextmanager
 async def connected(url: RedisUrl) -> AsyncIterator[Channel]:
-    line = Line(Node(url, ScriptLibrary()), async_connection(url, PATIENCE_S))
-    await line.open(PATIENCE_S)
-    assert line.channel is not None
+    connection = Connection(Node(url, ScriptLibrary()), async_connection(url, PATIENCE_S))
+    await connection.open(PATIENCE_S)
+    assert connection.channel is not None
     try:
-        yield line.channel
+        yield connection.channel
     finally:
-        await line.close()
+        connection.close()
 
 
 async def asked(channel: Channel, server: Server, count: int = 1) -> "asyncio.Task[list[object]]":
@@ -161,7 +160,7 @@ async def test_what_is_no_redis_at_all_is_refused() -> None:
 async def test_without_hiredis_redis_py_carries_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rqretry.transport.hiredis_channel.make_reader", None)
     async with served() as (_, url):
-        line: Line = Line(Node(url, ScriptLibrary()), async_connection(url, PATIENCE_S))
-        await line.open(PATIENCE_S)
-        assert line.channel is None
-        await line.close()
+        connection = Connection(Node(url, ScriptLibrary()), async_connection(url, PATIENCE_S))
+        await connection.open(PATIENCE_S)
+        assert connection.channel is None
+        connection.close()

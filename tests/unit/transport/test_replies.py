@@ -1,4 +1,4 @@
-"""Commands on the wire, and what each error of a server means (reliability.md R19)."""
+"""Commands on the wire, and what each error of a server means."""
 
 import time
 from typing import Any
@@ -7,9 +7,12 @@ import pytest
 from redis.exceptions import ResponseError
 
 from rqretry.core.errors import ConfigError, QueueFull, ScriptError, StoreUnavailable
+from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Command
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
-from rqretry.transport.replies import ServerClock, TryAgain, Wire, dialect_of, supported
+from rqretry.transport.node import Node, dialect_of, supported
+from rqretry.transport.replies import TryAgain, broken, result_of
+from rqretry.transport.session import ServerClock, load, spell
 
 COMMAND: Command[Any] = Command("succeed", ("k1", "k2"), ("g", 1), list)
 PUBLISH: Command[Any] = Command("publish", ("k",), (), list)
@@ -17,25 +20,25 @@ PLAIN: Command[Any] = Command("ping", (), (), bytes, arguments=("PING",))
 
 
 @pytest.fixture(scope="module")
-def wire() -> Wire:
-    return Wire(ScriptLibrary(), "localhost:6379")
+def node() -> Node:
+    return Node(RedisUrl.parse("redis://localhost:6379"), ScriptLibrary())
 
 
-def test_a_script_is_called_by_its_hash(wire: Wire) -> None:
-    words = wire.words(COMMAND)
+def test_a_script_is_called_by_its_hash(node: Node) -> None:
+    words = spell(node, COMMAND)
 
     assert (words[0], *words[2:]) == ("EVALSHA", 2, "k1", "k2", "g", 1)
-    assert wire.words(PLAIN) == ("PING",)
+    assert spell(node, PLAIN) == ("PING",)
 
 
 def test_each_dialect_has_hashes_of_its_own() -> None:
-    wire = Wire(ScriptLibrary(), "x")
-    modern = wire.words(COMMAND)[1], wire.load(COMMAND)[2]
-    wire.dialect = Dialect.LEGACY
+    node = Node(RedisUrl.parse("redis://x"), ScriptLibrary())
+    modern = spell(node, COMMAND)[1], load(node, COMMAND)[2]
+    node.dialect = Dialect.LEGACY
 
-    assert wire.words(COMMAND)[1] != modern[0]
+    assert spell(node, COMMAND)[1] != modern[0]
     assert str(modern[1]).startswith("#!lua")
-    assert not str(wire.load(COMMAND)[2]).startswith("#!lua")
+    assert not str(load(node, COMMAND)[2]).startswith("#!lua")
 
 
 @pytest.mark.parametrize(
@@ -52,9 +55,9 @@ def test_each_dialect_has_hashes_of_its_own() -> None:
         "UNBLOCKED",
     ],
 )
-def test_what_passes_is_worth_repeating_and_was_not_executed(wire: Wire, code: str) -> None:
+def test_what_passes_is_worth_repeating_and_was_not_executed(node: Node, code: str) -> None:
     with pytest.raises(TryAgain) as caught:
-        wire.result(COMMAND, ResponseError(f"{code} some text of the server"))
+        result_of(node, COMMAND, ResponseError(f"{code} some text of the server"))
 
     assert not caught.value.sent
     assert isinstance(caught.value.error, StoreUnavailable)
@@ -62,23 +65,23 @@ def test_what_passes_is_worth_repeating_and_was_not_executed(wire: Wire, code: s
 
 
 @pytest.mark.parametrize("code", ["NOAUTH", "WRONGPASS", "NOPERM", "MOVED", "CROSSSLOT"])
-def test_what_does_not_pass_is_a_matter_of_configuration(wire: Wire, code: str) -> None:
+def test_what_does_not_pass_is_a_matter_of_configuration(node: Node, code: str) -> None:
     with pytest.raises(ConfigError, match="localhost:6379"):
-        wire.result(COMMAND, ResponseError(f"{code} some text of the server"))
+        result_of(node, COMMAND, ResponseError(f"{code} some text of the server"))
 
 
-def test_a_full_server_is_a_full_queue_for_publishers_and_a_pause_for_the_rest(wire: Wire) -> None:
+def test_a_full_server_is_a_full_queue_for_publishers_and_a_pause_for_the_rest(node: Node) -> None:
     full = ResponseError("OOM command not allowed when used memory > 'maxmemory'.")
 
     with pytest.raises(QueueFull):
-        wire.result(PUBLISH, full)
+        result_of(node, PUBLISH, full)
     with pytest.raises(TryAgain):
-        wire.result(COMMAND, full)
+        result_of(node, COMMAND, full)
 
 
-def test_too_many_clients_is_worth_repeating(wire: Wire) -> None:
+def test_too_many_clients_is_worth_repeating(node: Node) -> None:
     with pytest.raises(TryAgain, match="maxclients"):
-        wire.result(PLAIN, ResponseError("max number of clients reached"))
+        result_of(node, PLAIN, ResponseError("max number of clients reached"))
 
 
 SHA = "0123456789" * 4
@@ -95,22 +98,22 @@ SHA = "0123456789" * 4
     ],
     ids=["7.0 command", "7.0 Lua", "6.2 command", "6.2 Lua", "6.2 arguments"],
 )
-def test_an_error_in_a_script_names_the_file_and_line(wire: Wire, said: str, reason: str) -> None:
+def test_an_error_in_a_script_names_the_file_and_line(node: Node, said: str, reason: str) -> None:
     with pytest.raises(ScriptError) as caught:
-        wire.result(COMMAND, ResponseError(said))
+        result_of(node, COMMAND, ResponseError(said))
 
-    assert (caught.value.script, caught.value.line) == located(wire, 20)
+    assert (caught.value.script, caught.value.line) == located(node, 20)
     assert caught.value.reason.strip() == reason
 
 
-def located(wire: Wire, line: int) -> tuple[str, int]:
+def located(node: Node, line: int) -> tuple[str, int]:
     """Where a line of the composed script comes from."""
-    file, _, number = wire.scripts.get("succeed").locate(line).partition(":")
+    file, _, number = node.scripts.get("succeed").locate(line).partition(":")
     return file, int(number)
 
 
-def test_a_good_reply_is_decoded(wire: Wire) -> None:
-    assert wire.result(COMMAND, (b"OK",)) == [b"OK"]
+def test_a_good_reply_is_decoded(node: Node) -> None:
+    assert result_of(node, COMMAND, (b"OK",)) == [b"OK"]
 
 
 @pytest.mark.parametrize(
@@ -118,12 +121,12 @@ def test_a_good_reply_is_decoded(wire: Wire) -> None:
     [(TimeoutError(), "did not answer in time"), (OSError("refused"), "is unreachable")],
 )
 def test_a_broken_connection_may_have_done_it_if_it_was_sent(
-    wire: Wire, error: Exception, words: str
+    node: Node, error: Exception, words: str
 ) -> None:
     for sent in (True, False):
-        broken = wire.broken(error, sent=sent)
-        assert broken.sent is sent
-        assert words in str(broken)
+        again = broken(node, error, sent=sent)
+        assert again.sent is sent
+        assert words in str(again)
 
 
 @pytest.mark.parametrize(

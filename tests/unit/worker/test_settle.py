@@ -15,7 +15,7 @@ from rqretry.observability.counters import Figures, Tally
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import OK
-from rqretry.transport.replies import ServerClock
+from rqretry.transport.session import ServerClock
 from rqretry.transport.store import Store
 from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.settle import Settler

@@ -1,0 +1,285 @@
+"""The servers in use, and what a session asks of its driver. No I/O.
+
+A procedure of a session is a generator. It yields one of the effects below whenever something has
+to be sent, waited for or closed; a driver, asyncio or blocking, does that and sends the outcome in.
+"""
+
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from rqretry.core.redis_url import RedisUrl
+from rqretry.protocol.command import Argument, Command, text
+from rqretry.protocol.scripts import Dialect, ScriptLibrary
+
+T = TypeVar("T")
+
+Requests = list[tuple[Argument, ...]]
+"""Requests to send in one round trip, each as its arguments."""
+
+CONNECT_SECONDS = 5.0
+"""How long connecting to a server takes at most, where the URL does not say."""
+REPLY_SECONDS = 10.0
+"""How long one attempt waits for its reply."""
+ASK_SECONDS = 2.0
+"""How long one server has to say who holds what; then another one is asked."""
+BLOCK_MARGIN_SECONDS = 5.0
+"""How much later than its own time-out a blocking command may answer."""
+
+_KEYLESS = frozenset(
+    {"PING", "INFO", "TIME", "SCAN", "KEYS", "ACL", "COMMAND", "CLIENT", "SCRIPT", "CLUSTER"}
+)
+_KEY_AT = {"EVAL": 3, "MEMORY": 2}
+
+
+class Node:
+    """One server: what was learnt about it, and its idle connections.
+
+    Attributes:
+        url: Where it is, with user, password and options.
+        address: The same for errors, without them.
+        scripts: The scripts that it runs.
+        hint: What may be wrong where it cannot be connected to in time.
+        dialect: How it is told about the flags of scripts.
+        loaded: The scripts that it was sent.
+        shas: By the name of a script, the dialect and the hash it is called by.
+        idle: Open connections that nobody uses.
+        greeted: Whether it has reported its version and time.
+        version: Such as "7.0.15"; "" before that.
+        fault: Why calls to it fail at the moment; None while they succeed.
+    """
+
+    def __init__(self, url: RedisUrl, scripts: ScriptLibrary) -> None:
+        self.url = url
+        self.address = url.address
+        self.scripts = scripts
+        # A server without TLS says nothing to a handshake.
+        self.hint = "; if it has no TLS, begin the URL with redis://" if url.tls else ""
+        self.dialect = Dialect.SHEBANG
+        self.loaded: set[str] = set()
+        self.shas: dict[str, tuple[Dialect, str]] = {}
+        self.idle: list[Any] = []
+        self.greeted = False
+        self.version = ""
+        self.fault: str | None = None
+
+
+class Topology:
+    """One server, always the same; the base of the others.
+
+    Attributes:
+        spread: Whether two keys may be on two servers.
+        stale: Whether an inquiry is needed before the next call.
+        checks_role: Whether each new connection must be to a primary.
+        nodes: The servers in use.
+    """
+
+    spread = False
+    checks_role = False
+
+    def __init__(self, url: RedisUrl, scripts: ScriptLibrary) -> None:
+        self.url = url
+        self.scripts = scripts
+        self.nodes: dict[RedisUrl, Node] = {}
+        self.stale = False
+        self._gone: list[Node] = []
+        if url.deployment == "single":
+            self._node(url)
+
+    def node(self, key: str | None) -> Node:
+        """The server that has a key; for None, any that works. Raises TryAgain."""
+        del key
+        return next(iter(self.nodes.values()))
+
+    def inquire(self) -> "Inquiry":
+        """Find out what `node` needs to know. Raises TryAgain, ConfigError."""
+        self.stale = False
+        yield from ()
+
+    def suspect(self, node: Node) -> None:
+        """A call to this server failed: what is known may be outdated."""
+
+    def redirected(self, node: Node, error: Any) -> Node | None:
+        """Learn from MOVED or ASK. The server to ask just this once, or None: ask `node` again."""
+        del node, error
+        return None
+
+    def retired(self) -> list[Node]:
+        """Servers that are not in use any more; their connections are to be closed."""
+        gone, self._gone = self._gone, []
+        return gone
+
+    def _node(self, url: RedisUrl) -> Node:
+        if url not in self.nodes:
+            self.nodes[url] = Node(url, self.scripts)
+        return self.nodes[url]
+
+    def _keep(self, urls: Iterable[RedisUrl]) -> None:
+        """Use exactly these servers from now on."""
+        wanted = list(urls)
+        self._gone = [node for url, node in self.nodes.items() if url not in wanted]
+        self.nodes = {url: self._node(url) for url in wanted}
+
+
+class Faults:
+    """Why calls fail at the moment.
+
+    Attributes:
+        everywhere: Why no server can be used at all; None: one can.
+        on_change: Called when calls begin to fail, or succeed again.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self.everywhere: str | None = None
+        self.on_change: Callable[[], None] = lambda: None
+
+    @property
+    def now(self) -> str | None:
+        """Why calls fail; None while they succeed."""
+        faults = (node.fault for node in self._topology.nodes.values() if node.fault)
+        return next(faults, self.everywhere)
+
+    def note(self, node: Node, fault: str | None) -> None:
+        """Why calls to a server fail; None: they do not."""
+        if fault != node.fault:
+            before, node.fault = self.now, fault
+            self._compare(before)
+
+    def lose(self, fault: str | None) -> None:
+        """Why no server can be used at all; None: one can."""
+        if fault != self.everywhere:
+            before, self.everywhere = self.now, fault
+            self._compare(before)
+
+    def _compare(self, before: str | None) -> None:
+        if self.now != before:
+            self.on_change()
+
+
+class RoundTrip(NamedTuple):
+    """Send requests to a server, and read as many replies, on a connection from the pool.
+
+    The outcome is the list of replies, errors of the server among them. Raises TryAgain,
+    ConfigError and UnsafeServer, as do the others.
+    """
+
+    node: Node
+    requests: Requests
+    seconds: float | None = None
+    """How long to wait for the replies, where that is not as long as for any other."""
+
+
+class Together(NamedTuple):
+    """Round trips to several servers at once; the outcome has what came of each, or its error.
+
+    What to send is asked for when a connection is open: the server's version decides over it.
+    """
+
+    trips: Sequence[tuple[Node, Callable[[], Requests]]]
+
+
+class Acquire(NamedTuple):
+    """Take a connection, to be released or closed; the outcome is the connection."""
+
+    node: Node
+
+
+class Send(NamedTuple):
+    """Send requests, whose replies are received later; nothing else may come in between."""
+
+    connection: Any
+    requests: Requests
+
+
+class Receive(NamedTuple):
+    """Read replies to what was sent; the outcome is their list."""
+
+    connection: Any
+    most: int
+
+
+class Release(NamedTuple):
+    """Give a connection back."""
+
+    connection: Any
+
+
+class Close(NamedTuple):
+    """Close a connection; what was sent on it is left to the server."""
+
+    connection: Any
+
+
+class Drop(NamedTuple):
+    """Close the idle connections to a server."""
+
+    node: Node
+
+
+class Sleep(NamedTuple):
+    """Wait."""
+
+    seconds: float
+
+
+class Locate(NamedTuple):
+    """Perform the session's inquiry, unless another caller has done so meanwhile."""
+
+
+class Ask(NamedTuple):
+    """Ask a server for what it knows, on a connection of its own.
+
+    The outcome is the list of replies, or the TryAgain that says why there are none.
+    """
+
+    url: RedisUrl
+    requests: Requests
+
+
+class Watch(NamedTuple):
+    """Wait for wake keys of several servers.
+
+    The outcome is the set of keys that were set, or whose servers could not be asked.
+    """
+
+    keys: Sequence[str]
+    seconds: float
+
+
+RareEffect = (
+    Together | Acquire | Send | Receive | Release | Close | Drop | Sleep | Locate | Ask | Watch
+)
+Effect = RoundTrip | RareEffect
+Procedure = Generator[Effect, Any, T]
+"""Yields effects, receives their outcomes, and returns a T."""
+Inquiry = Generator[Ask, Any, None]
+
+
+def key_of(command: Command[Any]) -> str | None:
+    """A key of the command, all of which are in one slot; None where it has none."""
+    if command.keys:
+        return command.keys[0]
+    name = (
+        text(command.arguments[0])
+        if isinstance(command.arguments[0], bytes)
+        else str(command.arguments[0])
+    )
+    if name in _KEYLESS:
+        return None
+    key = command.arguments[_KEY_AT.get(name, 1)]
+    return text(key) if isinstance(key, bytes) else str(key)
+
+
+def dialect_of(version: str) -> Dialect:
+    """Redis 7.0 and Valkey know a script's flags."""
+    return Dialect.SHEBANG if _parsed(version) >= (7, 0) else Dialect.LEGACY
+
+
+def supported(version: str) -> bool:
+    """Redis 6.2 is the oldest server with what the scripts use."""
+    return _parsed(version) >= (6, 2)
+
+
+def _parsed(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])

@@ -1,0 +1,399 @@
+"""What both stores do, without I/O: send, read, repeat, and load scripts that a server forgot.
+
+A request is sent once per attempt. What failed in a way that is worth repeating is repeated with
+back-off until the deadline, on a fresh connection, at the server that has the keys by then. All
+verbs are safe to repeat, by fencing and lanes; what was answered is not repeated because of what
+was not: a lease that is repeated would leave its first messages to their deadline. What may have
+happened and was not confirmed in the end is AmbiguousResult, what certainly did not happen is
+StoreUnavailable (docs/guarantees.md R19).
+"""
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from redis.exceptions import AskError, NoScriptError
+
+from rqretry.core.durability import check_server
+from rqretry.core.errors import RqretryError
+from rqretry.protocol.command import Argument, Block, Command, Operation, Pause
+from rqretry.transport.node import (
+    BLOCK_MARGIN_SECONDS,
+    Drop,
+    Faults,
+    Locate,
+    Node,
+    Procedure,
+    Requests,
+    RoundTrip,
+    Sleep,
+    Together,
+    Topology,
+    Watch,
+    key_of,
+)
+from rqretry.transport.replies import Call, TryAgain, check, give_up, moved
+
+T = TypeVar("T")
+
+REPEAT_SECONDS = 15.0
+"""How long a call is repeated before its error is raised."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S, _BLOCK_AGAIN_S = 0.02, 1.0, 0.05
+
+
+class ServerClock:
+    """The server's time as this client estimates it, from what replies said."""
+
+    def __init__(self) -> None:
+        self._offset_ms: float | None = None
+
+    def note(self, now_ms: int, sent_at: float | None = None) -> None:
+        """The server reported `now_ms`, after the request was sent at this monotonic time."""
+        if now_ms:
+            self._offset_ms = now_ms - (time.monotonic() if sent_at is None else sent_at) * 1000
+
+    def local(self, server_ms: int) -> float:
+        """The monotonic time of a server time: never later than it really was, or than now."""
+        now = time.monotonic()
+        return now if self._offset_ms is None else min(now, (server_ms - self._offset_ms) / 1000)
+
+    def ran_at(self, server_ms: int, sent_at: float) -> float:
+        """When a call ran that was sent, or sent first, at `sent_at`; never later than it did."""
+        return max(sent_at, self.local(server_ms)) if self.known else sent_at
+
+    @property
+    def known(self) -> bool:
+        """Whether the server was asked yet."""
+        return self._offset_ms is not None
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch on the server; 0 before anything is known."""
+        return 0 if self._offset_ms is None else int(self._offset_ms + time.monotonic() * 1000)
+
+
+def spell(node: Node, command: Command[Any]) -> tuple[Argument, ...]:
+    """The arguments of one request."""
+    if command.arguments:
+        return command.arguments
+    known = node.shas.get(command.verb)
+    if known is None or known[0] is not node.dialect:
+        known = node.dialect, node.scripts.get(command.verb).sha(node.dialect)
+        node.shas[command.verb] = known
+    return ("EVALSHA", known[1], len(command.keys), *command.keys, *command.args)
+
+
+def load(node: Node, command: Command[Any]) -> tuple[Argument, ...]:
+    """The request that makes the command's script known."""
+    return ("SCRIPT", "LOAD", node.scripts.get(command.verb).text(node.dialect))
+
+
+class Share:
+    """The calls that go to one server in one round trip, in the order of the batch.
+
+    With `asking` the server has these keys just for this once; with `loading` each call is
+    preceded by its script.
+    """
+
+    def __init__(self, node: Node, *, asking: bool = False, loading: bool = False) -> None:
+        self.node = node
+        self.calls: list[Call] = []
+        self.asking = asking
+        self.loading = loading
+        self._loads = 0
+
+    def requests(self) -> Requests:
+        """What to send.
+
+        A script that the server does not know is loaded and run again, but then it would run after
+        those behind it: so scripts go ahead of a batch. A single call has none behind it.
+        """
+        node, loaded = self.node, self.node.loaded
+        missing: dict[str, Command[Any]] = {}
+        if len(self.calls) > 1 and not self.loading:
+            commands = (call.command for call in self.calls)
+            missing = {c.verb: c for c in commands if not c.arguments and c.verb not in loaded}
+            loaded.update(missing)
+        self._loads = len(missing)
+        requests = [load(node, command) for command in missing.values()]
+        for call in self.calls:
+            requests += self._around(call.command)
+        return requests
+
+    def _around(self, command: Command[Any]) -> Iterator[tuple[Argument, ...]]:
+        if self.loading:
+            yield load(self.node, command)
+        if self.asking:
+            yield ("ASKING",)
+        yield spell(self.node, command)
+        if command.confirm:
+            check_server(command.confirm, self.node.version, self.node.address)
+            yield command.confirm
+
+    def answers(self, replies: list[Any]) -> Iterator[tuple[Call, list[Any]]]:
+        """Each call, with the reply to it and that to its confirmation."""
+        at = self._loads
+        for call in self.calls:
+            at += self.loading + self.asking
+            width = 2 if call.command.confirm else 1
+            yield call, replies[at : at + width]
+            at += width
+
+
+class Session:
+    """Calls to the servers of a topology, as procedures that a driver performs (node.py).
+
+    Attributes:
+        topology: Which server holds what.
+        clock: The server's time as this client estimates it; of a cluster, roughly.
+        clocks: The same for each node.
+        repeat_seconds: How long a call is repeated.
+        proved_at: Monotonic time of the last call that the server answered.
+        faults: Why calls fail at the moment.
+        ahead: Whether a call may be sent before the one in front of it is answered (pipeline.py).
+    """
+
+    ahead = True
+
+    def __init__(self, topology: Topology, repeat_seconds: float) -> None:
+        self.topology = topology
+        self.clock = ServerClock()
+        self.clocks: dict[Node, ServerClock] = defaultdict(ServerClock)
+        self.repeat_seconds = repeat_seconds
+        self.proved_at = 0.0
+        self.faults = Faults(topology)
+
+    def perform(
+        self, operation: Operation[T], result: Any = None, error: BaseException | None = None
+    ) -> Procedure[T]:
+        """Perform an operation to its end, or on from what came of its last step.
+
+        Errors are raised inside it first.
+        """
+        while True:
+            try:
+                step = operation.throw(error) if error else operation.send(result)
+            except StopIteration as end:
+                returned: T = end.value
+                return returned
+            error = None
+            try:
+                if isinstance(step, Command):
+                    result = yield from self.run(step)
+                else:
+                    result = yield from self.step(step)
+            except Exception as caught:  # noqa: BLE001 - handed to the operation, which may handle it
+                error = caught
+            except BaseException:  # cancelled: the operation learns that now, not when collected
+                operation.close()
+                raise
+
+    def step(self, step: Any) -> Procedure[Any]:
+        """Do one step of an operation."""
+        if isinstance(step, Command):
+            return (yield from self.run(step))
+        if isinstance(step, Block):
+            return (yield from self.block(step))
+        if isinstance(step, Pause):
+            return (yield Sleep(step.seconds))
+        return (yield from self.run_all(step))
+
+    def run(self, command: Command[T]) -> Procedure[T]:
+        """Run one command. Raises StoreUnavailable, AmbiguousResult, ConfigError, ScriptError."""
+        node = self._at_hand()
+        result: T
+        if node is None or command.confirm:
+            (result,) = yield from self.run_all((command,))
+            return result
+        try:  # a batch of one command for the one server, with fewer steps: most calls are that
+            (reply,) = yield RoundTrip(node, [spell(node, command)])
+        except TryAgain as again:
+            yield from self.distrust(node, again)
+            return (yield from self.repeat(command, again))
+        return (yield from self.answer(node, command, reply))
+
+    def answer(self, node: Node, command: Command[T], reply: Any) -> Procedure[T]:
+        """What a server's reply to a command means; what is worth repeating is repeated."""
+        if not isinstance(reply, Exception):
+            if node.fault is not None:
+                self.faults.note(node, None)
+            self._proved()
+            return command.decode(reply)
+        share = Share(node)
+        share.calls.append(Call(command))
+        yield from self._together((yield from self._settle(share, [reply])))
+        result: T
+        (result,) = yield from self._finish(share.calls, self.repeat_seconds)
+        return result
+
+    def repeat(self, command: Command[T], again: TryAgain) -> Procedure[T]:
+        """Run a command whose first attempt has failed; raises what `run` raises."""
+        call = Call(command)
+        call.put_off(again)
+        result: T
+        (result,) = yield from self._finish([call], self.repeat_seconds)
+        return result
+
+    def run_all(self, commands: Sequence[Command[Any]]) -> Procedure[list[Any]]:
+        """Run commands, one round trip to each server; an error is raised after all have run.
+
+        Those of one partition run in their order.
+        """
+        return (yield from self._complete([Call(c) for c in commands], self.repeat_seconds))
+
+    def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> Procedure[list[Any]]:
+        """The same, but what fails is a value in its place: its RqretryError, after `seconds`."""
+        calls = [Call(command) for command in commands]
+        with suppress(RqretryError):
+            yield from self._complete(calls, seconds)
+        return [call.outcome for call in calls]
+
+    def prove(self, command: Command[Any]) -> Procedure[None]:
+        """Run a command at once or not at all; only what an old connection broke is repeated."""
+        calls = [Call(command)]
+        try:
+            try:
+                yield from self._attempt(calls)
+            except TryAgain:
+                yield from self._attempt(calls)
+        except (TryAgain, RqretryError) as error:
+            self.faults.lose(str(error))
+
+    def connect(self) -> Procedure[None]:
+        """Make sure that the server can be reached, is new enough, and reports its time."""
+        yield from self.run(Command("ping", (), (), bytes, arguments=("PING",)))
+
+    def block(self, step: Block) -> Procedure[str | None]:
+        """Wait for a wake key; a connection that breaks while waiting counts as a wake-up."""
+        words: tuple[Argument, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
+        try:
+            yield from self.locate()
+            if self.topology.spread and len(step.keys) > 1:
+                return next(iter((yield Watch(step.keys, step.seconds))), None)
+            node = self.topology.node(step.keys[0])
+            (reply,) = yield RoundTrip(node, [words], step.seconds + BLOCK_MARGIN_SECONDS)
+        except TryAgain:
+            yield Sleep(_BLOCK_AGAIN_S)
+            return None
+        return reply[0].decode() if isinstance(reply, list) else None
+
+    def locate(self) -> Procedure[None]:
+        """Ask who holds what, where that is not known. Raises TryAgain, ConfigError."""
+        if self.topology.stale:
+            try:
+                yield Locate()
+            except TryAgain as again:
+                self.faults.lose(str(again.error))
+                raise
+
+    def inquire(self) -> Procedure[None]:
+        """What a driver performs for Locate."""
+        yield from self.topology.inquire()
+        for node in self.topology.retired():
+            self.clocks.pop(node, None)
+            yield Drop(node)
+
+    def distrust(self, node: Node, again: TryAgain) -> Procedure[None]:
+        """A call to a server failed: its idle connections are as broken as the call's own was."""
+        self.faults.note(node, str(again.error))
+        node.loaded.clear()  # it may have been started anew, without the scripts
+        self.topology.suspect(node)
+        yield Drop(node)
+
+    def note_time(self, node: Node, now_ms: int, sent_at: float) -> None:
+        """A server has reported its time."""
+        self.clocks[node].note(now_ms, sent_at)
+        self.clock.note(now_ms, sent_at)
+
+    def _at_hand(self) -> Node | None:
+        """The one server there is, if there is nothing to find out about it first."""
+        topology = self.topology
+        if topology.spread or topology.stale:
+            return None
+        (node,) = topology.nodes.values()
+        return node if node.greeted else None
+
+    def _proved(self) -> None:
+        self.proved_at = time.monotonic()
+        if self.faults.everywhere is not None:
+            self.faults.lose(None)
+
+    def _complete(self, calls: Sequence[Call], seconds: float) -> Procedure[list[Any]]:
+        with suppress(TryAgain):
+            yield from self._attempt(calls)
+        return (yield from self._finish(calls, seconds))
+
+    def _finish(self, calls: Sequence[Call], seconds: float) -> Procedure[list[Any]]:
+        """Repeat what is open until it is answered, once at least; then not after `seconds`."""
+        end, wait = time.monotonic() + seconds, _FIRST_WAIT_S
+        while any(call.open for call in calls):
+            try:
+                yield from self._attempt(calls)
+            except TryAgain as last:
+                if time.monotonic() >= end:
+                    raise give_up(calls, last) from last
+                yield Sleep(random.uniform(0, wait))
+                wait = min(2 * wait, _LONGEST_WAIT_S)
+        check(calls)
+        return [call.result for call in calls]
+
+    def _attempt(self, calls: Sequence[Call]) -> Procedure[None]:
+        """Send what is open, once. Raises TryAgain if some of it still is, or a definite error."""
+        try:
+            yield from self.locate()
+        except TryAgain as again:
+            for call in calls:
+                if call.open:
+                    call.put_off(again)
+            raise
+        yield from self._together(self._shares(calls))
+        check(calls)
+        self._proved()
+
+    def _shares(self, calls: Sequence[Call]) -> list[Share]:
+        """Divide what is open among the servers."""
+        shares: dict[tuple[Node, bool], Share] = {}
+        for call in calls:
+            if not call.open:
+                continue
+            asked, call.asked = call.asked, None
+            try:
+                node = asked or self.topology.node(key_of(call.command))
+            except TryAgain as again:
+                call.put_off(again)
+                continue
+            share = shares.setdefault((node, asked is not None), Share(node, asking=bool(asked)))
+            share.calls.append(call)
+        return list(shares.values())
+
+    def _together(self, shares: Sequence[Share]) -> Procedure[None]:
+        while shares:
+            outcomes = yield Together([(share.node, share.requests) for share in shares])
+            shares, sent = [], shares
+            for share, outcome in zip(sent, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    for call in share.calls:
+                        call.fail(outcome)
+                    if isinstance(outcome, TryAgain):
+                        yield from self.distrust(share.node, outcome)
+                else:
+                    shares += yield from self._settle(share, outcome)
+
+    def _settle(self, share: Share, replies: list[Any]) -> Procedure[list[Share]]:
+        """A server has answered a share; what to send it again because it did not know a script."""
+        node, fault = share.node, None
+        again = Share(node, asking=share.asking, loading=True)
+        for call, (reply, *confirmed) in share.answers(replies):
+            if isinstance(reply, NoScriptError) and not share.loading:
+                again.calls.append(call)
+            elif self.topology.spread and isinstance(reply, AskError):  # MOVED is one of these
+                call.asked = self.topology.redirected(node, reply)
+                call.fail(moved(node))
+            else:
+                fault = call.read(node, reply, confirmed) or fault
+        self.faults.note(node, str(fault.error) if fault else None)
+        if fault and fault.elsewhere:
+            yield from self.distrust(node, fault)
+        return [again] if again.calls else []
