@@ -51,15 +51,15 @@ def test_a_mutation_applies_and_breaks_a_test_that_its_rule_names(mutation: Muta
         assert tuple(test.partition("[")[0].split("::")) in named
 
 
-def test_what_is_impossible_and_which_fault_is_covered_are_told() -> None:
-    assert len(re.findall(r"^\d+\. ", section("What nobody can promise"), re.MULTILINE)) == (
+def test_what_is_impossible_and_which_fault_is_covered_are_listed() -> None:
+    assert len(re.findall(r"^\d+\. ", section("What cannot be promised"), re.MULTILINE)) == (
         IMPOSSIBLE
     )
     rows = re.findall(r"^\| (?!fault|---)", section("Which fault is covered"), re.MULTILINE)
     assert len(rows) == FAULTS
 
 
-def test_every_reason_for_a_duplicate_is_told() -> None:
+def test_every_reason_for_a_duplicate_is_listed() -> None:
     letters = re.findall(r"^\* \*\*D-([a-i])\*\*", section("When a handler sees a message again"),
                          re.MULTILINE)  # fmt: skip
     assert "".join(letters) == "abcdefghi"
