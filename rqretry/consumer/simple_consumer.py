@@ -4,7 +4,6 @@ There is no failure report and no ladder: a message that is not acknowledged is 
 its invisible duration ends, and dead after max_retries + 1 deliveries.
 """
 
-import random
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,8 +17,7 @@ from rqretry.core.errors import CodecError, InvalidReceiptHandle, refuse, show
 from rqretry.core.failure_record import describe_cause
 from rqretry.core.limits import LATEST, MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
 from rqretry.core.message import Message, ReceiptHandle
-from rqretry.maintenance.deliver import deliver_due
-from rqretry.maintenance.expired_deaths import tell_buried
+from rqretry.maintenance.due import Due, Maintenance
 from rqretry.observability import observer
 from rqretry.protocol.command import Block, Command, Operation, batches
 from rqretry.protocol.keys import GroupKeys
@@ -34,7 +32,7 @@ from rqretry.protocol.lease import (
     lease,
     succeed,
 )
-from rqretry.protocol.maintain import Expired, expire, feed_dlq_group, promote
+from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.protocol.rate_limit import Tokens, rate_take
 
 LONGEST_WAIT_S = 20 * 60
@@ -68,7 +66,7 @@ class SimpleOperations:
         self._settings = settings or {}
         self._record: GroupRecord | None = None
         self._sources: list[tuple[str, int, GroupKeys]] = []
-        self._random = random.Random()
+        self._maintenance = Maintenance(catalog, worker)
         self._prefer = "ready"
         self._found_at = 0.0
         self._rated = False
@@ -250,13 +248,13 @@ class SimpleOperations:
     ) -> Operation[Leased]:
         """Lease as many as there are, and the group's rate limit has tokens for."""
         if not self._rated:
-            leased = yield from self._lease_and_tend(source, want, invisible_ms)
+            leased = yield from self._lease_and_maintain(source, want, invisible_ms)
             if leased.status != "RATED":
                 return leased
         bucket = source[2].bucket
         tokens: Tokens = yield rate_take(bucket, want=want)
         self._rated = tokens.given != 0
-        leased = yield from self._lease_and_tend(source, tokens.given or want, invisible_ms)
+        leased = yield from self._lease_and_maintain(source, tokens.given or want, invisible_ms)
         self._rated = bool(leased.rate)
         if tokens.given == 0:
             return leased._replace(next_due_ms=tokens.wait_ms)
@@ -264,11 +262,11 @@ class SimpleOperations:
             yield rate_take(bucket, want=0, returned=tokens.given - len(leased.ids))
         return leased
 
-    def _lease_and_tend(
+    def _lease_and_maintain(
         self, source: tuple[str, int, GroupKeys], want: int, invisible_ms: int
     ) -> Operation[Leased]:
-        """Lease, and do the upkeep that turns out to be due."""
-        topic, partition, keys = source
+        """Lease, and move what turns out to be due."""
+        keys = source[2]
         command: Command[Leased] = lease(
             keys,
             worker=self.worker,
@@ -285,27 +283,13 @@ class SimpleOperations:
             self._sources = []
             yield from self.join()
             leased = yield command
-        upkeep: list[Command[Any]] = []
-        if leased.next_due_ms == 0:
-            upkeep.append(promote(keys, worker=self.worker))
-        if leased.next_deadline_ms == 0:
-            upkeep.append(
-                expire(
-                    keys,
-                    worker=self.worker,
-                    hold_ms=invisible_ms // 3,
-                    random=self._random.random(),
-                )
-            )
+        if 0 not in (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms):
+            return leased
+        promote, expire = leased.next_due_ms == 0, leased.next_deadline_ms == 0
+        yield from self._maintenance.move([Due(keys, promote, expire, hold_ms=invisible_ms // 3)])
         if leased.next_scheduled_ms == 0:
-            yield from deliver_due(self.catalog, topic, partition, self.worker)
-        again = not leased.ids and (bool(upkeep) or leased.next_scheduled_ms == 0)
-        steps = [*upkeep, command] if again else upkeep
-        answers: list[Any] = (yield steps) if steps else []
-        for answer in answers:
-            if isinstance(answer, Expired):
-                yield from tell_buried(keys, answer, self.worker)
-        return answers[-1] if again else leased
+            yield from self._maintenance.deliver([keys.partition])
+        return leased if leased.ids else (yield command)
 
     def _messages(
         self, source: tuple[str, int, GroupKeys], leased: Leased, expires: float

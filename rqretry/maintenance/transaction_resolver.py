@@ -1,15 +1,16 @@
 """Deciding transactions and carrying decisions out, for producers, checkers and operators.
 
 The record in the namespace's slot is the truth. A decision is one script there; then the halves are
-published or removed, place by place, in steps that can be repeated. Whoever decides does that at
-once; if it is cut off, the next process that claims what is due completes it.
+published or removed, partition by partition, in steps that can be repeated. Whoever decides does
+that at once; if it is cut off, the next process that claims what is due completes it
+(docs/decisions/0028).
 """
 
 from collections.abc import Sequence
 
 from rqretry.catalog.catalog import Catalog
-from rqretry.core.errors import TopicNotFound, TransactionDecided, TransactionNotFound, show
-from rqretry.maintenance.deliver import deliver_due
+from rqretry.core.errors import TransactionDecided, TransactionNotFound, show
+from rqretry.maintenance.due import Maintenance
 from rqretry.protocol import transaction
 from rqretry.protocol.command import MAX_BATCH, Operation
 from rqretry.protocol.transaction import (
@@ -84,7 +85,7 @@ def complete(catalog: Catalog, record: Record, *, worker: str) -> Operation[None
 def carry_out(
     catalog: Catalog, id_: str, decision: str, decided: Decided, *, worker: str
 ) -> Operation[None]:
-    """Publish or remove the halves, place by place; repeating it is harmless."""
+    """Publish or remove the halves, partition by partition; repeating it is harmless."""
     for topic, partition in decided.places:
         keys = catalog.partition(topic, partition)
         left = 1
@@ -103,11 +104,9 @@ def carry_out(
 
 
 def _deliver(catalog: Catalog, topic: str, partition: int, worker: str) -> Operation[None]:
-    """Everything that is due there now, which the halves are; a deleted topic has nothing."""
-    try:
-        while (yield from deliver_due(catalog, topic, partition, worker)) == 0:
-            pass
-    except TopicNotFound:
+    """Everything that is due there now, which the halves are."""
+    maintenance, keys = Maintenance(catalog, worker), catalog.partition(topic, partition)
+    while (yield from maintenance.deliver([keys]))[0].next_ms == 0:
         pass
 
 

@@ -14,11 +14,11 @@ from rqretry.app import App
 from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.middleware import Announcer, Event
-from rqretry.maintenance.deliver import deliver_due
+from rqretry.maintenance.due import Due, Maintenance
 from rqretry.protocol.broadcast import Entry, read_after
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Leased, lease
-from rqretry.protocol.maintain import expire, feed_dlq_group, promote
+from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.protocol.rate_limit import rate_take
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
 from rqretry.worker.broadcast import Ends, Position, starting_positions, unleased
@@ -79,6 +79,7 @@ class LabWorkers:
         self.catalog = Catalog(app.settings.namespace, app.settings.levels, "lab")
         self.catalog.topics.declared = app.declared
         self.places: list[LabPlace] = []
+        self._maintenance = Maintenance(self.catalog, "lab", chance=lambda: 0.5)
         self._store = store
         self._async_store = LabAsyncStore(store)
         self._settlers: dict[str, Settler] = {}
@@ -156,7 +157,7 @@ class LabWorkers:
                 place.next_due_ms = now_ms + min(known) if known else None
                 place.polled = changes
                 return None
-            self._upkeep(place, waits)
+            self._maintain(place, waits)
 
     def _wait_for_tokens(self, place: Place) -> int | None:
         """Take a token where the group's rate limit wants one; else milliseconds until the next."""
@@ -171,8 +172,7 @@ class LabWorkers:
             changes = self._store.changes
             due_ms = first_score(self._store, partition.scheduled)
             if due_ms is not None and due_ms <= now_ms:
-                deliver = deliver_due(self.catalog, place.topic, place.partition, "lab")
-                self._store.perform(deliver)
+                self._store.perform(self._maintenance.deliver([partition]))
                 continue
             entries: list[Entry] = self._store.run(read_after(partition, position.mark, count=1))
             if not entries:
@@ -191,18 +191,14 @@ class LabWorkers:
 
     def expire(self, place: LabPlace) -> None:
         """Expire what is overdue in a place."""
-        spec = place.consumer.spec
-        hold_ms = spec.visibility_ms // 3  # of no effect: virtual time is never seen to jump
-        self._store.run(expire(place.keys, worker="lab", hold_ms=hold_ms, random=0.5))
+        self._store.perform(self._maintenance.move([Due(place.keys, promote=False)]))
 
-    def _upkeep(self, place: LabPlace, waits: Waits) -> None:
+    def _maintain(self, place: LabPlace, waits: Waits) -> None:
         due, deadline, scheduled = waits
-        if due == 0:
-            self._store.run(promote(place.keys, worker="lab"))
-        if deadline == 0:
-            self.expire(place)
+        moves = Due(place.keys, promote=due == 0, expire=deadline == 0)
+        self._store.perform(self._maintenance.move([moves]))
         if scheduled == 0:
-            self._store.perform(deliver_due(self.catalog, place.topic, place.partition, "lab"))
+            self._store.perform(self._maintenance.deliver([place.keys.partition]))
 
     def _waits_of_paused(self, place: LabPlace) -> Waits:
         """A paused group gets no messages, but its leases and waits still end."""

@@ -1,35 +1,31 @@
-"""Upkeep for everybody: expire, promote and deliver what is due, to the millisecond.
+"""When a worker moves what is due: to the millisecond, in the partitions that it works on.
 
-There is no leader. Every process does this for the partitions it works on, at the times that its
-leases told it; two at once are harmless. Nothing here blocks: the server's own time-outs are only
-as fine as its timer, so the moment is waited for here.
+There is no leader. Every process does this at the times that its leases reported; two at once are
+harmless (docs/decisions/0014). Nothing here blocks: the server's own time-outs are only as fine as
+its timer, so the moment is waited for here.
 """
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import SIMPLE
 from rqretry.core.errors import RqretryError
-from rqretry.maintenance.deliver import deliver_due
-from rqretry.maintenance.dlq_retention import purge_expired
-from rqretry.maintenance.expired_deaths import tell_buried
-from rqretry.protocol.command import MAX_BATCH, Command
+from rqretry.maintenance.due import Due, Maintenance, Moved
+from rqretry.maintenance.retention import SWEEP_EVERY_S, forget_old
+from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.maintain import Expired, Promoted, expire, promote, sweep
 from rqretry.transport.store import Store
 from rqretry.worker.leases import Place
 
 log = logging.getLogger("rqretry")
 
+T = TypeVar("T")
+
 LOOK_EVERY_S = 5.0
-SWEEP_EVERY_S = 60.0
-HOLD_MS = 10_000
-"""How long a jump of the server's clock holds up expiry for groups whose visibility is unknown."""
 
 
 class Reaper:
@@ -41,8 +37,7 @@ class Reaper:
         self._store = store
         self._catalog = catalog
         self._places = places
-        self._worker = worker
-        self._random = random.Random()
+        self._maintenance = Maintenance(catalog, worker)
         self._put_off: dict[Place, float] = {}
         """Partitions whose server did not answer, and when to look at them again."""
         self._changed = asyncio.Event()
@@ -51,7 +46,7 @@ class Reaper:
         self._others_at = time.monotonic() + LOOK_EVERY_S
 
     def changed(self, place: Place) -> None:
-        """A lease told new times; what is due later than we look anyway can wait until then."""
+        """A lease reported new times; what is due later than the next look can wait until then."""
         if self._next(place) < self._sleeps_until:
             self._changed.set()
 
@@ -61,7 +56,7 @@ class Reaper:
         self._changed.set()
 
     async def run(self) -> None:
-        """Tick for ever."""
+        """Move what is due, for ever."""
         while True:
             now = time.monotonic()
             try:
@@ -71,7 +66,7 @@ class Reaper:
                 await self._look_after_others(now)
                 await self._sweep(now)
             except RqretryError as error:
-                log.warning("upkeep failed, trying again: %s", error)
+                log.warning("maintenance failed, trying again: %s", error)
                 await asyncio.sleep(0.5)
             await self._sleep()
 
@@ -100,63 +95,65 @@ class Reaper:
 
     async def _tick(self, place: Place, now: float) -> None:
         look, scheduled = now >= self._look_at(place), _due(place.scheduled_at, now)
-        commands: list[Command[Any]] = []
         if place.broadcast:
             place.looked_at = max(place.looked_at, now if look else 0)
-        elif look or _due(place.due_at, now) or (self._store.spread and scheduled):
-            commands.append(promote(place.keys, worker=self._worker))
-        if not place.broadcast and (look or _due(place.deadline_at, now)):
-            commands.append(self._expire(place, now))
-        if commands:
-            answers = await self._run(place, commands)
-            if answers is None:
+        else:
+            due = self._due(place, now, look=look, scheduled=scheduled)
+            if (due.promote or due.expire) and not await self._move(place, due):
                 return
-            for answer in answers:
-                self._note(place, answer)
-                if isinstance(answer, Expired):
-                    await self._store.perform(tell_buried(place.keys, answer, self._worker))
         if look or scheduled:
-            deliver = deliver_due(self._catalog, place.topic, place.partition, self._worker)
-            place.scheduled_at = _at(await self._store.perform(deliver))
+            deliver = self._maintenance.deliver([place.keys.partition])
+            (delivered,) = await self._store.perform(deliver)
+            place.scheduled_at = _at(delivered.next_ms)
 
-    async def _run(self, place: Place, commands: Sequence[Command[Any]]) -> list[Any] | None:
-        """Run commands; None where the server of this partition is to be left alone for a while."""
-        if not self._store.spread:
-            return await self._store.run_all(commands)
-        answers = await self._store.run_each(commands, self._store.patience)
-        errors = [answer for answer in answers if isinstance(answer, Exception)]
-        if not errors:
-            self._put_off.pop(place, None)
-            return answers
-        log.warning("upkeep of partition %d of %s failed, trying again: %s",
-                    place.partition, place.topic, errors[0])  # fmt: skip
-        self._put_off[place] = time.monotonic() + LOOK_EVERY_S
-        return None
-
-    def _expire(self, place: Place, now: float) -> Command[Expired]:
+    def _due(self, place: Place, now: float, *, look: bool, scheduled: bool) -> Due:
         seen_ms, seen_at = place.seen or (None, now)
-        return expire(
+        return Due(
             place.keys,
-            worker=self._worker,
+            # On a cluster it also finds out whether the server of the partition can be reached.
+            promote=look or _due(place.due_at, now) or (self._store.spread and scheduled),
+            expire=look or _due(place.deadline_at, now),
             hold_ms=round(place.visibility_s * 1000 / 3),
-            random=self._random.random(),
-            last_seen_ms=seen_ms,
+            seen_ms=seen_ms,
             elapsed_ms=round((now - seen_at) * 1000),
         )
 
-    def _note(self, place: Place, answer: Promoted | Expired) -> None:
+    async def _move(self, place: Place, due: Due) -> bool:
+        """Whether the server of this partition answered; else it is left alone for a while."""
+        (moved,) = await self._perform(self._maintenance.move([due]))
+        if moved.error is None:
+            self._put_off.pop(place, None)
+            self._note(place, due, moved)
+            return True
+        log.warning("maintenance of partition %d of %s failed, trying again: %s",
+                    place.partition, place.topic, moved.error)  # fmt: skip
+        self._put_off[place] = time.monotonic() + LOOK_EVERY_S
+        return False
+
+    async def _perform(self, operation: Operation[T]) -> T:
+        """Perform an operation; on a cluster, what fails in its first step is an answer there.
+
+        So a server that is away does not hold up what the others have.
+        """
+        if not self._store.spread:
+            return await self._store.perform(operation)
+        calls = cast(Sequence[Command[Any]], next(operation))
+        answers = await self._store.run_each(calls, self._store.patience)
+        return await self._store.perform(operation, answers)
+
+    def _note(self, place: Place, due: Due, moved: Moved) -> None:
         now = time.monotonic()
         place.looked_at = now
-        place.seen = (answer.now_ms, now)
-        if isinstance(answer, Promoted):
-            place.due_at = _at(answer.next_due_ms)
-        elif answer.held:
-            log.warning("the server's clock jumped; leases expire in %d ms", answer.moved)
-            place.deadline_at = now + answer.moved / 1000
-        else:
-            # More may be overdue than one batch; else the next lease tells the next deadline.
-            place.deadline_at = now if answer.moved >= MAX_BATCH else None
-        if answer.moved:
+        place.seen = (moved.now_ms, now)
+        if due.promote:
+            place.due_at = _at(moved.next_due_ms)
+        if moved.held_ms is not None:
+            log.warning("the server's clock jumped; leases expire in %d ms", moved.held_ms)
+            place.deadline_at = now + moved.held_ms / 1000
+        elif due.expire:
+            # More may be overdue than one batch; else the next lease reports the next deadline.
+            place.deadline_at = now if moved.expired >= MAX_BATCH else None
+        if moved.promoted or moved.expired or moved.held_ms:
             place.empty = False
 
     async def _look_after_others(self, now: float) -> None:
@@ -164,24 +161,11 @@ class Reaper:
         if now < self._others_at:
             return
         self._others_at = now + LOOK_EVERY_S
-        others = [*(self._simple_groups() - {place.keys for place in self._places})]
-        answers = await self._everywhere(
-            [
-                expire(keys, worker=self._worker, hold_ms=HOLD_MS, random=self._random.random())
-                for keys in others
-            ]
-        )
-        for keys, answer in zip(others, answers, strict=True):
-            if isinstance(answer, Expired):
-                await self._store.perform(tell_buried(keys, answer, self._worker))
-
-    async def _everywhere(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands of many partitions; on a cluster, where they can be run."""
-        if not commands:
-            return []
-        if self._store.spread:
-            return await self._store.run_each(commands, self._store.patience)
-        return await self._store.run_all(commands)
+        others = self._simple_groups() - {place.keys for place in self._places}
+        if others:
+            await self._perform(
+                self._maintenance.move([Due(keys, promote=False) for keys in others])
+            )
 
     def _simple_groups(self) -> set[GroupKeys]:
         partitions = {(place.topic, place.partition) for place in self._places}
@@ -193,13 +177,12 @@ class Reaper:
         }
 
     async def _sweep(self, now: float) -> None:
-        if now < self._sweep_at:
+        if now < self._sweep_at or not self._places:
             return
         self._sweep_at = now + SWEEP_EVERY_S
-        partitions = {place.keys.partition for place in self._places}
-        await self._everywhere([sweep(keys) for keys in partitions])
-        keys = [place.keys for place in self._places]
-        gone = await self._store.perform(purge_expired(self._catalog, keys))
+        groups = [place.keys for place in self._places]
+        partitions = {keys.partition for keys in groups}
+        gone = await self._perform(forget_old(self._catalog, partitions, groups))
         if gone:
             log.info("%d dead letters were older than their groups keep them", gone)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rqretry import InvalidArgument, Message
-from rqretry.maintenance.dlq_retention import purge_expired
+from rqretry.maintenance.retention import forget_old
 from tests.contract.integration.harness import Lab, counted
 
 
@@ -29,17 +29,17 @@ def age(lab: Lab, seconds: float, group: str = "g") -> None:
         lab.redis.zadd(key, {id_: since - seconds * 1000})
 
 
-def upkeep(lab: Lab, group: str = "g") -> int:
+def purge(lab: Lab, group: str = "g") -> int:
     client = lab.client()
     client.store.perform(client.catalog.topics.get("t"))
     keys = client.catalog.group_keys("t", 0, group)
-    return client.store.perform(purge_expired(client.catalog, [keys]))
+    return client.store.perform(forget_old(client.catalog, [], [keys]))
 
 
 async def test_by_default_a_dead_letter_is_kept_for_ever(lab: Lab) -> None:
     await bury(lab, 3)
     age(lab, 10 * 365 * 86_400)
-    assert upkeep(lab) == 0
+    assert purge(lab) == 0
     assert lab.stats("g").dead == 3
 
 
@@ -51,9 +51,9 @@ async def test_with_a_retention_the_older_ones_are_purged_and_the_history_says_s
     (letter,) = client.admin.dead_letters("g")[:1]
     age(lab, 3600)
     assert client.admin.set_group("g", dlq_retention="2h").dlq_retention_s == 7200
-    assert upkeep(lab) == 0
+    assert purge(lab) == 0
     assert client.admin.set_group("g", dlq_retention="30m").dlq_retention_s == 1800
-    assert upkeep(lab) == 1200
+    assert purge(lab) == 1200
     assert lab.stats("g").dead == 0
     last = client.admin.timeline(letter.id)[-1]
     assert (last.event, last.group, last.worker) == ("purge", "g", "retention")
@@ -69,7 +69,7 @@ async def test_a_retention_is_taken_back(lab: Lab) -> None:
     assert client.admin.group("g").dlq_retention_s == 60
     assert client.admin.set_group("g", dlq_retention=None).dlq_retention_s is None
     age(lab, 3600)
-    assert upkeep(lab) == 0
+    assert purge(lab) == 0
 
 
 @pytest.mark.parametrize("value", ["59s", -1, "soon", 10**9])

@@ -1,31 +1,38 @@
-"""Dead letters that are older than their group keeps them: only where an operator says so."""
+"""What is kept for a time: ids that callers gave, and dead letters where an operator says so."""
 
 from collections.abc import Iterable
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import GroupNotFound
-from rqretry.protocol.command import MAX_BATCH, Command, Operation
-from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
+from rqretry.protocol.maintain import sweep
 from rqretry.protocol.operate import Held, purge, scan_group
 
+SWEEP_EVERY_S = 60.0
 RETENTION = "retention"
-"""Who purges them, as the history has it."""
+"""Who purges dead letters, as the history has it."""
 
 
-def purge_expired(catalog: Catalog, places: Iterable[GroupKeys]) -> Operation[int]:
-    """Purge what its group no longer keeps, in bounded calls.
+def forget_old(
+    catalog: Catalog, partitions: Iterable[PartitionKeys], groups: Iterable[GroupKeys]
+) -> Operation[int]:
+    """Forget ids that callers gave an hour ago, and purge dead letters past their retention.
 
     Args:
         catalog: The catalog.
-        places: Groups in partitions; those that keep dead letters for ever cost one read in all.
+        partitions: Whose ids to forget, one batch of each; in the first steps.
+        groups: Groups in partitions; those that keep dead letters for ever cost one read in all.
 
     Returns:
         How many dead letters were purged.
     """
+    for batch in batches(list(partitions)):
+        yield [sweep(keys) for keys in batch]
     kept: dict[str, int] = {}
     gone = 0
-    for keys in places:
-        if keys.source:  # whose letters they are purges them
+    for keys in groups:
+        if keys.source:  # the group whose dead letters they are purges them
             continue
         if keys.group not in kept:
             kept[keys.group] = yield from _retention(catalog, keys.group)

@@ -1,0 +1,204 @@
+"""What is due in a partition: promote, expire and deliver it, and report the deaths that result.
+
+There is no leader: workers, receivers, `rqretry reaper` and the lab do this for the partitions that
+they look at, at times of their own; the scripts see to it that a message is moved once. Every call
+moves a bounded number of messages and says when something is due next (docs/decisions/0014).
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from rqretry.catalog.catalog import Catalog
+from rqretry.core.dead_letter import read_dead_letter
+from rqretry.core.errors import RqretryError, TopicNotFound
+from rqretry.observability import observer
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, text
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
+from rqretry.protocol.maintain import Expired, Promoted, expire, promote
+from rqretry.protocol.publish import deliver, due_members
+
+HOLD_MS = 10_000
+"""After a jump of the server's clock, live workers get so long to renew: a third of the usual
+visibility."""
+_ROUTE_CHANGES = 50
+
+
+class Due(NamedTuple):
+    """What to move in one place, a group in a partition.
+
+    Attributes:
+        keys: The place.
+        promote: Move retries that are due to ready.
+        expire: Move messages whose lease has ended to ready, to their delay level, or to dead.
+        hold_ms: How long nothing expires after a jump of the server's clock.
+        seen_ms: Server time of the caller's last look at this partition, if there was one.
+        elapsed_ms: The caller's own monotonic time since: both together show a clock that jumped.
+    """
+
+    keys: GroupKeys
+    promote: bool = True
+    expire: bool = True
+    hold_ms: int = HOLD_MS
+    seen_ms: int | None = None
+    elapsed_ms: int = 0
+
+
+class Moved(NamedTuple):
+    """What was moved in one place.
+
+    Attributes:
+        now_ms: Server time.
+        promoted: Retries that are ready now.
+        next_due_ms: Milliseconds until the next retry is due; None for none.
+        expired: Messages whose lease had ended.
+        held_ms: For so long nothing expires, since the server's clock jumped; None: it did not.
+        error: Why nothing was moved, where errors are answers.
+    """
+
+    now_ms: int = 0
+    promoted: int = 0
+    next_due_ms: int | None = None
+    expired: int = 0
+    held_ms: int | None = None
+    error: RqretryError | None = None
+
+    @property
+    def more(self) -> bool:
+        """A batch was full, so there may be more that is due already."""
+        return max(self.promoted, self.expired) >= MAX_BATCH
+
+    def plus(self, answer: Promoted | Expired | RqretryError) -> "Moved":
+        """The same with the answer of one call."""
+        if isinstance(answer, RqretryError):
+            return self._replace(error=answer)
+        seen = self._replace(now_ms=answer.now_ms)
+        if isinstance(answer, Promoted):
+            return seen._replace(promoted=answer.moved, next_due_ms=answer.next_due_ms)
+        if answer.held:
+            return seen._replace(held_ms=answer.moved)
+        return seen._replace(expired=answer.moved)
+
+
+class Delivered(NamedTuple):
+    """How many scheduled messages were due in one partition, and when the next one is."""
+
+    moved: int = 0
+    next_ms: int | None = None
+    """Milliseconds until it is due; None for none."""
+
+
+class Maintenance:
+    """Moves what is due."""
+
+    def __init__(
+        self, catalog: Catalog, worker: str, chance: Callable[[], float] | None = None
+    ) -> None:
+        self.catalog = catalog
+        self.worker = worker
+        self._chance = chance or random.Random().random
+
+    def move(self, places: Sequence[Due]) -> Operation[list[Moved]]:
+        """Promote and expire in one round trip, then report to the observer what died.
+
+        The first step is the list of calls; a caller may answer it with errors as values, which
+        are then found in the result.
+        """
+        calls = [(at, call) for at, due in enumerate(places) for call in self._calls(due)]
+        answers: list[Any] = (yield [call for _, call in calls]) if calls else []
+        moved = [Moved()] * len(places)
+        for (at, _), answer in zip(calls, answers, strict=True):
+            moved[at] = moved[at].plus(answer)
+            if isinstance(answer, Expired) and answer.dead:
+                yield from self._report_deaths(places[at].keys, answer)
+        return moved
+
+    def _calls(self, due: Due) -> list[Command[Any]]:
+        calls: list[Command[Any]] = []
+        if due.promote:
+            calls.append(promote(due.keys, worker=self.worker))
+        if due.expire:
+            calls.append(
+                expire(
+                    due.keys,
+                    worker=self.worker,
+                    hold_ms=due.hold_ms,
+                    random=self._chance(),
+                    last_seen_ms=due.seen_ms,
+                    elapsed_ms=due.elapsed_ms,
+                )
+            )
+        return calls
+
+    def deliver(self, partitions: Sequence[PartitionKeys]) -> Operation[list[Delivered]]:
+        """Scheduled messages that are due to ready, for every group of their topic's route."""
+        done = dict.fromkeys(partitions, Delivered())
+        stale = list(done)
+        for _ in range(_ROUTE_CHANGES):
+            calls: dict[PartitionKeys, Command[Any]] = {}
+            for keys in stale:
+                call, next_ms = yield from self._delivery(keys)
+                if call is None:
+                    done[keys] = done[keys]._replace(next_ms=next_ms)
+                else:
+                    calls[keys] = call
+            answers = (yield [*calls.values()]) if calls else []
+            stale = []
+            for keys, (_, moved, next_ms, newer) in zip(calls, answers, strict=True):
+                done[keys] = Delivered(done[keys].moved + moved, next_ms)
+                if newer is not None:
+                    stale.append(keys)
+                    with suppress(TopicNotFound):
+                        yield from self.catalog.topics.note_route(keys.topic, keys.partition, newer)
+            if not stale:
+                break
+        return [done[keys] for keys in partitions]
+
+    def _delivery(self, keys: PartitionKeys) -> Operation[tuple[Command[Any] | None, int | None]]:
+        """The call to make, or milliseconds until there is one to make; None: neither."""
+        try:
+            yield from self.catalog.topics.get(keys.topic)
+        except TopicNotFound:  # it was deleted meanwhile, and has nothing
+            return None, None
+        route = self.catalog.topics.route(keys.topic, keys.partition)
+        members: list[str] = []
+        if route.filtered:  # each message goes to the groups that take its tag
+            members, next_ms = yield due_members(keys, limit=MAX_BATCH)
+            if not members:
+                return None, next_ms
+        return deliver(keys, route, worker=self.worker, limit=MAX_BATCH, members=members), None
+
+    def _report_deaths(self, keys: GroupKeys, expired: Expired) -> Operation[None]:
+        """Report the dead letters that an expire has made to the observer, if there is one.
+
+        Costs nothing where nobody observes. Bodies over 8 KiB are not read: their headers, and
+        with them the trace of the publish, are then not known.
+        """
+        seen = observer.installed
+        if seen is None or keys.source:  # there is no DLQ of a DLQ
+            return
+        ids = expired.dead
+        deaths, failures, sizes = yield [
+            _many(key, ids) for key in (keys.deaths, keys.failures, keys.partition.big)
+        ]
+        small = [id_ for id_, size in zip(ids, sizes, strict=True) if size is None]
+        bodies = (yield _many(keys.partition.bodies, small)) if small else []
+        data = dict(zip(small, bodies, strict=True))
+        dead_letters = [
+            read_dead_letter(
+                keys.partition.topic,
+                keys.group,
+                id_,
+                expired.now_ms,
+                text(death or b""),
+                text(failure or b""),
+                data.get(id_) or b"",
+            )
+            for id_, death, failure in zip(ids, deaths, failures, strict=True)
+        ]
+        seen.buried(keys.partition.namespace, dead_letters, self.worker)
+
+
+def _many(key: str, ids: Sequence[str]) -> Command[list[Any]]:
+    return Command("read", (), (), list, arguments=("HMGET", key, *ids))
