@@ -139,7 +139,7 @@ class Reaper:
             return await self._store.perform(operation)
         calls = cast(Sequence[Command[Any]], next(operation))
         answers = await self._store.run_each(calls, self._store.patience)
-        return await self._store.perform(operation, answers)
+        return await self._store.drive(self._store.session.perform(operation, answers))
 
     def _note(self, place: Place, due: Due, moved: Moved) -> None:
         now = time.monotonic()
