@@ -301,7 +301,8 @@ class App:
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish."""
-        return await self.async_client.publish(topic, body, **options)
+        client = self._async_client or self.async_client
+        return await client.publisher.publish(topic, body, options)
 
     async def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None

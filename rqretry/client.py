@@ -16,7 +16,7 @@ from rqretry.consumer.simple_consumers import (
 from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
 from rqretry.core.durations import Duration
 from rqretry.core.limits import check_topic
-from rqretry.core.message import PublishOptions, durable, outgoing
+from rqretry.core.message import PublishOptions, durable
 from rqretry.core.message_id import MessageId
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
@@ -70,7 +70,7 @@ class Client:
         self.checkers = Checkers()
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
         self._publishing = Publishing(self.catalog, self.store.clock)
-        self._publisher = SyncPublisher(self.store, self._publishing)
+        self.publisher = SyncPublisher(self.store, self._publishing)
         self.admin = Admin(self.store, AdminOperations(self.catalog, self.name))
 
     def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
@@ -90,7 +90,7 @@ class Client:
             StoreUnavailable, QueueFull: Nothing was written.
             NotConfirmed: It is stored, but not as durably as was asked for.
         """
-        return self._publisher.publish(topic, outgoing(body, options))
+        return self.publisher.publish(topic, body, options)
 
     def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
@@ -108,7 +108,7 @@ class Client:
             PublishError: A part was not stored; it says which ids are where.
             NotConfirmed: All are stored, some not as durably as was asked for.
         """
-        return self._publisher.publish_many(topic, durable(messages, durability))
+        return self.publisher.publish_many(topic, durable(messages, durability))
 
     def transaction(
         self,
@@ -212,18 +212,18 @@ class AsyncClient:
         self.checkers = Checkers()
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
         self._publishing = Publishing(self.catalog, self.store.clock)
-        self._publisher = Publisher(self.store, self._publishing)
+        self.publisher = Publisher(self.store, self._publishing)
         self.admin = AsyncAdmin(self.store, AdminOperations(self.catalog, self.name))
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish."""
-        return await self._publisher.publish(topic, outgoing(body, options))
+        return await self.publisher.publish(topic, body, options)
 
     async def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
-        return await self._publisher.publish_many(topic, durable(messages, durability))
+        return await self.publisher.publish_many(topic, durable(messages, durability))
 
     def transaction(
         self,
@@ -254,7 +254,7 @@ class AsyncClient:
 
     async def aclose(self) -> None:
         """Send what is waiting to be sent, and close the connections."""
-        await self._publisher.aclose()
+        await self.publisher.aclose()
         await self.store.aclose()
 
     async def __aenter__(self) -> Self:

@@ -34,10 +34,6 @@ class Topics:
             return (yield from self.create(name, self.declared.get(name)))
         return (yield from self._store.topic(name))
 
-    def known(self, name: str) -> TopicRecord | None:
-        """A topic's record, if nothing has to be asked to publish to it."""
-        return None if self._store.levels is None else self._store.known.get(name)
-
     def refreshed(self, name: str) -> Operation[TopicRecord]:
         """A topic's record as it is now. Raises TopicNotFound."""
         return (yield from self._store.topic(name))

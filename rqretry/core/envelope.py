@@ -4,19 +4,21 @@ The 1 is the version. What is nil at the end is left out, so that the least mess
 [1, body]. A body is a JSON-compatible value, or raw bytes as a whole; never pickle.
 
 The same rules hold in both directions, because the bytes may come from a damaged store or
-from a program that is not ours: what `encode` refuses, `decode` refuses too (`bodies.py`).
+from a program that is not ours: what `encode` refuses, `decode` refuses too. A body is small and
+flat most of the time: `_is_flat` decides that in one short loop; for the rest `_check_body` walks
+it all, and names the path to a value at fault.
 """
 
 import hashlib
+import math
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgpack
 
-from rqretry.core.body_values import check_body, is_flat
 from rqretry.core.errors import CodecError, MessageTooLarge, show
-from rqretry.core.limits import MAX_BODY_BYTES, MAX_BODY_ITEMS, MAX_HEADERS
+from rqretry.core.limits import MAX_BODY_BYTES, MAX_BODY_DEPTH, MAX_BODY_ITEMS, MAX_HEADERS
 
 VERSION = 1
 _FIELDS = 7
@@ -30,6 +32,10 @@ _SEVEN = bytes((0x90 + _FIELDS,))
 """How msgpack begins an array of all fields."""
 _LEAST = bytes((0x90 + _LEAST_FIELDS, VERSION))
 """How it begins the least message: the body follows."""
+_SCALARS = frozenset({str, int, bool, type(None)})
+_TEXT_OR_NONE = frozenset({str, type(None)})
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+_LONGEST_PATH = 120
 _new = tuple.__new__
 
 
@@ -75,10 +81,11 @@ def encode(
         fields += (tag, list(keys) or None, dict(headers or ()) or None, message_group, born_ms)
         while fields[-1] is None and len(fields) > _LEAST_FIELDS:
             fields.pop()
-    data = _packed_flat(fields) if is_flat(body) else _packed(fields, limit)
+    data = _packed_flat(fields) if _is_flat(body) else _packed(fields, limit)
     if len(data) > limit:
         # The whole is over it; the body alone, which the limit is for, may not be.
-        _check_size(_encoded_size(fields[1]), limit)
+        alone = fields[1]
+        _check_size(len(alone if isinstance(alone, bytes) else msgpack.packb(alone)), limit)
     return data
 
 
@@ -86,7 +93,7 @@ def encode_all(bodies: Iterable[object]) -> list[bytes]:
     """`encode` of many bodies without other fields; raises what it raises."""
     pack, made = _packer.pack, []
     for body in bodies:
-        if is_flat(body):
+        if _is_flat(body):
             try:
                 data = _LEAST + pack(body)  # a third faster than to pack the two together
             except Exception as error:
@@ -123,8 +130,8 @@ def decode(data: bytes) -> Envelope:
             f"version {show(fields[0])} is not {VERSION}: a newer rqretry wrote it, upgrade"
         )
     body = fields[1]
-    if not is_flat(body) and type(body) is not bytes:
-        check_body(body)
+    if not _is_flat(body) and type(body) is not bytes:
+        _check_body(body)
         _check_keys(data)
     elif type(body) is dict and not _says_its_length(data, body):
         _check_keys(data)
@@ -180,17 +187,13 @@ def _packed(fields: list[Any], limit: int) -> bytes:
         _check_size(body.nbytes if isinstance(body, memoryview) else len(body), limit)
         fields[1] = bytes(body)
     else:
-        check_body(body)
+        _check_body(body)
     try:
         # Not the packer of the thread: a subclass of dict can run code that publishes.
         data: bytes = msgpack.packb(fields)
     except Exception as error:
         raise _unsendable(fields[1], error) from error
     return data
-
-
-def _encoded_size(body: object) -> int:
-    return len(body) if isinstance(body, bytes) else len(msgpack.packb(body))
 
 
 def _check_size(size: int, limit: int) -> None:
@@ -204,7 +207,7 @@ def _check_size(size: int, limit: int) -> None:
 def _unsendable(body: object, error: Exception) -> CodecError:
     """Find the value the packer stumbled over."""
     try:
-        check_body(body, closely=True)
+        _check_body(body, closely=True)
     except CodecError as found:
         return found
     return CodecError(f"the message cannot be encoded: {str(error) or type(error).__name__}")
@@ -266,18 +269,14 @@ def _with_properties(fields: list[Any]) -> Envelope:
     fields += [None] * (_FIELDS - len(fields))
     _version, body, tag, keys, headers, message_group, born_ms = fields
     if not (
-        _is_text_or_none(tag)
-        and _is_text_or_none(message_group)
+        type(tag) in _TEXT_OR_NONE
+        and type(message_group) in _TEXT_OR_NONE
         and (keys is None or (type(keys) is list and all(type(key) is str for key in keys)))
         and (headers is None or _is_text_map(headers))
         and (born_ms is None or type(born_ms) is int)
     ):
         raise _unreadable("a tag, key, header, message group or time in them is malformed")
     return Envelope(body, tag, tuple(keys or ()), headers or {}, message_group, born_ms)
-
-
-def _is_text_or_none(value: object) -> bool:
-    return value is None or type(value) is str
 
 
 def _is_text_map(value: object) -> bool:
@@ -288,3 +287,113 @@ def _is_text_map(value: object) -> bool:
 
 def _unreadable(reason: str) -> CodecError:
     return CodecError(f"message bytes cannot be read: {reason}")
+
+
+# -- which values a body may hold ------------------------------------------------------------------
+
+
+def _is_flat(body: object) -> bool:
+    """A scalar, or a dict of scalars: nothing left to check but what the packer checks."""
+    if type(body) is dict:
+        if len(body) > MAX_BODY_ITEMS:
+            return False
+        for key, value in body.items():
+            kind = type(value)
+            if type(key) is not str:
+                return False
+            # Only a finite number minus itself is zero.
+            if kind not in _SCALARS and (kind is not float or value - value != 0.0):
+                return False
+        return True
+    return type(body) in _SCALARS
+
+
+def _check_body(body: object, *, closely: bool = False) -> None:
+    """Walk the whole body; raises CodecError with the path to the value at fault.
+
+    `closely` also tests what the packer refuses by itself: long ints and broken text.
+    """
+    try:
+        _walk(body, 1, closely)
+    except _Fault as fault:
+        raise CodecError(f"{_spelled(fault.path)} {fault.reason}") from None
+
+
+class _Fault(Exception):
+    """What is wrong with a value; the callers add the path on the way up."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: list[str | int] = []
+
+
+def _walk(value: object, depth: int, closely: bool) -> int:  # noqa: FBT001 - a hot path
+    """Check a value; returns how many values it holds, shared ones counted each time."""
+    if type(value) in _SCALARS and not closely:
+        return 0
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise _Fault(f"has the key {show(key)}, which is not str: convert it")
+            if closely:
+                _check_text(key)
+        return _walk_all(value.items(), depth, closely)
+    if isinstance(value, list | tuple):
+        return _walk_all(enumerate(value), depth, closely)
+    _check_scalar(value)
+    return 0
+
+
+def _walk_all(pairs: Iterable[tuple[Any, object]], depth: int, closely: bool) -> int:  # noqa: FBT001
+    if depth > MAX_BODY_DEPTH:
+        raise _Fault(f"is nested more than {MAX_BODY_DEPTH} levels deep: flatten the body")
+    count = 0
+    for name, item in pairs:
+        try:
+            count += 1 + _walk(item, depth + 1, closely)
+            if count > MAX_BODY_ITEMS:
+                rule = f"is one of more than {MAX_BODY_ITEMS} values: split the message"
+                raise _Fault(rule)  # noqa: TRY301 - the path to it is added below
+        except _Fault as fault:
+            fault.path.append(name)
+            raise
+    return count
+
+
+def _check_scalar(value: object) -> None:
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, int):
+        if not _INT_MIN <= value <= _INT_MAX:
+            raise _Fault(f"{show(value)} does not fit into 64 bits: send it as text")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise _Fault(f"is {float(value)}, which JSON does not have: send None or text")
+    elif isinstance(value, bytes | bytearray | memoryview):
+        raise _Fault("is raw bytes inside JSON: send them as the whole body, or as base64 text")
+    elif value is not None:
+        kind = type(value).__name__
+        raise _Fault(f"{show(value)} is {show(kind)[1:-1]}, no JSON value: convert it first")
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        reason = "holds half of a surrogate pair, which no UTF-8 text can"
+        raise _Fault(f"{show(text)} {reason}: repair the text") from None
+
+
+def _spelled(path: list[str | int]) -> str:
+    """The path from the outside in: body.items[3].price."""
+    steps = ["body"]
+    for name in reversed(path):
+        if isinstance(name, str):
+            steps.append(
+                f".{name}" if name.isascii() and name.isidentifier() else f"[{show(name)}]"
+            )
+        else:
+            steps.append(f"[{name}]")
+    text = "".join(steps)
+    return text if len(text) <= _LONGEST_PATH else f"{text[:_LONGEST_PATH]}..."

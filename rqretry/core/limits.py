@@ -1,4 +1,4 @@
-"""Every limit of semantics.md section 7, and the checks made before any write.
+"""Every limit of what users name and publish, and the checks made before any write.
 
 A check returns the value as it will be stored, or raises InvalidArgument with the name
 of the argument, the value at fault and what is allowed. A good value costs one cheap
@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NoReturn, cast
 
-from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import refuse, show
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -38,8 +37,6 @@ UNLIMITED = -1
 DLQ = "%DLQ%"
 """Before the name of a group: the topic that its dead letters are for other groups."""
 LATEST, EARLIEST = "latest", "earliest"
-MAX_GROUPS_PER_PARTITION = 250
-MAX_CALL_MESSAGES = 500
 MAX_TRANSACTION_MESSAGES = 8000
 """Their due times differ by 1/1024 ms, and all lie within the 8 ms before the decision."""
 MAX_CALL_BYTES = 1024 * 1024
@@ -179,16 +176,6 @@ def check_message_group(value: object) -> str:
         rule = f"takes {size} bytes; at most {MAX_MESSAGE_GROUP_BYTES} are allowed"
         refuse("message_group", value, rule)
     return group
-
-
-def check_delay(value: Duration) -> int:
-    """A delay as users write it, 0 to 40 days; returns milliseconds."""
-    return milliseconds(value, name="delay", maximum=MAX_DELAY_S)
-
-
-def check_delay_ms(value: object) -> int:
-    """A delay in whole milliseconds, 0 to 40 days."""
-    return check_count(value, name="delay_ms", minimum=0, maximum=MAX_DELAY_MS)
 
 
 def check_partitions(value: object) -> int:

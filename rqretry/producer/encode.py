@@ -8,14 +8,13 @@ from typing import Any
 
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.durability import check_durability
-from rqretry.core.durations import epoch_ms, spell
+from rqretry.core.durations import epoch_ms, milliseconds, spell
 from rqretry.core.envelope import decode, digest, encode, encode_all
 from rqretry.core.errors import CodecError, refuse, show
 from rqretry.core.history_notes import noted
 from rqretry.core.limits import (
     MAX_DELAY_MS,
     MAX_DELAY_S,
-    check_delay,
     check_headers,
     check_keys,
     check_message_group,
@@ -132,7 +131,7 @@ def _delay(item: OutgoingMessage, now_ms: int) -> tuple[int | str, int]:
     level: object = item.delay_level
     _check_one(item)
     if item.delay is not None:
-        return check_delay(item.delay) or "", 0
+        return milliseconds(item.delay, name="delay", maximum=MAX_DELAY_S) or "", 0
     if item.deliver_at is not None:
         return _until(epoch_ms("deliver_at", item.deliver_at), item, now_ms), 0
     if level is None:

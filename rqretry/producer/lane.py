@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rqretry.catalog.catalog import Catalog
+from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.durability import MEMORY
 from rqretry.core.envelope import checksum, encode
 from rqretry.core.errors import (
@@ -33,6 +34,7 @@ from rqretry.core.message_id import (
     new_ids,
     partition_of,
 )
+from rqretry.core.route import Route
 from rqretry.core.typed_body import PLAIN
 from rqretry.producer.chunking import Together
 from rqretry.producer.encode import (
@@ -43,6 +45,7 @@ from rqretry.producer.encode import (
     partition_for,
 )
 from rqretry.protocol.command import Operation, Pause
+from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.publish import (
     Front,
     PlainMessages,
@@ -98,6 +101,15 @@ class Call(NamedTuple):
     durability: str = ""
 
 
+class _Destination(NamedTuple):
+    """Where a call goes, and the records of the catalog that this was read from."""
+
+    record: TopicRecord | None
+    noted: Route | None
+    keys: PartitionKeys
+    route: Route
+
+
 class Publishing:
     """The publishing half of a client."""
 
@@ -105,6 +117,8 @@ class Publishing:
         self.catalog = catalog
         self.clock = clock
         self._unresolved: dict[str, Call] = {}
+        self._known, self._noted = catalog.store.known, catalog.store.noted
+        self._destinations: dict[tuple[str, int], _Destination] = {}
 
     def prepare(
         self, topic: str, bodies: Iterable[Any]
@@ -137,8 +151,8 @@ class Publishing:
         Raises:
             MessageTooLarge, CodecError: It cannot be published.
         """
-        record = self.catalog.topics.known(topic)
-        if record is None or type(body) not in PLAIN:
+        record = self._known.get(topic) if type(topic) is str else None
+        if record is None or type(body) not in PLAIN or self.catalog.store.levels is None:
             return None
         id_ = make_id(self.clock.now_ms())
         message = Prepared(id_, encode(body), "", "")
@@ -202,7 +216,19 @@ class Publishing:
 
     def may_be_ahead(self, topic: str, partition: int, messages: Sequence[Prepared]) -> bool:
         """Whether a call can be made to depend on one in front of it, by the route as it is now."""
-        return may_be_ahead(self.catalog.topics.route(topic, partition), messages)
+        return may_be_ahead(self._destination(topic, partition).route, messages)
+
+    def _destination(self, topic: str, partition: int) -> "_Destination":
+        """A partition's keys, and its route as it is now: made anew where either record changed."""
+        record, noted = self._known.get(topic), self._noted.get((topic, partition))
+        made = self._destinations.get((topic, partition))
+        if made is None or made.record is not record or made.noted is not noted:
+            keys, route = (
+                self.catalog.partition(topic, partition),
+                self.catalog.topics.route(topic, partition),
+            )
+            made = self._destinations[topic, partition] = _Destination(record, noted, keys, route)
+        return made
 
     def call(self, call: Call, front: Front | None = None) -> Operation[Published]:
         """Send one call, by the route as it is now; what the partition answered.
@@ -217,9 +243,10 @@ class Publishing:
         blob = _blob(call.messages)
         answer = _NOT_SENT
         for _ in range(_ROUTE_CHANGES):
+            destination = self._destination(topic, number)
             answer = yield publish(
-                self.catalog.partition(topic, number),
-                self.catalog.topics.route(topic, number),
+                destination.keys,
+                destination.route,
                 call.messages,
                 producer=call.producer,
                 seq=call.seq,

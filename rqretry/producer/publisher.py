@@ -7,6 +7,7 @@ from typing import Any
 
 from rqretry.core.errors import AmbiguousResult, RqretryError
 from rqretry.core.limits import MAX_CALL_BYTES, check_topic
+from rqretry.core.message import PublishOptions, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.observability import observer
 from rqretry.producer.chunking import Place, chunks, collected, each, joined, split
@@ -116,8 +117,9 @@ class Publisher:
         self._publishing = publishing
         self._lanes: dict[tuple[str, Place], LaneQueue] = {}
 
-    async def publish(self, topic: str, item: Any) -> MessageId:
+    async def publish(self, topic: str, body: Any, options: PublishOptions) -> MessageId:
         """Publish one body or OutgoingMessage."""
+        item = outgoing(body, options) if options else body
         if observer.installed is None:
             return await self._publish(topic, item)
         namespace = self._publishing.catalog.namespace
@@ -128,8 +130,11 @@ class Publisher:
 
     async def _publish(self, topic: str, item: Any) -> MessageId:
         await self._store.connect()
-        found = self._publishing.prepared(check_topic(topic), item)
-        partition, message = found or (await self._prepare(topic, [item]))[0]
+        found = self._publishing.prepared(topic, item)
+        if found is None:
+            topic = check_topic(topic)
+            found = (await self._prepare(topic, [item]))[0]
+        partition, message = found
         (answer,) = await self._lane(topic, (partition, message.durability)).send([message])
         if isinstance(answer, Exception):
             raise answer
@@ -146,6 +151,7 @@ class Publisher:
             return answers
 
     async def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
+        topic = check_topic(topic)
         prepared = await self._prepare(topic, items)
         places = split(prepared)
         parts = await asyncio.gather(
@@ -160,8 +166,7 @@ class Publisher:
 
     async def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
         await self._store.connect()
-        prepare = self._publishing.prepare(check_topic(topic), items)
-        return await self._store.perform(prepare)
+        return await self._store.perform(self._publishing.prepare(topic, items))
 
     async def _publish_to(
         self, topic: str, place: Place, messages: Sequence[Prepared]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rqretry.core.limits import check_topic
+from rqretry.core.message import PublishOptions, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.observability import observer
 from rqretry.producer.chunking import Place, chunks, collected, each, joined, split
@@ -29,8 +30,9 @@ class SyncPublisher:
         self._publishing = publishing
         self._local = _Lanes()
 
-    def publish(self, topic: str, item: Any) -> MessageId:
+    def publish(self, topic: str, body: Any, options: PublishOptions) -> MessageId:
         """Publish one body or OutgoingMessage."""
+        item = outgoing(body, options) if options else body
         if observer.installed is None:
             return self._publish(topic, item)
         namespace = self._publishing.catalog.namespace
@@ -41,8 +43,11 @@ class SyncPublisher:
 
     def _publish(self, topic: str, item: Any) -> MessageId:
         self._store.connect()
-        found = self._publishing.prepared(check_topic(topic), item)
-        partition, message = found or self._prepare(topic, [item])[0]
+        found = self._publishing.prepared(topic, item)
+        if found is None:
+            topic = check_topic(topic)
+            found = self._prepare(topic, [item])[0]
+        partition, message = found
         (answer,) = self._store.perform(
             self._publishing.send(self._two(topic, (partition, message.durability))[0], [message])
         )
@@ -61,6 +66,7 @@ class SyncPublisher:
             return answers
 
     def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
+        topic = check_topic(topic)
         prepared = self._prepare(topic, items)
         places = split(prepared)
         parts = [self._publish_to(topic, place, messages) for place, messages in places.items()]
@@ -75,8 +81,7 @@ class SyncPublisher:
 
     def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
         self._store.connect()
-        prepare = self._publishing.prepare(check_topic(topic), items)
-        return self._store.perform(prepare)
+        return self._store.perform(self._publishing.prepare(topic, items))
 
     def _two(self, topic: str, place: Place) -> tuple[Lane, Lane]:
         """This thread's lanes to a place: one for single calls, and both for a bulk."""

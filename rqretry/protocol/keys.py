@@ -5,6 +5,7 @@ all of it on a cluster; the catalog of a namespace carries the tag `{namespace}`
 checked (see limits.py): their alphabets hold none of `:{}`, so no two keys can meet.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -74,11 +75,14 @@ class PartitionKeys:
     broadcast: str = field(init=False, compare=False)
     events: str = field(init=False, compare=False)
     counters: str = field(init=False, compare=False)
+    lane: Callable[[str], str] = field(init=False, compare=False, repr=False)
+    """Where a producer's last call into this partition is remembered."""
 
     def __post_init__(self) -> None:
         """Spell the keys."""
         base = f"{ROOT}:{self.namespace}:{{{self.topic}:{self.partition}}}:"
         object.__setattr__(self, "base", base)
+        object.__setattr__(self, "lane", f"{base}lane:".__add__)
         names = (
             "meta", "route", "bodies", "big", "pending", "ids", "id_expiry", "scheduled",
             "backlog", "message_groups", "keyed", "message_keys", "halves", "half_of", "closed",
@@ -93,10 +97,6 @@ class PartitionKeys:
             self.scheduled, self.backlog, self.message_groups, self.keyed, self.message_keys,
             self.halves, self.half_of, self.closed, self.broadcast, self.events, self.counters,
         )  # fmt: skip
-
-    def lane(self, producer: str) -> str:
-        """Where a producer's last call into this partition is remembered."""
-        return f"{self.base}lane:{producer}"
 
     def group(self, name: str, levels: int, source: str = "") -> "GroupKeys":
         """The keys of a consumer group in this partition, with `levels` delay levels.

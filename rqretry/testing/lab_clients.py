@@ -59,12 +59,12 @@ def make_clients(
     client = Client(url, namespace=namespace, delay_levels=delay_levels, store=store)
     publishing = LabPublishing(client.catalog, store.clock, numbers)
     client._publishing = publishing  # noqa: SLF001 - only ids differ
-    client._publisher = SyncPublisher(store, publishing)  # noqa: SLF001
+    client.publisher = SyncPublisher(store, publishing)
     async_store = LabAsyncStore(store)
     async_client = AsyncClient(
         url, namespace=namespace, delay_levels=delay_levels, store=async_store
     )
     publishing = LabPublishing(async_client.catalog, store.clock, numbers)
     async_client._publishing = publishing  # noqa: SLF001
-    async_client._publisher = Publisher(async_store, publishing)  # noqa: SLF001
+    async_client.publisher = Publisher(async_store, publishing)
     return client, async_client

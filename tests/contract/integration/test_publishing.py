@@ -331,7 +331,7 @@ def test_one_asyncio_client_lives_through_two_event_loops(lab_url: str) -> None:
     async def leave_some_behind() -> None:
         await client.publish("t", "first")
         tasks = [asyncio.ensure_future(client.publish("t", number)) for number in range(20)]
-        (lane,) = client._publisher._lanes.values()
+        (lane,) = client.publisher._lanes.values()
         while lane._task is None and not all(task.done() for task in tasks):  # noqa: ASYNC110
             await asyncio.sleep(0)  # the second batch is on its way when the loop ends
         assert lane._task is not None
@@ -425,3 +425,17 @@ async def test_the_history_notes_tags_keys_and_traces_of_what_was_accepted(lab: 
     assert read[1][0] == ["new", "plain"]
     assert decode_noted(read[1][1], read[1][0]) == [Noted("b", ("k1", "k2"), None, trace), NOTHING]
     assert read[2][1] == b""
+
+
+@pytest.mark.parametrize("topic", [["t"], {"t": 1}, 5, None, b"t", "", "a b"])
+async def test_what_is_no_topic_is_refused_although_another_one_is_known(
+    lab: Lab, topic: Any
+) -> None:
+    app = lab.app()
+    await app.publish("t", 1)
+    app.publish_sync("t", 2)
+    for publish in (app.client.publish, app.publish):
+        with pytest.raises(InvalidArgument, match=r"^topic "):
+            answer = publish(topic, 3)
+            await answer if asyncio.iscoroutine(answer) else answer
+    assert app.client.admin.stats("t").topics[0].stored == 2

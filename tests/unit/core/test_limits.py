@@ -164,26 +164,6 @@ def test_headers_are_bounded_together_in_bytes() -> None:
         limits.check_headers({"\u0437": "x", "b": "\u0437" * 8191 + "y"})
 
 
-@pytest.mark.parametrize(("value", "expected"), [(0, 0), ("10s", 10_000), ("40d", 3_456_000_000)])
-def test_a_delay_is_read_in_milliseconds(value: Any, expected: Any) -> None:
-    assert limits.check_delay(value) == expected
-    assert limits.check_delay_ms(expected) == expected
-
-
-@pytest.mark.parametrize(
-    "bad", [-1, float("nan"), float("inf"), "5 apples", True, 10**12, "41d", None]
-)
-def test_a_bad_delay_is_refused(bad: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"^delay "):
-        limits.check_delay(bad)
-
-
-@pytest.mark.parametrize("bad", [-1, 3_456_000_001, 1.5, "1", True, None])
-def test_a_bad_delay_in_milliseconds_is_refused(bad: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"^delay_ms "):
-        limits.check_delay_ms(bad)
-
-
 def test_partitions_are_1_to_1024() -> None:
     assert [limits.check_partitions(n) for n in (1, 1024)] == [1, 1024]
     for bad in (0, -1, 1025, True, 1.0, "2", None):
