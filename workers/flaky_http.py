@@ -1,4 +1,4 @@
-"""Calls an HTTP server that fails at first: the ladder brings each call back until it works.
+"""Calls an HTTP server that fails at first; each call is retried until it works.
 
     rqretry worker workers.flaky_http:app       in one shell
     python -m workers.flaky_http                in another: starts the server, publishes 3 calls
@@ -46,7 +46,7 @@ class Flaky(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: the worker tells what happened."""
+        """Log nothing: the worker prints what happened."""
 
 
 def main(server: ThreadingHTTPServer) -> None:

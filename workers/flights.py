@@ -1,4 +1,4 @@
-"""Delay claims that wait for another message: the demo in small, with RocketMQ's own use case.
+"""Delay claims that wait for another message: the demo in small, RocketMQ's own use case.
 
     rqretry worker workers.flights:app          in one shell
     python -m workers.flights                   in another: two claims, and one arrival 2 s later

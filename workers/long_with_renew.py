@@ -21,7 +21,7 @@ async def write_report(message: Message[str]) -> None:
     """Take three times as long as the lease."""
     print(f"{message.body}: delivery {message.attempt} begins", flush=True)
     for _ in range(STEPS):
-        await asyncio.sleep(STEP_S)  # cancelled here if the lease is lost all the same
+        await asyncio.sleep(STEP_S)  # cancelled here if the lease is lost nevertheless
     print(f"{message.body}: delivery {message.attempt} is done", flush=True)
 
 

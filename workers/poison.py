@@ -1,10 +1,10 @@
-"""Messages that can never be handled: they stop nothing, and end where they can be looked at.
+"""Messages that can never be handled: they block nothing, and end in the dead-letter queue.
 
     rqretry worker workers.poison:app           in one shell
     python -m workers.poison                    in another: one good order and two bad ones
 
 The order without items raises at every delivery: 4 of them, then the dead-letter queue with the
-error. The order without a total is dead-lettered at once, by the handler's own decision. The good
+error. The order without a total is dead-lettered at once, by the handler. The good
 one is billed meanwhile. `rqretry dlq list billing --by message` shows both, with their reasons.
 """
 
@@ -17,7 +17,7 @@ app = App()
 
 @app.consumer("orders", group="billing", policy=RetryPolicy.fixed("200ms", max_retries=3))
 async def bill(message: Message[dict[str, Any]]) -> None:
-    """Bill an order. Any exception is a failed attempt; DeadLetter says that no retry can help."""
+    """Bill an order. Any exception is a failed attempt; DeadLetter means that no retry can help."""
     order = message.body
     if "total" not in order:
         raise DeadLetter("the order has no total")

@@ -1,4 +1,4 @@
-"""A dead letter as users see it, read from what its partition keeps."""
+"""A dead letter as users see it, decoded from what its partition stores."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +13,13 @@ _UNREADABLE = Envelope(None, None, (), {}, None, None)
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRecord:
-    """One entry of a group's dead-letter queue (semantics.md section 5)."""
+    """One message in a group's dead-letter queue."""
 
     id: str
     topic: str
     group: str
     body: Any
-    """None when it was not asked for, or cannot be decoded (then `raw` has the bytes)."""
+    """None if it was not requested, or cannot be decoded (then `raw` has the bytes)."""
     raw: bytes
     tag: str | None
     keys: tuple[str, ...]
@@ -50,12 +50,12 @@ class DeadLetterRecord:
 
     @property
     def interruptions(self) -> int:
-        """Attempts in `errors` since it was sent back that ended as their workers died or hung."""
+        """Attempts since the last redrive, of those in `errors`, whose worker died or hung."""
         return sum(error.cause == "expired" for error in latest(self.errors))
 
     @property
     def failures(self) -> int:
-        """Attempts in `errors` since it was sent back that failed."""
+        """Attempts since the last redrive, of those in `errors`, that failed."""
         return len(latest(self.errors)) - self.interruptions
 
     @property
@@ -66,7 +66,7 @@ class DeadLetterRecord:
 def read_dead_letter(
     topic: str, group: str, id_: str, since_ms: int, grave: str, record: str, data: bytes
 ) -> DeadLetterRecord:
-    """A dead letter from what its partition keeps of it; `data` is b"" where it was not asked."""
+    """Decode a dead letter; `data` is b"" if the body was not requested."""
     attempt, _, cause = grave.partition(" ")
     try:
         envelope = decode(data) if data else _UNREADABLE

@@ -1,7 +1,7 @@
-"""Durability on request: what beyond the primary's memory has a message when `publish` returns.
+"""Durability on request: where a message is stored, beyond memory, when `publish` returns.
 
 "replica:2" is WAIT for two replicas, "disk" is WAITAOF for the primary's own append-only file. Both
-go behind the publish on its own connection (reliability.md R7, section 2.1). No I/O.
+follow the publish on its own connection (docs/guarantees.md R7). No I/O.
 """
 
 import re
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def check_durability(value: object) -> str:
-    """A durability that `publish` was given; "" for none.
+    """The durability given to `publish`; "" for none.
 
     Args:
         value: None or "memory", "disk", or "replica:N" with N from 1 to 99.
@@ -44,9 +44,9 @@ def confirmation(durability: str) -> tuple[str | int, ...]:
 
 
 def doubt(durability: str, reply: Any) -> str:
-    """Why the reply to `confirmation` does not confirm it; "" where it does."""
+    """Why the reply to `confirmation` does not confirm it; "" if it does."""
     if isinstance(reply, Exception):
-        return f"the server cannot: {str(reply)[:120]}"
+        return f"the server refused: {str(reply)[:120]}"
     if durability == "disk":
         local = int(reply[0]) if isinstance(reply, Sequence) and reply else 0
         return "" if local >= 1 else "the append-only file was not synced in time"
@@ -57,7 +57,7 @@ def doubt(durability: str, reply: Any) -> str:
 
 
 def check_server(words: Sequence[Any], version: str, place: str) -> None:
-    """Before the first byte: can a server of this version run these confirming words?
+    """Before anything is sent: check that a server of this version can confirm a publish.
 
     Raises:
         ConfigError: It cannot.

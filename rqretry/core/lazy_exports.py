@@ -11,7 +11,7 @@ def attributes(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A package's `__getattr__` and `__dir__`; `modules` says where each name is.
 
-    The package's stub (__init__.pyi) tells type checkers the same.
+    The package's stub (__init__.pyi) declares the same names for type checkers.
     """
 
     def get(name: str) -> Any:

@@ -1,17 +1,17 @@
 """The life of a message in one consumer group, as data.
 
 One verb per transition, spelled the same in Lua, Python, events, the command line, tests
-and documentation (design.md section 1). The docs, the model test and the vocabulary test
-read this table; nothing else may describe the life cycle.
+and documentation. The docs, the model test and the vocabulary test read this table; nothing
+else may describe the life cycle.
 
 To add a verb:
 
 1. Add it to `Verb`, and one row to `TRANSITIONS` with its states before and after.
 2. Write `lua/<verb>.lua`: header, checks first, then writes, a bounded batch.
-3. Add `<verb>` to `commands.py`: keys, arguments and the decoder of its reply.
+3. Add `<verb>` to `rqretry/protocol/`: keys, arguments and the decoder of its reply.
 4. Write `tests/lua/test_<verb>.py`: the whole state before, the call, the state after;
-   every refusal and every repeat.
-5. Add a rule to the model test and the script to the crash-point enumeration.
+   every error and every repetition.
+5. Add a rule to the model test, and the script to the crash-point test.
 6. Add its cost to the table in `docs/architecture.md`.
 """
 
@@ -20,7 +20,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a message is, for one group; it is always in exactly one of them."""
+    """The state of a message in one group; it is always in exactly one of these."""
 
     PREPARED = "prepared"
     SCHEDULED = "scheduled"
@@ -58,7 +58,7 @@ class Transition:
     """One verb: the states it accepts and the states it may lead to.
 
     Empty `before` means the group does not have the message yet; empty `after` means
-    the group has it no more.
+    the group no longer has it.
     """
 
     verb: Verb
@@ -91,13 +91,13 @@ TRANSITIONS: tuple[Transition, ...] = (
         Verb.SUBSCRIBE,
         (),
         (State.READY,),
-        "a group is created and takes what was stored before it",
+        "a group is created and takes over what was stored before",
     ),
     Transition(
         Verb.DELIVER,
         (State.SCHEDULED,),
         (State.READY,),
-        "the delay it asked for is over",
+        "its delay is over",
     ),
     Transition(Verb.LEASE, (State.READY,), (State.INFLIGHT,), "a consumer takes it"),
     Transition(
@@ -110,7 +110,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Verb.CHANGE,
         (State.INFLIGHT,),
         (State.INFLIGHT, State.READY),
-        "a simple consumer sets a new deadline; at once for 0",
+        "a simple consumer sets a new deadline; ready at once for 0",
     ),
     Transition(Verb.SUCCEED, (State.INFLIGHT,), (State.COMMITTED,), "the work is done"),
     Transition(
@@ -123,7 +123,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Verb.RELEASE,
         (State.INFLIGHT,),
         (State.READY, State.WAITING_RETRY),
-        "it is given back uncounted; waits when postponed",
+        "it is given back uncounted; it waits if postponed",
     ),
     Transition(
         Verb.EXPIRE,
@@ -141,7 +141,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         Verb.REDRIVE,
         (State.DEAD,),
         (State.READY, State.WAITING_RETRY),
-        "an operator sends it back: attempt 1; later where a rate spreads many",
+        "an operator sends it back: attempt 1; later if a rate spreads many",
     ),
     Transition(
         Verb.PURGE,
@@ -149,7 +149,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         (),
         "an operator deletes it; one in flight only with its group or topic",
     ),
-    Transition(Verb.RECALL, (State.SCHEDULED,), (), "its producer takes it back before it is due"),
+    Transition(Verb.RECALL, (State.SCHEDULED,), (), "its producer cancels it before it is due"),
 )
 
 

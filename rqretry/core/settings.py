@@ -1,6 +1,6 @@
-"""Where settings come from: an argument, else the environment, else the default.
+"""Settings: from an argument, else from the environment, else the default.
 
-The only reader of os.environ.
+The only module that reads os.environ.
 """
 
 import os
@@ -26,7 +26,7 @@ class Settings:
     Attributes:
         url: The server.
         namespace: Topics and groups of one namespace do not see those of another.
-        levels: The delay level table that is wanted, or None for the namespace's own.
+        levels: The requested delay level table, or None for the namespace's own.
     """
 
     url: RedisUrl
@@ -39,12 +39,12 @@ class Settings:
         namespace: str | None = None,
         delay_levels: str | Sequence[Duration] | None = None,
     ) -> "Settings":
-        """Fill in what is not given from the environment.
+        """Take from the environment what is not given.
 
         The variables are RQRETRY_REDIS_URL, RQRETRY_NAMESPACE and RQRETRY_DELAY_LEVELS.
 
         Raises:
-            ConfigError: The URL cannot work as it is written.
+            ConfigError: The URL is malformed.
             InvalidArgument: The namespace or the level table is outside its limits.
         """
         given = url if url is not None else os.environ.get(URL_VARIABLE, DEFAULT_URL)
@@ -61,5 +61,5 @@ class Settings:
 
 
 def variable(name: str) -> str | None:
-    """A variable of the environment that another standard defines, such as OTEL_*; "" is unset."""
+    """An environment variable that another standard defines, such as OTEL_*; "" counts as unset."""
     return os.environ.get(name) or None

@@ -1,4 +1,4 @@
-"""The W3C traceparent header, as far as rqretry itself looks at it."""
+"""The parts of the W3C traceparent header that rqretry itself reads."""
 
 import re
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ HEADERS = frozenset(
         "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags",
     }
 )  # fmt: skip
-"""Headers that tell where a message comes from. They are no part of what it says: the same message
-published again, in another trace, is the same message."""
+"""Headers of trace context. They are not part of the content: the same message published again in
+another trace is a duplicate."""
 
 
 def parse(traceparent: str) -> tuple[int, int, int] | None:
-    """Trace id, span id and flags of a traceparent; None where it is not one."""
+    """Trace id, span id and flags of a traceparent; None if it is not one."""
     found = _matched(traceparent)
     return None if found is None else (int(found[1], 16), int(found[2], 16), int(found[3], 16))
 
 
 def trace_id_of(traceparent: str) -> str | None:
-    """The trace that a traceparent names; None where it is not one."""
+    """The trace id of a traceparent; None if it is not one."""
     found = _matched(traceparent)
     return found and found[1]
 
@@ -33,7 +33,7 @@ def _matched(traceparent: str) -> re.Match[str] | None:
 
 
 def without_trace(headers: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The headers that are part of what a message says."""
+    """The headers that are part of the content."""
     if not headers:
         return None
     kept = {name: text for name, text in headers.items() if name.lower() not in HEADERS}

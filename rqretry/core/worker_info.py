@@ -1,11 +1,11 @@
-"""What a live worker says about itself in the roster."""
+"""What a live worker registers about itself."""
 
 import json
 from typing import NamedTuple
 
 
 class About(NamedTuple):
-    """The groups and topics a worker process serves."""
+    """The groups and topics that a worker process consumes."""
 
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
@@ -13,7 +13,7 @@ class About(NamedTuple):
 
 
 def groups_of(about: str) -> About:
-    """Read it; what another version wrote in another way is nothing."""
+    """Decode it; empty if another version wrote another format."""
     try:
         fields = json.loads(about)
         return About(tuple(fields["groups"]), tuple(fields["topics"]), fields.get("pid"))
