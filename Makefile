@@ -78,7 +78,7 @@ simulation: setup ## run simulated systems, each from one seed (SEEDS=n of them,
 	@$(BIN)/python -m tests.model.simulation --seeds $(SEEDS) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS))
 
 mutants: setup ## break the rules of conformance.md and guarantees.md one by one: each must be noticed (RULES=...)
-	@$(BIN)/python tools/mutants.py $(RULES)
+	@$(BIN)/python -m tests.meta.mutation.run $(RULES) $(if $(JOBS),--jobs $(JOBS))
 
 script-mutants: setup ## drop each call of each script, flip each comparison: docs/mutants.md (FILES=..., JOBS=n)
 	@$(BIN)/python tools/script_mutants.py $(FILES) $(if $(JOBS),--jobs $(JOBS))

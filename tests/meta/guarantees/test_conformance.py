@@ -1,0 +1,43 @@
+"""docs/conformance.md is complete: each rule has one test that exists and a case that breaks it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.meta.mutation.rules import CASES
+from tests.meta.mutation.test_cases import names_in
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "conformance.md").read_text()
+RULES_OF_SECTIONS = {"1": 23, "2": 7, "3": 10, "4": 8, "5": 12, "6": 10}
+_ROW = re.compile(r"^\| *(\d+\.\d+) *\|([^|]*)\| `(tests/[\w/]+\.py)::(\w+)` \|$", re.MULTILINE)
+
+ROWS = _ROW.findall(PAGE)
+
+
+def test_every_section_has_its_rules() -> None:
+    wanted = [f"{section}.{n + 1}" for section, n in numbered(RULES_OF_SECTIONS)]
+    assert [rule for rule, *_ in ROWS] == wanted
+    lines = [line for line in PAGE.splitlines() if re.match(r"\| *\d", line)]
+    assert len(lines) == len(ROWS), "a row of the table cannot be read, or names no test or several"
+
+
+@pytest.mark.parametrize(("rule", "text", "path", "test"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_rule_names_a_test_that_exists_and_a_case_breaks(
+    rule: str, text: str, path: str, test: str
+) -> None:
+    assert text.strip()
+    assert test in names_in(path), f"{path} has no test {test}"
+    failing = {name.partition("[")[0] for case in CASES if case.rule == rule for name in case.tests}
+    assert f"{path}::{test}" in failing, f"no case breaks rule {rule} for its test"
+
+
+def test_every_case_breaks_a_rule_of_a_page() -> None:
+    rules = {rule for rule, *_ in ROWS} | {f"R{n}" for n in range(1, 25)}
+    assert {case.rule for case in CASES} == rules
+
+
+def numbered(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """Each section with 0, 1, ... up to its count."""
+    return [(section, n) for section, count in counts.items() for n in range(count)]

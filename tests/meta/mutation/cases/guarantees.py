@@ -1,0 +1,151 @@
+"""The rules behind the guarantees, R1 to R24."""
+
+import time
+from typing import Any
+
+from tests.meta.mutation.case import (
+    LuaFlags,
+    LuaLine,
+    Symbol,
+    answers,
+    drops,
+    sends,
+    writes_state,
+)
+from tests.meta.mutation.cases.common import always, any_receipt, case, takes
+
+SCRIPTS = "tests/meta/guarantees/test_scripts.py::"
+CALLS = "tests/meta/guarantees/test_calls.py::"
+PUBLISH = "tests/lua/test_publish.py::"
+EXPIRE = "tests/lua/test_expire.py::"
+PROGRAM = "tests/edges/cli/test_program.py::"
+
+
+def eager(original: Any) -> Any:
+    """Connections of the library that repeat by themselves."""
+
+    def made(*args: Any) -> Any:
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        connection = original(*args)
+        connection.retry = Retry(NoBackoff(), 3)
+        return connection
+
+    return made
+
+
+def bug(original: Any) -> Any:
+    """A full server is taken for a bug in a script."""
+
+    def meaning(self: Any, command: Any, error: Exception) -> Any:
+        from rqretry.core.errors import ScriptError
+
+        if str(error).startswith("OOM"):
+            return ScriptError(command.verb, 0, "out of memory")
+        return original(self, command, error)
+
+    return meaning
+
+
+def at_its_answer(original: Any) -> Any:
+    """A renewal is trusted from its answer on."""
+    return lambda self, batch, verdicts, _sent_at: original(self, batch, verdicts, time.monotonic())
+
+
+def over(original: Any) -> Any:
+    """The deadline that a handler sees is over when it begins."""
+
+    def made(self: Any, lease: Any, envelope: Any, attempt: Any, retries: Any, _: Any, *rest: Any
+             ) -> None:  # fmt: skip
+        original(self, lease, envelope, attempt, retries, time.monotonic() - 1, *rest)
+
+    return made
+
+
+def reading(original: Any) -> Any:
+    """A command that says who is there, in place of one that says that we are."""
+
+    def made(keys: Any, **named: Any) -> Any:
+        from rqretry.protocol import maintain
+
+        return original(keys, **named) if named.get("ttl_ms") else maintain.roster(keys)
+
+    return made
+
+
+def takes_eviction(_: Any) -> Any:
+    """A server that evicts is fine."""
+
+    def found(_info: Any) -> Any:
+        from rqretry.checks.check_result import Finding
+
+        return Finding("eviction", "ok", "")
+
+    return found
+
+
+CASES = (
+    case("R1", "a settle is refused by a full server", LuaFlags("succeed", "none"),
+         f"{SCRIPTS}test_only_scripts_that_take_new_work_are_refused_by_a_full_server"),
+    case("R2", "a stale route is not noticed",
+         answers("HMGET", "route", "local i = at(args, 'version') answer[i] = ARGV[1]", "publish"),
+         f"{PUBLISH}test_publish_by_a_stale_route_writes_nothing_and_tells_the_new_one"),
+    case("R3", "what is due leaves its level before it is in a list",
+         sends("RPUSH", "retry", "for _, level in ipairs(KEYS) do if string.find(level, ':delay:%d+$') then original('ZREM', level, unpack(args)) end end", "promote"),
+         "tests/lua/test_crash_points.py::test_a_script_cut_anywhere_loses_nothing[left-promote]"),
+    case("R4", "a script makes up a key",
+         LuaLine("recall", "local made_up = 'rqretry:' .. KEYS[1]"),
+         f"{SCRIPTS}test_a_script_computes_no_key_from_what_it_reads[recall]"),
+    case("R5", "any receipt settles", any_receipt(),
+         f"{EXPIRE}test_expire_makes_the_late_settle_of_a_stopped_worker_stale"),
+    case("R6", "a repeated call is a new one", drops("SET", "lane", answer="'OK'"),
+         f"{PUBLISH}test_publish_repeated_is_answered_as_before_and_changes_nothing"),
+    case("R7", "the number of replicas is not compared", Symbol("core:doubt", always("")),
+         "tests/contract/sentinel/test_durability.py::test_what_no_replica_confirms_is_stored_and_says_so"),
+    case("R8", "the library repeats what it has sent", Symbol("transport:sync_connection", eager),
+         f"{CALLS}test_the_library_of_redis_repeats_nothing_by_itself"),
+    case("R9", "time goes back with the server's clock",
+         answers("HMGET", "meta", "local i = at(args, 'mark') if i then answer[i] = '0' end"),
+         "tests/lua/test_history.py::test_time_runs_on_from_its_mark_when_the_clock_goes_back"),
+    case("R10", "a message is taken off before it is anywhere else",
+         LuaLine("promote", "call('ZPOPMIN', KEYS[11], 0)"),
+         f"{SCRIPTS}test_a_script_never_waits_and_takes_nothing_off_a_list_before_it_is_leased[promote]"),
+    case("R11", "an expiry counts no attempt",
+         writes_state("lease, attempt - 1, expiries, postpones", "expire"),
+         f"{EXPIRE}test_expire_the_first_time_makes_the_message_ready_at_once_and_counts"),
+    case("R12", "expiry takes all that is overdue at once",
+         sends("ZRANGEBYSCORE", "inflight", "args[5] = 100 * args[5]", "expire"),
+         f"{EXPIRE}test_expire_takes_a_bounded_batch_oldest_first"),
+    case("R13", "what is due leaves its level and is in no list",
+         drops("RPUSH", "retry", "promote"),
+         "tests/lua/test_promote.py::test_promote_moves_what_is_due_to_the_retry_lane"),
+    case("R14", "the auditor does not see an index that is late",
+         Symbol("checks:_due", always(())), "tests/lua/test_auditor.py::test_the_auditor_sees"),
+    case("R15", "a server that forgot a script is not told it again",
+         Symbol("transport:load", always(("PING",))),
+         f"{CALLS}test_a_server_that_forgets_the_scripts_is_told_them_again"),
+    case("R16", "an id is in the error that a script answers",
+         LuaLine("recall", "if ARGV[2] == '' then return redis.error_reply(ARGV[2]) end"),
+         f"{SCRIPTS}test_a_script_raises_no_error_and_answers_no_status_of_its_own[recall]"),
+    case("R17", "a worker takes a server that evicts", Symbol("checks:_eviction", takes_eviction),
+         f"{PROGRAM}test_a_worker_refuses_a_server_that_evicts"),
+    case("R18", "health asks a script that only reads", Symbol("protocol:register", reading),
+         "tests/contract/production/test_health.py::test_ready_notices_a_redis_that_answers_and_takes_no_writes"),
+    case("R19", "a full server is a bug in a script", Symbol("transport:meaning", bug),
+         f"{CALLS}test_every_error_of_a_server_has_one_meaning"),
+    case("R20", "a lease that nobody got ends ten minutes late",
+         sends("ZRANGEBYSCORE", "inflight", "args[2] = args[2] - 600000", "expire"),
+         f"{CALLS}test_a_lease_whose_reply_is_lost_costs_one_deadline_and_nothing_else"),
+    case("R21", "a script reads a hash in the server's order",
+         LuaLine("recall", "call('HKEYS', KEYS[1])"),
+         f"{SCRIPTS}test_a_script_reads_no_set_or_hash_in_the_server_s_own_order[recall]"),
+    case("R22", "any text is a message id", takes("check_message_id", lambda _: "a"),
+         "tests/unit/core/test_limits.py::test_a_bad_message_id_is_refused"),
+    case("R23", "a renewal is trusted from its answer on",
+         Symbol("Heartbeat._note", at_its_answer),
+         f"{CALLS}test_what_is_trusted_of_a_renewal_runs_from_its_sending"),
+    case("R24", "the deadline that a handler sees is over when it begins",
+         Symbol("Message.__init__", over),
+         "tests/contract/integration/test_outcomes.py::test_what_a_handler_sees_of_its_message"),
+)  # fmt: skip

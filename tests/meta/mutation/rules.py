@@ -1,0 +1,7 @@
+"""All cases, by the rules of docs/conformance.md and docs/guarantees.md."""
+
+from tests.meta.mutation.cases import dead_letters, groups, guarantees, limits, push
+
+CASES = (
+    *push.CASES, *groups.CASES, *dead_letters.CASES, *limits.CASES, *guarantees.CASES,
+)  # fmt: skip
