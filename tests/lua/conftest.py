@@ -30,12 +30,14 @@ def backend(request: pytest.FixtureRequest, server_of: ServerOf) -> Iterator[Bac
 def open_backend(name: str, server_of: ServerOf) -> Iterator[Backend]:
     """One way to run the scripts."""
     if name == "fakeredis":
-        yield fake_backend(virtual_time())
+        backend = fake_backend(virtual_time())
     elif name == "cluster":
         url = server_of("redis-7", cluster=True).url
-        yield server_backend(name, url, declared_keys(), clock_in_slot=True)
+        backend = server_backend(name, url, declared_keys(), clock_in_slot=True)
     else:
-        yield server_backend(name, server_of(name).url, virtual_time())
+        backend = server_backend(name, server_of(name).url, virtual_time())
+    yield backend
+    backend.close()
 
 
 @pytest.fixture

@@ -15,9 +15,11 @@ from tests.support.world import VISIBILITY_MS, World
 @pytest.fixture
 def full(server: EmbeddedRedis) -> Iterator[World]:
     """A world to fill; the server gets its memory back afterwards."""
-    world = World(server_backend(server.version, server.url, virtual_time()))
+    backend = server_backend(server.version, server.url, virtual_time())
+    world = World(backend)
     yield world
     world.client.config_set("maxmemory", 0)
+    backend.close()
 
 
 def fill(world: World) -> None:

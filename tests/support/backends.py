@@ -27,6 +27,7 @@ class Backend:
     run: Run
     client: Any
     clock_in_slot: bool = False
+    close: Callable[[], None] = lambda: None
 
 
 def server_backend(
@@ -37,7 +38,12 @@ def server_backend(
     store = SyncStore(parsed, library)
     path = str(parsed.redis_kwargs()["path"])
     client = redis.Redis(unix_socket_path=path, protocol=2)
-    return Backend(name, store.run, client, clock_in_slot)
+
+    def close() -> None:
+        store.close()
+        client.close()
+
+    return Backend(name, store.run, client, clock_in_slot, close)
 
 
 def fake_backend(library: ScriptLibrary) -> Backend:

@@ -29,7 +29,9 @@ TOO_EARLY_KEPT = {"I1", "I1b", "I1c", "I7", "I10", "records"}
 
 @pytest.fixture
 def world(checked_server: EmbeddedRedis) -> Iterator[World]:
-    yield World(server_backend("redis-7", checked_server.url, virtual_time()))
+    backend = server_backend("redis-7", checked_server.url, virtual_time())
+    yield World(backend)
+    backend.close()
 
 
 def directory(server: EmbeddedRedis) -> Path:

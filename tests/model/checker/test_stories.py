@@ -81,9 +81,10 @@ BUGS = {
 
 
 def judged(server: EmbeddedRedis, library: ScriptLibrary, seed: int) -> Report:
-    world = World(server_backend("redis-7", server.url, library))
-    story = Story(world, seed)
+    backend = server_backend("redis-7", server.url, library)
+    story = Story(World(backend), seed)
     story.tell()
+    backend.close()
     blocks = since_flush(list(read_blocks(server.socket_path.parent)))
     return check(story.records(follow(blocks, "test")))
 
