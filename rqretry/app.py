@@ -22,7 +22,7 @@ from rqretry.core.message_id import MessageId
 from rqretry.core.middleware import Callback, Hooks, Middleware
 from rqretry.core.settings import Settings
 from rqretry.producer.transaction import AsyncTransaction
-from rqretry.worker.embedded_run import run_until_stopped
+from rqretry.worker.stop_signals import run_until_stopped
 from rqretry.worker.worker import GRACE_S, Worker
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -256,7 +256,8 @@ class App:
             ConfigError: There are no consumers, or one does not fit its group.
         """
         async with self.living():
-            await run_until_stopped(self.worker(concurrency=concurrency, grace=grace), signals)
+            worker = self.worker(concurrency=concurrency, grace=grace)
+            await run_until_stopped(worker, signals=signals)
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:

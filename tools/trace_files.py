@@ -28,11 +28,11 @@ WARM_UP = 20
 IDLE_S, SETTLED_S = 0.3, 0.3
 UPKEEP = {
     "reaper": "moves what is due, at its own times",
-    "presence": "renews the entry of this worker in the list of workers every five seconds",
-    "growth": "looks for new partitions every five seconds",
+    "registration": "renews the entry of this worker in the list of workers every five seconds",
+    "partition watch": "looks for new partitions every five seconds",
     "tally": "writes the counters of broadcast groups every second",
     "announcer": "runs callbacks, and there are none",
-    "check-back": "looks for undecided transactions",
+    "transaction checks": "looks for undecided transactions",
     "orders watch": "looks for attempts past their deadline, at its own times",
 }
 """Tasks that are not the way of a message, whatever they do meanwhile; by name, with the reason.

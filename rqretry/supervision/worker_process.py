@@ -99,7 +99,8 @@ async def _work(app: App, config: WorkerConfig, reports: Connection) -> int:
     worker = app.worker(
         concurrency=config.concurrency, grace=config.grace, explicit=config.explicit
     )
-    worker.max_messages = config.max_messages
+    if config.max_messages is not None:
+        worker.limit_messages(config.max_messages)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, _stop, worker)
     loop.add_signal_handler(AT_ONCE, _stop_at_once, worker)

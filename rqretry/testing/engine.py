@@ -150,7 +150,7 @@ class Engine:
     async def _attempt(self, place: LabPlace, delivery: Delivery) -> None:
         fault = self.faults.take(place.worker, delivery.id)
         if fault is Fault.CRASH:
-            place.leases.pop(delivery.id, None)
+            place.leases.end(delivery)
         else:
             if fault is Fault.DUPLICATE:
                 await self.duplicate(place, delivery)
@@ -163,15 +163,14 @@ class Engine:
         self._finished[key] = self._finished.get(key, 0) + 1
 
     async def _handle(self, place: LabPlace, delivery: Delivery) -> None:
-        known = dict(place.tracebacks)
         token = RUNNING.set(Running(place, delivery))
         try:
             await place.consumer.process(delivery)
         finally:
             RUNNING.reset(token)
         if delivery.lost:  # crashed: no result reaches the server
-            place.tracebacks = known
-            place.leases.pop(delivery.id, None)
+            place.tracebacks.take()
+            place.leases.end(delivery)
 
     def _give_up(self, place: LabPlace, delivery: Delivery, budget: Budget) -> None:
         raise AssertionError(
@@ -199,7 +198,7 @@ class Engine:
         place.workers.expire(place)
         if delivery.message is not None:
             delivery.message.cancelled = True
-        place.workers.announce_lost(place, delivery)
+        place.workers.lease_lost(delivery)
 
     async def duplicate(self, place: LabPlace, delivery: Delivery) -> bool:
         """End the lease, and run what is due until the message was delivered once more.

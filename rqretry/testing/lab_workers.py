@@ -17,15 +17,16 @@ from rqretry.core.middleware import Announcer, Event
 from rqretry.maintenance.due import Due, Maintenance
 from rqretry.protocol.broadcast import Entry, read_after
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.lease import Leased, lease
+from rqretry.protocol.lease import lease
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.protocol.rate_limit import rate_take
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
-from rqretry.worker.broadcast import Ends, Position, starting_positions, unleased
-from rqretry.worker.consumer import Consumer
+from rqretry.worker.broadcast import BroadcastResults, Position, starting_positions, unleased
+from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.settle import Settler
-from rqretry.worker.transaction_check_loop import CheckBack
+from rqretry.worker.transaction_check_loop import TransactionChecks
+from rqretry.worker.wakeups import WakeUps
 from rqretry.worker.worker import apply_spec
 
 _THREADS = 16
@@ -83,7 +84,8 @@ class LabWorkers:
         self._store = store
         self._async_store = LabAsyncStore(store)
         self._settlers: dict[str, Settler] = {}
-        self._ends = Ends(self.announcer, "lab")
+        self._broadcast = BroadcastResults(self.announcer, "lab")
+        self._wake_ups = WakeUps(self._async_store)
         self.check_at: int | None = None
         """The virtual time in ms at which a transaction is to be checked."""
         self._consumers: list[Consumer] = []
@@ -122,7 +124,6 @@ class LabWorkers:
         """Lease the next message of a place, after what is due there; None: nothing is ready."""
         while True:
             changes = self._store.changes
-            place.prefer = "retry" if place.prefer == "ready" else "ready"
             if place.keys.source:
                 self._store.run(feed_dlq_group(place.keys, worker=place.worker))
             tokens_in_ms = self._wait_for_tokens(place)
@@ -134,15 +135,15 @@ class LabWorkers:
                 worker=place.worker,
                 want=1,
                 visibility_ms=place.consumer.spec.visibility_ms,
-                prefer=place.prefer,
+                prefer=place.next_list(),
                 tokens=place.rated,
             )
             leased = self._store.run(command)
             if place.rated and not leased.ids:
                 self._store.run(rate_take(place.keys.bucket, want=0, returned=1))
-            place.rated = bool(leased.rate)
-            if leased.ids:
-                return self._delivery(place, leased)
+            found = place.leased(leased, self._store.clock.local(0))
+            if found:
+                return found[0]
             if leased.status == "NO_GROUP":
                 self._subscribe(place.consumer.spec)
                 continue
@@ -183,7 +184,7 @@ class LabWorkers:
 
     async def check_back(self, now_ms: int) -> bool:
         """Ask the app's checkers about transactions that are due; whether there were any."""
-        checks = CheckBack(self._async_store, self.catalog, self.app.checkers.specs, "lab")
+        checks = TransactionChecks(self._async_store, self.catalog, self.app.checkers.specs, "lab")
         next_ms = await checks.look()
         checks.close()
         self.check_at = None if next_ms is None else now_ms + next_ms
@@ -220,31 +221,35 @@ class LabWorkers:
             return
         settler = self._settlers[place.worker]
         for _ in range(_SETTLES_MOST):
-            if not place.unsettled:
+            if not place.outbox:
                 break
             await settler.flush()
         await self.announcer.finish()
 
-    def announce_lost(self, place: LabPlace, delivery: Delivery) -> None:
+    def lease_lost(self, delivery: Delivery) -> None:
         """Report to the app's callbacks, soon, that a lease was lost."""
         if self.announcer.wants("lease_lost"):
-            topic, attempt = place.topic, delivery.attempt
-            self.announcer.post(
-                Event("lease_lost", place.worker, place.worker, topic, delivery.id, attempt)
-            )
+            place, group = delivery.place, delivery.place.keys.group
+            event = Event("lease_lost", group, group, place.topic, delivery.id, delivery.attempt)
+            self.announcer.post(event)
+
+    def stuck(self) -> None:
+        """No thread is given up here."""
 
     # -- joining -------------------------------------------------------------------------------
 
     def _join(self, spec: ConsumerSpec) -> None:
         settler = self._settlers.get(spec.group)
         if settler is None:
-            settler = Settler(self._async_store, self.announcer, spec.group)
+            settler = Settler(self._async_store, self.announcer, spec.group, self._wake_ups)
             self._settlers[spec.group] = settler
         if not (spec.is_async or spec.in_process):
             spec = replace(spec, concurrency=_THREADS)
-        ends = self._ends if spec.broadcast else settler
+        results = self._broadcast if spec.broadcast else settler
+        rooms = self._broadcast if spec.broadcast else self._wake_ups
         spec = unleased(spec) if spec.broadcast else spec
-        consumer = Consumer(spec, ends, self.app.hooks, spec.group)
+        context = ConsumerContext(spec.group, self.app.hooks, results, rooms, events=self)
+        consumer = Consumer(spec, context)
         consumer.execution.max_retries = self._subscribe(spec)
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
         for name, number, keys in self._store.perform(
@@ -260,16 +265,8 @@ class LabWorkers:
         if not spec.broadcast:
             return None
         (position,) = self._store.perform(starting_positions(self.catalog, [place]))
-        self._ends.positions[place] = position
+        self._broadcast.begin([position])
         return position
 
     def _subscribe(self, spec: ConsumerSpec) -> int:
         return self._store.perform(apply_spec(self.catalog, spec, explicit=True))
-
-    def _delivery(self, place: LabPlace, leased: Leased) -> Delivery:
-        sent_at = self._store.clock.local(0)
-        rows = zip(leased.ids, leased.data, leased.numbers, strict=True)
-        ((id_, data, numbers),) = rows
-        delivery = Delivery(place, id_, data, numbers, sent_at, leased.last_errors[0])
-        place.leases[id_] = delivery
-        return delivery

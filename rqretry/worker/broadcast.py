@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from rqretry.catalog.catalog import Catalog
@@ -36,8 +36,8 @@ from rqretry.transport.hiredis_channel import Connection
 from rqretry.transport.node import BLOCK_MARGIN_SECONDS
 from rqretry.transport.replies import TryAgain, broken, is_error
 from rqretry.transport.store import Store, jitter
-from rqretry.worker.consumer import Consumer
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, Intake, Place
+from rqretry.worker.wakeups import Alarm, HasRoom
 
 log = logging.getLogger("rqretry")
 
@@ -45,7 +45,7 @@ BLOCK_S = 5.0
 ENTRIES = 8
 """Stream entries per read; each holds the messages of one call, 500 or 1 MiB at most."""
 TALLY_EVERY_S = 1.0
-_LAST_TELL_S = 2.0
+_LAST_COUNT_S = 2.0
 NO_LEASE_S = 10 * 365 * 86_400.0
 """A broadcast message is not leased: nothing ends while its handler runs but consume_timeout."""
 
@@ -63,12 +63,17 @@ class Position:
         self.mark = mark
         self.group = group
         self.counts: dict[str, int] = {}
-        """What became of its messages, since it was told last."""
+        """What became of its messages, since the server's counters had it last."""
 
     def count(self, verb: str, messages: int = 1) -> None:
         """Note what became of some messages."""
         if messages:
             self.counts[verb] = self.counts.get(verb, 0) + messages
+
+    def take_counts(self) -> dict[str, int]:
+        """The counts, which begin anew."""
+        taken, self.counts = self.counts, {}
+        return taken
 
     def take(self, entry: Entry) -> list[Delivery]:
         """Go past an entry; its messages for this group, and what was missed is counted."""
@@ -88,13 +93,23 @@ class Position:
         return [Delivery(self.place, id_, data, (1, 1), now) for id_, data in wanted]
 
 
-class Ends:
-    """Takes the place of a settler: what became of an attempt is logged and counted."""
+class BroadcastResults:
+    """Takes results in place of a settler: they are logged and counted."""
 
     def __init__(self, announcer: Announcer, worker: str) -> None:
         self.positions: dict[Place, Position] = {}
+        self.room = asyncio.Event()
+        """A consumer may have room for more."""
         self._announcer = announcer
         self._worker = worker
+
+    def begin(self, positions: Iterable[Position]) -> None:
+        """These are what results are counted for."""
+        self.positions.update((position.place, position) for position in positions)
+
+    def room_in(self, _consumer: HasRoom) -> None:
+        """Let who waits for room look again."""
+        self.room.set()
 
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""
@@ -109,8 +124,8 @@ class Ends:
         if delivery.watch is not None:
             delivery.watch.settled(FAILURE, record=failure.record)
         error = read_line(f"1 0 {failure.record}")
-        said = ": ".join(filter(None, (error.type, error.message))) if error else ""
-        reason = said or failure.cause
+        text = ": ".join(filter(None, (error.type, error.message))) if error else ""
+        reason = text or failure.cause
         log.warning(
             "message %s of %s failed in broadcast group %s, which does not retry: %s",
             delivery.id, place.topic, place.keys.group, reason,
@@ -131,9 +146,10 @@ class Ends:
         """Nothing is delivered again, so that is a failure."""
         self.fail(delivery, limit)
 
-    def news(self) -> list[Position]:
-        """The positions with something to tell the server."""
-        return [position for position in self.positions.values() if position.counts]
+    def take_counts(self) -> list[tuple[Place, dict[str, int]]]:
+        """What is not in the server's counters yet."""
+        uncounted = [position for position in self.positions.values() if position.counts]
+        return [(position.place, position.take_counts()) for position in uncounted]
 
 
 class Broadcaster:
@@ -142,58 +158,55 @@ class Broadcaster:
     def __init__(
         self,
         store: Store,
-        consumers: Sequence[Consumer],
-        ends: Ends,
+        consumers: Sequence[Intake],
+        results: BroadcastResults,
         rejoin: Callable[[], Awaitable[None]],
+        upkeep: Alarm,
     ) -> None:
         self._store = store
         self._consumers = consumers
-        self._ends = ends
+        self._results = results
         self._rejoin = rejoin
         self._random = random.Random()
-        self.on_entry: Callable[[Place], None] = lambda _: None
-        """Something was published, perhaps for later."""
+        self._upkeep = upkeep
 
     async def run(self) -> None:
-        """Read and tell for ever; one task and one connection per consumer, or per partition."""
+        """Read and count for ever; one task and one connection per consumer, or per partition."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._tell_for_ever(), name="tally")
+            group.create_task(self._count_for_ever(), name="tally")
             for consumer in self._consumers:
-                positions = [self._ends.positions[place] for place in consumer.places]
-                shares = (
-                    [[position] for position in positions] if self._store.spread else [positions]
-                )
-                room = asyncio.Event()
-                consumer.on_room = room.set
+                positions = [self._results.positions[place] for place in consumer.places]
+                shares = [[one] for one in positions] if self._store.spread else [positions]
                 for share in shares:
-                    group.create_task(_Reader(self, consumer, share, room).run())
+                    group.create_task(_Reader(self, consumer, share, self._results.room).run())
 
-    async def tell(self) -> None:
-        """Add to the counters what has become of messages since the last time."""
-        told = self._ends.news()
-        counts = []
-        for position in told:
-            counts.append(position.counts)
-            position.counts = {}
-        if told:
-            pairs = zip(told, counts, strict=True)
-            await self._store.run_all([tally(position.place.keys, c) for position, c in pairs])
+    async def count(self) -> None:
+        """Add to the server's counters what has become of messages since the last time."""
+        counts = self._results.take_counts()
+        if counts:
+            await self._store.run_all([tally(place.keys, count) for place, count in counts])
 
-    async def tell_last(self) -> None:
+    async def count_last(self) -> None:
         """The same at the end, where it is not worth waiting for."""
         try:
-            async with asyncio.timeout(_LAST_TELL_S):
-                await self.tell()
+            async with asyncio.timeout(_LAST_COUNT_S):
+                await self.count()
         except (TimeoutError, RqretryError) as error:
             log.warning("what broadcast groups did last is not counted: %s", error)
 
-    async def _tell_for_ever(self) -> None:
+    async def _count_for_ever(self) -> None:
         while True:
             await asyncio.sleep(jitter(TALLY_EVERY_S, self._random))
             try:
-                await self.tell()
+                await self.count()
             except RqretryError as error:
                 log.warning("what broadcast groups did could not be counted: %s", error)
+
+    def published(self, place: Place) -> None:
+        """Something was published, perhaps for later."""
+        now = time.monotonic()
+        place.schedule.published_for_later(now)
+        self._upkeep.due(now)
 
     async def lost(self) -> None:
         """The connection broke; the server may have lost its data too."""
@@ -214,7 +227,7 @@ class _Reader:
     def __init__(
         self,
         owner: Broadcaster,
-        consumer: Consumer,
+        consumer: Intake,
         positions: Sequence[Position],
         room: asyncio.Event,
     ) -> None:
@@ -263,7 +276,7 @@ class _Reader:
                 if deliveries:
                     self._consumer.accept(deliveries)
                 else:
-                    self._owner.on_entry(position.place)
+                    self._owner.published(position.place)
 
     def _close(self) -> None:
         if self._connection is not None:

@@ -12,8 +12,8 @@ from rqretry.core.failure_record import read_line
 from rqretry.core.message import Message
 from rqretry.core.middleware import Hooks
 from rqretry.protocol.lease import Failure
-from rqretry.worker.attempt import Execution, Waiting, outcome_of
-from rqretry.worker.invoker import Caller, make_caller
+from rqretry.worker.consumer import Execution
+from rqretry.worker.invoker import Call, Waiting, make_caller
 from rqretry.worker.leases import Delivery
 
 
@@ -35,15 +35,13 @@ class Rehearsal:
 
 
 class _Noticing:
-    """Another caller; what comes through it is remembered."""
+    """Another call; what comes through it is remembered."""
 
-    can_stick = False
-
-    def __init__(self, inner: Caller) -> None:
+    def __init__(self, inner: Call) -> None:
         self._inner = inner
         self.error: BaseException | None = None
 
-    async def __call__(self, message: Message[Any]) -> Any:
+    async def call(self, message: Message[Any]) -> Any:
         try:
             return await self._inner(message)
         except HandlerSignal:
@@ -51,9 +49,6 @@ class _Noticing:
         except BaseException as error:
             self.error = error
             raise
-
-    def shut_down(self) -> None:
-        self._inner.shut_down()
 
 
 async def rehearse(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: int) -> Rehearsal:
@@ -66,8 +61,9 @@ async def rehearse(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: i
         most: The group's max_retries.
     """
     here = replace(spec, in_process=False, is_async=inspect.iscoroutinefunction(spec.handler))
-    caller = _Noticing(make_caller(here))
-    execution = Execution(here, caller, hooks, "replay")
+    caller = make_caller(here)
+    noticing = _Noticing(caller.call)
+    execution = Execution(here, noticing.call, hooks, "replay")
     execution.max_retries = most
     began = time.monotonic()
     try:
@@ -84,13 +80,13 @@ async def rehearse(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: i
         return Rehearsal(outcome, "", None, seconds)
     line = read_line(f"{delivery.attempt} 0 {failure.record}")
     said = failure.cause if line is None else str(line)
-    return Rehearsal(failure.cause, said, caller.error, seconds)
+    return Rehearsal(failure.cause, said, noticing.error, seconds)
 
 
 def _failure(
     result: ConsumeResult | Failure, execution: Execution, delivery: Delivery
 ) -> Failure | None:
-    return result if isinstance(result, Failure) else outcome_of(result, execution, delivery)
+    return result if isinstance(result, Failure) else execution.failure_of(result, delivery)
 
 
 def spec_for(specs: Iterable[ConsumerSpec], group: str, topic: str) -> ConsumerSpec | None:

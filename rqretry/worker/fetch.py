@@ -1,8 +1,8 @@
 """Leasing for all consumers of a process: one loop, one connection.
 
 The loop leases from every place that has room and may hold something, all in one round trip. When
-nothing does, it blocks on the wake keys of those with room: a wake-up is a hint, the lease is the
-truth. With a single place the wake-up and the lease go in one round trip (decisions 14).
+nothing does, it blocks on the wake keys of those with room. With a single place the wake-up and the
+lease go in one round trip (docs/decisions/0013).
 """
 
 import asyncio
@@ -10,30 +10,28 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from rqretry.core.errors import RqretryError
-from rqretry.protocol.command import Argument, Command
+from rqretry.protocol.command import Command
 from rqretry.protocol.lease import Leased, Polled, lease, poll
 from rqretry.protocol.maintain import feed_dlq_group
-from rqretry.transport.hiredis_channel import Connection
-from rqretry.transport.node import BLOCK_MARGIN_SECONDS
-from rqretry.transport.replies import TryAgain, is_error
+from rqretry.transport.replies import is_error
 from rqretry.transport.store import Store, jitter
-from rqretry.worker.consumer import Consumer
-from rqretry.worker.leases import Delivery, Place
-from rqretry.worker.rate_limiter import Purse, Want, share
+from rqretry.worker.leases import LOOK_EVERY_S, Intake, Place
+from rqretry.worker.rate_limiter import TokenBuckets
+from rqretry.worker.wakeups import Alarm, WakeUps
 
 log = logging.getLogger("rqretry")
 
-LOOK_EVERY_S = 5.0
-_UNBLOCK_EVERY_S = 0.005
 _SHORT_S = 1.0
 """A wait for tokens that is longer than this ends early when the group's settings change."""
 
-Pair = tuple[Consumer, Place]
+
+Pair = tuple[Intake, Place]
+Want = tuple[Intake, Place, int]
+"""How many messages a consumer could take from a place."""
 
 
 class Fetcher:
@@ -42,62 +40,43 @@ class Fetcher:
     def __init__(
         self,
         store: Store,
-        consumers: list[Consumer],
+        consumers: Sequence[Intake],
         worker: str,
         rejoin: Callable[[], Awaitable[None]],
+        wake_ups: WakeUps,
+        upkeep: Alarm,
     ) -> None:
         self._store = store
         self._worker = worker
-        self.consumers = consumers
         self._pairs: list[Pair] = [(c, place) for c in consumers for place in c.places]
         self._rejoin = rejoin
         self._random = random.Random()
-        self._connection: Connection | None = None
-        self._connection_id = 0
-        self._connection_keys: tuple[str, ...] = ()
-        self._watched: set[Place] | None = None
-        """The places whose wake keys we are blocked on; None while we are not blocked."""
-        self._room = asyncio.Event()
-        self._stopping = False
-        self._unblocking: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[set[str]] | None = None
-        # On a cluster one server that fails must not hold up what the others have.
-        self._purse = Purse(store)
-        for consumer in consumers:
-            consumer.on_room = partial(self._room_in, consumer)
-        self.changed: Callable[[Place], None] = lambda _: None
-        """Called when it is known anew when something of a place is due."""
+        self._wake_ups = wake_ups
+        self._upkeep = upkeep
+        self._tokens = TokenBuckets(store)
 
     async def run(self) -> None:
-        """Lease until stopped."""
-        while not self._stopping:
+        """Lease until the wake-ups are stopped."""
+        while not self._wake_ups.stopping:
             try:
                 await self._round()
             except RqretryError as error:
                 log.warning("fetching failed, trying again: %s", error)
                 await asyncio.sleep(jitter(0.5, self._random))
-        self._drop_connection()
+        self._wake_ups.close()
 
-    def add(self, consumer: Consumer, place: Place) -> None:
+    def add(self, consumer: Intake, place: Place) -> None:
         """Lease from one more place."""
         self._pairs.append((consumer, place))
-        self._room.set()
-        self._unblock()
-
-    async def stop(self) -> None:
-        """Lease nothing more; returns when the loop was told, not when it has ended."""
-        self._stopping = True
-        self._room.set()
-        self._unblock()
+        self._wake_ups.interrupt()
 
     async def _round(self) -> None:
-        open_ = [(c, s, room) for c, s in self._pairs if (room := c.room()) > 0]
+        open_ = [(c, p, room) for c, p in self._pairs if (room := c.room()) > 0]
         if not open_:
-            self._room.clear()
-            await self._room.wait()
+            await self._wake_ups.room()
             return
-        likely = [(c, s, room) for c, s, room in open_ if not s.empty]
-        wants = await self._purse.allot(share(likely)) if likely else []
+        likely = [want for want in open_ if not want[1].empty]
+        wants = await self._allotted(share(likely)) if likely else []
         if wants:
             await self._lease_all(wants)
         elif len(self._pairs) == 1 and self._pairs[0][1].simple:
@@ -113,63 +92,65 @@ class Fetcher:
         commands = [self._lease(place, want) for _, place, want in wants]
         sent_at = time.monotonic()
         answers = await self._store.run_each(commands, self._store.patience)
-        unused, idle = [], True
+        unused: Counter[str] = Counter()
+        idle = True
         for (consumer, place, want), leased in zip(wants, answers, strict=True):
+            if place.rated:
+                unused[place.keys.bucket] += want - len(getattr(leased, "ids", ()))
             if isinstance(leased, Exception):
                 self._failed(place, leased)
-                unused.append((place, want))
                 continue
             clock = self._store.clock_of(place.keys.wake)
             leased_at = clock.ran_at(leased.now_ms, sent_at)  # maybe the last of many repeats
             clock.note(leased.now_ms, sent_at)
-            unused.append((place, want - len(leased.ids)))
             await self._accept(consumer, place, leased, leased_at)
             idle = idle and place.empty
-        await self._purse.give_back(unused)
+        await self._tokens.give_back(+unused)
         if idle:
             await _handlers_first()
 
+    async def _allotted(self, wanted: list[Want]) -> list[Want]:
+        """What may be leased of what is wanted: all of it, except where a rate is the limit."""
+        allotted = [want for want in wanted if not want[1].rated]
+        if len(allotted) == len(wanted):
+            return allotted
+        now = time.monotonic()
+        asking: dict[str, list[Want]] = {}
+        for want in wanted:
+            if want[1].rated and self._tokens_at(want[1]) <= now:
+                asking.setdefault(want[1].keys.bucket, []).append(want)
+        totals = {bucket: sum(room for _, _, room in wants) for bucket, wants in asking.items()}
+        for bucket, tokens in (await self._tokens.take(totals)).items():
+            allotted += divided(asking[bucket], tokens)
+        return allotted
+
     def _lease(self, place: Place, want: int) -> Command[Leased]:
-        place.prefer = "retry" if place.prefer == "ready" else "ready"
         return lease(
             place.keys,
             worker=self._worker,
             want=want,
             visibility_ms=round(place.visibility_s * 1000),
-            prefer=place.prefer,
+            prefer=place.next_list(),
             tokens=place.rated,
         )
 
     async def _accept(
-        self, consumer: Consumer, place: Place, leased: Leased, sent_at: float
+        self, consumer: Intake, place: Place, leased: Leased, leased_at: float
     ) -> None:
         if leased.status == "NO_GROUP":
             await self._rejoin()
             return
-        self._take(consumer, place, leased, sent_at)
-        self._note(place, leased, sent_at, time.monotonic())
+        self._take(consumer, place, leased, leased_at)
+        self._note(place, leased, leased_at, time.monotonic())
 
-    def _take(self, consumer: Consumer, place: Place, leased: Leased, sent_at: float) -> None:
-        place.empty = leased.exhausted
-        place.rated = bool(leased.rate)
-        if leased.ids:
-            rows = zip(leased.ids, leased.data, leased.numbers, leased.last_errors, strict=True)
-            deliveries = [
-                Delivery(place, id_, data, numbers, sent_at, line)
-                for id_, data, numbers, line in rows
-            ]
-            for delivery in deliveries:
-                place.leases[delivery.id] = delivery
+    def _take(self, consumer: Intake, place: Place, leased: Leased, leased_at: float) -> None:
+        deliveries = place.leased(leased, leased_at)
+        if deliveries:
             consumer.accept(deliveries)
 
     def _note(self, place: Place, seen: Leased | Polled, sent_at: float, now: float) -> None:
-        """What is due there, and when, as a lease or a look told at the monotonic time `now`."""
-        place.looked_at = now
-        place.due_at = _at(now, seen.next_due_ms)
-        place.deadline_at = _at(now, seen.next_deadline_ms)
-        place.scheduled_at = _at(now, seen.next_scheduled_ms)
-        place.seen = place.seen or (seen.now_ms, sent_at)
-        self.changed(place)
+        place.schedule.note(seen, sent_at, now)
+        self._upkeep.due(place.schedule.soonest())
 
     def _failed(self, place: Place, error: Exception) -> None:
         """A partition cannot be reached; on a cluster, others can."""
@@ -179,18 +160,18 @@ class Fetcher:
             "partition %d of %s cannot be leased from, trying again: %s",
             place.partition, place.topic, error,
         )  # fmt: skip
-        place.empty = True
-        place.looked_at = time.monotonic()
+        place.unreachable(time.monotonic())
 
     # -- waiting -----------------------------------------------------------------------------
 
-    async def _wait_and_lease(self, consumer: Consumer, place: Place, want: int) -> None:
+    async def _wait_and_lease(self, consumer: Intake, place: Place, want: int) -> None:
         command = self._lease(place, want)
-        words = self._store.words(command)
         started = time.monotonic()
-        replies = await self._blocked([place], [words])
+        replies = await self._wake_ups.block(
+            [place.keys.wake], self._longest([place]), [consumer], [self._store.words(command)]
+        )
         if replies is None:
-            place.empty = False
+            place.may_hold_more()
             return
         reply = replies[1]
         if is_error(reply):
@@ -210,29 +191,44 @@ class Fetcher:
     async def _wait(self, places: list[Place]) -> None:
         """Until a place is woken, is to be looked at, or may have tokens again."""
         now = time.monotonic()
-        broke = [place for place in places if not place.empty]
-        tokens_at = min((self._purse.waits_until(s) for s in broke), default=math.inf)
-        watched = [s for s in places if s.empty or self._purse.waits_until(s) > now + _SHORT_S]
+        tokens_at = min((self._tokens_at(p) for p in places if not p.empty), default=math.inf)
+        watched = [p for p in places if p.empty or self._tokens_at(p) > now + _SHORT_S]
         if not watched:
-            await self._sleep(tokens_at - now)
+            await self._wake_ups.room(tokens_at - now)
             return
         alarm = None
         if tokens_at < now + LOOK_EVERY_S:
             loop = asyncio.get_running_loop()
-            alarm = loop.call_later(max(0.0, tokens_at - now), self._unblock)
+            alarm = loop.call_later(max(0.0, tokens_at - now), self._wake_ups.unblock)
+        wakes = [place.keys.wake for place in watched]
         try:
-            woken = await self._woken(watched)
+            woken = await self._wake_ups.any_of(
+                wakes, self._longest(watched), self._covered_by(watched)
+            )
         finally:
             if alarm is not None:
                 alarm.cancel()
+        await self._mark_woken(watched, woken)
+
+    async def _mark_woken(self, watched: list[Place], woken: set[str] | None) -> None:
+        """Lease next from those that were woken, or were not looked at for long."""
         now = time.monotonic()
-        late = [s for s in watched if now - s.looked_at >= self._patience(s)]
+        late = [p for p in watched if now - p.schedule.looked_at >= _patience(p)]
         if woken is not None and not woken:  # nobody said that there is something: that is usual
             late = await self._look(late)
         for place in watched:
             if woken is None or place.keys.wake in woken or place in late:
-                place.empty = False
-                self._purse.ask_again(place)
+                place.may_hold_more()
+                self._tokens.ask_again(place.keys.bucket)
+
+    def _tokens_at(self, place: Place) -> float:
+        """The monotonic time before which there are no tokens for a place; past: ask."""
+        return self._tokens.next_at(place.keys.bucket) if place.rated else 0.0
+
+    def _covered_by(self, watched: Collection[Place]) -> list[Intake]:
+        """The consumers that have no other place than these."""
+        known = set(watched)
+        return [c for c in dict(self._pairs) if known.issuperset(c.places)]
 
     async def _look(self, places: list[Place]) -> list[Place]:
         """Look at all of them with one command; which need a lease to tell what they hold."""
@@ -249,132 +245,35 @@ class Fetcher:
                 idle.add(place)
         return [place for place in places if place not in idle]
 
-    async def _sleep(self, seconds: float) -> None:
-        self._room.clear()
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._room.wait()
-        except TimeoutError:
-            pass
-
-    async def _woken(self, places: list[Place]) -> set[str] | None:
-        """Block until wake keys are set, and answer which; None: look at all of them."""
-        if self._store.spread and len(places) > 1:
-            return await self._woken_apart([place.keys.wake for place in places], places)
-        replies = await self._blocked(places, [])
-        if replies is None:
-            return None
-        return {replies[0][0].decode()} if isinstance(replies[0], list) else set()
-
-    async def _woken_apart(self, wakes: list[str], places: list[Place]) -> set[str] | None:
-        """The same on a cluster, where each partition is waited for by itself."""
-        watch = self._store.watch(wakes, self._longest(places))
-        watching = asyncio.get_running_loop().create_task(watch)
-        self._watched, self._watching = set(places), watching
-        try:
-            if not self._stopping:
-                await asyncio.wait([watching])
-        finally:
-            self._watched = self._watching = None
-            watching.cancel()
-        try:
-            return await watching
-        except asyncio.CancelledError:
-            return set()
-        except TryAgain as error:
-            log.info("waiting for messages was cut off: %s", error)
-            await asyncio.sleep(jitter(0.1, self._random))
-            return None
-
     def _longest(self, places: list[Place]) -> float:
-        return jitter(min([LOOK_EVERY_S, *(s.visibility_s for s in places)]), self._random)
+        return jitter(min([LOOK_EVERY_S, *(p.visibility_s for p in places)]), self._random)
 
-    def _patience(self, place: Place) -> float:
-        return 0.85 * min(LOOK_EVERY_S, place.visibility_s)
 
-    async def _blocked(self, places: list[Place], after: list[tuple[Any, ...]]) -> list[Any] | None:
-        """Block on wake keys, then run `after` on the same connection; None if it broke."""
-        seconds = self._longest(places)
-        wakes = [place.keys.wake for place in places]
-        words: tuple[Argument, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
-        try:
-            line = await self._connected(places[0].keys.wake)
-            self._watched = set(places)
-            if self._stopping:
-                return None
-            replies = await self._store.exchange(
-                line, [words, *after], seconds + BLOCK_MARGIN_SECONDS
-            )
-        except TryAgain as error:
-            log.info("waiting for messages was cut off: %s", error)
-            self._drop_connection()
-            await asyncio.sleep(jitter(0.1, self._random))
-            return None
-        finally:
-            self._watched = None
-        if is_error(replies[0]):  # loading, failing over: do not ask again at once
-            await asyncio.sleep(jitter(0.1, self._random))
-        return replies
+def share(likely: Sequence[Want]) -> list[Want]:
+    """Divide each consumer's room among its places, so that one call does not take it twice."""
+    counts: dict[int, int] = {}
+    for consumer, _, _ in likely:
+        counts[id(consumer)] = counts.get(id(consumer), 0) + 1
+    return [(c, s, max(1, -(-room // counts[id(c)]))) for c, s, room in likely]
 
-    async def _connected(self, key: str) -> Connection:
-        if self._connection is None:
-            connection = await self._store.acquire(key)
-            (self._connection_id,) = await self._store.exchange(connection, [("CLIENT", "ID")])
-            self._connection, self._connection_keys = connection, (key,)
-        return self._connection
 
-    def _drop_connection(self) -> None:
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            connection.close()
+def divided(wants: Sequence[Want], tokens: int | None) -> list[Want]:
+    """The tokens, to the places that were looked at the longest ago first; None: no limit."""
+    if tokens is None:
+        return list(wants)
+    given = []
+    for consumer, place, want in sorted(wants, key=lambda want: want[1].schedule.looked_at):
+        part = min(want, tokens)
+        tokens -= part
+        if part:
+            given.append((consumer, place, part))
+    return given
 
-    # -- being told --------------------------------------------------------------------------
 
-    def _room_in(self, consumer: Consumer) -> None:
-        """A slot became free: is anybody waiting for that?"""
-        if self._watched is None:
-            if not self._room.is_set() and consumer.room() > 0:
-                self._room.set()
-        elif self._unwatched(consumer) and self._unblocking is None and consumer.room() > 0:
-            self._unblock()
-
-    def look_for_room(self) -> None:
-        """What was finished is settled: a consumer that had too much unsettled has room again."""
-        if self._watched is None:
-            self._room.set()
-
-    def _unwatched(self, consumer: Consumer) -> bool:
-        watched = self._watched or set()
-        return len(self._pairs) > 1 and not watched.issuperset(consumer.places)
-
-    def _unblock(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-        elif self._watched is not None and self._unblocking is None:
-            self._unblocking = asyncio.get_running_loop().create_task(self._keep_unblocking())
-
-    async def _keep_unblocking(self) -> None:
-        """CLIENT UNBLOCK until it took: it may reach the server before the blocking command."""
-        command: Command[int] = Command(
-            "unblock",
-            self._connection_keys,
-            (),
-            int,
-            arguments=("CLIENT", "UNBLOCK", self._connection_id),
-        )
-        try:
-            while self._watched is not None and not await self._store.run(command):  # noqa: ASYNC110
-                await asyncio.sleep(_UNBLOCK_EVERY_S)
-        except RqretryError:
-            pass  # the connection that blocks is as broken as this one
-        finally:
-            self._unblocking = None
+def _patience(place: Place) -> float:
+    return 0.85 * min(LOOK_EVERY_S, place.visibility_s)
 
 
 async def _handlers_first() -> None:
     """Let the slots that were woken run before the next wait is put together and sent."""
     await asyncio.sleep(0)
-
-
-def _at(now: float, in_ms: int | None) -> float | None:
-    return None if in_ms is None else now + in_ms / 1000

@@ -52,10 +52,11 @@ class Heartbeat:
 
     def _renew_all(self) -> None:
         """One round trip to all servers at once: one that is down holds up no other's leases."""
+        now = time.monotonic()
         due = [
             (place, batch)
             for place in list(self._places)  # partitions are added by the event loop
-            for batch in batches(self._old(place))
+            for batch in batches(place.leases.sent_before(now - place.visibility_s / 3))
         ]
         commands = [
             renew(
@@ -74,10 +75,6 @@ class Heartbeat:
                 log.warning("renewing leases failed, trying again: %s", verdicts)
             else:
                 self._note(batch, verdicts, sent_at)
-
-    def _old(self, place: Place) -> list[Delivery]:
-        before = time.monotonic() - place.visibility_s / 3
-        return [d for d in list(place.leases.values()) if d.sent_at < before and not d.lost]
 
     def _note(self, batch: Sequence[Delivery], verdicts: Sequence[bytes], sent_at: float) -> None:
         for delivery, verdict in zip(batch, verdicts, strict=True):

@@ -1,15 +1,19 @@
-"""Where a handler runs: in the event loop, in a thread, or in a process of its own."""
+"""Calling a handler: in the event loop, in a thread, or in a process of its own."""
 
 import asyncio
 import contextvars
+import types
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rqretry.consumer.process_pool import ProcessSlot
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.message import Message
+
+Call = Callable[[Message[Any]], Coroutine[Any, Any, Any]]
+"""Gives a handler's answer to a message; its exceptions come through."""
 
 
 class Caller(Protocol):
@@ -18,8 +22,9 @@ class Caller(Protocol):
     can_stick: bool
     """A call goes on although its attempt was called off: a thread cannot be killed."""
 
-    def __call__(self, message: Message[Any]) -> Coroutine[Any, Any, Any]:
-        """The handler's answer; its exceptions come through."""
+    @property
+    def call(self) -> Call:
+        """How."""
         ...
 
     def shut_down(self) -> None:
@@ -42,15 +47,12 @@ class LoopCaller:
     def __init__(self, spec: ConsumerSpec) -> None:
         self._handler = spec.handler
         self._binding = spec.binding
+        # Nothing stands between a slot and a handler that takes the message as it is.
+        self.call: Call = self._handler if self._binding.simple else self._call
 
-    def __call__(self, message: Message[Any]) -> Coroutine[Any, Any, Any]:
-        """The handler's coroutine."""
-        coroutine: Coroutine[Any, Any, Any]
-        if self._binding.simple:  # the hot path
-            coroutine = self._handler(message)
-        else:
-            args, kwargs = self._binding.arguments(message)
-            coroutine = self._handler(*args, **kwargs)
+    def _call(self, message: Message[Any]) -> Coroutine[Any, Any, Any]:
+        args, kwargs = self._binding.arguments(message)
+        coroutine: Coroutine[Any, Any, Any] = self._handler(*args, **kwargs)
         return coroutine
 
     def shut_down(self) -> None:
@@ -70,7 +72,7 @@ class ThreadCaller:
             spec.concurrency, thread_name_prefix=f"rqretry-{spec.group}"
         )
 
-    async def __call__(self, message: Message[Any]) -> Any:
+    async def call(self, message: Message[Any]) -> Any:
         """Run the function, in a copy of the attempt's context."""
         args, kwargs = self._binding.arguments(message)
         return await self._finished(message, lambda: self._handler(*args, **kwargs))
@@ -114,7 +116,7 @@ class ProcessCaller(ThreadCaller):
         self._free = deque(self._slots)
         self._used: dict[Message[Any], ProcessSlot] = {}
 
-    async def __call__(self, message: Message[Any]) -> Any:
+    async def call(self, message: Message[Any]) -> Any:
         """Run the function in a free process."""
         args, kwargs = self._binding.arguments(message)
         slot = self._free.popleft()
@@ -140,3 +142,45 @@ def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return call(), None
     except BaseException as error:  # noqa: BLE001 - raised again in the event loop
         return None, error
+
+
+class Waiting(NamedTuple):
+    """An attempt whose handler waits for something."""
+
+    coroutine: Coroutine[Any, Any, Any]
+    run: Callable[..., Any]
+    """Of the context of the attempt."""
+    waited: Any
+    """What it waits for."""
+    started: float
+
+
+@types.coroutine
+def resumed(waiting: Waiting) -> Generator[Any, Any, Any]:
+    """Drive a coroutine in the context of its attempt, inside the current task.
+
+    A slot's task runs one attempt after another without a task for each; context variables that
+    one attempt sets must not be seen by the next.
+    """
+    coroutine, run, waited, _ = waiting
+    while True:
+        try:
+            value = yield waited
+            step = coroutine.send
+        except BaseException as error:  # noqa: BLE001 - thrown into the coroutine, where it belongs
+            step, value = coroutine.throw, error
+        try:
+            waited = run(step, value)
+        except StopIteration as end:
+            return end.value
+        except GeneratorExit as error:
+            if isinstance(value, GeneratorExit):  # we are being closed
+                raise
+            raise raised_itself(error) from error
+
+
+def raised_itself(error: GeneratorExit) -> RuntimeError:
+    """Nobody closes a coroutine that runs: the handler raised that."""
+    raised = RuntimeError("the handler raised GeneratorExit")
+    raised.__cause__ = error
+    return raised

@@ -1,37 +1,34 @@
-"""What a worker process holds: places it leases from, and the deliveries it has under lease."""
+"""What a worker process knows of the places that it leases from.
+
+A place is one consumer group in one partition of one topic. It has leases (what is held), an
+outbox (results on their way to the server) and a schedule (when something is due there). Each of
+these changes by its own methods only.
+"""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
 
+from rqretry.core.failure_record import formatted
 from rqretry.core.receipt import Receipt
 from rqretry.observability.observer import Attempt
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.lease import Failure
+from rqretry.protocol.lease import Failure, Leased, Polled
+
+LOOK_EVERY_S = 5.0
+"""How often each place is looked at, whatever its server said."""
 
 
 class Delivery:
     """One lease of one message in this process.
 
     `sent_at` is the monotonic time at which the lease, or its last renewal, was *sent*: the server
-    counts from later, so what is trusted here ends before it ends there (reliability.md R23).
+    counts from later, so what is trusted here ends before it ends there (docs/guarantees.md R23).
     """
 
     __slots__ = (
-        "attempt",
-        "data",
-        "error",
-        "id",
-        "lease_no",
-        "leased_at",
-        "lost",
-        "message",
-        "place",
-        "sent_at",
-        "settled",
-        "task",
-        "told_at",
-        "watch",
+        "attempt", "data", "error", "id", "lease_no", "leased_at", "lost", "message", "place",
+        "reported_at", "sent_at", "settled", "task", "watch",
     )  # fmt: skip
 
     def __init__(
@@ -54,66 +51,279 @@ class Delivery:
         self.watch: Attempt | None = None
         self.settled = False
         self.lost = False
-        self.told_at = 0.0
-        """Monotonic time at which its result was told first, of one whose call failed."""
+        self.reported_at = 0.0
+        """Monotonic time of the first call that reported its result, of one whose call failed."""
 
     @property
     def receipt(self) -> Receipt:
         """What the scripts compare."""
         return Receipt(self.id, self.lease_no)
 
+    @property
+    def trace(self) -> str:
+        """What the failure record keeps, so that the next attempt can be linked to this one."""
+        return "" if self.watch is None else self.watch.trace
+
+    def cancel(self) -> None:
+        """Let the handler see that its result is not wanted any more."""
+        if self.message is not None:
+            self.message.cancelled = True
+
+
+class Leases:
+    """What is held of one place: by id, from the lease until it is settled."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: dict[str, Delivery] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, delivery: Delivery) -> bool:
+        return self._held.get(delivery.id) is delivery
+
+    def add(self, deliveries: Iterable[Delivery]) -> None:
+        """These are leased."""
+        for delivery in deliveries:
+            self._held[delivery.id] = delivery
+
+    def end(self, delivery: Delivery) -> None:
+        """This lease is over; the message may be ours again, under another one."""
+        if self._held.get(delivery.id) is delivery:
+            del self._held[delivery.id]
+
+    def sent_before(self, moment: float) -> list[Delivery]:
+        """What was leased or renewed before a monotonic time; the heartbeat's thread asks."""
+        return [d for d in list(self._held.values()) if d.sent_at < moment and not d.lost]
+
+
+class Release(NamedTuple):
+    """A message that is given back, uncounted."""
+
+    delivery: Delivery
+    delay_ms: int | str
+    """When it is due again; "" for at once."""
+    most: int = 0
+    """How often it may be postponed; 0: it is not postponed."""
+    limit: Failure | None = None
+    """How it fails where it was postponed more often."""
+
+
+class Doubt(NamedTuple):
+    """A result that was rejected, or never answered."""
+
+    delivery: Delivery
+    failure: Failure | None
+    """None: it succeeded."""
+    reported_at: float
+    """Monotonic time of the first call that reported it, at the latest."""
+    gone: bool
+    """The message is: it is believed to be the result's doing where the history has no more."""
+
+    @property
+    def result(self) -> tuple[str, str, int]:
+        """How the history names it: verb, message and attempt."""
+        verb = "succeed" if self.failure is None else "fail"
+        return verb, self.delivery.id, self.delivery.attempt
+
+
+class Outbox:
+    """Results on their way to the server. Nothing else puts anything in or takes it out."""
+
+    __slots__ = ("doubts", "failed", "released", "succeeded")
+
+    def __init__(self) -> None:
+        self.succeeded: list[Delivery] = []
+        self.failed: list[tuple[Delivery, Failure]] = []
+        self.released: list[Release] = []
+        self.doubts: list[Doubt] = []
+        """Results of which nobody knows here whether they were taken."""
+
+    def __len__(self) -> int:
+        """Finished deliveries that the server does not know of yet."""
+        return len(self.succeeded) + len(self.failed) + len(self.released)
+
+    def take(self) -> tuple[list[Delivery], list[tuple[Delivery, Failure]], list[Release]]:
+        """Everything but the doubts, to be sent."""
+        taken = self.succeeded, self.failed, self.released
+        self.succeeded, self.failed, self.released = [], [], []
+        return taken
+
+    def take_doubts(self) -> list[Doubt]:
+        """The doubts, to be looked up."""
+        taken, self.doubts = self.doubts, []
+        return taken
+
+
+class Tracebacks:
+    """Each is formatted once, and sent once: its place keeps it by the failure's fingerprint."""
+
+    __slots__ = ("_sent", "_unsent")
+
+    def __init__(self) -> None:
+        self._unsent: dict[str, str] = {}
+        self._sent: set[str] = set()
+
+    def note(self, fingerprint: str, error: BaseException) -> None:
+        """Keep that of an error until it is sent, if it is a new one."""
+        if fingerprint not in self._sent and fingerprint not in self._unsent:
+            self._unsent[fingerprint] = formatted(error)
+
+    def take(self) -> dict[str, str]:
+        """Those to send."""
+        taken, self._unsent = self._unsent, {}
+        return taken
+
+    def sent(self, taken: Iterable[str]) -> None:
+        """The server has these."""
+        self._sent.update(taken)
+
+    def put_back(self, taken: dict[str, str]) -> None:
+        """It may not have these."""
+        self._unsent = {**taken, **self._unsent}
+
+
+class Schedule:
+    """When something is due at a place, in monotonic time, as its server said last."""
+
+    __slots__ = ("_look_after_s", "deadline_at", "due_at", "looked_at", "scheduled_at", "seen")
+
+    def __init__(self, visibility_s: float) -> None:
+        # An idle process looks by leasing; a full one does not lease, and looks in its maintenance.
+        self._look_after_s = 1.2 * min(LOOK_EVERY_S, visibility_s) + 0.5
+        self.looked_at = 0.0
+        """The last lease or maintenance."""
+        self.due_at: float | None = None
+        """A delayed message becomes ready; None for none, as below."""
+        self.deadline_at: float | None = None
+        """A lease ends."""
+        self.scheduled_at: float | None = None
+        """A scheduled message is to be delivered."""
+        self.seen: tuple[int, float] | None = None
+        """Server time in ms and monotonic time of the last look, to notice a clock that jumps."""
+
+    @property
+    def look_at(self) -> float:
+        """When maintenance looks although nothing is known to be due."""
+        return self.looked_at + self._look_after_s
+
+    def soonest(self) -> float:
+        """When maintenance is needed."""
+        moments = (self.due_at, self.deadline_at, self.scheduled_at, self.look_at)
+        return min(moment for moment in moments if moment is not None)
+
+    def note(self, seen: Leased | Polled, sent_at: float, now: float) -> None:
+        """What a lease or a look saw; sent at a monotonic time, and answered at `now`."""
+        self.looked_at = now
+        self.due_at = _after(now, seen.next_due_ms)
+        self.deadline_at = _after(now, seen.next_deadline_ms)
+        self.scheduled_at = _after(now, seen.next_scheduled_ms)
+        self.seen = self.seen or (seen.now_ms, sent_at)
+
+    def look_later(self, now: float) -> None:
+        """Nothing was seen, and there is no point in looking again before its time."""
+        self.looked_at = max(self.looked_at, now)
+
+    def maintained(self, now_ms: int, now: float) -> None:
+        """What was due was moved, at this time of the server and of this process."""
+        self.looked_at, self.seen = now, (now_ms, now)
+
+    def promoted(self, next_due_ms: int | None, now: float) -> None:
+        """Delayed messages were made ready; milliseconds until there are more."""
+        self.due_at = _after(now, next_due_ms)
+
+    def expired(self, again_ms: int | None, now: float) -> None:
+        """Leases were expired, or held; None: the next lease reports the next deadline."""
+        self.deadline_at = _after(now, again_ms)
+
+    def delivered(self, next_ms: int | None, now: float) -> None:
+        """Scheduled messages were delivered; milliseconds until there are more."""
+        self.scheduled_at = _after(now, next_ms)
+
+    def published_for_later(self, now: float) -> None:
+        """Something was, perhaps to be due before all else."""
+        self.scheduled_at = now
+
 
 class Place:
-    """One partition of one topic for one consumer: where it leases from and settles to."""
+    """One consumer group in one partition of one topic: where it leases from and settles to."""
 
-    def __init__(self, topic: str, partition: int, keys: GroupKeys, visibility_s: float) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        keys: GroupKeys,
+        visibility_s: float,
+        *,
+        broadcast: bool = False,
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.keys = keys
         self.visibility_s = visibility_s
-        self.broadcast = False
+        self.broadcast = broadcast
         """Nothing is leased from it: its messages are read from a stream."""
-        self.leases: dict[str, Delivery] = {}
-        """By id, from the lease until it is settled; the heartbeat thread reads it too."""
-
-        # What fetching knows.
+        self.leases = Leases()
+        self.outbox = Outbox()
+        self.tracebacks = Tracebacks()
+        self.schedule = Schedule(visibility_s)
         self.empty = False
-        self.prefer = "ready"
+        """The last lease left nothing, and no wake-up came since."""
         self.rated = False
         """Its group has a rate limit: a lease needs tokens."""
-        self.looked_at = 0.0
-        """Monotonic time of the last lease or upkeep."""
-
-        # What upkeep knows: monotonic times at which something is due; None for nothing.
-        self.due_at: float | None = None
-        self.deadline_at: float | None = None
-        self.scheduled_at: float | None = None
-        self.seen: tuple[int, float] | None = None
-        """Server time in ms and monotonic time of the last look, to notice a clock that jumps."""
-
-        # What waits to be settled.
-        self.succeeded: list[Delivery] = []
-        self.failed: list[tuple[Delivery, Failure]] = []
-        self.released: list[tuple[Delivery, int | str]] = []
-        self.tracebacks: dict[str, str] = {}
-        self.doubts: list[Any] = []
-        """Results of which nobody knows here whether they were taken (recollecting.Doubt)."""
-        self.told: set[str] = set()
-        """Fingerprints whose traceback the server has."""
+        self._first = "ready"
 
     @property
     def simple(self) -> bool:
-        """A lease needs nothing before it: no tokens, and no look at another group's letters."""
+        """A lease needs nothing before it: no tokens, and no look at another group's dead."""
         return not self.rated and not self.keys.source
 
-    @property
-    def unsettled(self) -> int:
-        """Finished deliveries that the server does not know of yet."""
-        return len(self.succeeded) + len(self.failed) + len(self.released)
+    def next_list(self) -> str:
+        """The list that the next lease takes from first: fresh messages and retries in turn."""
+        self._first = "retry" if self._first == "ready" else "ready"
+        return self._first
+
+    def leased(self, answer: Leased, sent_at: float) -> list[Delivery]:
+        """What a lease gave, sent at a monotonic time; held from now on."""
+        self.empty = answer.exhausted
+        self.rated = bool(answer.rate)
+        if not answer.ids:
+            return []
+        rows = zip(answer.ids, answer.data, answer.numbers, answer.last_errors, strict=True)
+        found = [Delivery(self, id_, data, numbers, sent_at, line)
+                 for id_, data, numbers, line in rows]  # fmt: skip
+        self.leases.add(found)
+        return found
+
+    def may_hold_more(self) -> None:
+        """A wake-up or maintenance says so: the next round leases from it."""
+        self.empty = False
+
+    def unreachable(self, now: float) -> None:
+        """Its server did not answer: leave it alone for a while."""
+        self.empty = True
+        self.schedule.look_later(now)
 
 
-class Ending(Protocol):
-    """What a consumer tells how its attempts ended."""
+class Intake(Protocol):
+    """A consumer, as far as leasing goes."""
+
+    places: list[Place]
+    """Where it leases from."""
+
+    def room(self) -> int:
+        """How many messages it takes now."""
+        ...
+
+    def accept(self, deliveries: list[Delivery]) -> None:
+        """Take leased messages."""
+        ...
+
+
+class Results(Protocol):
+    """Takes the results of attempts; a Settler, or for broadcast groups BroadcastResults."""
 
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""
@@ -132,4 +342,5 @@ class Ending(Protocol):
         ...
 
 
-Lost = Callable[[Delivery], None]
+def _after(now: float, in_ms: int | None) -> float | None:
+    return None if in_ms is None else now + in_ms / 1000

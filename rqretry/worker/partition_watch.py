@@ -2,38 +2,46 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.group_rules import source_of
+from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.inspect import read_these
+from rqretry.protocol.keys import GroupKeys
 from rqretry.transport.store import Store
-from rqretry.worker.consumer import Consumer
-from rqretry.worker.fetch import Fetcher
-from rqretry.worker.leases import Place
+from rqretry.worker.leases import Intake
 
 log = logging.getLogger("rqretry")
 
 LOOK_EVERY_S = 5.0
 
 
-class Growth:
-    """Adds places to the consumers of a process."""
+class Joined(Intake, Protocol):
+    """A consumer that has joined its group."""
+
+    spec: ConsumerSpec
+
+
+C = TypeVar("C", bound=Joined)
+
+
+class PartitionWatch(Generic[C]):
+    """Finds new places for the consumers of a process."""
 
     def __init__(
         self,
         store: Store,
         catalog: Catalog,
-        fetcher: Fetcher,
-        known: Sequence[list[Place]],
+        consumers: Sequence[C],
+        add: Callable[[C, tuple[str, int, GroupKeys]], None],
     ) -> None:
         self._store = store
         self._catalog = catalog
-        self._fetcher = fetcher
-        self._consumers = fetcher.consumers
-        self._known = known
-        """Lists that others go through: a new place is added to each."""
+        self._consumers = consumers
+        self._add = add
         self._seen: list[str] = []
         """The records of the topics at the last look."""
 
@@ -59,17 +67,13 @@ class Growth:
             if consumer in plain or source_of(consumer.spec.group, consumer.spec.topics):
                 await self._look(consumer)
 
-    async def _look(self, consumer: Consumer) -> None:
+    async def _look(self, consumer: C) -> None:
         known = {(place.topic, place.partition) for place in consumer.places}
         places = await self._store.perform(
             self._catalog.groups.places(consumer.spec.group, consumer.spec.topics)
         )
-        for topic, number, keys in places:
+        for place in places:
+            topic, number, keys = place
             if (topic, number) not in known:
-                visibility_s = consumer.spec.visibility_ms / 1000
-                place = Place(topic, number, keys, visibility_s)
-                consumer.places.append(place)
-                for listed in self._known:
-                    listed.append(place)
-                self._fetcher.add(consumer, place)
+                self._add(consumer, place)
                 log.info("group %s: partition %d of %s is new", keys.group, number, topic)

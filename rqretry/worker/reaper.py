@@ -19,20 +19,24 @@ from rqretry.maintenance.retention import SWEEP_EVERY_S, forget_old
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.keys import GroupKeys
 from rqretry.transport.store import Store
-from rqretry.worker.leases import Place
+from rqretry.worker.leases import LOOK_EVERY_S, Place
+from rqretry.worker.wakeups import Alarm
 
 log = logging.getLogger("rqretry")
 
 T = TypeVar("T")
-
-LOOK_EVERY_S = 5.0
 
 
 class Reaper:
     """Moves what is due in the partitions of a process."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, places: Sequence[Place], worker: str
+        self,
+        store: Store,
+        catalog: Catalog,
+        places: Sequence[Place],
+        worker: str,
+        alarm: Alarm,
     ) -> None:
         self._store = store
         self._catalog = catalog
@@ -40,20 +44,9 @@ class Reaper:
         self._maintenance = Maintenance(catalog, worker)
         self._put_off: dict[Place, float] = {}
         """Partitions whose server did not answer, and when to look at them again."""
-        self._changed = asyncio.Event()
-        self._sleeps_until = 0.0
+        self._alarm = alarm
         self._sweep_at = time.monotonic() + SWEEP_EVERY_S
         self._others_at = time.monotonic() + LOOK_EVERY_S
-
-    def changed(self, place: Place) -> None:
-        """A lease reported new times; what is due later than the next look can wait until then."""
-        if self._next(place) < self._sleeps_until:
-            self._changed.set()
-
-    def look_at(self, place: Place) -> None:
-        """Something was published for later, perhaps to be due before all else."""
-        place.scheduled_at = time.monotonic()
-        self._changed.set()
 
     async def run(self) -> None:
         """Move what is due, for ever."""
@@ -71,32 +64,17 @@ class Reaper:
             await self._sleep()
 
     async def _sleep(self) -> None:
-        self._changed.clear()
         moments = [self._next(place) for place in self._places]
-        self._sleeps_until = min([*moments, self._others_at])
-        seconds = self._sleeps_until - time.monotonic()
-        if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
+        await self._alarm.sleep(min([*moments, self._others_at]), time.monotonic())
 
     def _next(self, place: Place) -> float:
-        times = (place.due_at, place.deadline_at, place.scheduled_at, self._look_at(place))
-        soonest = min(moment for moment in times if moment is not None)
-        return max(soonest, self._put_off.get(place, 0.0))
-
-    def _look_at(self, place: Place) -> float:
-        # An idle process looks by leasing; a full one, which does not lease, looks here.
-        return place.looked_at + 1.2 * min(LOOK_EVERY_S, place.visibility_s) + 0.5
+        return max(place.schedule.soonest(), self._put_off.get(place, 0.0))
 
     async def _tick(self, place: Place, now: float) -> None:
-        look, scheduled = now >= self._look_at(place), _due(place.scheduled_at, now)
+        schedule = place.schedule
+        look, scheduled = now >= schedule.look_at, _due(schedule.scheduled_at, now)
         if place.broadcast:
-            place.looked_at = max(place.looked_at, now if look else 0)
+            schedule.look_later(now if look else 0)
         else:
             due = self._due(place, now, look=look, scheduled=scheduled)
             if (due.promote or due.expire) and not await self._move(place, due):
@@ -104,15 +82,15 @@ class Reaper:
         if look or scheduled:
             deliver = self._maintenance.deliver([place.keys.partition])
             (delivered,) = await self._store.perform(deliver)
-            place.scheduled_at = _at(delivered.next_ms)
+            schedule.delivered(delivered.next_ms, time.monotonic())
 
     def _due(self, place: Place, now: float, *, look: bool, scheduled: bool) -> Due:
-        seen_ms, seen_at = place.seen or (None, now)
+        seen_ms, seen_at = place.schedule.seen or (None, now)
         return Due(
             place.keys,
             # On a cluster it also finds out whether the server of the partition can be reached.
-            promote=look or _due(place.due_at, now) or (self._store.spread and scheduled),
-            expire=look or _due(place.deadline_at, now),
+            promote=look or _due(place.schedule.due_at, now) or (self._store.spread and scheduled),
+            expire=look or _due(place.schedule.deadline_at, now),
             hold_ms=round(place.visibility_s * 1000 / 3),
             seen_ms=seen_ms,
             elapsed_ms=round((now - seen_at) * 1000),
@@ -142,19 +120,18 @@ class Reaper:
         return await self._store.drive(self._store.session.perform(operation, answers))
 
     def _note(self, place: Place, due: Due, moved: Moved) -> None:
-        now = time.monotonic()
-        place.looked_at = now
-        place.seen = (moved.now_ms, now)
+        schedule, now = place.schedule, time.monotonic()
+        schedule.maintained(moved.now_ms, now)
         if due.promote:
-            place.due_at = _at(moved.next_due_ms)
+            schedule.promoted(moved.next_due_ms, now)
         if moved.held_ms is not None:
             log.warning("the server's clock jumped; leases expire in %d ms", moved.held_ms)
-            place.deadline_at = now + moved.held_ms / 1000
+            schedule.expired(moved.held_ms, now)
         elif due.expire:
             # More may be overdue than one batch; else the next lease reports the next deadline.
-            place.deadline_at = now if moved.expired >= MAX_BATCH else None
+            schedule.expired(0 if moved.expired >= MAX_BATCH else None, now)
         if moved.promoted or moved.expired or moved.held_ms:
-            place.empty = False
+            place.may_hold_more()
 
     async def _look_after_others(self, now: float) -> None:
         """Simple groups whose consumers may all be gone: what they leased expires by anybody."""
@@ -189,7 +166,3 @@ class Reaper:
 
 def _due(moment: float | None, now: float) -> bool:
     return moment is not None and moment <= now
-
-
-def _at(in_ms: int | None) -> float | None:
-    return None if in_ms is None else time.monotonic() + in_ms / 1000

@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from rqretry.core.errors import ConfigError
 
@@ -17,24 +16,18 @@ _MIB = 1024 * 1024
 Retire = Callable[[str], None]
 
 
-class Finishing(Protocol):
-    """What tells each time that it has finished a message: a Consumer."""
+class MessageLimit:
+    """Calls `retire` once, when the consumers of a process have finished so many together."""
 
-    on_finished: Callable[[], None] | None
+    def __init__(self, most: int, retire: Retire) -> None:
+        self._most = self._left = most
+        self._retire = retire
 
-
-def retire_after_messages(consumers: Sequence[Finishing], most: int, retire: Retire) -> None:
-    """Call `retire` once when the consumers have finished `most` messages together."""
-    left = most
-
-    def finished() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            retire(f"it has finished {most} messages (--max-messages)")
-
-    for consumer in consumers:
-        consumer.on_finished = finished
+    def count(self) -> None:
+        """A message is finished."""
+        self._left -= 1
+        if self._left == 0:
+            self._retire(f"it has finished {self._most} messages (--max-messages)")
 
 
 async def retire_above_memory(most: int, retire: Retire) -> None:

@@ -1,7 +1,7 @@
-"""A worker says that it lives, and thereby proves that it can write where it works.
+"""A worker registers itself as alive, and thereby proves that it can write where it works.
 
-The proof is the script of the roster, not a PING: a server that answers PING may still be a
-replica, have a full disk, or be loading its data (reliability.md R18).
+The proof is the script of the registry, not a PING: a server that answers PING may still be a
+replica, have a full disk, or be loading its data (docs/decisions/0029).
 """
 
 import asyncio
@@ -21,11 +21,11 @@ ROSTER_TTL_MS = 15_000
 PROOF_S = 1.5
 """How long one proof may take."""
 _AGAIN_S = 0.25
-_GOODBYE_S = 1.0
+_LAST_CALL_S = 1.0
 
 
 class Condition(NamedTuple):
-    """How a worker process is, as the supervisor tells those who ask for its health."""
+    """How a worker process is, as the supervisor answers those who ask for its health."""
 
     state: str
     """starting, working or stopping."""
@@ -35,8 +35,8 @@ class Condition(NamedTuple):
     """Monotonic time of the last call that its server answered as it should."""
 
 
-class Presence:
-    """The entry of one worker in the roster of live workers."""
+class Registration:
+    """The entry of one worker in the registry of live workers."""
 
     def __init__(
         self, store: Store, keys: NamespaceKeys, worker: str, specs: Sequence[ConsumerSpec]
@@ -53,12 +53,12 @@ class Presence:
         )
         self._soon = asyncio.Event()
 
-    def trouble(self) -> None:
+    def soon(self) -> None:
         """Calls of this process begin to fail, or succeed again: find out, without waiting."""
         self._soon.set()
 
     async def run(self) -> None:
-        """Say so every five seconds, for ever; more often while the server cannot be reached."""
+        """Renew it every five seconds, for ever; more often while the server is unreachable."""
         while True:
             await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)
             self._soon.clear()
@@ -68,9 +68,9 @@ class Presence:
             except TimeoutError:
                 pass
 
-    async def say_goodbye(self) -> None:
-        """Leave the roster; where that fails, it forgets this worker by itself."""
-        await self._store.prove(self._register(0), _GOODBYE_S)
+    async def end(self) -> None:
+        """Take it out; where that fails, it expires by itself."""
+        await self._store.prove(self._register(0), _LAST_CALL_S)
 
     def _register(self, ttl_ms: int) -> Command[int]:
         return register(self._keys, worker=self._worker, about=self._about, ttl_ms=ttl_ms)

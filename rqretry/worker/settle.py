@@ -1,29 +1,31 @@
-"""Telling the server how attempts ended: batches per place, one round trip for all of them.
+"""Reporting to the server how attempts ended: batches per place, one round trip for all of them.
 
 While one round trip is under way the next batch gathers. A settle is repeated with back-off until
-it is answered or the lease is over. Where it is refused, or there is no answer at all, the history
-tells whether the result was taken the first time (recollecting.py).
+it is answered or the lease is over. Where it is rejected, or there is no answer at all, the history
+tells whether the result was taken the first time (settle_recovery.py).
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from rqretry.core.errors import AmbiguousResult, RqretryError, StoreUnavailable
 from rqretry.core.middleware import Announcer
 from rqretry.observability.observer import POSTPONED, RELEASED, SUCCESS
-from rqretry.protocol.command import Command, batches
+from rqretry.protocol.command import MAX_BATCH, Command, batches
 from rqretry.protocol.lease import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
 from rqretry.transport.store import Store
-from rqretry.worker.leases import Delivery, Place
-from rqretry.worker.settle_events import Herald
-from rqretry.worker.settle_recovery import SLACK_MS, Doubt, Recollection, recollect
+from rqretry.worker.leases import Delivery, Doubt, Place, Release
+from rqretry.worker.settle_events import OutcomeReporter
+from rqretry.worker.settle_recovery import SLACK_MS, Recovered, recover_results
+from rqretry.worker.wakeups import WakeUps
 
 log = logging.getLogger("rqretry")
 
-_NOTHING_KNOWN = Recollection({}, whole=False)
+_NOTHING_KNOWN = Recovered({}, whole=False)
+T = TypeVar("T")
 
 
 class Settlement(NamedTuple):
@@ -36,65 +38,65 @@ class Settlement(NamedTuple):
 
 
 class Settler:
-    """Settles for all consumers of a process."""
+    """Settles for all consumers of a process. It alone changes the outboxes of places."""
 
-    def __init__(self, store: Store, announcer: Announcer, worker: str) -> None:
+    def __init__(self, store: Store, announcer: Announcer, worker: str, wake_ups: WakeUps) -> None:
         self._store = store
-        self._herald = Herald(announcer, worker)
+        self._report = OutcomeReporter(announcer, worker)
         self._worker = worker
+        self._wake_ups = wake_ups
         self._dirty: dict[Place, None] = {}
-        self._sick: set[Place] = set()
+        self._failing: set[Place] = set()
         """Their server did not answer the last time."""
         self._wanted = asyncio.Event()
         self._busy = 0
-        self._nursing = False
-        self._postpones: dict[Delivery, tuple[int, Failure]] = {}
-        self.on_settled: Callable[[], None] = lambda: None
-        """Called after each round trip: there is room again for those who waited for it."""
+        self._retrying = False
 
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""
-        delivery.place.succeeded.append(delivery)
+        delivery.place.outbox.succeeded.append(delivery)
         self._want(delivery.place)
 
     def fail(self, delivery: Delivery, failure: Failure) -> None:
         """The attempt failed."""
-        delivery.place.failed.append((delivery, failure))
+        delivery.place.outbox.failed.append((delivery, failure))
         self._want(delivery.place)
 
     def release(self, delivery: Delivery, delay_ms: int | str) -> None:
         """Give the message back, uncounted: at once, or after a delay."""
-        delivery.place.released.append((delivery, delay_ms))
-        self._want(delivery.place)
+        self._release(Release(delivery, delay_ms))
 
     def postpone(self, delivery: Delivery, delay_ms: int, most: int, limit: Failure) -> None:
         """Give it back after a delay; postponed more than `most` times, it fails with `limit`."""
-        self._postpones[delivery] = (most, limit)
-        self.release(delivery, delay_ms)
+        self._release(Release(delivery, delay_ms, most, limit))
+
+    def _release(self, item: Release) -> None:
+        item.delivery.place.outbox.released.append(item)
+        self._want(item.delivery.place)
 
     async def run(self) -> None:
-        """Settle what comes, for ever; where a server is in trouble, beside the rest."""
+        """Settle what comes, for ever; where a server fails, beside the rest."""
         async with asyncio.TaskGroup() as beside:
             while True:
                 await self._wanted.wait()
-                if not (self._nursing or self._sick.isdisjoint(self._dirty)):
-                    self._nursing = True
-                    beside.create_task(self._nurse(), name="settler of servers in trouble")
+                if not (self._retrying or self._failing.isdisjoint(self._dirty)):
+                    self._retrying = True
+                    beside.create_task(self._retry(), name="settler of servers that fail")
                 self._wanted.clear()
-                await self._flush(self._take(sick=False))
+                await self._flush(self._take(failing=False))
 
-    async def _nurse(self) -> None:
-        """Try again to settle where a server is in trouble, as long as there is something to."""
+    async def _retry(self) -> None:
+        """Try again to settle where a server fails, as long as there is something to."""
         try:
-            while places := self._take(sick=True):
+            while places := self._take(failing=True):
                 await self._flush(places)
         finally:
-            self._nursing = False
-            if self._dirty:  # it came while its server got well: `run` has passed it over
+            self._retrying = False
+            if self._dirty:  # it came while its server recovered: `run` has passed it over
                 self._wanted.set()
 
-    def _take(self, *, sick: bool) -> list[Place]:
-        taken = [place for place in self._dirty if (place in self._sick) is sick]
+    def _take(self, *, failing: bool) -> list[Place]:
+        taken = [place for place in self._dirty if (place in self._failing) is failing]
         for place in taken:
             del self._dirty[place]
         return taken
@@ -104,8 +106,7 @@ class Settler:
         while (self._dirty or self._busy) and time.monotonic() < until:  # noqa: ASYNC110 - at the end
             await asyncio.sleep(0.002)
         for place in self._dirty:
-            doubts, place.doubts = place.doubts, []
-            self._conclude(place, doubts, _NOTHING_KNOWN)
+            self._conclude(place, place.outbox.take_doubts(), _NOTHING_KNOWN)
 
     def _want(self, place: Place) -> None:
         if place not in self._dirty:
@@ -115,42 +116,54 @@ class Settler:
     async def flush(self) -> None:
         """Settle what is there now, in one round trip."""
         self._wanted.clear()
-        await self._flush([*self._take(sick=False), *self._take(sick=True)])
+        await self._flush([*self._take(failing=False), *self._take(failing=True)])
 
     async def _flush(self, places: Sequence[Place]) -> None:
         pairs = [(place, made) for place in places for made in self._settlements(place)]
-        if not (pairs or any(place.doubts for place in places)):
+        if not (pairs or any(place.outbox.doubts for place in places)):
             return
         self._busy += 1
         try:
             commands = [made.command for _, made in pairs]
             results = await self._store.run_each(commands, self._store.patience) if pairs else []
-            self._sick.difference_update(places)
+            self._failing.difference_update(places)
             errors = [
-                self._tell(*pair, result) for pair, result in zip(pairs, results, strict=True)
+                self._answered(*pair, result) for pair, result in zip(pairs, results, strict=True)
             ]
-            in_doubt = [s for s in places if s.doubts and s not in self._sick]
-            errors += [await self._recollect(place) for place in in_doubt]
+            in_doubt = [p for p in places if p.outbox.doubts and p not in self._failing]
+            errors += [await self._recover(place) for place in in_doubt]
             if any(errors):
                 log.warning("settling failed, trying again: %s", next(filter(None, errors)))
                 await asyncio.sleep(0.1)
-            self.on_settled()
+            self._wake_ups.settled()
         finally:
             self._busy -= 1
 
-    async def _recollect(self, place: Place) -> Exception | None:
+    def _answered(self, place: Place, made: Settlement, result: Any) -> Exception | None:
+        """A call was answered, or is to be made again; why it failed."""
+        if isinstance(result, Exception):
+            made.again()
+            self._failing.add(place)
+            return result
+        made.answered(result)
+        return None
+
+    # -- results in doubt ------------------------------------------------------------------------
+
+    async def _recover(self, place: Place) -> Exception | None:
         """Ask the history what became of results that are in doubt; why it could not be asked."""
-        doubts, place.doubts = place.doubts, []
+        doubts = place.outbox.take_doubts()
         now = time.monotonic()
-        since = min(doubt.told_at for doubt in doubts)
+        since = min(doubt.reported_at for doubt in doubts)
         clock = self._store.clock_of(place.keys.partition.meta)
         since_ms = clock.now_ms() - int((now - since) * 1000) - SLACK_MS
-        asked = recollect(place.keys, doubts, self._worker, since_ms)
+        wanted = {doubt.result for doubt in doubts}
+        asked = recover_results(place.keys, wanted, self._worker, since_ms)
         try:
             found = await self._store.perform(asked)
         except (StoreUnavailable, AmbiguousResult) as error:
-            place.doubts += doubts
-            self._sick.add(place)
+            place.outbox.doubts += doubts
+            self._failing.add(place)
             self._want(place)
             return error
         except RqretryError as error:  # it may not be read
@@ -162,149 +175,137 @@ class Settler:
         self._conclude(place, doubts, found)
         return None
 
-    def _conclude(self, place: Place, doubts: Sequence[Doubt], found: Recollection) -> None:
-        curious = self._herald.curious
+    def _conclude(self, place: Place, doubts: Sequence[Doubt], found: Recovered) -> None:
+        retried_too = self._report.wants_failures
         for doubt in doubts:
             delivery, failure = doubt.delivery, doubt.failure
             taken = found.taken.get(doubt.result)
             if taken is None and doubt.gone and not found.whole:
                 taken = Failed("GONE")
             if taken is None:
-                self._herald.refused(place, delivery)
-            elif failure is None:
-                self._herald.succeeded(delivery)
-            else:
-                self._herald.failed(place, delivery, failure, taken, curious=curious)
+                self._rejected(delivery)
+            elif failure is not None:
+                self._report.failed(
+                    place.keys, failure, taken, delivery.watch, retried_too=retried_too
+                )
+            elif delivery.watch is not None:
+                delivery.watch.settled(SUCCESS)
 
-    def _tell(self, place: Place, made: Settlement, result: Any) -> Exception | None:
-        """A call was answered, or is to be made again; why it failed."""
-        if isinstance(result, Exception):
-            made.again()
-            self._sick.add(place)
-            return result
-        made.answered(result)
-        return None
+    def _rejected(self, delivery: Delivery) -> None:
+        self._report.rejected(delivery.place.keys, delivery.id, delivery.attempt, delivery.watch)
+
+    def _doubt(
+        self, delivery: Delivery, failure: Failure | None, sent_at: float, *, gone: bool
+    ) -> None:
+        """A result was rejected, or not answered before its lease was over: the history knows."""
+        place = delivery.place
+        place.leases.end(delivery)
+        reported_at = delivery.reported_at or sent_at
+        place.outbox.doubts.append(Doubt(delivery, failure, reported_at, gone))
+
+    def _still_ours(self, delivery: Delivery, failure: Failure | None, sent_at: float) -> bool:
+        """Whether to report it again."""
+        delivery.reported_at = delivery.reported_at or sent_at
+        ours = _is_ours(delivery)
+        if not ours:
+            self._doubt(delivery, failure, sent_at, gone=False)
+            self._want(delivery.place)
+        return ours
+
+    # -- batches ---------------------------------------------------------------------------------
 
     def _settlements(self, place: Place) -> Iterator[Settlement]:
-        done, place.succeeded = place.succeeded, []
-        failed, place.failed = place.failed, []
-        released, place.released = place.released, []
-        yield from (self._succeed_batch(place, batch) for batch in batches(done))
-        yield from (self._fail_batch(place, batch) for batch in batches(failed))
-        by_limit: dict[int, list[tuple[Delivery, int | str]]] = {}
+        succeeded, failed, released = place.outbox.take()
+        for done in _batched(succeeded):
+            yield self._succeed_batch(place, done)
+        for lost in _batched(failed):
+            yield self._fail_batch(place, lost)
+        by_limit: dict[int, list[Release]] = {}
         for item in released:
-            most = self._postpones[item[0]][0] if item[0] in self._postpones else 0
-            by_limit.setdefault(most, []).append(item)
+            by_limit.setdefault(item.most, []).append(item)
         for most, items in by_limit.items():
-            yield from (self._release_batch(place, batch, most) for batch in batches(items))
+            for batch in _batched(items):
+                yield self._release_batch(place, batch, most)
 
     def _succeed_batch(self, place: Place, batch: Sequence[Delivery]) -> Settlement:
-        leases, told_at = place.leases, time.monotonic()
+        sent_at = time.monotonic()
 
         def answered(verdicts: list[bytes]) -> None:
             for delivery, verdict in zip(batch, verdicts, strict=True):
-                if leases.get(delivery.id) is delivery:  # it may be ours again, anew
-                    del leases[delivery.id]
+                place.leases.end(delivery)
                 if verdict != OK:
-                    self._doubt(place, delivery, None, told_at, gone=verdict == GONE)
+                    self._doubt(delivery, None, sent_at, gone=verdict == GONE)
                 elif delivery.watch is not None:
                     delivery.watch.settled(SUCCESS)
 
         def again() -> None:
             for delivery in batch:
-                if self._still_ours(place, delivery, None, told_at):
+                if self._still_ours(delivery, None, sent_at):
                     self.succeed(delivery)
 
         command = succeed(place.keys, [(d.id, d.lease_no) for d in batch], worker=self._worker)
         return Settlement(command, answered, again)
 
     def _fail_batch(self, place: Place, batch: Sequence[tuple[Delivery, Failure]]) -> Settlement:
-        tracebacks, place.tracebacks = place.tracebacks, {}
-        leases, told_at = place.leases, time.monotonic()
+        tracebacks, sent_at = place.tracebacks.take(), time.monotonic()
 
         def answered(results: list[Failed]) -> None:
-            place.told.update(tracebacks)
-            curious = self._herald.curious
+            place.tracebacks.sent(tracebacks)
+            retried_too = self._report.wants_failures
             for (delivery, failure), result in zip(batch, results, strict=True):
-                if leases.get(delivery.id) is delivery:  # it may be ours again, anew
-                    del leases[delivery.id]
+                place.leases.end(delivery)
+                watch = delivery.watch
                 if result.verdict != "OK":
                     gone = result.verdict == "GONE"
-                    self._doubt(place, delivery, failure, told_at, gone=gone)
-                elif curious or result.dead or delivery.watch is not None:
-                    self._herald.failed(place, delivery, failure, result, curious=curious)
+                    self._doubt(delivery, failure, sent_at, gone=gone)
+                elif retried_too or result.dead or watch is not None:
+                    self._report.failed(place.keys, failure, result, watch, retried_too=retried_too)
 
         def again() -> None:
-            place.tracebacks = {**tracebacks, **place.tracebacks}
+            place.tracebacks.put_back(tracebacks)
             for delivery, failure in batch:
-                if self._still_ours(place, delivery, failure, told_at):
+                if self._still_ours(delivery, failure, sent_at):
                     self.fail(delivery, failure)
 
         failures = [failure for _, failure in batch]
         command = fail(place.keys, failures, worker=self._worker, tracebacks=tracebacks)
         return Settlement(command, answered, again)
 
-    def _release_batch(
-        self, place: Place, batch: Sequence[tuple[Delivery, int | str]], most: int
-    ) -> Settlement:
+    def _release_batch(self, place: Place, batch: Sequence[Release], most: int) -> Settlement:
         def answered(verdicts: list[bytes]) -> None:
-            for (delivery, _), verdict in zip(batch, verdicts, strict=True):
-                _, limit = self._postpones.pop(delivery, (0, None))
+            for (delivery, _, _, limit), verdict in zip(batch, verdicts, strict=True):
                 if verdict == LIMIT and limit is not None:
                     self.fail(delivery, limit)
                 else:
-                    _forget(place, delivery)
+                    place.leases.end(delivery)
                     if delivery.watch is not None:
                         delivery.watch.settled(RELEASED if limit is None else POSTPONED)
 
         def again() -> None:
-            for delivery, delay_ms in batch:
-                if _is_ours(place, delivery):
-                    self.release(delivery, delay_ms)
+            for item in batch:
+                if _is_ours(item.delivery):
+                    self._release(item)
                 else:
-                    _forget(place, delivery)
-                    self._herald.refused(place, delivery)
+                    place.leases.end(item.delivery)
+                    self._rejected(item.delivery)
 
         command = release(
             place.keys,
-            [delivery.receipt for delivery, _ in batch],
+            [item.delivery.receipt for item in batch],
             worker=self._worker,
-            delays_ms=[delay_ms for _, delay_ms in batch],
+            delays_ms=[item.delay_ms for item in batch],
             max_postpones=most,
         )
         return Settlement(command, answered, again)
 
-    def _doubt(
-        self,
-        place: Place,
-        delivery: Delivery,
-        failure: Failure | None,
-        told_at: float,
-        *,
-        gone: bool,
-    ) -> None:
-        """A result was refused, or not answered before its lease was over: the history knows."""
-        _forget(place, delivery)
-        place.doubts.append(Doubt(delivery, failure, delivery.told_at or told_at, gone))
 
-    def _still_ours(
-        self, place: Place, delivery: Delivery, failure: Failure | None, told_at: float
-    ) -> bool:
-        """Whether to tell it again."""
-        delivery.told_at = delivery.told_at or told_at
-        ours = _is_ours(place, delivery)
-        if not ours:
-            self._doubt(place, delivery, failure, told_at, gone=False)
-            self._want(place)
-        return ours
+def _batched(items: list[T]) -> Iterable[Sequence[T]]:
+    """As few calls as will do; mostly one."""
+    if len(items) > MAX_BATCH:
+        return batches(items)
+    return (items,) if items else ()
 
 
-def _is_ours(place: Place, delivery: Delivery) -> bool:
+def _is_ours(delivery: Delivery) -> bool:
     """Whether its lease lasts for sure."""
-    return time.monotonic() < delivery.sent_at + place.visibility_s
-
-
-def _forget(place: Place, delivery: Delivery) -> None:
-    """The lease is over; the message may be ours again, under another one."""
-    if place.leases.get(delivery.id) is delivery:
-        del place.leases[delivery.id]
+    return time.monotonic() < delivery.sent_at + delivery.place.visibility_s

@@ -41,7 +41,7 @@ _MARGIN_MS = 5_000
 """How much longer a claim lasts than its checker may take."""
 
 
-class CheckBack:
+class TransactionChecks:
     """The part of a worker that resolves transactions."""
 
     def __init__(
@@ -85,7 +85,7 @@ class CheckBack:
         claimed: Claimed = await self._store.run(command)
         self.found = bool(claimed.records or claimed.parked)
         for id_ in claimed.parked:
-            _tell_parked(id_, "the last check was never answered")
+            _log_parked(id_, "the last check was never answered")
         await asyncio.gather(*(self._see_to(record) for record in claimed.records))
         return 0 if len(claimed.records) == _AT_ONCE else claimed.next_due_ms
 
@@ -133,7 +133,7 @@ class CheckBack:
             )
         )
         if answer == "PARKED":
-            _tell_parked(record.id, reason)
+            _log_parked(record.id, reason)
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class CheckBack:
         return tuple(found)
 
 
-def _tell_parked(id_: str, reason: str) -> None:
+def _log_parked(id_: str, reason: str) -> None:
     log.error(
         "transaction %s is parked: %s; decide it with rqretry transaction commit or rollback",
         id_, reason,

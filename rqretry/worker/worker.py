@@ -16,20 +16,27 @@ from rqretry.core.middleware import Announcer, Event, Hooks
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
 from rqretry.protocol.command import Operation
+from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
-from rqretry.worker.broadcast import Broadcaster, Ends, starting_positions, unleased
-from rqretry.worker.consumer import Consumer
+from rqretry.worker.broadcast import (
+    Broadcaster,
+    BroadcastResults,
+    starting_positions,
+    unleased,
+)
+from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.heartbeat import Heartbeat
 from rqretry.worker.leases import Delivery, Place
-from rqretry.worker.partition_watch import Growth
+from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import Reaper
-from rqretry.worker.recycle_process import retire_after_messages
-from rqretry.worker.registration import Condition, Presence
+from rqretry.worker.recycle_process import MessageLimit
+from rqretry.worker.registration import Condition, Registration
 from rqretry.worker.settle import Settler
-from rqretry.worker.transaction_check_loop import CheckBack
+from rqretry.worker.transaction_check_loop import TransactionChecks
+from rqretry.worker.wakeups import Alarm, WakeUps
 
 log = logging.getLogger("rqretry")
 
@@ -47,11 +54,12 @@ class Worker:
         specs: What to run.
         concurrency: Attempts at once per consumer; None for each consumer's own.
         grace: Seconds that running handlers get when the worker stops.
-        explicit: Apply the settings that consumers name to their groups (decisions 20).
+        explicit: Apply the settings that consumers name to their groups (docs/decisions/0018).
         hooks: Middleware and callbacks.
         declared: Partitions of topics that the app declares.
         checkers: Who is asked about transactions that nobody decided.
         library: The scripts, for tests.
+        store: The server, for tests.
     """
 
     def __init__(
@@ -66,6 +74,7 @@ class Worker:
         declared: Mapping[str, int] | None = None,
         checkers: Checkers | None = None,
         library: ScriptLibrary | None = None,
+        store: Store | None = None,
     ) -> None:
         self._checkers = (checkers or Checkers()).specs
         if not specs and not self._checkers:
@@ -76,24 +85,28 @@ class Worker:
         self._explicit = explicit
         self._library = library
         self._specs = [replace(s, concurrency=concurrency) if concurrency else s for s in specs]
-        self._store = Store(settings.url, library)
+        self._store = store or Store(settings.url, library)
         self._declared = declared or {}
         self._catalog = self._new_catalog()
+        self._limit: MessageLimit | None = None
         self._hooks = hooks or Hooks()
         self._announcer = Announcer(self._hooks)
-        self._settler = Settler(self._store, self._announcer, self.name)
-        self._ends = Ends(self._announcer, self.name)
+        self._wake_ups = WakeUps(self._store)
+        self._upkeep = Alarm()
+        self._settler = Settler(self._store, self._announcer, self.name, self._wake_ups)
+        self._broadcast = BroadcastResults(self._announcer, self.name)
         self._consumers: list[Consumer] = []
+        self._all_places: list[Place] = []
+        self._leased_places: list[Place] = []
+        """What upkeep and the heartbeat go through; both grow with the partitions."""
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self.started = asyncio.Event()
         self.needs_replacement = False
         """It stops in order to be replaced by a fresh process."""
-        self.max_messages: int | None = None
-        """It stops to be replaced when it has finished so many; set before `run`."""
         self.changed = asyncio.Event()
         """What `condition` answers may have changed."""
-        self._presence = Presence(self._store, self._catalog.keys, self.name, self._specs)
+        self._registration = Registration(self._store, self._catalog.keys, self.name, self._specs)
         self._store.on_change = self._store_changed
 
     def stop(self) -> None:
@@ -110,14 +123,18 @@ class Worker:
             self.needs_replacement = True
             self.stop()
 
+    def limit_messages(self, most: int) -> None:
+        """Stop to be replaced when it has finished so many; before `run`."""
+        self._limit = MessageLimit(most, self.retire)
+
     def condition(self) -> Condition:
-        """How this worker is, as the supervisor tells who asks for its health."""
+        """How this worker is, as the supervisor answers who asks for its health."""
         state = "stopping" if self.stopping else "working" if self.started.is_set() else "starting"
         return Condition(state, self._store.fault, self._store.proved_at)
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether it was asked to stop."""
         return self._stop.is_set()
 
     async def run(self) -> None:
@@ -134,17 +151,17 @@ class Worker:
 
     def _store_changed(self) -> None:
         self.changed.set()
-        self._presence.trouble()
+        self._registration.soon()
 
     @property
     def places(self) -> list[Place]:
         """All partitions that this process works on."""
-        return [place for consumer in self._consumers for place in consumer.places]
+        return list(self._all_places)
 
     # -- joining -----------------------------------------------------------------------------
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do this; when told to stop leave it, however long the server lets it wait."""
+        """Do this; when asked to stop leave it, however long the server lets it wait."""
         loop = asyncio.get_running_loop()
         working, stopped = loop.create_task(work), loop.create_task(self._wait_for_stop())
         try:
@@ -159,6 +176,8 @@ class Worker:
 
     async def _join_until_reachable(self) -> None:
         while not self._stop.is_set():
+            self._all_places.clear()
+            self._leased_places.clear()
             try:
                 self._consumers = [await self._join(spec) for spec in self._specs]
             except ConfigError:
@@ -171,29 +190,33 @@ class Worker:
 
     async def _join(self, spec: ConsumerSpec) -> Consumer:
         consumer = self._consumer(spec)
-        visibility_s = consumer.spec.visibility_ms / 1000
-        record = await self._store.perform(apply_spec(self._catalog, spec, explicit=self._explicit))
-        consumer.execution.max_retries = record
+        apply = apply_spec(self._catalog, spec, explicit=self._explicit)
+        consumer.execution.max_retries = await self._store.perform(apply)
         places = await self._store.perform(self._catalog.groups.places(spec.group, spec.topics))
-        for name, number, keys in places:
-            consumer.places.append(Place(name, number, keys, visibility_s))
-        consumer.on_stuck = self._replace
-        consumer.on_lost = self._announce_lost
+        for place in places:
+            self._add(consumer, place)
         if spec.broadcast:
-            await self._begin_broadcast(consumer)
+            begin = starting_positions(self._catalog, consumer.places)
+            self._broadcast.begin(await self._store.perform(begin))
         return consumer
 
-    async def _begin_broadcast(self, consumer: Consumer) -> None:
-        for place in consumer.places:
-            place.broadcast = True
-        begin = starting_positions(self._catalog, consumer.places)
-        for position in await self._store.perform(begin):
-            self._ends.positions[position.place] = position
-
     def _consumer(self, spec: ConsumerSpec) -> Consumer:
+        results = self._broadcast if spec.broadcast else self._settler
+        rooms = self._broadcast if spec.broadcast else self._wake_ups
+        context = ConsumerContext(
+            self.name, self._hooks, results, rooms, events=self, limit=self._limit
+        )
+        return Consumer(unleased(spec) if spec.broadcast else spec, context)
+
+    def _add(self, consumer: Consumer, found: tuple[str, int, GroupKeys]) -> Place:
+        """Have a consumer work on one more partition."""
+        spec = consumer.spec
+        place = Place(*found, spec.visibility_ms / 1000, broadcast=spec.broadcast)
+        consumer.places.append(place)
+        self._all_places.append(place)
         if not spec.broadcast:
-            return Consumer(spec, self._settler, self._hooks, self.name)
-        return Consumer(unleased(spec), self._ends, self._hooks, self.name)
+            self._leased_places.append(place)
+        return place
 
     async def _rejoin(self) -> None:
         """A partition does not know the group: the server lost its data, or a copy is missing."""
@@ -207,48 +230,59 @@ class Worker:
         catalog.topics.declared = self._declared
         return catalog
 
-    def _replace(self) -> None:
+    # -- what consumers report -----------------------------------------------------------------
+
+    def stuck(self) -> None:
+        """All threads of a consumer are."""
         log.error("all threads of a consumer are stuck in handlers that timed out")
         self.retire("its threads are stuck")
+
+    def lease_lost(self, delivery: Delivery) -> None:
+        """A lease ended while its message was handled."""
+        if self._announcer.wants("lease_lost"):
+            place = delivery.place
+            lost = Event(
+                "lease_lost", self.name, place.keys.group, place.topic, delivery.id,
+                delivery.attempt,
+            )  # fmt: skip
+            self._announcer.post(lost)
 
     # -- working -----------------------------------------------------------------------------
 
     async def _work(self) -> None:
         if self._specs and not self._consumers:  # stopped before the server was reached
             return
-        leasing = self._those(broadcast=False)
-        fetcher = Fetcher(self._store, leasing, self.name, self._rejoin)
-        casting = self._those(broadcast=True)
-        broadcaster = Broadcaster(self._store, casting, self._ends, self._rejoin)
-        places = self.places  # these lists grow with the partitions
-        leased = [place for consumer in leasing for place in consumer.places]
-        reaper = Reaper(self._store, self._catalog, places, self.name)
-        fetcher.changed, broadcaster.on_entry = reaper.changed, reaper.look_at
-        self._settler.on_settled = fetcher.look_for_room
-        if self.max_messages is not None:
-            retire_after_messages(self._consumers, self.max_messages, self.retire)
+        leasing, reading = self._those(broadcast=False), self._those(broadcast=True)
+        fetcher = Fetcher(
+            self._store, leasing, self.name, self._rejoin, self._wake_ups, self._upkeep
+        )
+        broadcaster = Broadcaster(self._store, reading, self._broadcast, self._rejoin, self._upkeep)
+        reaper = Reaper(self._store, self._catalog, self._all_places, self.name, self._upkeep)
         heartbeat = Heartbeat(
             SyncStore(self._settings.url, self._library, repeat_seconds=2.0),
-            leased,
+            self._leased_places,
             self._lose,
         )
-        growth = Growth(self._store, self._catalog, fetcher, (places, leased))
-        check_back = CheckBack(self._store, self._catalog, self._checkers, self.name)
+        partition_watch = PartitionWatch(
+            self._store,
+            self._catalog,
+            leasing,
+            lambda c, found: fetcher.add(c, self._add(c, found)),
+        )
+        checks = TransactionChecks(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
             consumer.start()
         heartbeat.start()
-        loop = asyncio.get_running_loop()
-        broadcasting, fetching = (
-            loop.create_task(broadcaster.run(), name="broadcaster"),
-            loop.create_task(fetcher.run(), name="fetcher"),
-        )
+        start = asyncio.get_running_loop().create_task
+        fetching = start(fetcher.run(), name="fetcher")
+        broadcasting = start(broadcaster.run(), name="broadcaster")
         others = [
-            loop.create_task(self._settler.run(), name="settler"),
-            loop.create_task(reaper.run(), name="reaper"),
-            loop.create_task(self._presence.run(), name="presence"),
-            loop.create_task(growth.run(), name="growth"),
-            loop.create_task(self._announcer.run(), name="announcer"),
-            loop.create_task(check_back.run(), name="check-back"),
+            start(self._settler.run(), name="settler"),
+            start(reaper.run(), name="reaper"),
+            start(self._registration.run(), name="registration"),
+            start(partition_watch.run(), name="partition watch"),
+            start(self._announcer.run(), name="announcer"),
+            start(checks.run(), name="transaction checks"),
             broadcasting,
         ]
         self.started.set()
@@ -257,11 +291,11 @@ class Worker:
             await self._hooks.emit(Event("started", self.name))
             await self._until_stopped([fetching, *others])
             broadcasting.cancel()
-            await self._wind_down(fetcher, fetching)
-            await broadcaster.tell_last()
+            await self._wind_down(fetching)
+            await broadcaster.count_last()
         finally:
             heartbeat.stop()
-            check_back.close()
+            checks.close()
             await self._end([fetching, *others])
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
@@ -270,7 +304,7 @@ class Worker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._presence.say_goodbye()
+        await self._registration.end()
         await self._announcer.finish()
         await self._hooks.emit(Event("stopped", self.name))
 
@@ -290,9 +324,9 @@ class Worker:
     async def _wait_for_stop(self) -> None:
         await self._stop.wait()
 
-    async def _wind_down(self, fetcher: Fetcher, fetching: asyncio.Task[None]) -> None:
+    async def _wind_down(self, fetching: asyncio.Task[None]) -> None:
         """Lease nothing more, give back what has not started, drain, give back the rest."""
-        await fetcher.stop()
+        self._wake_ups.stop()
         # A lease under way is worth waiting for, but not from a server that does not answer.
         patience = _LAST_LEASE_S if self._store.fault is None else 0.0
         await asyncio.wait([fetching], timeout=patience)
@@ -312,15 +346,6 @@ class Worker:
         for consumer in self._consumers:
             if delivery.place in consumer.places:
                 consumer.lose(delivery)
-
-    def _announce_lost(self, delivery: Delivery) -> None:
-        if self._announcer.wants("lease_lost"):
-            place = delivery.place
-            lost = Event(
-                "lease_lost", self.name, place.keys.group, place.topic, delivery.id,
-                delivery.attempt,
-            )  # fmt: skip
-            self._announcer.post(lost)
 
     async def _pause(self, seconds: float) -> None:
         try:

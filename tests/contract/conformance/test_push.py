@@ -194,7 +194,7 @@ async def test_consume_timeout_counts_from_the_lease_and_is_15_minutes(live: Liv
             ran.append(time.monotonic() - started)
 
     async with live.working(app) as worker:
-        worker._consumers[0]._rate = 1000.0  # it believes that it is fast, and leases ahead
+        worker._consumers[0]._slots._rate = 1000.0  # it believes that it is fast, and leases ahead
         await app.publish_many("t", ["first", "second"])
         await until(lambda: live.stats("g").inflight == 2)
         await asyncio.sleep(0.5)  # the second one spends half of its time in the buffer

@@ -30,7 +30,7 @@ def cutting(proxy: FaultProxy, seen: Seen, visibility: float) -> App:
 
 @pytest.mark.parametrize(
     ("visibility", "said", "lease"),
-    [(30, "settling failed, trying again", 1), (1.5, "a result was refused", 2)],
+    [(30, "settling failed, trying again", 1), (1.5, "a result was rejected", 2)],
     ids=["while the lease lasts", "until it is lost"],
 )
 async def test_a_result_is_told_again_until_the_lease_is_lost(
@@ -66,7 +66,7 @@ def outcomes(tally: Tally) -> dict[str, float]:
 
 
 def in_doubt(worker: Worker) -> bool:
-    return any(place.doubts for place in worker._settler._dirty)
+    return any(place.outbox.doubts for place in worker._settler._dirty)
 
 
 @pytest.mark.parametrize("again", ["while the lease lasts", "after it is over"])

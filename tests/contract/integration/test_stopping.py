@@ -24,7 +24,7 @@ async def test_messages_that_did_not_start_are_given_back_uncounted_and_running_
             await go_on.wait()
 
     async with lab.working(app, grace=10) as worker:
-        worker._consumers[0]._rate = 1000.0  # it believes that it is fast, and leases ahead
+        worker._consumers[0]._slots._rate = 1000.0  # it believes that it is fast, and leases ahead
         await app.publish_many("t", [*range(10), "slow", "slow", *range(100)])
         await until(lambda: seen.bodies.count("slow") == 2 and lab.stats("g").inflight > 20)
         worker.stop()

@@ -148,7 +148,7 @@ async def test_without_middleware_nothing_stands_between_a_slot_and_its_handler(
     app.consumer("t", group="g")(lambda _: None)
     async with working(app) as worker:
         (consumer,) = worker._consumers
-        assert consumer.execution._call is consumer._caller
+        assert consumer.execution._call == consumer._caller.call
 
 
 def test_middleware_that_is_not_async_and_unknown_events_are_refused(lab: Lab) -> None:

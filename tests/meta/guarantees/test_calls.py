@@ -146,7 +146,7 @@ async def test_what_is_trusted_of_a_renewal_runs_from_its_sending() -> None:
     keys = partition_keys("n", "t", 0).group("g", 1)
     place = Place("t", 0, keys, visibility_s=1.0)
     delivery = Delivery(place, "a", b"", (1, 1), time.monotonic() - 0.5, "")
-    place.leases["a"] = delivery
+    place.leases.add([delivery])
     store: Any = SlowStore([b"OK"])
     before = time.monotonic()
     Heartbeat(store, [place], lambda lost: None)._renew_all()
@@ -159,16 +159,16 @@ async def test_a_server_that_is_down_keeps_no_other_lease_from_being_renewed() -
         Place("t", n, partition_keys("n", "t", n).group("g", 1), visibility_s=1.0) for n in range(3)
     ]
     old = time.monotonic() - 0.5
-    for place in places:
-        place.leases["a"] = Delivery(place, "a", b"", (1, 1), old, "")
+    deliveries = [Delivery(place, "a", b"", (1, 1), old, "") for place in places]
+    for place, delivery in zip(places, deliveries, strict=True):
+        place.leases.add([delivery])
     answers = [[b"OK"], StoreUnavailable("down"), [b"STALE"]]
     store: Any = SlowStore(None)
     store.run_each = lambda commands, seconds: answers
     Heartbeat(store, places, lost.append)._renew_all()
     await asyncio.sleep(0)
-    renewed = [place.leases["a"].sent_at > old for place in places]
-    assert renewed == [True, False, False]
-    assert lost == [places[2].leases["a"]]
+    assert [delivery.sent_at > old for delivery in deliveries] == [True, False, False]
+    assert lost == deliveries[2:]
 
 
 def test_what_confirms_a_publish_goes_right_behind_it_on_its_connection() -> None:

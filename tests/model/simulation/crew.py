@@ -17,8 +17,7 @@ from rqretry.transport.store import Store
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.reaper import Reaper
-from rqretry.worker.settle import Settler
-from rqretry.worker.transaction_check_loop import CheckBack
+from rqretry.worker.transaction_check_loop import TransactionChecks
 from rqretry.worker.worker import Worker
 from tests.model.simulation.plans import GroupPlan
 
@@ -45,20 +44,19 @@ class SimulatedWorker(Worker):
     """A worker whose leases are renewed by a task, as there is one thread; the rest is as it is."""
 
     def __init__(self, app: App, store: Store) -> None:
-        super().__init__(app.settings, app.consumers, checkers=app.checkers, hooks=app.hooks)
-        self._store = store
-        self._settler = Settler(store, self._announcer, self.name)
-        self._presence._store = store
+        super().__init__(
+            app.settings, app.consumers, checkers=app.checkers, hooks=app.hooks, store=store
+        )
 
     async def _work(self) -> None:
         if self._specs and not self._consumers:  # stopped before it had joined
             return
         places = self.places
-        fetcher = Fetcher(self._store, self._consumers, self.name, self._rejoin)
-        reaper = Reaper(self._store, self._catalog, places, self.name)
-        fetcher.changed = reaper.changed
-        self._settler.on_settled = fetcher.look_for_room
-        check_back = CheckBack(self._store, self._catalog, self._checkers, self.name)
+        fetcher = Fetcher(
+            self._store, self._consumers, self.name, self._rejoin, self._wake_ups, self._upkeep
+        )
+        reaper = Reaper(self._store, self._catalog, places, self.name, self._upkeep)
+        check_back = TransactionChecks(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
             consumer.running = Ordered()  # type: ignore[assignment]
             consumer.start()
@@ -67,26 +65,25 @@ class SimulatedWorker(Worker):
         others = [
             loop.create_task(self._settler.run(), name="settler"),
             loop.create_task(reaper.run(), name="reaper"),
-            loop.create_task(check_back.run(), name="check-back"),
+            loop.create_task(check_back.run(), name="transaction checks"),
             loop.create_task(renew_leases(self._store, places, self._lose), name="heartbeat"),
         ]
         self.started.set()
         try:
             await self._until_stopped([fetching, *others])
-            await self._wind_down(fetcher, fetching)
+            await self._wind_down(fetching)
         finally:
             await self._end([fetching, *others])
 
 
 async def renew_leases(store: Store, places: list[Place], lose: Callable[[Delivery], None]) -> None:
-    """What runtime/heartbeat.py does in a thread, with its rules."""
+    """What worker/heartbeat.py does in a thread, with its rules."""
     every = min((place.visibility_s for place in places), default=30.0) / 6
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(every)
         for place in places:
-            before = loop.time() - place.visibility_s / 3
-            old = [d for d in place.leases.values() if d.sent_at < before and not d.lost]
+            old = place.leases.sent_before(loop.time() - place.visibility_s / 3)
             for batch in batches(old):
                 sent_at = loop.time()
                 command = renew(

@@ -9,12 +9,13 @@ from rqretry.core.message import Message
 from rqretry.core.middleware import Hooks
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Failure
-from rqretry.worker.consumer import Consumer
+from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.wakeups import HasRoom
 
 
-class Told:
-    """What a consumer says of its attempts."""
+class Results:
+    """What a consumer reports of its attempts."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []
@@ -33,7 +34,7 @@ class Told:
 
 
 class Bench:
-    """A consumer of one slot, and what its handler saw."""
+    """A consumer of one slot, what its handler saw, and whether it said that it has room."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -46,9 +47,20 @@ class Bench:
             self.begun.set()
 
         keys = partition_keys("n", "t", 0).group("g", 18)
-        self.told, self.place = Told(), Place("t", 0, keys, 30.0)
-        self.consumer = Consumer(app.consumers[0], self.told, Hooks(), "w")
+        self.results, self.place = Results(), Place("t", 0, keys, 30.0)
+        self.room = asyncio.Event()
+        context = ConsumerContext("w", Hooks(), self.results, rooms=self, events=self)
+        self.consumer = Consumer(app.consumers[0], context)
         self.consumer.places.append(self.place)
+
+    def room_in(self, consumer: HasRoom) -> None:
+        self.room.set()
+
+    def lease_lost(self, delivery: Delivery) -> None:
+        pass
+
+    def stuck(self) -> None:
+        raise AssertionError
 
 
 async def test_a_message_whose_lease_ended_in_the_buffer_is_not_begun() -> None:
@@ -56,27 +68,26 @@ async def test_a_message_whose_lease_ended_in_the_buffer_is_not_begun() -> None:
     consumer, place, now = bench.consumer, bench.place, time.monotonic()
     late = Delivery(place, "late", encode(1), (1, 1), now - 30)
     good = Delivery(place, "good", encode(2), (1, 1), now)
-    place.leases = {"late": late, "good": good}
+    place.leases.add([late, good])
     consumer.start()
     consumer.accept([late, good])
     await bench.begun.wait()
     consumer.close()
     assert bench.seen == ["good"]
-    assert bench.told.ids == ["good"]
+    assert bench.results.ids == ["good"]
     assert late.lost
-    assert "late" not in place.leases
+    assert late not in place.leases
 
 
 async def test_messages_that_are_passed_over_make_room_for_others() -> None:
-    bench, room = Bench(), asyncio.Event()
+    bench = Bench()
     consumer, place = bench.consumer, bench.place
     lost = [Delivery(place, id_, encode(1), (1, 1), time.monotonic()) for id_ in "ab"]
     for delivery in lost:
         delivery.lost = True  # as the heartbeat says, when the server does not know the lease
-    consumer.on_room = room.set
     consumer.start()
     consumer.accept(lost)
-    await room.wait()
+    await bench.room.wait()
     assert consumer.room() == 1
     consumer.close()
     assert bench.seen == []

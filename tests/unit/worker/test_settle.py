@@ -19,6 +19,7 @@ from rqretry.transport.session import ServerClock
 from rqretry.transport.store import Store
 from rqretry.worker.leases import Delivery, Place
 from rqretry.worker.settle import Settler
+from rqretry.worker.wakeups import WakeUps
 
 
 class Line:
@@ -36,12 +37,18 @@ class Line:
         return await answer
 
 
+def settler_of(line: Line) -> Settler:
+    """A settler that reports to it."""
+    store = cast(Store, line)
+    return Settler(store, Announcer(Hooks()), "w", WakeUps(store))
+
+
 async def test_what_ends_while_a_server_gets_well_is_told_too() -> None:
     line, place = Line(), Place("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
-    settler = Settler(cast(Store, line), Announcer(Hooks()), "w")
+    settler = settler_of(line)
     now = time.monotonic()
     early, late = (Delivery(place, id_, b"", (1, 1), now) for id_ in ("early", "late"))
-    place.leases = {"early": early, "late": late}
+    place.leases.add([early, late])
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         running = group.create_task(settler.run())
         settler.succeed(early)
@@ -53,7 +60,7 @@ async def test_what_ends_while_a_server_gets_well_is_told_too() -> None:
         (await line.calls.get()).set_result([[OK]])
         await settler.finish(time.monotonic() + 10)
         running.cancel()
-    assert place.leases == {}
+    assert len(place.leases) == 0
 
 
 class Away(Line):
@@ -86,7 +93,7 @@ async def test_at_the_end_a_result_that_nobody_knows_of_is_refused(*, hangs: boo
         Away(hangs=hangs),
         Place("t", 0, partition_keys("n", "t", 0).group("g", 18), 0.0),
     )
-    settler = Settler(cast(Store, line), Announcer(Hooks()), "w")
+    settler = settler_of(line)
     delivery = Delivery(place, "a", b"", (1, 1), time.monotonic())  # its lease is over
     tally = Tally()
     message: Any = Message(("t", 0, "g", 1, "a"), (1, None, (), {}, None, 0), 1, 16, 0.0)

@@ -96,12 +96,12 @@ def half(original: Any) -> Any:
 def forgotten(original: Any) -> Any:
     """A result that could not be reported is given up."""
 
-    def tell(self: Any, place: Any, made: Any, result: Any) -> Any:
+    def answered(self: Any, place: Any, made: Any, result: Any) -> Any:
         if isinstance(result, Exception):
             return result
         return original(self, place, made, result)
 
-    return tell
+    return answered
 
 
 CASES = (
@@ -147,7 +147,7 @@ CASES = (
          Constant("core:ORDERED_POLICY", "RetryPolicy.fixed(3)"),
          f"{PUSH}test_an_ordered_group_waits_one_second_whatever_the_count"),
     case("5.3", "a result that could not be reported is forgotten",
-         Symbol("Settler._tell", forgotten), f"{SETTLING}[while the lease lasts]"),
+         Symbol("Settler._answered", forgotten), f"{SETTLING}[while the lease lasts]"),
     case("5.3", "a result is reported although the lease is lost",
          Symbol("worker:_is_ours", always(value=True)), f"{SETTLING}[until it is lost]"),
     case("5.4", "a start wins over a pin", group_record(lambda _: {"pinned": ()}),

@@ -1,0 +1,120 @@
+"""The buffer of a consumer, and the tasks that run what is in it, without a task for each item."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from rqretry.protocol.command import MAX_BATCH
+
+T = TypeVar("T")
+
+HORIZON_S = 0.05
+"""Lease what will be finished in this time, beyond the free slots (docs/decisions/0015)."""
+_LONGEST_RUN_S = 0.005
+"""A slot yields to the event loop after this, however short the handlers are."""
+_RATE_MEMORY_S = 0.2
+
+
+Begin = Callable[[T, "asyncio.Task[None] | None", float], Coroutine[Any, Any, None] | None]
+"""Starts on an item, in the task of a slot, at a monotonic time: what is left to do, or None."""
+
+
+class Slots(Generic[T]):
+    """So many tasks, and what they are to run."""
+
+    def __init__(self, concurrency: int, begin: Begin[T]) -> None:
+        self._concurrency = self._target = concurrency
+        self._begin = begin
+        self._buffer: deque[T] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+        self._finished = 0
+        self._rate = 0.0
+        self._rate_from = (0, time.monotonic())
+
+    def room(self, running: int) -> int:
+        """How many items to get now; 0 while the buffer is well filled."""
+        self._measure()
+        target = self._target = self._concurrency + int(self._rate * HORIZON_S)
+        buffered = len(self._buffer)
+        if buffered and 2 * buffered >= target:
+            return 0
+        return min(MAX_BATCH, max(0, target - buffered - running))
+
+    def _measure(self) -> None:
+        finished, since = self._rate_from
+        now = time.monotonic()
+        if now - since >= _RATE_MEMORY_S:
+            fresh = (self._finished - finished) / (now - since)
+            self._rate = max(fresh, (self._rate + fresh) / 2)
+            self._rate_from = (self._finished, now)
+
+    def accept(self, items: list[T]) -> None:
+        """Take items; slots start on them at once."""
+        self._buffer.extend(items)
+        self._wake(1)
+
+    def one_waits(self) -> bool:
+        """A slot waits for what it runs: others take over. Whether there is anything for them."""
+        if self._buffer:
+            self._wake(2)
+        return bool(self._buffer)
+
+    def one_finished(self) -> bool:
+        """An item is done; whether there may be room for more, as `room` would say."""
+        self._finished += 1
+        return 2 * len(self._buffer) < self._target
+
+    def take_back(self, which: Callable[[T], bool] = lambda _: True) -> list[T]:
+        """The first items of the buffer that nobody has started on, as long as they are such."""
+        taken = []
+        while self._buffer and which(self._buffer[0]):
+            taken.append(self._buffer.popleft())
+        return taken
+
+    def start(self, name: str) -> None:
+        """Start the tasks."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._run(), name=f"{name} slot {number}")
+            for number in range(self._concurrency)
+        ]
+
+    def close(self) -> None:
+        """Stop the tasks."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    def _wake(self, slots: int) -> None:
+        """Let idle slots look at the buffer.
+
+        One is enough for items that do not wait. A slot whose item waits wakes two more, so that
+        all are at work after a few turns of the event loop, and none is woken for nothing.
+        """
+        while slots and self._idle:
+            slot = self._idle.popleft()
+            if not slot.done():
+                slot.set_result(None)
+                slots -= 1
+
+    async def _run(self) -> None:
+        task = asyncio.current_task()
+        now = since = time.monotonic()
+        while not self._closed:
+            if not self._buffer:
+                idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
+                now = since = time.monotonic()
+                continue
+            rest = self._begin(self._buffer.popleft(), task, now)
+            if rest is not None:
+                await rest
+            now = time.monotonic()
+            if now - since > _LONGEST_RUN_S:
+                await asyncio.sleep(0)
+                now = since = time.monotonic()
