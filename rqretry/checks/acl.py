@@ -1,7 +1,7 @@
-"""The least rights that each role needs, generated from the scripts (reliability.md S11, R17).
+"""The least rights that each role needs, generated from the scripts (docs/decisions/0029).
 
-A user who may run a script must be allowed every command inside it, or the script stops in the
-middle; and needs no other. So the commands come from the sources, and the role says which scripts.
+A user who may run a script must be allowed every command inside it, or the script fails midway;
+and needs no other. So the commands come from the sources, and the role decides which scripts.
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ _PRODUCER_GROUP_KEYS = ("ready", "wake", "order", "heads", "config")
 def rules(
     role: str, namespace: str, library: ScriptLibrary, *, user: str = "", cluster: bool = False
 ) -> list[str]:
-    """The words after ACL SETUSER for a user of this role; the password is not among them.
+    """The arguments of ACL SETUSER for a user of this role, without a password.
 
     Args:
         role: "producer" (publish, transactions, recall), "worker" (that, and consume, push or
@@ -54,7 +54,7 @@ def rules(
         cluster: Whether the server is a node of a cluster.
 
     Raises:
-        InvalidArgument: There is no such role, or the namespace is none.
+        InvalidArgument: There is no such role, or the namespace is not valid.
     """
     if role not in get_args(Role):
         refuse("role", role, f"is not one of {', '.join(get_args(Role))}")
@@ -95,7 +95,7 @@ def _keys(role: str, namespace: str) -> list[str]:
         return [f"{ROOT}:{namespace}:{{*"]
     partition = PartitionKeys(namespace, "*", 0)
     group = partition.group("*", 0)
-    own = [getattr(partition, name) for name in _spelled(partition)]
+    own = [getattr(partition, name) for name in _key_fields(partition)]
     own += [partition.lane("*")]
     own += [getattr(group, name) for name in _PRODUCER_GROUP_KEYS]
     patterns = {key.replace("{*:0}", "{*}") for key in own}
@@ -103,7 +103,7 @@ def _keys(role: str, namespace: str) -> list[str]:
     return [f"{catalog.meta.removesuffix('meta')}*", *sorted(patterns)]
 
 
-def _spelled(keys: PartitionKeys) -> list[str]:
+def _key_fields(keys: PartitionKeys) -> list[str]:
     """The fields that are keys of the partition itself."""
     texts = {name: getattr(keys, name) for name in keys.__slots__}
     return [

@@ -1,7 +1,7 @@
-"""The read-only auditor behind `rqretry fsck`: whether indexes, bodies and states agree (R14).
+"""The read-only auditor behind `rqretry fsck`: whether indexes, bodies and states agree.
 
-It reads one partition in bounded pages and judges what it saw. A partition at work changes while it
-is read, so what looks wrong is looked at twice, and only what is wrong both times is a finding.
+It reads one partition in bounded pages and judges what it read. A busy partition changes meanwhile,
+so it is read again where something is wrong, and only what is wrong both times is a finding.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,14 +22,14 @@ from rqretry.protocol.publish import id_of_member
 from rqretry.protocol.transaction import Record, read_many
 
 __all__ = [
-    "ERROR", "WARNING", "Finding", "GroupSnapshot", "Snapshot", "audit", "examine", "judge", "look",
+    "ERROR", "WARNING", "Finding", "GroupSnapshot", "Snapshot", "audit", "examine", "judge", "read",
 ]  # fmt: skip
 
-SECOND_LOOK_SECONDS = 0.2
+SECOND_READ_SECONDS = 0.2
 
 
 def audit(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[list[Finding]]:
-    """Read one partition and say what is wrong in it; nothing is written.
+    """Read one partition and answer what is wrong in it; nothing is written.
 
     Args:
         keys: The partition.
@@ -42,19 +42,19 @@ def audit(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[list[Fi
 def examine(
     keys: PartitionKeys, groups: Sequence[GroupKeys]
 ) -> Operation[tuple[list[Finding], Snapshot]]:
-    """The same, and what was seen at the last look."""
-    seen = yield from look(keys, groups)
+    """The same, and what was read last."""
+    seen = yield from read(keys, groups)
     findings = judge(seen)
     if not findings:
         return [], seen
-    yield Pause(SECOND_LOOK_SECONDS)
-    seen = yield from look(keys, groups)
+    yield Pause(SECOND_READ_SECONDS)
+    seen = yield from read(keys, groups)
     again = set(judge(seen))
     return [finding for finding in findings if finding in again], seen
 
 
-def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot]:
-    """Read a partition: indexes before bodies, so that a message on its way is seen in one."""
+def read(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot]:
+    """Read a partition: indexes before bodies, so that a moving message is seen in one."""
     seen = Snapshot(keys)
     seen.halves = yield from read_scores(keys.halves)
     scheduled = yield from read_scores(keys.scheduled)
@@ -62,9 +62,9 @@ def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot
     seen.scheduled_members = {id_of_member(member): member for member in scheduled}
     seen.backlog = yield from read_list(keys.backlog)
     for group in groups:
-        seen.groups.append((yield from _look_at_group(group)))
+        seen.groups.append((yield from _read_group(group)))
     named = yield from read_hash(keys.message_groups)
-    seen.message_groups = {id_: place[ORDER_DIGITS:] for id_, place in named.items()}
+    seen.message_groups = {id_: numbered[ORDER_DIGITS:] for id_, numbered in named.items()}
     indexed = yield from read_scores(keys.message_keys)
     seen.message_keys = {(key, id_) for key, _, id_ in (m.partition("\0") for m in indexed)}
     seen.keyed = yield from read_hash(keys.keyed)
@@ -79,7 +79,7 @@ def look(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot
 
 
 def _unknown(namespace: str, members: Iterable[str]) -> Operation[set[str]]:
-    """The transactions that halves name and no record knows."""
+    """The transactions that half messages name but that have no record."""
     catalog, named = NamespaceKeys(namespace), {member.partition(" ")[0] for member in members}
     found: set[str] = set()
     for batch in batches(sorted(named)):
@@ -102,11 +102,11 @@ def judge(seen: Snapshot) -> list[Finding]:
     return sorted(set(findings))
 
 
-def _look_at_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
+def _read_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
     seen = GroupSnapshot(keys)
     config = yield from read_hash(keys.config)
     seen.byte, seen.ordered = config.get("byte", ""), config.get("ordered") == "1"
-    seen.line = list((yield from read_scores(keys.order)))
+    seen.order = list((yield from read_scores(keys.order)))
     for key in (keys.ready, keys.retry):
         seen.lists[key] = yield from read_list(key)
     seen.heads = yield from read_hash(keys.heads)
@@ -114,13 +114,13 @@ def _look_at_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
     for key in keys.levels:
         seen.levels[key] = yield from read_scores(key)
     seen.inflight = yield from read_scores(keys.inflight)
-    if keys.source:  # of another group, and looked at as its own
-        seen.letters = set((yield from read_scores(keys.dead)))
+    if keys.source:  # of another group, and read there
+        seen.dead_letters = set((yield from read_scores(keys.dead)))
     else:
         seen.dead = yield from read_scores(keys.dead)
     seen.attempts = set((yield from read_hash(keys.attempts)))
     seen.failures = set((yield from read_hash(keys.failures, with_values=False)))
-    seen.graves = set((yield from read_hash(keys.deaths)))
+    seen.deaths = set((yield from read_hash(keys.deaths)))
     return seen
 
 
@@ -137,7 +137,7 @@ def _bodies(seen: Snapshot) -> Iterator[Finding]:
         (seen.keys.half_of, seen.half_of),
     ]
     for group in seen.groups:
-        if not group.keys.source:  # whose letter may be gone: see _view
+        if not group.keys.source:  # whose dead letter may be gone: see _view
             places += group.places()
     for key, ids in places:
         for id_ in set(ids) - seen.bodies:
@@ -161,12 +161,12 @@ def _pending(seen: Snapshot) -> Iterator[Finding]:
                 text = f"group {known[byte].keys.group} owes the message but does not have it"
                 yield Finding(ERROR, "not delivered", key, id_, text)
     for id_ in (_shared(seen) & seen.bodies) - seen.pending.keys():
-        text = "several groups have the message and none is noted: the first to finish deletes it"
+        text = "several groups have the message, none is recorded: the first to finish deletes it"
         yield Finding(ERROR, "unowed", key, id_, text)
 
 
 def _shared(seen: Snapshot) -> set[str]:
-    """What more than one group has."""
+    """The messages that more than one group has."""
     once: set[str] = set()
     again: set[str] = set()
     for group in seen.groups:
@@ -179,14 +179,14 @@ def _shared(seen: Snapshot) -> set[str]:
 
 def _partition(seen: Snapshot) -> Iterator[Finding]:
     for id_ in seen.big - seen.bodies:
-        text = "the size of a body is noted that is not stored"
+        text = "the size of a body is recorded that is not stored"
         yield Finding(WARNING, "leftover entry", seen.keys.big, id_, text)
     for id_ in set(seen.message_groups) - seen.bodies:
         text = "the message group of a message is kept whose body is not stored"
         yield Finding(WARNING, "leftover entry", seen.keys.message_groups, id_, text)
     yield from _message_keys(seen)
     for id_ in set(seen.id_expiry) - seen.ids:
-        text = "an id is to be forgotten that is not remembered"
+        text = "an id has an expiry time but is not remembered"
         yield Finding(WARNING, "leftover entry", seen.keys.id_expiry, id_, text)
 
 
@@ -197,10 +197,10 @@ def _message_keys(seen: Snapshot) -> Iterator[Finding]:
         yield Finding(WARNING, "leftover entry", keys.keyed, id_, text)
     noted = seen.noted_keys()
     for key, id_ in seen.message_keys - noted:
-        text = f"message key {key} leads to a message that does not have it"
+        text = f"the index has the message under key {key}, which it does not have"
         yield Finding(WARNING, "leftover entry", keys.message_keys, id_, text)
     for key, id_ in noted - seen.message_keys:
-        text = f"the message is not found by its message key {key}"
+        text = f"the index lacks the message under its key {key}"
         yield Finding(WARNING, "not indexed", keys.message_keys, id_, text)
 
 
@@ -209,13 +209,13 @@ def _halves(seen: Snapshot) -> Iterator[Finding]:
     for id_, member in seen.half_of.items():
         transaction = member.partition(" ")[0]
         if member not in seen.halves:
-            text = f"a half of transaction {transaction} would be forgotten when that is decided"
+            text = f"transaction {transaction} does not list it and would forget it when decided"
             yield Finding(ERROR, "lost half", keys.half_of, id_, text)
         if transaction in seen.unknown_transactions:
-            text = f"it waits for transaction {transaction}, which nobody knows"
+            text = f"it waits for transaction {transaction}, which has no record"
             yield Finding(ERROR, "orphan half", keys.half_of, id_, text)
     for member in seen.halves.keys() - set(seen.half_of.values()):
-        text = "a transaction lists a message that is no half of it"
+        text = "a transaction lists a message that is not part of it"
         yield Finding(WARNING, "leftover", keys.halves, member, text)
 
 
@@ -235,7 +235,7 @@ def _places(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
         for id_ in ids:
             elsewhere = firm.get(id_) or listed.get(id_)
             if elsewhere:
-                text = f"group {name} also has the message in {elsewhere}; a lease passes over it"
+                text = f"group {name} also has the message in {elsewhere}; a lease skips it"
                 yield Finding(WARNING, "leftover", key, id_, text)
             listed.setdefault(id_, key)
     for id_ in group.held() & seen.bodies:
@@ -248,7 +248,7 @@ def _places(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
 def _view(group: GroupSnapshot) -> Iterator[Finding]:
     """A group that consumes another one's dead letters: it has a mark for each that it owes."""
     keys, held = group.keys, group.held()
-    for id_ in (group.graves & group.letters) - held:
+    for id_ in (group.deaths & group.dead_letters) - held:
         text = f"group {keys.group} owes a dead letter of {keys.source} but does not have it"
         yield Finding(ERROR, "not delivered", keys.deaths, id_, text)
 
@@ -257,14 +257,14 @@ def _entries(group: GroupSnapshot) -> Iterator[Finding]:
     keys, held = group.keys, group.held()
     for key, ids in ((keys.attempts, group.attempts), (keys.failures, group.failures)):
         for id_ in ids - held:
-            text = f"group {keys.group} keeps numbers or failures of a message it does not have"
+            text = f"group {keys.group} has a delivery state or failures of a message it lacks"
             yield Finding(WARNING, "leftover entry", key, id_, text)
-    for id_ in group.graves - set(group.dead):
-        text = "a cause of death is noted of a message that is not dead"
+    for id_ in group.deaths - set(group.dead):
+        text = "a cause of death is recorded for a message that is not dead"
         yield Finding(WARNING, "leftover entry", keys.deaths, id_, text)
-    for id_ in set(group.dead) - group.graves:
+    for id_ in set(group.dead) - group.deaths:
         text = "a dead letter has no cause of death"
-        yield Finding(WARNING, "no grave", keys.dead, id_, text)
+        yield Finding(WARNING, "no cause", keys.dead, id_, text)
 
 
 def _due(group: GroupSnapshot) -> Iterator[Finding]:

@@ -1,12 +1,12 @@
-"""Ordered groups: does every message group have one message out, and does it go on?"""
+"""Ordered groups: does every message group have one message whose turn it is?"""
 
 from collections.abc import Iterator, Mapping
 
-from rqretry.checks.findings import ERROR, WARNING, Finding, GroupSnapshot, in_line
+from rqretry.checks.findings import ERROR, WARNING, Finding, GroupSnapshot, in_order
 
 
 def misplaced(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterator[Finding]:
-    """What is wrong with the lines of an ordered group.
+    """What is wrong with the message groups of an ordered group.
 
     Args:
         message_groups: The message group of each message that has one.
@@ -14,30 +14,30 @@ def misplaced(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterat
     """
     keys, name = group.keys, group.keys.group
     out = {id_ for _, ids in group.places() for id_ in ids}
-    line = [in_line(member) for member in group.line]
+    order = [in_order(member) for member in group.order]
     for message_group, id_ in group.heads.items():
         if id_ not in out:
             text = f"group {name} waits in message group {message_group} for a message it lost"
             yield Finding(ERROR, "stuck", keys.heads, id_, text)
-        elif (message_group, id_) not in line:
-            text = f"the message that is out of message group {message_group} is not in its line"
+        elif (message_group, id_) not in order:
+            text = f"the head of message group {message_group} is not in its order"
             yield Finding(WARNING, "not in line", keys.order, id_, text)
-    for message_group, id_ in line:
+    for message_group, id_ in order:
         if message_group not in group.heads:
-            text = f"nothing of message group {message_group} is out; group {name} never gets it"
+            text = f"message group {message_group} has no head; group {name} never gets the message"
             yield Finding(ERROR, "stuck", keys.order, id_, text)
         if id_ not in message_groups or id_ in group.dead:
-            text = "a message is in line that is not stored, or is dead; it is passed over"
+            text = "the order has a message that is not stored, or is dead; it is skipped"
             yield Finding(WARNING, "leftover", keys.order, id_, text)
     yield from _two_out(message_groups, group)
 
 
 def _two_out(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterator[Finding]:
-    """A message that is out beside the head; one that was sent back with a delay may wait."""
+    """A message that is delivered out of turn; one that was redriven with a delay may wait."""
     for key, ids in (*group.lists.items(), (group.keys.inflight, group.inflight)):
         for id_ in ids:
             named = message_groups.get(id_)
             if named is not None and group.heads.get(named) != id_:
                 severity = ERROR if key == group.keys.inflight else WARNING
-                text = f"the message is out, but it is not the turn of it in message group {named}"
+                text = f"the message is delivered, but it is not the head of message group {named}"
                 yield Finding(severity, "out of turn", key, id_, text)

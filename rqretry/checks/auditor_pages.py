@@ -33,7 +33,7 @@ def read_scores(key: str) -> Operation[dict[str, float]]:
 def read_hash(key: str, *, with_values: bool = True) -> Operation[dict[str, str]]:
     """The fields of a hash; without their values, which may be large, on request.
 
-    Values are sent all the same (HSCAN NOVALUES needs Redis 7.4), so pages shrink with their size.
+    Values are sent anyway (HSCAN NOVALUES needs Redis 7.4), so pages shrink with their size.
     """
     fields: dict[str, str] = {}
     cursor, count = b"0", PAGE if with_values else 16
@@ -51,8 +51,8 @@ def _next_count(page: list[tuple[bytes, bytes]]) -> int:
     return max(1, min(PAGE, PAGE_BYTES // (mean + 1)))
 
 
-def _read(*words: Argument) -> Command[Any]:
-    return Command("read", (), (), _unchanged, arguments=words)
+def _read(*arguments: Argument) -> Command[Any]:
+    return Command("read", (), (), _unchanged, arguments=arguments)
 
 
 def _unchanged(reply: Any) -> Any:

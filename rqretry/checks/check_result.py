@@ -13,8 +13,8 @@ class Finding:
     Attributes:
         check: Its stable name, such as "eviction".
         severity: "ok", "warning", or "refused": a worker does not start.
-        sentence: What is so.
-        fix: What to do; "" when it is in order.
+        sentence: What was found.
+        fix: What to do; "" when nothing is wrong.
     """
 
     check: str

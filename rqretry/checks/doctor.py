@@ -1,7 +1,7 @@
 """Is this server safe for a queue? The checks of `rqretry doctor`, and of every worker's start.
 
-What could lose messages is refused, what could surprise is a warning (design.md section 5,
-reliability.md R17). Everything is read; nothing is written.
+What could lose messages is refused, what could surprise is a warning; see
+docs/decisions/0029-what-a-server-must-offer.md. Everything is read; nothing is written.
 """
 
 import re
@@ -33,12 +33,12 @@ _DRYRUN_SINCE = 7
 def check(
     library: ScriptLibrary, namespace: str = "default", kind: Deployment = "single"
 ) -> Operation[list[Finding]]:
-    """Look at the server, and judge it.
+    """Check a server.
 
     Args:
         library: The scripts whose inner commands the user must be allowed to run.
         namespace: Whose keys the user must be allowed to touch.
-        kind: What the URL stands for; the server is one of those.
+        kind: The kind of the URL; the server is one of its servers.
 
     Raises:
         StoreUnavailable: The server cannot be reached.
@@ -71,8 +71,8 @@ def refused(findings: Sequence[Finding], *, strict: bool = False) -> list[Findin
     return [finding for finding in findings if finding.severity in severities]
 
 
-def _plain(decode: Any, *words: Argument) -> Command[Any]:
-    return Command(str(words[0]).lower(), (), (), decode, arguments=words)
+def _plain(decode: Any, *arguments: Argument) -> Command[Any]:
+    return Command(str(arguments[0]).lower(), (), (), decode, arguments=arguments)
 
 
 def _version(info: Mapping[str, str]) -> Finding:
@@ -206,12 +206,12 @@ def inner_commands(library: ScriptLibrary, verbs: Iterable[str] | None = None) -
 
 
 def _example(described: Sequence[Any], namespace: str) -> tuple[Argument, ...]:
-    """A call of a command with as few arguments as it takes, on a key of ours."""
+    """A call of a command with its fewest arguments, on a key of ours."""
     name, arity, _, first_key = described[:4]
-    words: list[Argument] = [name, *(["1"] * (abs(arity) - 1))]
+    arguments: list[Argument] = [name, *(["1"] * (abs(arity) - 1))]
     if first_key > 0:
-        words[first_key] = _key(namespace)
-    return (name.decode().upper(), *words[1:])
+        arguments[first_key] = _key(namespace)
+    return (name.decode().upper(), *arguments[1:])
 
 
 def _key(namespace: str) -> str:
@@ -219,7 +219,7 @@ def _key(namespace: str) -> str:
 
 
 def _verdict(reply: bytes) -> str:
-    """What DRYRUN has against a call; "" for nothing."""
+    """The objection of ACL DRYRUN to a call; "" for none."""
     return "" if reply == b"OK" else reply.decode(errors="replace")
 
 

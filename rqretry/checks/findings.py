@@ -1,4 +1,4 @@
-"""What the auditor saw of a partition, and what it found wrong in it."""
+"""What the auditor read of a partition, and what it found wrong in it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 ORDER_DIGITS = 16
-"""Of the number before a message group in `message_groups`, and before an id in a line."""
+"""Digits of the number before a message group in `message_groups`, and before an id in an order."""
 ERROR, WARNING = "error", "warning"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Something that should not be.
+    """Something that is wrong.
 
     Attributes:
         severity: "error" (a message is lost, stuck or would be handled twice) or "warning" (a
-            leftover that the scripts pass over).
+            leftover that the scripts skip).
         kind: One word or two, the same for all findings of a kind.
         key: The Redis key it is in.
         id: The message, or the field, it is about.
@@ -43,11 +43,11 @@ class GroupSnapshot:
     due: dict[str, float] = field(default_factory=dict)
     attempts: set[str] = field(default_factory=set)
     failures: set[str] = field(default_factory=set)
-    graves: set[str] = field(default_factory=set)
+    deaths: set[str] = field(default_factory=set)
     ordered: bool = False
-    line: list[str] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
     heads: dict[str, str] = field(default_factory=dict)
-    letters: set[str] = field(default_factory=set)
+    dead_letters: set[str] = field(default_factory=set)
     """The dead letters of the other group, where this one consumes them."""
 
     def places(self) -> Iterator[tuple[str, Iterable[str]]]:
@@ -58,9 +58,9 @@ class GroupSnapshot:
         yield from self.levels.items()
 
     def blocked(self) -> Iterator[str]:
-        """Messages in line that are not out."""
+        """Messages in the order that are waiting for their turn."""
         out = set(self.heads.items())
-        return (id_ for name, id_ in map(in_line, self.line) if (name, id_) not in out)
+        return (id_ for name, id_ in map(in_order, self.order) if (name, id_) not in out)
 
     def held(self) -> set[str]:
         """Every message that the group has."""
@@ -79,11 +79,11 @@ class Snapshot:
     id_expiry: dict[str, float] = field(default_factory=dict)
     scheduled: dict[str, float] = field(default_factory=dict)
     scheduled_members: dict[str, str] = field(default_factory=dict)
-    """How each of them is named there: with its tag, if it has one."""
+    """The member for each id: with the tag, if it has one."""
     backlog: list[str] = field(default_factory=list)
     message_groups: dict[str, str] = field(default_factory=dict)
     keyed: dict[str, str] = field(default_factory=dict)
-    """The message keys of each message that has some, with blanks between."""
+    """The message keys of each message that has some, separated by blanks."""
     message_keys: set[tuple[str, str]] = field(default_factory=set)
     """The index: message key and id."""
     halves: dict[str, float] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Snapshot:
         return {(key, id_) for id_, names in self.keyed.items() for key in names.split(" ")}
 
 
-def in_line(member: str) -> tuple[str, str]:
-    """The message group and the id that a member of a line names."""
+def in_order(member: str) -> tuple[str, str]:
+    """The message group and the id that a member of an order names."""
     name, _, rest = member.partition("\0")
     return name, rest[ORDER_DIGITS:]

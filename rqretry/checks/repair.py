@@ -1,8 +1,8 @@
-"""Making right what the auditor found in a partition: `rqretry fsck --repair` (R14).
+"""Repairing what the auditor found in a partition: `rqretry fsck --repair`.
 
-The auditor read the partition page by page while others worked on it, so every script looks again,
-in one step with what it writes, and leaves alone what is right by then. Repeating a repair changes
-nothing more, and one that was cut off is completed by the next.
+The auditor read the partition page by page while others worked on it, so every script checks again,
+atomically with what it writes, and leaves alone what is right by then. Repeating a repair changes
+nothing more, and one that was interrupted is completed by the next.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +28,11 @@ _BODIES_AT_ONCE = 20
 
 
 class Repaired(NamedTuple):
-    """Messages of a partition that one repair changed."""
+    """The messages of a partition that one repair changed."""
 
     step: str
     group: str
-    """"" where it was not about a group's places."""
+    """"" where it concerns no group."""
     ids: tuple[str, ...]
     """Messages; of "mend index", delay levels."""
 
@@ -45,7 +45,7 @@ class Site:
         seen: The partition as the auditor saw it.
         route: The groups of the topic as the catalog knows them.
         actor: Who repairs, for the history.
-        tag_of: The tag that message bytes tell; "" for none, or where they cannot be read.
+        tag_of: The tag in message bytes; "" for none, or where they cannot be read.
         leaving: A group is leaving the topic.
     """
 
@@ -57,11 +57,11 @@ class Site:
 
 
 def repair(site: Site, findings: Sequence[Finding]) -> Operation[list[Repaired]]:
-    """Make right what can be made right; answers what was changed.
+    """Repair what can be repaired; answers what was changed.
 
     Args:
         site: Where they were found.
-        findings: What to repair; those that a person must decide are left alone.
+        findings: What to repair; those that need a person are skipped.
     """
     tasks = list(dict.fromkeys(_tasks(site, findings)))
     done: list[Repaired] = []
@@ -114,7 +114,7 @@ def _maker(
 def _all(
     subjects: Sequence[str], make: Callable[[Sequence[str]], Command[RepairReply]]
 ) -> Operation[list[str]]:
-    """Call until all were looked at; without subjects, once."""
+    """Call until all are checked; without subjects, once."""
     mended: list[str] = []
     rest = list(subjects)
     while True:
@@ -127,16 +127,16 @@ def _all(
 
 def _tidied(site: Site, what: str, subjects: Sequence[str]) -> Operation[list[str]]:
     keys, mended = site.seen.keys, []
-    for batch in batches(_words(site, what, subjects)):
+    for batch in batches(_rows(site, what, subjects)):
         answer: RepairReply = yield repair_orphans(
-            keys, what, [word for row in batch for word in row]
+            keys, what, [value for row in batch for value in row]
         )
         mended += answer.mended
     return mended
 
 
-def _words(site: Site, what: str, subjects: Sequence[str]) -> list[tuple[str, ...]]:
-    """What lua/repair_orphans.lua wants to know of each."""
+def _rows(site: Site, what: str, subjects: Sequence[str]) -> list[tuple[str, ...]]:
+    """The arguments of lua/repair_orphans.lua for each."""
     if what == "half":
         return [(id_, site.seen.half_of.get(id_, "")) for id_ in subjects]
     if what == "halves":

@@ -1,29 +1,29 @@
-"""What is done about each finding of the auditor, or what a person can do about it. No I/O."""
+"""The repair of each finding of the auditor, or what a person can do about it. No I/O."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rqretry.checks.findings import Finding, GroupSnapshot, Snapshot, in_line
+from rqretry.checks.findings import Finding, GroupSnapshot, Snapshot, in_order
 from rqretry.core.errors import show
 
 STEPS = {
-    "tidy bodies": "what is noted of it is forgotten: there is no body to deliver",
-    "tidy keys": "the index leads to it by the keys that it has, and by no others",
-    "tidy memory": "the note is removed",
-    "tidy scheduled": "it is not to be delivered any more: there is no body",
-    "tidy backlog": "it leaves the backlog: there is no body to deliver",
+    "tidy bodies": "its records are removed: there is no body to deliver",
+    "tidy keys": "the index has it under the keys that it has, and no others",
+    "tidy memory": "the record of its id is removed",
+    "tidy scheduled": "it is no longer scheduled: there is no body",
+    "tidy backlog": "it is removed from the backlog: there is no body to deliver",
     "tidy half": "its transaction lists it again",
-    "tidy halves": "its transaction does not list it any more",
-    "adopt": "who owes it is noted; what no group has is delivered to the groups of its tag",
-    "mend lost": "it leaves every place of the group: there is no body to deliver",
-    "realign turn": "it has the turn where nobody has it, else it waits in line",
-    "mend put_back": "it is put back: to the end of ready, or to its place in line",
-    "mend settle": "one place stays: dead, in flight, the latest due time or a list, in this order",
-    "realign pass": "it leaves the line, or is known by its message group again",
-    "realign go_on": "the message group goes on: one message is out and in line",
-    "mend grave": "the cause of death is noted as unknown, or forgotten",
-    "mend index": "the index is as early as the level",
-    "mend numbers": "its numbers and failures are forgotten",
+    "tidy halves": "its transaction no longer lists it",
+    "adopt": "its groups are recorded; what no group has is delivered to the groups of its tag",
+    "mend lost": "it is removed from every key of the group: there is no body to deliver",
+    "realign turn": "it gets the turn if no message has it, else it waits for its turn",
+    "mend put_back": "it is put back: at the end of ready, or in its message group's order",
+    "mend settle": "it stays in one key: the first of dead, in flight, latest due time, list",
+    "realign pass": "it is removed from the order, or its message group is recorded again",
+    "realign go_on": "the message group continues: one message has the turn",
+    "mend grave": "the cause of death is recorded as unknown, or removed",
+    "mend index": "the index gets the earliest due time of the level",
+    "mend numbers": "its delivery state and failures are removed",
 }
 """Each repair, in the order in which they are made, and what it does."""
 
@@ -48,7 +48,7 @@ _GROUP = {
     "double booking": "mend settle",
     "leftover": "mend settle",
     "missing body": "mend lost",
-    "no grave": "mend grave",
+    "no cause": "mend grave",
     "late index": "mend index",
     "out of turn": "realign turn",
     "not in line": "realign go_on",
@@ -57,12 +57,12 @@ _GROUP = {
 }
 _ADVICE = {
     "orphan half": (
-        "nobody can tell whether its transaction was to be committed: see it with `rqretry message"
+        "whether its transaction was to be committed is unknown: see it with `rqretry message"
         " ID`, and publish it again if it was"
     ),
     "missing body": "roll its transaction back: `rqretry transaction rollback ID`",
-    "out of turn": "its worker is at work on it: look again when its lease is over",
-    "unknown group": "a group is leaving this topic: look again when it has left",
+    "out of turn": "its worker is processing it: check again when its lease has ended",
+    "unknown group": "a group is leaving this topic: check again when it has left",
 }
 
 
@@ -71,7 +71,7 @@ class Task(NamedTuple):
 
     step: str
     group: str
-    """The group in whose places it is; "" for the partition."""
+    """The group whose keys it is in; "" for the partition."""
     subject: str
     """An id, a member of a set, or a message group: see the scripts."""
     id: str
@@ -85,29 +85,29 @@ def step_of(seen: Snapshot, finding: Finding, *, leaving: bool = False) -> str:
         finding: What was found in it.
         leaving: A group is leaving the topic, and what it held is being freed.
     """
-    group, place = _place(seen, finding.key)
+    group, name = _key_of(seen, finding.key)
     if group is None:
         if finding.kind == "unknown group" and leaving:
             return ""
-        return _PARTITION.get((finding.kind, place), "")
+        return _PARTITION.get((finding.kind, name), "")
     if finding.kind == "leftover entry":
-        return "mend grave" if place == "graves" else "mend numbers"
-    if place == "line" and finding.kind == "leftover":
+        return "mend grave" if name == "graves" else "mend numbers"
+    if name == "line" and finding.kind == "leftover":
         return "realign pass"
-    if place == "inflight" and finding.kind == "out of turn":
-        somebody = seen.message_groups.get(finding.id) in group.heads
-        return "" if somebody else "realign turn"
+    if name == "inflight" and finding.kind == "out of turn":
+        taken = seen.message_groups.get(finding.id) in group.heads
+        return "" if taken else "realign turn"
     return _GROUP.get(finding.kind, "")
 
 
 def advice_of(finding: Finding) -> str:
     """What a person can do about a finding that has no repair."""
-    return _ADVICE.get(finding.kind, f"nothing is known about a {show(finding.kind)}")
+    return _ADVICE.get(finding.kind, f"no advice exists for {show(finding.kind)}")
 
 
 def tasks_of(seen: Snapshot, finding: Finding, step: str) -> Iterator[Task]:
-    """What a step has to do about a finding."""
-    group, _ = _place(seen, finding.key)
+    """The tasks of a step for a finding."""
+    group, _ = _key_of(seen, finding.key)
     if step == "mend put_back" and group is None:
         for owner in _owners(seen, finding.id):
             yield Task(step, owner.keys.group, finding.id, finding.id)
@@ -116,7 +116,7 @@ def tasks_of(seen: Snapshot, finding: Finding, step: str) -> Iterator[Task]:
         yield Task(step, group.keys.group if group else "", subject, finding.id)
 
 
-def _place(seen: Snapshot, key: str) -> tuple[GroupSnapshot | None, str]:
+def _key_of(seen: Snapshot, key: str) -> tuple[GroupSnapshot | None, str]:
     """The group whose key it is, and the last part of the key."""
     for group in seen.groups:
         base = f"{seen.keys.base}group:{group.keys.group}:"
@@ -131,7 +131,7 @@ def _subjects(
     if step == "realign go_on" and group:
         return _message_groups(group, finding.id)
     if step == "realign pass" and group:
-        return [member for member in group.line if in_line(member)[1] == finding.id]
+        return [member for member in group.order if in_order(member)[1] == finding.id]
     if step == "tidy keys":
         pairs = seen.message_keys | seen.noted_keys()
         return [f"{key}\0{id_}" for key, id_ in sorted(pairs) if id_ == finding.id]
@@ -147,4 +147,4 @@ def _owners(seen: Snapshot, id_: str) -> Iterator[GroupSnapshot]:
 
 def _message_groups(group: GroupSnapshot, id_: str) -> set[str]:
     named = {name for name, head in group.heads.items() if head == id_}
-    return named | {name for name, other in map(in_line, group.line) if other == id_}
+    return named | {name for name, other in map(in_order, group.order) if other == id_}

@@ -1,4 +1,4 @@
-"""What doctor asks of servers that stand in for each other (reliability.md 2.4, 3.E)."""
+"""The checks of doctor for Sentinels and clusters: replicas, fencing, slots, the URL."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,27 +10,27 @@ FEWEST_SENTINELS = 3
 
 
 def replicas(info: Mapping[str, str]) -> Finding:
-    """Whether somebody can take over."""
+    """Whether a replica can take over."""
     count = int(info.get("connected_slaves", "0"))
     if count:
         return Finding("replicas", "ok", f"{count} replicas follow")
     return Finding(
         "replicas",
         "warning",
-        "no replica follows: if this server is lost, so is what only it has",
+        "no replica follows: if this server is lost, so is its data",
         "add a replica",
     )
 
 
 def fencing(info: Mapping[str, str]) -> Finding:
-    """Whether a primary that is cut off from its replicas stops to accept writes."""
+    """Whether a primary that is cut off from its replicas stops accepting writes."""
     if "min_slaves_good_slaves" in info:
         return Finding("fencing", "ok", "min-replicas-to-write is set")
     return Finding(
         "fencing",
         "warning",
-        "min-replicas-to-write is not set: a primary that is cut off goes on accepting messages"
-        " that the failover then forgets",
+        "min-replicas-to-write is not set: a primary that is cut off keeps accepting messages"
+        " that the failover then loses",
         "set min-replicas-to-write 1 and min-replicas-max-lag 2, or publish with replica:1",
     )
 
@@ -44,12 +44,12 @@ def slots(info: Mapping[str, str]) -> Finding:
         "slots",
         "refused" if state != "ok" else "warning",
         f"the cluster is {state}, and {served} of {SLOTS} slots are served",
-        "look at CLUSTER NODES; bring failed primaries back, or let a replica take over",
+        "check CLUSTER NODES; restart failed primaries, or fail over to a replica",
     )
 
 
 def membership(url: RedisUrl, nodes: Sequence[RedisUrl]) -> Finding:
-    """Whether the URL names enough to find the rest when one is lost."""
+    """Whether the URL names enough servers to find the rest when one is lost."""
     count = len(url.hosts)
     if url.deployment == "sentinel":
         if count >= FEWEST_SENTINELS:

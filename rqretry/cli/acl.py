@@ -12,7 +12,7 @@ from rqretry.protocol.scripts import ScriptLibrary
 @click.command(epilog="Example: rqretry acl worker --namespace shop")
 @click.argument("role", type=click.Choice(["producer", "worker", "admin", "reader"]))
 @click.option("--user", metavar="NAME", help="The user's name; default rqretry-ROLE.")
-@click.option("--cluster", is_flag=True, help="For a node of a cluster; so is a cluster's --url.")
+@click.option("--cluster", is_flag=True, help="For a cluster node; implied by a cluster --url.")
 @json_option
 @server_options
 @click.pass_context
@@ -29,9 +29,9 @@ def acl(
         raise click.UsageError(f"--user {show(user)} must be visible ASCII without blanks")
     settings = target_of(context).settings()
     spread = cluster or settings.url.deployment == "cluster"
-    words = rules(role, settings.namespace, ScriptLibrary(), user=user or "", cluster=spread)
+    arguments = rules(role, settings.namespace, ScriptLibrary(), user=user or "", cluster=spread)
     if as_json:
-        print_json({"role": role, "namespace": settings.namespace, "rules": words})
+        print_json({"role": role, "namespace": settings.namespace, "rules": arguments})
         return
-    click.echo(f"ACL SETUSER {' '.join(words)}")
+    click.echo(f"ACL SETUSER {' '.join(arguments)}")
     note("add >PASSWORD to it, on every node; it cannot log in without one")

@@ -16,7 +16,7 @@ from rqretry.cli.session import connected, elsewhere
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
-    help="The last so many entries.",
+    help="How many of the newest entries.",
 )
 @json_option
 @server_options

@@ -1,4 +1,4 @@
-"""What `rqretry worker` says before it works: what it will do, and on which server."""
+"""What `rqretry worker` prints at its start: what it will do, and on which server."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,32 +31,34 @@ def print_banner(
     """Print it to standard output."""
     settings = app.settings
     count = "1 process" if processes == 1 else f"{processes} processes"
-    _say(f"rqretry {__version__}: {count}, namespace {settings.namespace}")
-    _say(f"Redis    {settings.url.safe}{'' if reached else _NOT_REACHED}")
+    _echo(f"rqretry {__version__}: {count}, namespace {settings.namespace}")
+    _echo(f"Redis    {settings.url.safe}{'' if reached else _NOT_REACHED}")
     for spec in app.consumers:
-        _say_consumer(app, spec, reached=reached, concurrency=concurrency)
+        _print_consumer(app, spec, reached=reached, concurrency=concurrency)
     for finding in findings:
         if finding.severity != "ok":
-            _say(f"{finding.severity}  {finding.sentence}; {finding.fix}")
+            _echo(f"{finding.severity}  {finding.sentence}; {finding.fix}")
 
 
-def _say_consumer(app: App, spec: ConsumerSpec, *, reached: bool, concurrency: int | None) -> None:
+def _print_consumer(
+    app: App, spec: ConsumerSpec, *, reached: bool, concurrency: int | None
+) -> None:
     kind = "async" if spec.is_async else "threads"
     topics = ", ".join(spec.topics)
     plural = "topic" if len(spec.topics) == 1 else "topics"
-    _say(f"handler  {spec.name}: group {spec.group}, {plural} {topics}")
-    _say(f"         {concurrency or spec.concurrency} at once in each process ({kind})")
+    _echo(f"handler  {spec.name}: group {spec.group}, {plural} {topics}")
+    _echo(f"         {concurrency or spec.concurrency} at once in each process ({kind})")
     record, levels = GroupRecord(spec.group, PUSH), DEFAULT_LEVELS
     if reached and not spec.broadcast:
         record, levels = _stored(app, record)
-    _say(f"         {ladder_in_words(spec, record, levels)}")
-    if limits := _limits_in_words(spec, record):
-        _say(f"         at most {limits}, over all workers")
-    _say(f"         None means {'success' if spec.none_is_success else 'failure'}")
+    _echo(f"         {describe_retries(spec, record, levels)}")
+    if limits := _describe_limits(spec, record):
+        _echo(f"         at most {limits}, over all workers")
+    _echo(f"         None means {'success' if spec.none_is_success else 'failure'}")
 
 
-def ladder_in_words(spec: ConsumerSpec, record: GroupRecord, levels: LevelTable) -> str:
-    """What becomes of a failure once the worker has started."""
+def describe_retries(spec: ConsumerSpec, record: GroupRecord, levels: LevelTable) -> str:
+    """What happens to a failed message once the worker has started."""
     if spec.broadcast:
         return "broadcast: every running consumer gets every message; a failure is not retried"
     retries: int = _holds(spec, record, "max_retries")
@@ -65,7 +67,7 @@ def ladder_in_words(spec: ConsumerSpec, record: GroupRecord, levels: LevelTable)
     return f"{policy.describe(retries, levels)}, then {end}"
 
 
-def _limits_in_words(spec: ConsumerSpec, record: GroupRecord) -> str:
+def _describe_limits(spec: ConsumerSpec, record: GroupRecord) -> str:
     rate_limit: str = _holds(spec, record, "rate_limit")
     return describe_limits(rate_limit, _holds(spec, record, "max_inflight"))
 
@@ -85,5 +87,5 @@ def _stored(app: App, default: GroupRecord) -> tuple[GroupRecord, LevelTable]:
         return default, levels
 
 
-def _say(line: str) -> None:
+def _echo(line: str) -> None:
     click.echo(clean(line))

@@ -1,4 +1,4 @@
-"""What destroys asks before it does, or is told --yes; and it can be tried with --dry-run."""
+"""Confirmation of destructive commands: a question, --yes or --dry-run."""
 
 import sys
 from collections.abc import Callable
@@ -18,26 +18,26 @@ def confirmation_options(command: F) -> F:
 
 def force_option(command: F) -> F:
     """--force."""
-    text = "Even while workers serve it; these will subscribe again."
+    text = "Even with live workers, which will subscribe again."
     return click.option("--force", is_flag=True, help=text)(command)
 
 
 def must_ask(verb: str, *, dry_run: bool, yes: bool) -> bool:
-    """Whether a verb that destroys has to ask. Raises UsageError where nobody could answer."""
+    """Whether a verb that destroys has to ask. Raises UsageError without a terminal."""
     if dry_run or yes:
         return False
     if not at_a_terminal():
-        raise click.UsageError(f"{verb} asks before it deletes anything: give --yes or --dry-run")
+        raise click.UsageError(f"{verb} needs confirmation: give --yes or --dry-run")
     return True
 
 
 def at_a_terminal() -> bool:
-    """Whether there is somebody to ask."""
+    """Whether a person is there to ask."""
     return sys.stdin.isatty()
 
 
 def ask(question: str) -> None:
-    """Go on after a yes; everything else aborts."""
+    """Continue after a yes; everything else aborts."""
     click.confirm(question, abort=True, err=True)
 
 

@@ -1,4 +1,4 @@
-"""Dead letters as lines of JSON, on standard output or in a new file."""
+"""Dead letters as JSON lines, on standard output or in a new file."""
 
 import heapq
 import json
@@ -46,10 +46,10 @@ def destination(name: str) -> Iterator[TextIO]:
 def exported(
     client: Client, group: str, wanted: DeadLetterFilter, advance: Callable[[int], None]
 ) -> Iterator[dict[str, Any]]:
-    """The chosen dead letters as JSON values, the oldest first; a page of each place in memory."""
+    """The chosen dead letters as JSON values, oldest first; a page per partition in memory."""
     perform = client.store.perform
 
-    def letters(place: Place) -> Iterator[DeadLetterRecord]:
+    def dead_letters(place: Place) -> Iterator[DeadLetterRecord]:
         offset = 0
         while page := perform(read_page(place, offset, with_bodies=True)):
             yield from filter(wanted.matches, page)
@@ -57,7 +57,7 @@ def exported(
             advance(len(page))
 
     places = perform(client.admin.operations.letter_places(group, wanted))
-    merged = heapq.merge(*map(letters, places), key=lambda each: (each.dead_since_ms, each.id))
+    merged = heapq.merge(*map(dead_letters, places), key=lambda each: (each.dead_since_ms, each.id))
     return map(as_json, merged)
 
 

@@ -1,4 +1,4 @@
-"""How dead letters are printed."""
+"""Printing dead letters."""
 
 import base64
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.failure_record import AttemptError
 
 
-def print_clusters(group: str, letters: Sequence[DeadLetterRecord], *, as_json: bool) -> None:
+def print_clusters(group: str, dead_letters: Sequence[DeadLetterRecord], *, as_json: bool) -> None:
     """One row for each fingerprint."""
-    rows = clusters(letters)
+    rows = clusters(dead_letters)
     if as_json:
         fields = [
             {
@@ -47,41 +47,47 @@ def print_clusters(group: str, letters: Sequence[DeadLetterRecord], *, as_json: 
         )
 
 
-def print_messages(group: str, letters: Sequence[DeadLetterRecord], *, as_json: bool) -> None:
+def print_messages(group: str, dead_letters: Sequence[DeadLetterRecord], *, as_json: bool) -> None:
     """One row for each message."""
     if as_json:
         fields = [
-            {name: getattr(letter, name) for name in ("id", "topic", "attempt", "cause", "error")}
-            for letter in letters
+            {
+                name: getattr(dead_letter, name)
+                for name in ("id", "topic", "attempt", "cause", "error")
+            }
+            for dead_letter in dead_letters
         ]
         print_json({"group": group, "messages": fields})
-    elif letters:
+    elif dead_letters:
         print_table(
             ["id", "topic", "#attempt", "cause", "dead since", "error"],
-            [(x.id, x.topic, x.attempt, x.cause, date(x.dead_since_ms), x.error) for x in letters],
+            [
+                (x.id, x.topic, x.attempt, x.cause, date(x.dead_since_ms), x.error)
+                for x in dead_letters
+            ],
         )
 
 
-def letter_fields(letter: DeadLetterRecord) -> dict[str, Any]:
+def dead_letter_fields(dead_letter: DeadLetterRecord) -> dict[str, Any]:
     """One dead letter for JSON."""
     return {
-        "group": letter.group,
-        "id": letter.id,
-        "topic": letter.topic,
-        **body_fields(letter.body),
-        "raw": base64.b64encode(letter.raw).decode(),
-        "tag": letter.tag,
-        "keys": list(letter.keys),
-        "headers": letter.headers,
-        "published": date(letter.born_ms),
-        "attempt": letter.attempt,
-        "failures": letter.failures,
-        "interruptions": letter.interruptions,
-        "cause": letter.cause,
-        "error": letter.error,
-        "fingerprint": letter.fingerprint,
-        "dead_since": date(letter.dead_since_ms),
-        "errors": [_error_fields(error) for error in letter.errors],
+        "group": dead_letter.group,
+        "id": dead_letter.id,
+        "topic": dead_letter.topic,
+        **body_fields(dead_letter.body),
+        "raw": base64.b64encode(dead_letter.raw).decode(),
+        "tag": dead_letter.tag,
+        "keys": list(dead_letter.keys),
+        "headers": dead_letter.headers,
+        "published": date(dead_letter.born_ms),
+        "attempt": dead_letter.attempt,
+        "failures": dead_letter.failures,
+        "interruptions": dead_letter.interruptions,
+        "cause": dead_letter.cause,
+        "error": dead_letter.error,
+        "fingerprint": dead_letter.fingerprint,
+        "dead_since": date(dead_letter.dead_since_ms),
+        "errors": [_error_fields(error) for error in dead_letter.errors],
     }
 
 
@@ -90,29 +96,32 @@ def _error_fields(error: AttemptError) -> dict[str, Any]:
     return {name: getattr(error, name) for name in names}
 
 
-def _deliveries(letter: DeadLetterRecord) -> str:
-    """How many, and how those ended that are in the record."""
-    parts = [counted(letter.failures, "failure"), counted(letter.interruptions, "interruption")]
-    return f"{letter.attempt} ({', '.join(parts)})"
+def _deliveries(dead_letter: DeadLetterRecord) -> str:
+    """How many, and how those in the record ended."""
+    parts = [
+        counted(dead_letter.failures, "failure"),
+        counted(dead_letter.interruptions, "interruption"),
+    ]
+    return f"{dead_letter.attempt} ({', '.join(parts)})"
 
 
-def print_letter(letter: DeadLetterRecord, trace: str) -> None:
+def print_dead_letter(dead_letter: DeadLetterRecord, trace: str) -> None:
     """One dead letter for a person, with its traceback."""
     print_fields(
         [
-            ("message", letter.id),
-            ("topic", letter.topic),
-            ("group", letter.group),
-            ("published", date(letter.born_ms)),
-            ("dead since", date(letter.dead_since_ms)),
-            ("deliveries", _deliveries(letter)),
-            ("cause", letter.cause),
-            ("error", letter.error),
-            ("fingerprint", letter.fingerprint),
-            ("tag", letter.tag),
-            ("keys", " ".join(letter.keys) or None),
-            ("headers", " ".join(f"{k}={v}" for k, v in letter.headers.items()) or None),
-            ("body", body_text(letter.body)),
+            ("message", dead_letter.id),
+            ("topic", dead_letter.topic),
+            ("group", dead_letter.group),
+            ("published", date(dead_letter.born_ms)),
+            ("dead since", date(dead_letter.dead_since_ms)),
+            ("deliveries", _deliveries(dead_letter)),
+            ("cause", dead_letter.cause),
+            ("error", dead_letter.error),
+            ("fingerprint", dead_letter.fingerprint),
+            ("tag", dead_letter.tag),
+            ("keys", " ".join(dead_letter.keys) or None),
+            ("headers", " ".join(f"{k}={v}" for k, v in dead_letter.headers.items()) or None),
+            ("body", body_text(dead_letter.body)),
         ]
     )
     click.echo()
@@ -127,7 +136,7 @@ def print_letter(letter: DeadLetterRecord, trace: str) -> None:
                 e.worker,
                 f"{e.type} {e.message}".strip(),
             )
-            for e in letter.errors
+            for e in dead_letter.errors
         ],
     )
     for line in trace.splitlines():

@@ -9,14 +9,14 @@ import click
 from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
 from rqretry.cli.dead_letter_export import destination, exported, write_lines
 from rqretry.cli.dead_letter_tables import (
-    letter_fields,
+    dead_letter_fields,
     print_clusters,
-    print_letter,
+    print_dead_letter,
     print_messages,
 )
 from rqretry.cli.dlq_redrive import pace_options, redriven
 from rqretry.cli.errors import CommandGroup
-from rqretry.cli.message_filter import check_chosen, letter_options, read_filter
+from rqretry.cli.message_filter import check_chosen, dead_letter_options, read_filter
 from rqretry.cli.options import json_option, server_options
 from rqretry.cli.output import note, print_json
 from rqretry.cli.progress import progress, working
@@ -54,7 +54,7 @@ def dlq() -> None:
     type=click.Choice(["fingerprint", "message"]),
     default="fingerprint",
     show_default=True,
-    help="One line for each kind of error, or for each message.",
+    help="One row per kind of error, or per message.",
 )
 @json_option
 @server_options
@@ -63,13 +63,13 @@ def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None
     """List the dead letters of GROUP, grouped by the fingerprint of their last error."""
     with connected(context) as client:
         find_group(client, group)
-        letters = client.admin.dead_letters(group, bodies=False)
-    if not letters:
+        dead_letters = client.admin.dead_letters(group, bodies=False)
+    if not dead_letters:
         note(f"group {group} has no dead letters")
     if by == "message":
-        print_messages(group, letters, as_json=as_json)
+        print_messages(group, dead_letters, as_json=as_json)
     else:
-        print_clusters(group, letters, as_json=as_json)
+        print_clusters(group, dead_letters, as_json=as_json)
 
 
 @dlq.command("show", epilog="Example: rqretry dlq show claims BqUpq2cmSuwDWlyn")
@@ -82,16 +82,16 @@ def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> Non
     """Show one dead letter: its body, why it died, and the errors of its attempts."""
     with connected(context) as client:
         find_group(client, group)
-        letters = client.admin.dead_letters(group, ids=[id_])
-        if not letters:
+        dead_letters = client.admin.dead_letters(group, ids=[id_])
+        if not dead_letters:
             raise MessageNotFound(
                 f"group {show(group)} has no dead letter {show(id_)}; see rqretry message {id_}"
             )
-        trace = _traceback(client, letters[0])
+        trace = _traceback(client, dead_letters[0])
     if as_json:
-        print_json(letter_fields(letters[0]) | {"traceback": trace})
+        print_json(dead_letter_fields(dead_letters[0]) | {"traceback": trace})
     else:
-        print_letter(letters[0], trace)
+        print_dead_letter(dead_letters[0], trace)
 
 
 @dlq.command(
@@ -99,7 +99,7 @@ def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> Non
     " --canary 5 --rate 20/s"
 )
 @group_argument
-@letter_options
+@dead_letter_options
 @pace_options
 @confirmation_options
 @json_option
@@ -117,7 +117,7 @@ def redrive(context: click.Context, /, **given: Any) -> int:
 
 @dlq.command(epilog="Example: rqretry dlq purge claims --before 720h --dry-run")
 @group_argument
-@letter_options
+@dead_letter_options
 @confirmation_options
 @json_option
 @server_options
@@ -145,13 +145,13 @@ def purge(context: click.Context, /, **given: Any) -> None:
 
 @dlq.command(epilog="Example: rqretry dlq export claims --since 24h --file dead.jsonl")
 @group_argument
-@letter_options
+@dead_letter_options
 @click.option(
     "--file",
     metavar="F.jsonl",
     default="-",
     show_default=True,
-    help="A file that is not there yet; - is standard output.",
+    help="A new file; - is standard output.",
 )
 @json_option
 @server_options
@@ -182,11 +182,11 @@ def export(context: click.Context, /, group: str, file: str, **given: Any) -> No
 )
 @group_argument
 @click.argument("id_", metavar="ID")
-@click.option("--app", metavar="MODULE:APP", required=True, help="The app with the handler.")
+@click.option("--app", metavar="MODULE:APP", required=True, help="The app that has the handler.")
 @click.option("--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is.")
 @click.option("--pdb", "with_pdb", is_flag=True, help="Debug the handler where it raised.")
 @click.option(
-    "--as-test", metavar="FILE", help="Write it as a failing pytest in a new file; run nothing."
+    "--as-test", metavar="FILE", help="Write it as a failing pytest into a new file; run nothing."
 )
 @server_options
 @click.pass_context
@@ -199,14 +199,14 @@ def replay(context: click.Context, /, **given: Any) -> int:
     return replayed(context, given)
 
 
-def _traceback(client: Client, letter: DeadLetterRecord) -> str:
+def _traceback(client: Client, dead_letter: DeadLetterRecord) -> str:
     """The traceback kept for the fingerprint, by whichever partition has it."""
-    if not letter.fingerprint:
+    if not dead_letter.fingerprint:
         return ""
-    record = client.store.perform(client.catalog.topics.get(letter.topic))
+    record = client.store.perform(client.catalog.topics.get(dead_letter.topic))
     keys = [
-        client.catalog.group_keys(letter.topic, number, letter.group)
+        client.catalog.group_keys(dead_letter.topic, number, dead_letter.group)
         for number in range(record.partitions)
     ]
-    kept = client.store.run_all([tracebacks(key, [letter.fingerprint]) for key in keys])
+    kept = client.store.run_all([tracebacks(key, [dead_letter.fingerprint]) for key in keys])
     return next((text for (text,) in kept if text), "")

@@ -26,13 +26,13 @@ def pace_options(command: F) -> F:
     rate = click.option(
         "--rate",
         metavar="RATE",
-        help="At most so many, as 20/s or 100/m; the times are set now and kept by the server.",
+        help="At most this rate, such as 20/s or 100/m; the server keeps the due times.",
     )
     canary = click.option(
         "--canary",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Send N first; stop if one fails with its old error again.",
+        help="Send N first; stop if one fails with the same error again.",
     )
     timeout = click.option(
         "--canary-timeout",
@@ -43,7 +43,7 @@ def pace_options(command: F) -> F:
 
 
 def redriven(context: click.Context, given: dict[str, Any]) -> int:
-    """Do it and tell it; the exit status."""
+    """Redrive and print the result; the exit status."""
     patience = read_pace(given)
     group, dry_run = given["group"], given["dry_run"]
     asks = not (dry_run or given["yes"]) and sys.stdin.isatty()
@@ -54,7 +54,7 @@ def redriven(context: click.Context, given: dict[str, Any]) -> int:
         if not dry_run and report:
             if asks:
                 ask(f"redrive {counted(report, 'dead letter')} of group {group}?")
-            tell_patience(given, report, patience)
+            note_patience(given, report, patience)
             with working(client, f"redriving {group}", int(report)) as admin:
                 report = admin.redrive(
                     group,
@@ -80,8 +80,8 @@ def read_pace(given: dict[str, Any]) -> float:
     return seconds(text, name="--canary-timeout", minimum=SHORTEST_PATIENCE_S)
 
 
-def tell_patience(given: dict[str, Any], count: int, patience: float) -> None:
-    """What the command is about to wait for, where there are canaries."""
+def note_patience(given: dict[str, Any], count: int, patience: float) -> None:
+    """Note how long the command will wait, where there are canaries."""
     if given["canary"]:
         first = counted(min(given["canary"], count), "canary message")
         note(f"waiting at most {spell(patience)} for {first}")
@@ -108,10 +108,10 @@ def _print(group: str, report: RedriveReport, given: dict[str, Any]) -> None:
         left = counted(report.matched - report, "dead letter")
         click.echo(f"stopped: {clean(report.reason)}; {left} not sent")
     elif given["rate"] is not None and not given["dry_run"]:
-        tell_due(given["rate"], (report - report.canaries - 1) / per_second(given["rate"]))
+        print_due(given["rate"], (report - report.canaries - 1) / per_second(given["rate"]))
 
 
-def tell_due(rate: str, last: float) -> None:
+def print_due(rate: str, last: float) -> None:
     """When the last one is due, in so many seconds."""
     if last > 0:
         click.echo(f"at {rate}: the last one is due in {spell(round(last, 0 if last > 1 else 2))}")

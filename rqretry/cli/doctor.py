@@ -33,7 +33,7 @@ def doctor(context: click.Context, *, as_json: bool) -> int:
         with connected(context) as client:
             client.store.repeat_seconds = FIRST_REPEAT_SECONDS
             findings = examine(client.store, settings.namespace)
-    except UnsafeServer as error:  # too old to be asked anything else
+    except UnsafeServer as error:  # too old for the other checks
         findings = [Finding("version", "refused", str(error), "upgrade the server")]
     if as_json:
         print_json(

@@ -52,7 +52,7 @@ class LazyGroup(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands, in the order of the table."""
         del ctx
-        return [name for name, place in self.lazy.items() if _exists(place.partition(":")[0])]
+        return [name for name, path in self.lazy.items() if _exists(path.partition(":")[0])]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, or None."""
@@ -93,7 +93,7 @@ def _status(run: Callable[[], Any]) -> int:
         answer = run()
         flush_output()
     except (click.ClickException, RqretryError) as error:
-        return _tell(error)
+        return _report(error)
     except (click.Abort, KeyboardInterrupt):
         return FAILED
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
@@ -102,24 +102,24 @@ def _status(run: Callable[[], Any]) -> int:
     except OSError as error:
         with suppress(OSError):
             flush_output()
-        place = f"{show(error.filename)}: " if error.filename else ""
-        return _fail(f"{place}{error.strerror or error}")
+        path = f"{show(error.filename)}: " if error.filename else ""
+        return _fail(f"{path}{error.strerror or error}")
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
-        kind, said = type(error).__name__, show(str(error))
-        return _fail(f"{kind}: {said} (a bug in rqretry; please report it)")
+        name, text = type(error).__name__, show(str(error))
+        return _fail(f"{name}: {text} (a bug in rqretry; please report it)")
     return answer if isinstance(answer, int) else DONE
 
 
-def _tell(error: click.ClickException | RqretryError) -> int:
+def _report(error: click.ClickException | RqretryError) -> int:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "rqretry"
-        return _fail(f"{_said(error)} (see {path} --help)", USAGE)
+        return _fail(f"{_usage_message(error)} (see {path} --help)", USAGE)
     if isinstance(error, click.ClickException):
         return _fail(error.format_message(), error.exit_code)
     return _fail(str(error), USAGE if isinstance(error, InvalidArgument) else FAILED)
 
 
-def _said(error: click.UsageError) -> str:
+def _usage_message(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
         hint = _suggest(error.option_name, error.possibilities or ())
         return f"there is no option {show(error.option_name)}{hint}"

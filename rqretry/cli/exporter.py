@@ -40,14 +40,14 @@ def exporter(context: click.Context, *, port: int, host: str) -> None:
         client.store.repeat_seconds = FIRST_REPEAT_SECONDS
         server = open_server(host, port, Metrics(client).text, "--port")
         with server:
-            place = f"[{host}]" if ":" in host else host
+            address = f"[{host}]" if ":" in host else host
             click.echo(f"metrics of namespace {client.settings.namespace} at ", nl=False)
-            click.echo(f"http://{place}:{port}{PATH}")
+            click.echo(f"http://{address}:{port}{PATH}")
             server.serve_forever(_POLL_S)
 
 
 class Metrics:
-    """The text of a scrape, asked for once a second at most."""
+    """The text of a scrape, read at most once a second."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

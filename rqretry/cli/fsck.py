@@ -15,21 +15,21 @@ from rqretry.cli.session import connected, elsewhere
 
 
 @click.command(epilog="Example: rqretry fsck --repair --dry-run")
-@click.option("--repair", is_flag=True, help="Make right what can be; asks, or needs --yes.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired; asks, or needs --yes.")
 @confirmation_options
 @json_option
 @server_options
 @click.pass_context
 def fsck(context: click.Context, *, repair: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Read every partition of the namespace and report what does not agree.
+    """Read every partition of the namespace and report inconsistencies.
 
-    With --repair, what can be made right without losing a message is: others may work meanwhile. It
-    says what it would do and asks first; where there is no terminal to ask at, nothing is changed
-    without --yes. What was done is in the audit record. The exit status is 1 if, at the end, a
-    message is lost, stuck, or would be handled twice.
+    With --repair, it fixes what can be fixed without losing a message, while others keep working.
+    It shows the repairs and asks first; without a terminal, nothing is changed unless --yes is
+    given. Repairs are in the audit log. The exit status is 1 if, at the end, a message is lost,
+    stuck, or would be handled twice.
     """
     if (dry_run or yes) and not repair:
-        raise click.UsageError("--dry-run and --yes are about a repair: give --repair with them")
+        raise click.UsageError("--dry-run and --yes belong to a repair: give --repair with them")
     with connected(context) as client:
         result = client.admin.fsck()
         namespace = client.settings.namespace

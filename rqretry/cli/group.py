@@ -1,4 +1,4 @@
-"""rqretry group: list, show, set, pause and resume consumer groups; the rest is group_moving."""
+"""rqretry group: list, show, set, pause and resume consumer groups; see group_operate."""
 
 from dataclasses import asdict
 from typing import Any
@@ -93,16 +93,16 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
 @click.option(
     "--pin/--unpin",
     default=None,
-    help="Keep these values when a worker starts that names others, or no longer.",
+    help="Keep these values over those of a starting worker; --unpin stops that.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what it would do to what waits now.")
+@click.option("--dry-run", is_flag=True, help="Only show the effect on what is waiting now.")
 @json_option
 @server_options
 @click.pass_context
 def set_(context: click.Context, /, name: str, **given: Any) -> None:
-    """Change a group's settings for all its instances, at once; what is not named stays.
+    """Change a group's settings for all its workers, at once; the others stay.
 
-    --pin and --unpin alone are about everything that is set.
+    --pin and --unpin alone apply to all settings of the group.
     """
     settings = {setting: given[setting] for setting in _SETTINGS}
     if all(value is None for value in settings.values()):
@@ -134,15 +134,15 @@ def pause(context: click.Context, *, name: str, as_json: bool) -> None:
 @server_options
 @click.pass_context
 def resume(context: click.Context, *, name: str, as_json: bool) -> None:
-    """Let a paused GROUP go on, at once."""
+    """Resume a paused GROUP, at once."""
     with connected(context) as client:
         find_group(client, name)
         changed = client.admin.resume(name)
     _tell(changed, as_json=as_json)
 
 
-for moving in (promote, purge, reset, unsubscribe, delete):
-    group.add_command(moving)
+for command in (promote, purge, reset, unsubscribe, delete):
+    group.add_command(command)
 
 
 def _tell(info: GroupInfo, *, as_json: bool) -> None:
@@ -155,7 +155,7 @@ def _tell(info: GroupInfo, *, as_json: bool) -> None:
 def _print(info: GroupInfo) -> None:
     _print_settings(info)
     if info.forecast is not None:
-        _foretell(info.forecast)
+        _print_forecast(info.forecast)
 
 
 def _print_settings(info: GroupInfo) -> None:
@@ -169,14 +169,14 @@ def _print_settings(info: GroupInfo) -> None:
             ("max_inflight", info.max_inflight),
             ("rate_limit", info.rate_limit),
             ("dlq_retention", info.dlq_retention_s and spell(info.dlq_retention_s)),
-            ("paused", "yes: resume lets it go on" if info.paused else None),
+            ("paused", "yes: rqretry group resume continues" if info.paused else None),
             ("pinned", " ".join(info.pinned) or None),
             ("set by", info.changed_by or None),
         ]
     )
 
 
-def _foretell(forecast: GroupForecast) -> None:
+def _print_forecast(forecast: GroupForecast) -> None:
     click.echo()
     click.echo(
         f"nothing is changed; {counted(forecast.unfinished, 'unfinished message')},"
@@ -187,7 +187,7 @@ def _foretell(forecast: GroupForecast) -> None:
             (row.attempt, row.count, _wait(row.wait_before_s), _wait(row.wait_after_s))
             for row in forecast.attempts
         ]
-        print_table(["#delivery", "#messages", "its failure now", "its failure then"], rows)
+        print_table(["#delivery", "#messages", "on failure now", "on failure then"], rows)
     click.echo(
         f"{counted(forecast.dead_at_next_failure, 'message')} would be dead at the next failure,"
         " each after one more delivery"
@@ -199,7 +199,7 @@ def _wait(seconds: float | None) -> str:
 
 
 def _end(info: GroupInfo) -> str:
-    """Where a message goes whose retries are used up."""
+    """Where a message goes when its retries are exhausted."""
     return "dropped" if info.topics[:1] and info.topics[0].startswith(DLQ) else DLQ + info.name
 
 

@@ -12,7 +12,7 @@ from rqretry.cli.confirmation import (
     force_option,
     must_ask,
 )
-from rqretry.cli.message_filter import check_chosen, kind_options, read_filter
+from rqretry.cli.message_filter import check_chosen, failure_options, read_filter
 from rqretry.cli.options import json_option, server_options
 from rqretry.cli.output import print_json
 from rqretry.cli.progress import working
@@ -22,9 +22,9 @@ from rqretry.core.limits import EARLIEST, LATEST
 
 @click.command(epilog="Example: rqretry group promote claims --error 'connection refused'")
 @click.argument("group", metavar="GROUP")
-@kind_options
+@failure_options
 @click.option(
-    "--level", type=click.IntRange(min=1), metavar="N", help="That wait at this delay level."
+    "--level", type=click.IntRange(min=1), metavar="N", help="Those waiting at this delay level."
 )
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @json_option
@@ -52,7 +52,7 @@ def promote(context: click.Context, /, **given: Any) -> None:
     required=True,
     help="Ready (new ones and retries that can run now), waiting_retry, or dead.",
 )
-@kind_options
+@failure_options
 @click.option("--all", "all_", is_flag=True, help="All in this state.")
 @confirmation_options
 @json_option
@@ -85,24 +85,25 @@ def purge(context: click.Context, /, **given: Any) -> None:
     type=click.Choice([LATEST, EARLIEST]),
     default=LATEST,
     show_default=True,
-    help="With what is published from now on, or with what is still stored.",
+    help="New messages only, or also those still stored.",
 )
 @confirmation_options
 @json_option
 @server_options
 @click.pass_context
 def reset(context: click.Context, /, **given: Any) -> None:
-    """Start GROUP afresh, at the end or at the beginning of what is stored.
+    """Restart GROUP at the end or at the beginning of what is stored.
 
-    Latest: all that waits for it, ready or to be retried, is skipped: deleted for this group. What
-    is in flight is finished, and dead letters stay. Earliest: it gets what is still stored because
-    another group has not finished with it, also what it had finished with; it is paused meanwhile.
+    Latest: everything waiting for it, ready or to be retried, is skipped: deleted for this group.
+    In-flight messages finish, and dead letters stay. Earliest: it gets all messages still stored
+    because another group has not finished with them, even those that it had finished with; it is
+    paused meanwhile.
     """
     name, to, dry_run = given["group"], given["to"], given["dry_run"]
     asks = must_ask("reset", dry_run=dry_run, yes=given["yes"])
     done, question = ("skipped", "skip {} of group {}?")
     if to == EARLIEST:
-        done, question = ("given to it", "give {} that are stored to group {}?")
+        done, question = ("delivered again", "deliver {} that are stored to group {}?")
     with connected(context) as client:
         find_group(client, name)
         count = None
@@ -123,7 +124,7 @@ def reset(context: click.Context, /, **given: Any) -> None:
 @server_options
 @click.pass_context
 def unsubscribe(context: click.Context, /, **given: Any) -> None:
-    """GROUP leaves TOPIC; what it has not finished there, dead letters too, is gone for it."""
+    """GROUP leaves TOPIC and drops its unfinished messages and dead letters there."""
     name, topic, dry_run, force = (given[n] for n in ("group", "topic", "dry_run", "force"))
     asks = must_ask("unsubscribe", dry_run=dry_run, yes=given["yes"])
     with connected(context) as client:
@@ -131,10 +132,10 @@ def unsubscribe(context: click.Context, /, **given: Any) -> None:
         count = None
         if asks:
             count = client.admin.unsubscribe(name, topic, dry_run=True)
-            ask(f"unsubscribe group {name}, which gives up {counted(count, 'message')}?")
+            ask(f"unsubscribe group {name}, which drops {counted(count, 'message')}?")
         with working(client, f"unsubscribing {name}", count) as admin:
             count = admin.unsubscribe(name, topic, force=force, dry_run=dry_run)
-    _tell("unsubscribe", name, count, "given up", given)
+    _tell("unsubscribe", name, count, "dropped", given)
 
 
 @click.command(epilog="Example: rqretry group delete claims --dry-run")
@@ -145,7 +146,7 @@ def unsubscribe(context: click.Context, /, **given: Any) -> None:
 @server_options
 @click.pass_context
 def delete(context: click.Context, /, **given: Any) -> None:
-    """Unsubscribe GROUP from all its topics and forget it, with its dead letters."""
+    """Unsubscribe GROUP from all its topics and delete it, with its dead letters."""
     name, dry_run, force = given["group"], given["dry_run"], given["force"]
     asks = must_ask("delete", dry_run=dry_run, yes=given["yes"])
     with connected(context) as client:
@@ -156,7 +157,7 @@ def delete(context: click.Context, /, **given: Any) -> None:
             ask(f"delete group {name} with {counted(count, 'message')}?")
         with working(client, f"deleting group {name}", count) as admin:
             count = admin.delete_group(name, force=force, dry_run=dry_run)
-    _tell("delete", name, count, "given up", given)
+    _tell("delete", name, count, "dropped", given)
 
 
 def _tell(verb: str, group: str, count: int, done: str, given: dict[str, Any]) -> None:

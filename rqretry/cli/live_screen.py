@@ -1,4 +1,4 @@
-"""One page after another: redrawn in place on a terminal, one below the other where it is none."""
+"""A page that is refreshed: redrawn in place on a terminal, else printed again below."""
 
 from collections.abc import Sequence
 from typing import Self

@@ -46,31 +46,30 @@ def message(
         raise click.UsageError(f"--trace-url {show(trace_url)} must contain {_PLACEHOLDER}")
     with connected(context) as client:
         ids = [id_] if id_ is not None else _of_key(client, key or "")
-        stories = [_story(client, found) for found in ids]
+        views = [_view(client, found) for found in ids]
     if as_json:
-        told = [_as_fields(story, trace_url) for story in stories]
-        print_json(told[0] if id_ is not None else {"key": key, "messages": told})
+        found = [_as_fields(view, trace_url) for view in views]
+        print_json(found[0] if id_ is not None else {"key": key, "messages": found})
         return
-    for number, story in enumerate(stories):
+    for number, view in enumerate(views):
         if number:
             click.echo()
-        _print(story, trace_url)
+        _print(view, trace_url)
 
 
 def _of_key(client: Client, key: str) -> list[str]:
     ids: list[str] = client.admin.find(key)
     if not ids:
         raise MessageNotFound(
-            f"no message with key {show(key)} is stored, and the history tells of none"
-            f"{elsewhere(client)}"
+            f"no message with key {show(key)} is stored or in the history{elsewhere(client)}"
         )
     if len(ids) > _MOST_OF_KEY:
         note(f"{len(ids)} messages have key {show(key)}; these are the last {_MOST_OF_KEY}")
     return ids[-_MOST_OF_KEY:]
 
 
-def _story(client: Client, id_: str) -> MessageView:
-    """The message; one that is not stored any more is told from its history."""
+def _view(client: Client, id_: str) -> MessageView:
+    """The message; one that is not stored any more is rebuilt from its history."""
     try:
         return client.admin.message(id_)
     except MessageNotFound as error:
@@ -115,7 +114,7 @@ def _event_fields(event: TimelineEvent, trace_url: str | None) -> dict[str, obje
 
 
 def _link(event: TimelineEvent, trace_url: str | None) -> str:
-    """Where the trace of an event is shown; its id where no place is known."""
+    """Where the trace of an event is shown; its id without --trace-url."""
     if event.trace_id is None:
         return ""
     return event.trace_id if trace_url is None else trace_url.replace(_PLACEHOLDER, event.trace_id)
@@ -145,7 +144,7 @@ def _print(view: MessageView, trace_url: str | None) -> None:
 
 def _print_timeline(timeline: Sequence[TimelineEvent], trace_url: str | None) -> None:
     if not timeline:
-        click.echo("no history is kept of it")
+        click.echo("no history is kept for it")
         return
     rows = [
         (date(e.at_ms), e.event, e.attempt or "", e.group, e.worker, e.note, _link(e, trace_url))
@@ -153,4 +152,4 @@ def _print_timeline(timeline: Sequence[TimelineEvent], trace_url: str | None) ->
     ]
     print_table(["time", "event", "#attempt", "group", "by", "note", "trace"], rows)
     if not any(event.event == "publish" for event in timeline):
-        note("the history does not go back to its publishing; look in the archive")
+        note("the history does not reach back to its publish; see the archive")

@@ -1,4 +1,4 @@
-"""The one filter of messages on the command line, as every command takes it."""
+"""The message filter of the command line, the same for every command."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -14,22 +14,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 _CONDITIONS = ("fingerprint", "topic", "error", "since", "before")
 
 
-def kind_options(command: F) -> F:
-    """What chooses messages that failed: ids, fingerprint, topic, error."""
+def failure_options(command: F) -> F:
+    """Options that select failed messages: ids, fingerprint, topic, error."""
     options = (
         click.option("--ids", multiple=True, metavar="ID,ID", help="These ids; can be repeated."),
-        click.option("--fingerprint", metavar="F", help="Whose last error has this fingerprint."),
-        click.option("--topic", metavar="TOPIC", help="Of this topic."),
-        click.option("--error", metavar="TEXT", help="Whose last error contains this text."),
+        click.option(
+            "--fingerprint", metavar="F", help="Messages whose last error has this fingerprint."
+        ),
+        click.option("--topic", metavar="TOPIC", help="Messages of this topic."),
+        click.option(
+            "--error", metavar="TEXT", help="Messages whose last error contains this text."
+        ),
     )
     return _with(options, command)
 
 
-def letter_options(command: F) -> F:
-    """What chooses dead letters: the same, when they died, and all of them."""
+def dead_letter_options(command: F) -> F:
+    """Options that select dead letters: the same, when they died, and all of them."""
     when = "A date with a time zone, or how long ago: 2026-01-31T12:00:00Z, 2h."
     options = (
-        kind_options,
+        failure_options,
         click.option("--since", metavar="WHEN", callback=read_when, help=f"Dead since. {when}"),
         click.option("--before", metavar="WHEN", callback=read_when, help=f"Dead before. {when}"),
         click.option("--all", "all_", is_flag=True, help="All of them."),
@@ -59,7 +63,7 @@ def read_filter(client: Client, given: dict[str, Any]) -> DeadLetterFilter:
 
 
 def _moment(client: Client, when: datetime | float | None) -> datetime | float | None:
-    """How long ago becomes a time of the server's clock."""
+    """An age as a time of the server's clock."""
     if isinstance(when, float):
         return client.store.clock.now_ms() / 1000 + when
     return when

@@ -28,7 +28,7 @@ def print_json(fields: Mapping[str, Any]) -> None:
 
 
 def json_line(value: object) -> str:
-    """JSON on one line, with escapes for what standard output has no place for."""
+    """JSON on one line, with escapes for what standard output cannot encode."""
     return json.dumps(value, ensure_ascii=not takes_all_text(sys.stdout), default=str)
 
 

@@ -20,7 +20,7 @@ class SparkGroup(LazyGroup):
     """Commands that need the extra [spark]."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command, or say what is missing."""
+        """Import a command. Raises ConfigError where Spark is missing."""
         if cmd_name in self.lazy and find_spec("pyspark") is None:
             raise click.ClickException(
                 f"rqretry pipeline {cmd_name} needs Spark: run pip install 'rqretry[spark]'"

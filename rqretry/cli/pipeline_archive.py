@@ -18,12 +18,12 @@ from rqretry.spark.sessions import session_for
 @click.command(epilog="Example: rqretry pipeline archive ./history --follow --interval 1m")
 @click.argument("output", metavar="FOLDER")
 @click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
-@click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--follow", is_flag=True, help="Keep archiving new events until interrupted.")
 @click.option(
-    "--interval", default="10s", callback=duration(0.1), help="How often it looks; default 10s."
+    "--interval", default="10s", callback=duration(0.1), help="How often to poll; default 10s."
 )
-@click.option("--max-events", type=click.IntRange(1), default=1_000_000, help="In one batch.")
-@click.option("--skip-lost", is_flag=True, help="Go on where history was trimmed unarchived.")
+@click.option("--max-events", type=click.IntRange(1), default=1_000_000, help="Per batch.")
+@click.option("--skip-lost", is_flag=True, help="Skip history that was trimmed unarchived.")
 @click.option("--no-compact", is_flag=True, help="Do not merge small files.")
 @master_option
 @json_option
@@ -44,8 +44,8 @@ def archive(
 ) -> None:
     """Add what is new in the history of topics to Parquet files in a folder, each event once.
 
-    Running it again goes on where it was, whatever ended it. It says how far behind it is, and when
-    what it has not read yet will be trimmed.
+    Running it again continues where it stopped, however it ended. It prints how far behind it is,
+    and when unread history will be trimmed.
     """
     with connected(context):
         target = target_of(context)

@@ -27,11 +27,11 @@ from rqretry.spark.sessions import session_for
     "--format",
     "format_",
     type=click.Choice(FORMATS),
-    help="What the files are; default by the ending of PATH.",
+    help="The format of the files; default by the extension of PATH.",
 )
-@click.option("--schema", metavar="DDL", help="Columns of CSV or JSON; default as they look.")
-@click.option("--rejected", metavar="FOLDER", help="For rows that do not fit; PATH-rejected.")
-@click.option("--job", metavar="NAME", help="The same job adds only what is missing.")
+@click.option("--schema", metavar="DDL", help="Columns of CSV or JSON; default inferred.")
+@click.option("--rejected", metavar="FOLDER", help="For rejected rows; default PATH-rejected.")
+@click.option("--job", metavar="NAME", help="Running the same job again adds only what is missing.")
 @tasks_otlp_option
 @master_option
 @json_option
@@ -63,12 +63,12 @@ def ingest(  # noqa: PLR0913 - one for each option
     with connected(context):
         target = target_of(context)
     with session_for("rqretry ingest", master, traced) as spark, progress("tasks") as advance:
-        told = 0
+        reported = 0
 
         def show(done: int, _all: int) -> None:
-            nonlocal told
-            advance(done - told)
-            told = done
+            nonlocal reported
+            advance(done - reported)
+            reported = done
 
         summary = run(
             spark,

@@ -1,4 +1,4 @@
-"""rqretry pipeline redrive: dead letters chosen by SQL are sent back, on Spark."""
+"""rqretry pipeline redrive: send back dead letters selected by SQL, on Spark."""
 
 import sys
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rqretry.cli.confirmation import ask, confirmation_options, counted
-from rqretry.cli.dlq_redrive import pace_options, read_pace, tell_due, tell_patience
+from rqretry.cli.dlq_redrive import note_patience, pace_options, print_due, read_pace
 from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.options import json_option, master_option, server_options, target_of
 from rqretry.cli.output import clean, date, note, print_json, print_table
@@ -32,8 +32,14 @@ _CUT = 60
     "--where", metavar="SQL", required=True, help="A condition over the columns of dead letters."
 )
 @pace_options
-@click.option("--state", metavar="FOLDER", default=FOLDER, show_default=True, help="Of its record.")
-@click.option("--fresh", is_flag=True, help="Forget what an earlier run chose and did not finish.")
+@click.option(
+    "--state",
+    metavar="FOLDER",
+    default=FOLDER,
+    show_default=True,
+    help="Where the selection is recorded.",
+)
+@click.option("--fresh", is_flag=True, help="Discard the selection of an earlier, unfinished run.")
 @confirmation_options
 @otlp_option
 @master_option
@@ -41,11 +47,11 @@ _CUT = 60
 @server_options
 @click.pass_context
 def redrive(context: click.Context, /, **given: Any) -> int:
-    """Send back the dead letters of GROUP for which a condition of Spark SQL holds.
+    """Redrive the dead letters of GROUP that match a condition of Spark SQL.
 
-    It counts them by kind, shows some, and sends them as dlq redrive does. What was chosen is kept
-    in a file until all of it was sent: after a kill, or where a canary stopped it, the same command
-    goes on with it and sends none twice. The exit status is 1 if the canaries stopped it.
+    It counts them by kind, shows samples, and sends them as dlq redrive does. The selection is kept
+    in a file until all of it is sent: after a crash, or when a canary stopped it, the same command
+    resumes it and sends none twice. The exit status is 1 if the canaries stopped it.
     """
     patience = read_pace(given)
     pace = Pace(given["rate"], given["canary"], patience)
@@ -62,7 +68,7 @@ def redrive(context: click.Context, /, **given: Any) -> int:
         if not dry_run:
             if asks and dead:
                 ask(f"redrive {counted(len(dead), 'dead letter')} of group {group}?")
-            tell_patience(given, len(dead), patience)
+            note_patience(given, len(dead), patience)
             with working(client, f"redriving {group}", len(dead)) as admin:
                 summary = send(client, choice, record, pace, admin)
     _tell(summary, given)
@@ -74,7 +80,7 @@ def _chosen(
 ) -> Choice:
     choice = None if given["fresh"] else record.read()
     if choice is not None:
-        note(f"going on with an earlier run, of which {record.path} tells; --fresh forgets it")
+        note(f"resuming the run recorded in {record.path}; --fresh discards it")
         return choice
     space, url = client.settings.namespace, target_of(context).url
     with session_for("rqretry redrive", given["master"]) as spark:
@@ -82,10 +88,13 @@ def _chosen(
 
 
 def _preview(choice: Choice, dead: int) -> None:
-    """What was chosen, by kind, and some of it."""
-    chosen, sent = counted(len(choice.letters), "dead letter"), len(choice.letters) - dead
+    """The selection by kind, and samples of it."""
+    chosen, sent = (
+        counted(len(choice.dead_letters), "dead letter"),
+        len(choice.dead_letters) - dead,
+    )
     click.echo(f"{chosen} of group {choice.group}" + (f", {sent} sent before" if sent else ""))
-    if not choice.letters:
+    if not choice.dead_letters:
         return
     print_table(
         ["#count", "topic", "cause", "first", "last", "fingerprint", "error"],
@@ -131,6 +140,6 @@ def _tell(summary: RedriveSummary, given: dict[str, Any]) -> None:
     click.echo(f"{sent} of group {summary.group} {would}sent back")
     if summary.reason:
         left = counted(summary.left, "dead letter")
-        click.echo(f"stopped: {clean(summary.reason)}; {left} not sent, run it again to go on")
+        click.echo(f"stopped: {clean(summary.reason)}; {left} not sent, run it again to resume")
     elif not summary.dry_run:
-        tell_due(given["rate"], summary.due_in)
+        print_due(given["rate"], summary.due_in)

@@ -15,7 +15,9 @@ from rqretry.spark.sessions import session_for
 @click.command(epilog="Example: rqretry pipeline report --from ./history --out ./report")
 @click.option("--from", "archive", metavar="FOLDER", help="The archive to read.")
 @click.option("--live", is_flag=True, help="Read the history that Redis has instead.")
-@click.option("--out", "output", metavar="FOLDER", required=True, help="For tables and page.")
+@click.option(
+    "--out", "output", metavar="FOLDER", required=True, help="For the tables and the page."
+)
 @click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
 @master_option
 @json_option

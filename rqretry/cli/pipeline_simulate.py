@@ -42,14 +42,16 @@ _TIMES = ("to_success_p50", "to_success_p95")
     "--max-retries",
     metavar="N",
     callback=whole_or("unlimited"),
-    help='Of each policy; a number or "unlimited"; default 16.',
+    help='Retries of each policy; a number or "unlimited"; default 16.',
 )
 @click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
 @click.option("--group", metavar="G", help="One group; default all.")
 @click.option(
     "--delay-levels", metavar="TABLE", help='The level table of rocketmq, such as "1s 5s 10s".'
 )
-@click.option("--window", default="1m", callback=duration(0.001), help="Of the peak; default 1m.")
+@click.option(
+    "--window", default="1m", callback=duration(0.001), help="Window of the peak; default 1m."
+)
 @master_option
 @json_option
 @server_options
@@ -65,10 +67,10 @@ def simulate(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Replay the outcomes of an archive through other retry policies, and say what would differ.
+    """Replay the outcomes of an archive through other retry policies, and compare.
 
     Committed and dead messages, deliveries, time to success and load: as observed, and at best and
-    at worst where the archive does not tell how an attempt would have ended. No server is asked.
+    at worst where the archive does not have the outcome of an attempt. No server is needed.
     """
     for policy in policies:
         RetryPolicy.parse(policy)
@@ -93,7 +95,7 @@ def _print(summary: SimulationSummary, window: float) -> None:
     for (topic, group), rows in groupby(summary.rows, lambda row: (row["topic"], row["group"])):
         listed = list(rows)
         click.echo(f"{topic} / {group}: {listed[0]['messages']} messages")
-        print_table([*_COLUMNS, *_LOAD], [_cells(row) for row in _told(listed)])
+        print_table([*_COLUMNS, *_LOAD], [_cells(row) for row in _merged(listed)])
     note(
         f"peak: the most deliveries begun in {spell(window)}; {summary.left_out} messages left out"
     )
@@ -101,8 +103,8 @@ def _print(summary: SimulationSummary, window: float) -> None:
         note(sentence)
 
 
-def _told(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """One row for a policy where all is known."""
+def _merged(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One row per policy where every outcome is known."""
     sure = {row["policy"] for row in rows if row["scenario"] == BEST and not row["not_known"]}
     for row in rows:
         if row["policy"] not in sure:

@@ -1,7 +1,7 @@
 """Progress of long work: a bar on standard error where it is a terminal, and nothing where not.
 
-The operator's verbs are operations: they yield their calls one by one. So the bar looks at the
-answers as they pass, and no verb knows of it.
+The operator's verbs are operations: they yield their calls one by one. So the bar reads the
+answers as they pass, and no verb knows about it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _DONE: Mapping[str, Callable[[Any], int]] = {
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Advance]:
-    """A bar while the work inside lasts; `total` None: nobody knows how much there is."""
+    """A bar while the work inside lasts; `total` None: the amount is not known."""
     console = terminal(err=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     bar = Progress(
@@ -48,7 +48,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
 
 @contextmanager
 def working(client: Client, what: str, total: int | None = None) -> Iterator[Admin]:
-    """The operator's verbs, with a bar that moves as they go on."""
+    """The operator's verbs, with a bar that follows their progress."""
     with progress(what, total) as advance:
         yield Admin(_Watched(client.store, advance), client.admin.operations)
 
@@ -66,7 +66,7 @@ class _Watched:
 
 
 def watched(operation: Operation[T], advance: Advance) -> Operation[T]:
-    """The same operation; `advance` is told how many messages each of its calls moved."""
+    """The same operation; `advance` gets the number of messages that each call moved."""
     go_on: Callable[[], Step] = partial(next, operation)
     while True:
         try:

@@ -52,7 +52,7 @@ _DELAYS = ("delay", "delay_level", "deliver_at")
     "--delay",
     metavar="DURATION",
     callback=duration(maximum=MAX_DELAY_S),
-    help="Deliver after this, such as 10s; at most 40 days.",
+    help="Deliver after this delay, such as 10s; at most 40 days.",
 )
 @click.option("--delay-level", type=int, metavar="N", help="The same, as a delay level.")
 @click.option(
@@ -64,9 +64,9 @@ _DELAYS = ("delay", "delay_level", "deliver_at")
 @click.option(
     "--message-group",
     metavar="G",
-    help="What it is in order with, for ordered groups; not with a delay.",
+    help="Its message group, for ordered groups; not with a delay.",
 )
-@click.option("--tag", metavar="T", help="What subscriptions filter by.")
+@click.option("--tag", metavar="T", help="A tag that subscriptions filter by.")
 @click.option("--key", "keys", multiple=True, metavar="K", help="A business key; can be repeated.")
 @click.option(
     "--header",
@@ -112,14 +112,14 @@ def publish(context: click.Context, /, topic: str, **given: Any) -> None:
 
 
 def _source(given: dict[str, Any]) -> str | None:
-    """The file to read, or None for --body. Exactly one of the three ways must be used."""
+    """The file to read, or None for --body. Exactly one of the three must be given."""
     if given["source"] not in (None, "-"):
         raise click.UsageError("a body is given with --body, --file or -")
     file = given["file"] if given["source"] is None else given["source"]
     ways = [way for way in (given["body"], given["file"], given["source"]) if way is not None]
     if len(ways) != 1:
-        said = "nothing to publish" if not ways else "more than one source of bodies"
-        raise click.UsageError(f"{said}: give one of --body, --file and -")
+        problem = "nothing to publish" if not ways else "more than one source of bodies"
+        raise click.UsageError(f"{problem}: give one of --body, --file and -")
     if given["id_"] is not None and file is not None and not given["raw"]:
         raise click.UsageError("--id names one message: give it with --body")
     return None if file is None else str(file)
@@ -129,8 +129,8 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
     """Everything but the body and the id, checked before anything is read or sent."""
     ways = [name for name in _DELAYS if given[name] is not None]
     if len(ways) > 1:
-        said = " and ".join(f"--{name.replace('_', '-')}" for name in ways)
-        raise click.UsageError(f"{said} say the same: give one of them")
+        both = " and ".join(f"--{name.replace('_', '-')}" for name in ways)
+        raise click.UsageError(f"{both} both set the delay: give one of them")
     if given["delay_level"] is not None:
         check_count(given["delay_level"], name="--delay-level")
     if given["message_group"] is not None:

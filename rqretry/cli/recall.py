@@ -11,7 +11,7 @@ from rqretry.core.errors import MessageNotFound, TopicNotFound
 
 @click.command(epilog="Example: rqretry recall BqUpq2cmSuwDWlyn --topic claims")
 @click.argument("id_", metavar="ID")
-@click.option("--topic", metavar="TOPIC", help="Its topic; default wherever it is found.")
+@click.option("--topic", metavar="TOPIC", help="Its topic; default: search all.")
 @json_option
 @server_options
 @click.pass_context

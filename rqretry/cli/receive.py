@@ -42,7 +42,7 @@ from rqretry.core.message import Message
     default="30s",
     show_default=True,
     callback=duration(MIN_INVISIBLE_S, MAX_INVISIBLE_S),
-    help="How long nobody else gets them.",
+    help="How long they stay invisible to other consumers.",
 )
 @click.option(
     "--wait",
@@ -53,13 +53,13 @@ from rqretry.core.message import Message
     help="How long to wait for the first one.",
 )
 @click.option("--ack", is_flag=True, help="Acknowledge them after printing.")
-@click.option("--create-group", is_flag=True, help="Create the group if it is not there.")
+@click.option("--create-group", is_flag=True, help="Create the group if it does not exist.")
 @click.option(
     "--start",
     type=click.Choice([LATEST, EARLIEST]),
     default=LATEST,
     show_default=True,
-    help="Where a new group begins: earliest is with what is still stored.",
+    help="Where a new group starts: earliest is the oldest stored message.",
 )
 @otlp_option
 @json_option

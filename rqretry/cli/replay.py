@@ -1,4 +1,4 @@
-"""rqretry dlq replay: run the real handler on a dead letter, here, and settle nothing."""
+"""rqretry dlq replay: run the real handler on a dead letter locally, settling nothing."""
 
 import asyncio
 import pdb  # noqa: T100 - the debugger is what --pdb asks for
@@ -24,9 +24,9 @@ from rqretry.worker.leases import Delivery, Place
 
 
 class Found(NamedTuple):
-    """A dead letter as its last attempt saw it."""
+    """A dead letter as its last attempt got it."""
 
-    letter: DeadLetterRecord
+    dead_letter: DeadLetterRecord
     keys: GroupKeys
     lease_no: int
     last_error: str
@@ -42,49 +42,51 @@ def replayed(context: click.Context, given: dict[str, Any]) -> int:
     with connected(context) as client:
         find_group(client, given["group"])
         found = _find(client, given["group"], given["id_"])
-    spec = _spec(app, found.letter, given["app"])
+    spec = _spec(app, found.dead_letter, given["app"])
     if given["as_test"] is not None:
-        write_test(given["as_test"], found.letter, given["app"], given["app_dir"])
+        write_test(given["as_test"], found.dead_letter, given["app"], given["app_dir"])
         note(f"written: pytest {given['as_test']} runs {_name(spec)} on it")
         return 0
     return _run(app, spec, found, with_pdb=given["with_pdb"])
 
 
 def _find(client: Client, group: str, id_: str) -> Found:
-    letters = client.admin.dead_letters(group, ids=[id_])
-    if not letters:
+    dead_letters = client.admin.dead_letters(group, ids=[id_])
+    if not dead_letters:
         raise MessageNotFound(
             f"group {show(group)} has no dead letter {show(id_)}; see rqretry message {id_}"
         )
-    letter, view = letters[0], client.admin.message(id_)
-    keys = client.catalog.group_keys(letter.topic, view.partition, group)
+    dead_letter, view = dead_letters[0], client.admin.message(id_)
+    keys = client.catalog.group_keys(dead_letter.topic, view.partition, group)
     seen: Peeked = client.store.run(peek(keys, id_))
-    # The entry holds the number of the next lease; the record's last line is of the last attempt.
+    # The delivery state has the number of the next lease; the last line is of the last attempt.
     lease_no = int(seen.entry.partition(":")[0] or 2) - 1 if seen.entry else 1
     lines = seen.failures.splitlines()
     record = client.store.perform(client.catalog.groups.get(group))
-    return Found(letter, keys, lease_no, lines[-2] if len(lines) > 1 else "", record.max_retries)
+    return Found(
+        dead_letter, keys, lease_no, lines[-2] if len(lines) > 1 else "", record.max_retries
+    )
 
 
-def _spec(app: App, letter: DeadLetterRecord, target: str) -> ConsumerSpec:
-    spec = spec_for(app.consumers, letter.group, letter.topic)
+def _spec(app: App, dead_letter: DeadLetterRecord, target: str) -> ConsumerSpec:
+    spec = spec_for(app.consumers, dead_letter.group, dead_letter.topic)
     if spec is None:
         known = ", ".join(sorted({f"{s.group} of {t}" for s in app.consumers for t in s.topics}))
         raise ConfigError(
-            f"{target} has no handler of group {show(letter.group)} for topic"
-            f" {show(letter.topic)}; it has {known}"
+            f"{target} has no handler of group {show(dead_letter.group)} for topic"
+            f" {show(dead_letter.topic)}; it has {known}"
         )
     return spec
 
 
 def _run(app: App, spec: ConsumerSpec, found: Found, *, with_pdb: bool) -> int:
-    letter, keys = found.letter, found.keys
-    place = Place(letter.topic, keys.partition.partition, keys, spec.visibility_ms / 1000)
-    numbers = (found.lease_no, letter.attempt)
+    dead_letter, keys = found.dead_letter, found.keys
+    place = Place(dead_letter.topic, keys.partition.partition, keys, spec.visibility_ms / 1000)
+    numbers = (found.lease_no, dead_letter.attempt)
     now = time.monotonic()
-    delivery = Delivery(place, letter.id, letter.raw, numbers, now, found.last_error)
+    delivery = Delivery(place, dead_letter.id, dead_letter.raw, numbers, now, found.last_error)
     ended = asyncio.run(_rehearse(app, spec, delivery, found.max_retries))
-    _tell(spec, letter, ended)
+    _print(spec, dead_letter, ended)
     if ended.error is None:
         return 0 if ended.outcome == "success" else 1
     if with_pdb:
@@ -111,12 +113,16 @@ async def _rehearse(app: App, spec: ConsumerSpec, delivery: Delivery, most: int)
     return ended
 
 
-def _tell(spec: ConsumerSpec, letter: DeadLetterRecord, ended: Rehearsal) -> None:
+def _print(spec: ConsumerSpec, dead_letter: DeadLetterRecord, ended: Rehearsal) -> None:
     reason = f": {ended.said}" if ended.said else ""
-    what = f"{_name(spec)} on message {letter.id}, attempt {letter.attempt}"
+    what = f"{_name(spec)} on message {dead_letter.id}, attempt {dead_letter.attempt}"
     click.echo(clean(f"{what}: {ended.outcome}{reason} ({ended.seconds:.3f} s, nothing settled)"))
     if ended.outcome != "success":
-        same = "as when it died" if ended.said == letter.error else f"it died of {letter.error}"
+        same = (
+            "as when it died"
+            if ended.said == dead_letter.error
+            else f"it died of {dead_letter.error}"
+        )
         click.echo(clean(same))
 
 

@@ -45,44 +45,45 @@ def test_{test_name}(lab: Lab) -> None:
 '''
 
 
-def write_test(file: str, letter: DeadLetterRecord, target: str, app_dir: str) -> None:
+def write_test(file: str, dead_letter: DeadLetterRecord, target: str, app_dir: str) -> None:
     """Write it into a new file. Raises ClickException where that is there already."""
     path = Path(file)
     try:
         with path.open("x", encoding="utf-8") as stream:
-            stream.write(render_test(letter, target, os.path.relpath(app_dir, path.parent)))
+            stream.write(render_test(dead_letter, target, os.path.relpath(app_dir, path.parent)))
     except FileExistsError:
         reason = f"file {show(file)} is there already: remove it, or choose another name"
         raise click.ClickException(reason) from None
 
 
-def render_test(letter: DeadLetterRecord, target: str, folder: str) -> str:
+def render_test(dead_letter: DeadLetterRecord, target: str, folder: str) -> str:
     """The test as text; `folder` is the app's, as seen from the test's."""
     module, _, app = target.partition(":")
     first, *_ = app.split(".")
     return _TEXT.format(
-        id=letter.id,
-        story=_story(letter),
+        id=dead_letter.id,
+        story=_death(dead_letter),
         path=f"sys.path.insert(0, str((Path(__file__).parent / {folder!r}).resolve()))",
         module=module,
         first=first,
         app=app,
-        body=_literal(letter.body),
-        group=letter.group,
-        test_name=re.sub(r"[^0-9A-Za-z]", "_", f"{letter.group}_commits_{letter.id}"),
-        topic=letter.topic,
-        tag=letter.tag,
-        keys=letter.keys,
-        headers=_literal(letter.headers),
-        attempt=letter.attempt,
-        last=letter.errors[-2].message if len(letter.errors) > 1 else "",
+        body=_literal(dead_letter.body),
+        group=dead_letter.group,
+        test_name=re.sub(r"[^0-9A-Za-z]", "_", f"{dead_letter.group}_commits_{dead_letter.id}"),
+        topic=dead_letter.topic,
+        tag=dead_letter.tag,
+        keys=dead_letter.keys,
+        headers=_literal(dead_letter.headers),
+        attempt=dead_letter.attempt,
+        last=dead_letter.errors[-2].message if len(dead_letter.errors) > 1 else "",
     )
 
 
-def _story(letter: DeadLetterRecord) -> str:
-    said = ascii(letter.error)[1:-1].replace('"""', "'''")
-    when = date(letter.dead_since_ms)
-    return f"It died on {when} after delivery {letter.attempt}, cause {letter.cause}:\n{said}"
+def _death(dead_letter: DeadLetterRecord) -> str:
+    error = ascii(dead_letter.error)[1:-1].replace('"""', "'''")
+    when = date(dead_letter.dead_since_ms)
+    how = f"after delivery {dead_letter.attempt}, cause {dead_letter.cause}"
+    return f"It died on {when} {how}:\n{error}"
 
 
 def _literal(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Bytes in words, and how much of the server's memory the queue takes."""
+"""Bytes for people, and how much of the server's memory the queue uses."""
 
 from rqretry.admin.views import Stats
 
@@ -15,7 +15,7 @@ def in_bytes(count: float) -> str:
 
 
 def dead_bytes(stats: Stats) -> int | None:
-    """About what the bodies of dead letters take; None where the server does not say."""
+    """Roughly the size of dead letters' bodies; None if the server does not report it."""
     total = 0.0
     for topic in stats.topics:
         if topic.bytes is None:
@@ -27,18 +27,18 @@ def dead_bytes(stats: Stats) -> int | None:
 
 
 def memory_line(stats: Stats) -> str:
-    """What history and dead letters take of the server's memory; "" where it does not say."""
+    """Memory used by history and dead letters; "" if the server does not report it."""
     if stats.used_memory is None or not stats.topics:
         return ""
-    said = f"Redis uses {in_bytes(stats.used_memory)}"
+    text = f"Redis uses {in_bytes(stats.used_memory)}"
     if stats.max_memory:
         share = 100 * stats.used_memory / stats.max_memory
-        said += f" of {in_bytes(stats.max_memory)} ({share:.0f}%)"
+        text += f" of {in_bytes(stats.max_memory)} ({share:.0f}%)"
     elif stats.max_memory == 0:
-        said += " (maxmemory is not set)"
+        text += " (maxmemory is not set)"
     history = sum(topic.history_bytes for topic in stats.topics)
     parts = [f"history {in_bytes(history)}"]
     dead = dead_bytes(stats)
     if dead is not None:
         parts.append(f"dead letters about {in_bytes(dead)}")
-    return f"{said}; these topics: {', '.join(parts)}"
+    return f"{text}; these topics: {', '.join(parts)}"

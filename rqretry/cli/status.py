@@ -26,18 +26,18 @@ RATED = ("publish", "lease", "succeed", "fail")
 
 @click.command(epilog="Example: rqretry status claims --json")
 @click.argument("topic", required=False)
-@click.option("--watch", is_flag=True, help="Again every 2 s, with ladder, workers and deaths.")
+@click.option("--watch", is_flag=True, help="Refresh every 2 s, with ladder, workers and deaths.")
 @json_option
 @server_options
 @click.pass_context
 def status(context: click.Context, *, topic: str | None, watch: bool, as_json: bool) -> None:
     """Show per group what is ready, in flight, waiting per level, and dead.
 
-    What is due counts as ready, whether or not a worker has moved it yet. Below the table: groups
-    without a live worker, topics without a group, and what it all takes of the server's memory.
+    What is due counts as ready, even if no worker has moved it yet. Below the table: groups without
+    a live worker, topics without a group, and how much of the server's memory they use.
     """
     if watch and as_json:
-        raise click.UsageError("--watch is for people: leave it, or --json")
+        raise click.UsageError("--watch cannot be combined with --json: keep one")
     with connected(context) as client:
         if watch:
             _watch(client, topic)
@@ -57,7 +57,7 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
 
 
 def _watch(client: Client, topic: str | None) -> None:
-    """Until it is stopped, which is how it ends well; a server that is away is waited for."""
+    """Refresh until stopped, which is success; an unreachable server is retried."""
     with suppress(StoppedEarly), Stoppable(), Screen() as screen:
         before, at = read_stats(client, topic), time.monotonic()
         page = [*_page(before)]
@@ -76,9 +76,9 @@ def _watch(client: Client, topic: str | None) -> None:
 
 
 def rates(before: Stats, after: Stats, seconds: float) -> list[str]:
-    """What each group did between two looks, per second."""
+    """What each group did between two polls, per second."""
     then = {(t.topic, g.group): g.counters for t in before.topics for g in t.groups}
-    said = []
+    lines = []
     for topic in after.topics:
         for group in topic.groups:
             was = then.get((topic.topic, group.group), {})
@@ -86,8 +86,8 @@ def rates(before: Stats, after: Stats, seconds: float) -> list[str]:
                 f"{verb} {(group.counters.get(verb, 0) - was.get(verb, 0)) / seconds:.1f}/s"
                 for verb in RATED
             ]
-            said.append(f"group {group.group} of {topic.topic}: {', '.join(done)}")
-    return said
+            lines.append(f"group {group.group} of {topic.topic}: {', '.join(done)}")
+    return lines
 
 
 def _page(stats: Stats) -> Iterator[Part]:
@@ -97,17 +97,17 @@ def _page(stats: Stats) -> Iterator[Part]:
 
 
 def _transactions(stats: Stats) -> list[str]:
-    said = []
+    lines = []
     if stats.open_transactions:
-        said.append(f"{counted(stats.open_transactions, 'transaction')} not finished")
+        lines.append(f"{counted(stats.open_transactions, 'transaction')} not finished")
     if stats.parked_transactions:
         parked = counted(stats.parked_transactions, "transaction")
-        said.append(f"{parked} parked, for you to decide: see rqretry transaction list --parked")
-    return said
+        lines.append(f"{parked} parked, for you to decide: see rqretry transaction list --parked")
+    return lines
 
 
 def print_stats(stats: Stats) -> None:
-    """A table of all groups, and what has no group."""
+    """A table of all groups, and topics without one."""
     print_page(_numbers(stats))
 
 

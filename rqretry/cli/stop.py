@@ -1,4 +1,4 @@
-"""Asking a command that goes on for ever to come to its end."""
+"""Stopping a command that runs until it is interrupted."""
 
 import signal
 import threading

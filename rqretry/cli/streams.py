@@ -10,10 +10,10 @@ _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def prepare_streams() -> None:
-    """See to it that there are three, and that any text can be printed.
+    """Make sure that all three are open, and that any text can be printed.
 
-    A closed one leads nowhere from now on. Left closed, its number would be given to the next file
-    or socket, and what is printed without asking us would go there.
+    A closed one is replaced by the null device. Left closed, the next file or socket would get its
+    number, and stray output would go there.
     """
     for name, mode in _STREAMS:  # in the order of their numbers: the lowest free one is given
         if getattr(sys, name) is None:
@@ -31,9 +31,9 @@ def takes_all_text(stream: TextIO) -> bool:
 
 
 def flush_output() -> None:
-    """Write what is held back still. What cannot be written is forgotten.
+    """Write what is buffered. What cannot be written is discarded.
 
-    The interpreter would try again at its end, and tell of the failure in words of its own.
+    The interpreter would try again on exit, and report the failure itself.
 
     Raises:
         OSError: It could not be written.
@@ -46,6 +46,6 @@ def flush_output() -> None:
 
 
 def forget_output() -> None:
-    """Let what is held back still, and all that comes, go nowhere."""
+    """Discard what is buffered and all later output."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -82,13 +82,13 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     "--partitions",
     type=int,
     metavar="N",
-    help="Add partitions until there are N; there are never fewer.",
+    help="Add partitions up to N; the number never shrinks.",
 )
 @click.option(
     "--max-messages",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Refuse publishes (QueueFull) that would store more; 0 for any number.",
+    help="Refuse publishes (QueueFull) that would store more; 0 for no limit.",
 )
 @json_option
 @server_options
@@ -113,13 +113,13 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: int | 
 
 @topic.command(epilog="Example: rqretry topic delete claims --dry-run")
 @click.argument("name", metavar="TOPIC")
-@click.option("--force", is_flag=True, help="Unsubscribe its groups first, workers or not.")
+@click.option("--force", is_flag=True, help="Unsubscribe its groups first, even with live workers.")
 @confirmation_options
 @json_option
 @server_options
 @click.pass_context
 def delete(context: click.Context, /, name: str, **given: Any) -> None:
-    """Delete a topic and all it stores; with --force its groups' dead letters of it, too."""
+    """Delete a topic and all it stores; with --force also its groups' dead letters."""
     dry_run, force = given["dry_run"], given["force"]
     asks = must_ask("delete", dry_run=dry_run, yes=given["yes"])
     with connected(context) as client:
@@ -143,7 +143,7 @@ def _partitions(count: int) -> str:
 
 
 def _tags(found: TopicStats) -> dict[str, object]:
-    """What its groups take and did not take, where a group does not take everything."""
+    """Tags and filtered messages of its groups, where a group does not take everything."""
     some = [group for group in found.groups if group.tags != "*" or group.filtered]
     if not some:
         return {}

@@ -40,7 +40,7 @@ def worker_trace_options(command: F) -> F:
     keep = click.option(
         "--keep-failures",
         is_flag=True,
-        help="Export failed attempts whatever OTEL_TRACES_SAMPLER says.",
+        help="Export failed attempts regardless of OTEL_TRACES_SAMPLER.",
     )
     return otlp(one_trace(keep(command)))
 

@@ -155,7 +155,7 @@ def worker(context: click.Context, /, target: str, **given: Any) -> int:
 def _run(
     target: str, where: Target, given: dict[str, Any], logs: LogSettings, early: Stoppable
 ) -> int:
-    """Load, check, say what will be done, and do it; the exit status."""
+    """Load, check, print the banner and run; the exit status."""
     where.settings()
     app = load_app(target, given["app_dir"])
     require_consumers(app, target, given["app_dir"])
@@ -201,8 +201,10 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
         findings = [f for f in findings if f.severity != "warning"]
     bad = refused(findings, strict=given["strict"])
     if bad:
-        said = "; ".join(f"{finding.sentence}: {finding.fix}" for finding in bad)
-        raise UnsafeServer(f"Redis at {app.settings.url.address} is not safe for a queue: {said}")
+        reasons = "; ".join(f"{finding.sentence}: {finding.fix}" for finding in bad)
+        raise UnsafeServer(
+            f"Redis at {app.settings.url.address} is not safe for a queue: {reasons}"
+        )
     print_banner(
         app,
         findings,
@@ -211,10 +213,10 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
         concurrency=given["concurrency"],
     )
     host = given["health_host"] or HEALTH_HOST
-    place = f"[{host}]" if ":" in host else host
+    address = f"[{host}]" if ":" in host else host
     if given["health_port"] is not None:
-        click.echo(f"health   http://{place}:{given['health_port']}/livez and /readyz")
+        click.echo(f"health   http://{address}:{given['health_port']}/livez and /readyz")
     if given["metrics_port"] is not None:
-        click.echo(f"metrics  http://{place}:{given['metrics_port']}/metrics")
+        click.echo(f"metrics  http://{address}:{given['metrics_port']}/metrics")
     sys.stdout.flush()
     client.close()

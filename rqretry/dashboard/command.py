@@ -41,12 +41,12 @@ _MOST_CONNECTIONS = 64
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help=f"The password that a browser must give; default {_TOKEN}, else none.",
+    help=f"The password for browsers; default {_TOKEN}, else none.",
 )
 @click.option(
     "--behind-proxy",
     is_flag=True,
-    help="A proxy in front of it speaks TLS; needed to listen elsewhere than on this machine.",
+    help="A proxy in front terminates TLS; needed to listen beyond this machine.",
 )
 @click.option(
     "--allow-host",
@@ -78,10 +78,10 @@ def dashboard(context: click.Context, /, **given: Any) -> None:
     with connected(context) as client:
         namespace = client.settings.namespace
     with closing(_listen(given["host"], given["port"])) as listening, stop_signals():
-        place = f"[{given['host']}]" if ":" in given["host"] else given["host"]
+        address = f"[{given['host']}]" if ":" in given["host"] else given["host"]
         rights = "with operator rights" if given["operator"] else "read-only"
         click.echo(f"dashboard of namespace {namespace} ({rights}) at ", nl=False)
-        click.echo(f"http://{place}:{given['port']}/")
+        click.echo(f"http://{address}:{given['port']}/")
         asyncio.run(_serve(context, listening, token, given))
 
 

@@ -75,9 +75,12 @@ def _dead(histories: Histories, part: Stored) -> Iterator[list[Row]]:
     keys = histories.catalog.group_keys(part.topic, part.partition, part.group)
     place = AdminPlace(part.topic, part.partition, keys)
     offset = 0
-    while letters := histories.store.perform(read_page(place, offset, with_bodies=True)):
-        offset += len(letters)
-        yield [_message(part, letter.id, letter.raw) | _grave(letter) for letter in letters]
+    while dead_letters := histories.store.perform(read_page(place, offset, with_bodies=True)):
+        offset += len(dead_letters)
+        yield [
+            _message(part, dead_letter.id, dead_letter.raw) | _death(dead_letter)
+            for dead_letter in dead_letters
+        ]
 
 
 def _messages(histories: Histories, part: Stored) -> Iterator[list[Row]]:
@@ -115,20 +118,20 @@ def _message(part: Stored, id_: str, data: bytes) -> dict[str, Any]:
     }
 
 
-def _grave(letter: DeadLetterRecord) -> dict[str, Any]:
-    last = letter.errors[-1] if letter.errors else None
-    tried = [error for error in letter.errors if error.attempt > 0]
+def _death(dead_letter: DeadLetterRecord) -> dict[str, Any]:
+    last = dead_letter.errors[-1] if dead_letter.errors else None
+    tried = [error for error in dead_letter.errors if error.attempt > 0]
     return {
-        "group": letter.group,
-        "cause": letter.cause or None,
-        "deliveries": letter.attempt,
+        "group": dead_letter.group,
+        "cause": dead_letter.cause or None,
+        "deliveries": dead_letter.attempt,
         "error_type": error_type(last) if last else None,
         "error_message": (last.message or None) if last else None,
         "fingerprint": (last.fingerprint or None) if last else None,
-        "dead_since": letter.dead_since_ms * 1000,
+        "dead_since": dead_letter.dead_since_ms * 1000,
         "first_attempt_at": tried[0].at_ms * 1000 if tried else None,
         "last_attempt_at": tried[-1].at_ms * 1000 if tried else None,
-        "errors": [_error(error) for error in letter.errors],
+        "errors": [_error(error) for error in dead_letter.errors],
     }
 
 

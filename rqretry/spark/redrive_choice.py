@@ -35,7 +35,7 @@ _COLUMNS = (
     "fingerprint",
     f"left(body, {_SHOWN}) AS body",
 )
-_LETTERS = "SELECT topic, partition, id, dead_since_ms FROM {chosen} ORDER BY dead_since_ms, id"
+_CHOSEN = "SELECT topic, partition, id, dead_since_ms FROM {chosen} ORDER BY dead_since_ms, id"
 _KINDS = """
 SELECT topic, cause, error_type, fingerprint, count(*) AS count, min(dead_since_ms) AS first_ms,
        max(dead_since_ms) AS last_ms, min(error_message) AS example
@@ -59,8 +59,8 @@ _FAILED_ON_A_ROW = (
 )
 
 
-class Letter(NamedTuple):
-    """One death of one message: it is not this letter any more once it was sent back."""
+class ChosenDeadLetter(NamedTuple):
+    """One death of one message: once it was sent back it is no longer this dead letter."""
 
     topic: str
     partition: int
@@ -75,7 +75,7 @@ class Choice:
     Attributes:
         group: Their group.
         where: The condition.
-        letters: Which they are, the oldest death first.
+        dead_letters: Which they are, the oldest death first.
         kinds: How many there are of each topic, cause and error; the 20 most frequent.
         samples: Five of them, one of each kind first; texts are cut.
         resumed: An earlier run made the choice and did not finish it.
@@ -83,7 +83,7 @@ class Choice:
 
     group: str
     where: str
-    letters: list[Letter]
+    dead_letters: list[ChosenDeadLetter]
     kinds: list[dict[str, Any]] = field(default_factory=list)
     samples: list[dict[str, Any]] = field(default_factory=list)
     resumed: bool = False
@@ -108,9 +108,9 @@ class Deaths(DeadLetterFilter):
     def of(cls, choice: Choice, sent_before: int = 0) -> "Deaths":
         """The deaths of a choice."""
         found: dict[tuple[str, str], frozenset[int]] = {}
-        for letter in choice.letters:
-            key = letter.topic, letter.id
-            found[key] = found.get(key, frozenset()) | {letter.dead_since_ms}
+        for dead_letter in choice.dead_letters:
+            key = dead_letter.topic, dead_letter.id
+            found[key] = found.get(key, frozenset()) | {dead_letter.dead_since_ms}
         return cls(when=found, where=choice.where, sent_before=sent_before)
 
     @property
@@ -123,9 +123,9 @@ class Deaths(DeadLetterFilter):
         said = {"where": self.where[:_TOLD], "chosen": sum(map(len, self.when.values()))}
         return said | ({"sent_before": self.sent_before} if self.sent_before else {})
 
-    def matches(self, letter: Matchable) -> bool:
+    def matches(self, dead_letter: Matchable) -> bool:
         """Whether this is one of the deaths."""
-        return letter.dead_since_ms in self.when.get((letter.topic, letter.id), ())
+        return dead_letter.dead_since_ms in self.when.get((dead_letter.topic, dead_letter.id), ())
 
 
 def choose(
@@ -151,11 +151,11 @@ def choose(
         # Three questions are asked of one reading: so they are about the same dead letters.
         chosen = rows.where(where).selectExpr(*_COLUMNS).persist()
         try:
-            letters = _answer(spark, _LETTERS, chosen)
+            dead_letters = _answer(spark, _CHOSEN, chosen)
             kinds, samples = _answer(spark, _KINDS, chosen), _answer(spark, _SAMPLES, chosen)
         finally:
             chosen.unpersist()
-    return Choice(group, where, [Letter(**row) for row in letters], kinds, samples)
+    return Choice(group, where, [ChosenDeadLetter(**row) for row in dead_letters], kinds, samples)
 
 
 def _answer(spark: SparkSession, query: str, chosen: DataFrame) -> list[dict[str, Any]]:

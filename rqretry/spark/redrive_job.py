@@ -16,7 +16,7 @@ from rqretry.core.limits import check_count
 from rqretry.core.rates import Rate, per_second
 from rqretry.protocol.command import batches
 from rqretry.protocol.inspect import Peeked, peek
-from rqretry.spark.redrive_choice import Choice, Deaths, Letter, choose
+from rqretry.spark.redrive_choice import Choice, ChosenDeadLetter, Deaths, choose
 from rqretry.spark.redrive_record import FOLDER, Record
 from rqretry.transport.store_sync import reach
 
@@ -128,23 +128,23 @@ def redrive(  # noqa: PLR0913 - options by name
         return send(client, choice, record, pace)
 
 
-def still_dead(client: Client, choice: Choice) -> set[Letter]:
+def still_dead(client: Client, choice: Choice) -> set[ChosenDeadLetter]:
     """Those of a choice that were not sent yet, nor purged."""
     found = client.admin.dead_letters(choice.group, Deaths.of(choice), bodies=False)
-    died = {(letter.topic, letter.id, letter.dead_since_ms) for letter in found}
-    return {one for one in choice.letters if (one.topic, one.id, one.dead_since_ms) in died}
+    died = {(dead_letter.topic, dead_letter.id, dead_letter.dead_since_ms) for dead_letter in found}
+    return {one for one in choice.dead_letters if (one.topic, one.id, one.dead_since_ms) in died}
 
 
 def summary_of(
-    choice: Choice, dead: set[Letter], report: RedriveReport | None = None
+    choice: Choice, dead: set[ChosenDeadLetter], report: RedriveReport | None = None
 ) -> RedriveSummary:
     """What to tell of a choice of which these were dead, and of what was sent of them."""
     sent = len(dead) if report is None else int(report)
     return RedriveSummary(
         choice.group,
         choice.where,
-        chosen=len(choice.letters),
-        before=len(choice.letters) - len(dead),
+        chosen=len(choice.dead_letters),
+        before=len(choice.dead_letters) - len(dead),
         sent=sent,
         left=len(dead) if report is None else report.matched - sent,
         canaries=report.canaries if report else 0,
@@ -178,7 +178,7 @@ def send(
         dead, report = still_dead(client, choice), RedriveReport(0, matched=0)
         wait = 0.0
         if dead:
-            sent = [letter for letter in choice.letters if letter not in dead]
+            sent = [dead_letter for dead_letter in choice.dead_letters if dead_letter not in dead]
             wait = _behind(client, choice.group, sent, pace.rate)
             report = (admin or client.admin).redrive(
                 choice.group,
@@ -197,7 +197,9 @@ def send(
     return summary
 
 
-def _behind(client: Client, group: str, sent: Sequence[Letter], rate: Rate | None) -> float:
+def _behind(
+    client: Client, group: str, sent: Sequence[ChosenDeadLetter], rate: Rate | None
+) -> float:
     """How many seconds the rest waits for what was sent before it, so that the rate is kept."""
     if rate is None or not sent:
         return 0.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rqretry.client import Client
 from rqretry.core.errors import ConfigError, show
-from rqretry.spark.redrive_choice import Choice, Letter
+from rqretry.spark.redrive_choice import Choice, ChosenDeadLetter
 
 FOLDER = "redrive-state"
 
@@ -55,7 +55,9 @@ class Record:
             with _plain_file(self.path, "read"):
                 stored = json.loads(self.path.read_text(encoding="utf-8"))
             choice = Choice(**stored, resumed=True)
-            choice.letters = [Letter(*letter) for letter in choice.letters]
+            choice.dead_letters = [
+                ChosenDeadLetter(*dead_letter) for dead_letter in choice.dead_letters
+            ]
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, AttributeError, KeyError) as error:

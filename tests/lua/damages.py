@@ -108,7 +108,7 @@ DAMAGES: list[tuple[str, Damage, list[tuple[str, str, str, str]]]] = [
     (
         "a dead letter without a grave",
         lambda c, w: c.hdel(w.group().deaths, "dead"),
-        [(WARNING, "no grave", "g:dead", "dead")],
+        [(WARNING, "no cause", "g:dead", "dead")],
     ),
     (
         "an index that is later than its level",

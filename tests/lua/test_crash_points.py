@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from rqretry.checks.auditor import ERROR
-from rqretry.checks.findings import in_line
+from rqretry.checks.findings import in_order
 from rqretry.core.errors import ScriptError
 from rqretry.core.receipt import Receipt
 from rqretry.protocol.publish import id_of_member
@@ -94,7 +94,7 @@ def held(state: State, group: str) -> set[str]:
     own = ["ready", "retry", "inflight", "dead", *(f"delay:{level}" for level in range(1, 19))]
     places = ["scheduled", "backlog", *(f"{group}:{place}" for place in own)]
     listed = {id_of_member(member) for place in places for member in state.get(place, ())}
-    return listed | {in_line(member)[1] for member in state.get(f"{group}:line", ())}
+    return listed | {in_order(member)[1] for member in state.get(f"{group}:line", ())}
 
 
 def check_nothing_lost(world: World, case: Case, before: dict[str, set[str]]) -> None:
@@ -163,5 +163,5 @@ def check_leftovers(state: State, case: Case, *, repeated: bool) -> None:
     assert {member.partition("\0")[2] for member in state.get("message_keys", ())} <= dead
     assert set(state.get("message_groups", ())) <= dead
     for group in "gh":
-        assert {in_line(member)[1] for member in state.get(f"{group}:line", ())} <= dead
+        assert {in_order(member)[1] for member in state.get(f"{group}:line", ())} <= dead
         assert set(state.get(f"{group}:heads", {}).values()) <= dead

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from rqretry.checks.auditor import audit
-from rqretry.checks.findings import ORDER_DIGITS, in_line
+from rqretry.checks.findings import ORDER_DIGITS, in_order
 from rqretry.core.receipt import Receipt
 from rqretry.core.route import Route
 from rqretry.protocol.command import Command
@@ -190,7 +190,7 @@ class Checked(RuleBasedStateMachine):
     def compare_lines(members: list[str], heads: dict[str, str], group: Group) -> None:
         """The order of each message group, and that one of its messages is out at most."""
         line: dict[str, list[str]] = {}
-        for name, id_ in sorted(map(in_line, sorted(members)), key=lambda pair: pair[0]):
+        for name, id_ in sorted(map(in_order, sorted(members)), key=lambda pair: pair[0]):
             line.setdefault(name, []).append(id_)
         assert line == group.line
         assert heads == group.heads

@@ -141,9 +141,9 @@ def test_reset_to_the_earliest_gives_what_is_still_stored(shell: Shell, client: 
     client.publish_many("claims", [1, 2])
     push_group(client, "claims", "h")
     words = ("group", "reset", "h", "--to", "earliest")
-    assert "2 messages of group h would be given to it" in shell.ok(*words, "--dry-run")
+    assert "2 messages of group h would be delivered again" in shell.ok(*words, "--dry-run")
     assert client.admin.stats(group="h").ready == 0
-    assert "2 messages of group h given to it" in shell.ok(*words, "--yes")
+    assert "2 messages of group h delivered again" in shell.ok(*words, "--yes")
     assert shell.json(*words, "--yes")["count"] == 0
     assert client.admin.stats(group="h").ready == 2
     assert last(shell)["arguments"] == {"group": "h", "to": "earliest"}
@@ -194,7 +194,7 @@ def test_group_delete_forgets_the_group_and_its_dead_letters(shell: Shell, clien
     assert shell.json("group", "delete", "g", "--dry-run")["count"] == 2
     assert client.admin.stats().dead == 2
     out = shell.ok("group", "delete", "g", "--yes")
-    assert "2 messages of group g given up" in out
+    assert "2 messages of group g dropped" in out
     assert client.admin.groups() == []
     assert client.admin.stats().topics[0].stored == 0
     assert last(shell)["verb"] == "delete_group"

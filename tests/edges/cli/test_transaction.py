@@ -78,4 +78,4 @@ def test_publish_deliver_at_refuses_what_is_no_date(shell: Shell, date: str, sai
 def test_publish_takes_one_way_to_say_when(shell: Shell) -> None:
     date = "2040-01-01T00:00:00Z"
     words = ("publish", "claims", "--body", "1", "--delay", "1s", "--deliver-at", date)
-    assert "--delay and --deliver-at say the same" in shell.fails(*words, status=2)
+    assert "--delay and --deliver-at both set the delay" in shell.fails(*words, status=2)

@@ -15,7 +15,7 @@ from rqretry import App, ConfigError, GroupNotFound, InvalidArgument, StoreUnava
 from rqretry.admin.dead_letter_filter import DeadLetterFilter
 from rqretry.cli.pipeline import pipeline as command
 from rqretry.spark import RedriveSummary, redrive
-from rqretry.spark.redrive_choice import Choice, Letter, choose
+from rqretry.spark.redrive_choice import Choice, ChosenDeadLetter, choose
 from rqretry.spark.redrive_job import Pace, send, still_dead
 from rqretry.spark.redrive_record import Record
 from rqretry.testing import Lab
@@ -77,7 +77,7 @@ def everything(lab: Lab) -> Choice:
         operations._find("g", DeadLetterFilter(all=True), with_bodies=False)
     )
     letters = [
-        Letter(one.topic, keys.partition.partition, one.id, one.dead_since_ms)
+        ChosenDeadLetter(one.topic, keys.partition.partition, one.id, one.dead_since_ms)
         for one, keys in found
     ]
     return Choice("g", EVERYTHING, letters)
@@ -190,14 +190,14 @@ def test_a_run_that_was_killed_after_all_was_sent_sends_nothing(lab: Lab, tmp_pa
 def test_a_run_that_goes_on_keeps_the_rate_of_both_together(lab: Lab, tmp_path: Path) -> None:
     record, choice = Record(str(tmp_path), lab.client, "g", EVERYTHING), everything(lab)
     record.write(choice)
-    first = [letter.id for letter in choice.letters[:6]]
+    first = [dead_letter.id for dead_letter in choice.dead_letters[:6]]
     lab.admin.redrive("g", ids=first, rate="1/m")
     choice.resumed = True
 
     found = send(lab.client, choice, record, Pace(rate="1/m"))
 
     assert (found.before, found.sent) == (6, 12)
-    states = [lab.admin.message(letter.id).states[0] for letter in choice.letters]
+    states = [lab.admin.message(dead_letter.id).states[0] for dead_letter in choice.dead_letters]
     due = sorted(state.due_ms for state in states if state.due_ms is not None)
     assert len(due) == 17  # the first one waits for nothing
     assert {later - earlier for earlier, later in pairwise(due)} == {60_000}
@@ -226,7 +226,7 @@ def test_a_fresh_run_forgets_what_an_earlier_one_chose(
 ) -> None:
     record = Record(str(tmp_path), lab.client, "g", TIMEOUTS)
     record.write(choose(pipeline.spark, "g", TIMEOUTS, **where_is(lab)))
-    lab.admin.redrive("g", ids=[letter.id for letter in lab.admin.dead_letters("g")])
+    lab.admin.redrive("g", ids=[dead_letter.id for dead_letter in lab.admin.dead_letters("g")])
     lab.run_until_idle()
     found = redrive(pipeline.spark, "g", TIMEOUTS, **where_is(lab), state=str(tmp_path), fresh=True)
     assert (found.resumed, found.sent) == (False, 8)

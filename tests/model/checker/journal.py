@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rqretry.checks.findings import in_line
+from rqretry.checks.findings import in_order
 from rqretry.core.message_id import spell_ids
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.publish import id_of_member
@@ -132,7 +132,7 @@ def _note(
     """What is under a name, before and after, of the message that a member of it names."""
     if place.name in _LISTS:  # how often it is there; of a list that has not got it, 0
         old, new = old or None, new or None
-    id_ = in_line(member)[1] if place.name == "order" else id_of_member(member)
+    id_ = in_order(member)[1] if place.name == "order" else id_of_member(member)
     touched = owners[place.topic, place.partition, place.group, id_]
     if place.name == DELAY and place.name in touched:
         was, now = touched[DELAY]

@@ -101,17 +101,17 @@ def _group_in(space: Keyspace, partition: PartitionKeys, name: str) -> GroupSnap
     config = space.hash(keys.config)
     seen = GroupSnapshot(keys, config.get("byte", ""))
     seen.ordered = config.get("ordered") == "1"
-    seen.line = list(space.scores(keys.order))
+    seen.order = list(space.scores(keys.order))
     seen.lists = {key: space.listed(key) for key in (keys.ready, keys.retry)}
     seen.heads = dict(space.hash(keys.heads))
     seen.due = dict(space.scores(keys.due))
     seen.levels = {key: dict(space.scores(key)) for key in keys.levels}
     seen.inflight = dict(space.scores(keys.inflight))
     if keys.source:
-        seen.letters = set(space.scores(keys.dead))
+        seen.dead_letters = set(space.scores(keys.dead))
     else:
         seen.dead = dict(space.scores(keys.dead))
     seen.attempts = set(space.hash(keys.attempts))
     seen.failures = set(space.hash(keys.failures))
-    seen.graves = set(space.hash(keys.deaths))
+    seen.deaths = set(space.hash(keys.deaths))
     return seen

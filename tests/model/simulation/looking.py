@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rqretry.checks.findings import ORDER_DIGITS, in_line
+from rqretry.checks.findings import ORDER_DIGITS, in_order
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.publish import scheduled_member
 from tests.model.model import BLOCKED, DEAD, DONE, INFLIGHT, READY, RETRY, WAITING
@@ -154,7 +154,7 @@ def _compare_group(place: Place, ledger: Ledger, found: Held) -> None:
             require(not late, f"level {level} is due earlier than its index says")
     _same("waiting", waiting, by_place[WAITING])
     line: dict[str, list[str]] = {}
-    for name, id_ in map(in_line, found["order"]):
+    for name, id_ in map(in_order, found["order"]):
         line.setdefault(name, []).append(id_)
     _same("lines", line, ledger.line)
     _same("heads", found["heads"], ledger.heads)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rqretry.checks.findings import in_line
+from rqretry.checks.findings import in_order
 from rqretry.protocol.publish import id_of_member
 from tests.model.model import DONE, INFLIGHT
 from tests.model.simulation.calls import require
@@ -141,6 +141,6 @@ def seen(place: Place, held: Held, groups: dict[str, Held]) -> Seen:
 
 def _everywhere(found: Held) -> set[str]:
     levels: Iterable[dict[str, float]] = found["levels"]
-    line = {id_ for _, id_ in map(in_line, found["order"])}
+    line = {id_ for _, id_ in map(in_order, found["order"])}
     lists = {*found["ready"], *found["retry"], *found["inflight"], *found["dead"]}
     return line | lists.union(*levels)
