@@ -21,7 +21,7 @@ from rqretry.core.message_id import MessageId
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
 from rqretry.producer.cancel import recall
-from rqretry.producer.lane import Publishing
+from rqretry.producer.encode import Encoder
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.publisher_sync import SyncPublisher
 from rqretry.producer.transaction import AsyncTransaction, Transaction, TransactionOperations
@@ -69,8 +69,8 @@ class Client:
         self.store = store or SyncStore(settings.url, library)
         self.checkers = Checkers()
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
-        self._publishing = Publishing(self.catalog, self.store.clock)
-        self.publisher = SyncPublisher(self.store, self._publishing)
+        self.encoder = Encoder(self.catalog, self.store.clock)
+        self.publisher = SyncPublisher(self.store, self.encoder)
         self.admin = Admin(self.store, AdminOperations(self.catalog, self.name))
 
     def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
@@ -132,7 +132,7 @@ class Client:
             InvalidArgument: A value is outside its limits.
         """
         terms = self.checkers.terms(check_topic(topic), producer_group, options)
-        operations = TransactionOperations(self._publishing, terms, self.name)
+        operations = TransactionOperations(self.encoder, terms, self.name)
         return Transaction(self.store, operations)
 
     def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
@@ -211,8 +211,8 @@ class AsyncClient:
         self.store = store or Store(settings.url, library)
         self.checkers = Checkers()
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
-        self._publishing = Publishing(self.catalog, self.store.clock)
-        self.publisher = Publisher(self.store, self._publishing)
+        self.encoder = Encoder(self.catalog, self.store.clock)
+        self.publisher = Publisher(self.store, self.encoder)
         self.admin = AsyncAdmin(self.store, AdminOperations(self.catalog, self.name))
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
@@ -234,7 +234,7 @@ class AsyncClient:
     ) -> AsyncTransaction:
         """Messages that no group sees until all are committed; see Client.transaction."""
         terms = self.checkers.terms(check_topic(topic), producer_group, options)
-        operations = TransactionOperations(self._publishing, terms, self.name)
+        operations = TransactionOperations(self.encoder, terms, self.name)
         return AsyncTransaction(self.store, operations)
 
     async def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract

@@ -1,18 +1,26 @@
-"""A body or OutgoingMessage as it will go over the wire: checked and encoded, before any I/O."""
+"""What is published, as it will go over the wire: checked, encoded and cut into calls; no I/O."""
 
 import gc
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast, overload
 
-from rqretry.core.delay_levels import LevelTable
+from rqretry.catalog.catalog import Catalog
 from rqretry.core.durability import check_durability
 from rqretry.core.durations import epoch_ms, milliseconds, spell
-from rqretry.core.envelope import decode, digest, encode, encode_all
-from rqretry.core.errors import CodecError, refuse, show
+from rqretry.core.envelope import digest, encode, encode_all
+from rqretry.core.errors import (
+    AmbiguousResult,
+    NotConfirmed,
+    PublishError,
+    RqretryError,
+    refuse,
+    show,
+)
 from rqretry.core.history_notes import noted
 from rqretry.core.limits import (
+    MAX_CALL_BYTES,
     MAX_DELAY_MS,
     MAX_DELAY_S,
     check_headers,
@@ -22,10 +30,95 @@ from rqretry.core.limits import (
     check_tag,
 )
 from rqretry.core.message import OutgoingMessage
-from rqretry.core.message_id import partition_of
+from rqretry.core.message_id import MessageId, make_id, make_ids, partition_of
 from rqretry.core.traceparent import without_trace
 from rqretry.core.typed_body import PLAIN, plain
+from rqretry.protocol.command import Operation
 from rqretry.protocol.publish import PlainMessages, Prepared
+from rqretry.transport.session import ServerClock
+
+FULL_CALL = 470
+"""Messages per call in bulk; a script may take 500. The server keeps the history entry of a call in
+one piece of memory: 470 ids as text fit into 8 KiB (500 would take 10), and packed into 6."""
+
+
+class SamePartition(Sequence[tuple[int, Prepared]]):
+    """Plain messages that all go to partition 0; with that for each where somebody asks."""
+
+    def __init__(self, messages: PlainMessages) -> None:
+        self.messages = messages
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, Prepared]: ...
+    @overload
+    def __getitem__(self, at: slice) -> "SamePartition": ...
+    def __getitem__(self, at: int | slice) -> "tuple[int, Prepared] | SamePartition":
+        if isinstance(at, slice):
+            return SamePartition(self.messages[at])
+        return 0, self.messages[at]
+
+
+class Encoder:
+    """Checks and encodes what a client publishes.
+
+    Args:
+        catalog: The client's.
+        clock: The server's time, as far as the client knows it.
+        make_id: How one id is made, at a time.
+        make_ids: How many are.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: ServerClock,
+        make_id: Callable[[int], str] = make_id,
+        make_ids: Callable[[int, int], list[str]] = make_ids,
+    ) -> None:
+        self.catalog = catalog
+        self.clock = clock
+        self._known = catalog.store.known
+        self._make_id, self._make_ids = make_id, make_ids
+
+    def prepare(
+        self, topic: str, bodies: Iterable[Any]
+    ) -> Operation[Sequence[tuple[int, Prepared]]]:
+        """Check and encode bodies or OutgoingMessages; each with its partition.
+
+        Everything is checked before the topic is created, if it has to be.
+
+        Raises:
+            InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published; nothing
+                was written.
+        """
+        items, now_ms = list(bodies), self.clock.now_ms()
+        messages, asked = drafts(items, self._make_ids(len(items), now_ms), now_ms)
+        record = yield from self.catalog.topics.get(topic, create=True)
+        levels = yield from self.catalog.open()
+        if isinstance(messages, PlainMessages):
+            if record.partitions == 1:
+                return SamePartition(messages)
+        else:
+            for at, level in asked.items():
+                messages[at] = messages[at]._replace(delay_ms=levels.delay_ms(level))
+        with collector_paused():
+            return [(partition_for(message, record.partitions), message) for message in messages]
+
+    def prepare_bare(self, topic: str, body: Any) -> tuple[int, Prepared] | None:
+        """What `prepare` answers for one bare body, where the topic is known; None elsewhere.
+
+        Raises:
+            MessageTooLarge, CodecError: It cannot be published.
+        """
+        record = self._known.get(topic) if type(topic) is str else None
+        if record is None or type(body) not in PLAIN or self.catalog.store.levels is None:
+            return None
+        id_ = self._make_id(self.clock.now_ms())
+        message = Prepared(id_, encode(body), "", "")
+        return partition_of(id_, record.partitions), message
 
 
 @contextmanager
@@ -90,33 +183,16 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
         return Prepared(made_id, data, "", delay_ms, note, durability), level
     # The digest leaves the born time out: the same message published later is the same message.
     # So are two that differ in nothing but the trace they were published in.
-    said = without_trace(headers)
-    same = digest(data if said == headers else encode(body, headers=said, **fields))
+    untraced = without_trace(headers)
+    same = digest(data if untraced == headers else encode(body, headers=untraced, **fields))
     if now_ms:
         data = encode(body, headers=headers, born_ms=now_ms, **fields)
     return Prepared(check_message_id(item.id), data, same, delay_ms, note, durability), level
 
 
-def content_digest(data: bytes) -> str:
-    """The digest of an encoded message that was given no id, as if it had been."""
-    try:
-        body, tag, keys, headers, group, _ = decode(data)
-    except CodecError:  # then it is what it is
-        return digest(data)
-    said = without_trace(headers)
-    if said == (headers or None):
-        return digest(data)
-    return digest(encode(body, tag=tag, keys=keys, headers=said, message_group=group))
-
-
 def partition_for(message: Prepared, partitions: int) -> int:
     """Where a message goes: what is in order with it goes there too."""
     return partition_of(message.message_group or message.id, partitions)
-
-
-def on_level(message: Prepared, level: int, levels: LevelTable) -> Prepared:
-    """The message with the delay of its level."""
-    return message._replace(delay_ms=levels.delay_ms(level)) if level else message
 
 
 def _message_group(item: OutgoingMessage, delay_ms: int | str, level: int) -> str:
@@ -156,3 +232,92 @@ def _until(date_ms: int, item: OutgoingMessage, now_ms: int) -> str:
         rule = f"is out of range: it must be at most {spell(MAX_DELAY_S)} ahead"
         refuse("deliver_at", item.deliver_at, rule)
     return f"@{date_ms}" if date_ms > now else ""
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def chunks(messages: Sequence[Prepared], most: int = FULL_CALL) -> Iterator[Sequence[Prepared]]:
+    """Cut messages into calls: at most so many messages or 1 MiB, one message at least."""
+    if isinstance(messages, PlainMessages):
+        yield from messages.cut(most, MAX_CALL_BYTES)
+        return
+    chunk: list[Prepared] = []
+    size = 0
+    for message in messages:
+        length = len(message.data)
+        if chunk and (len(chunk) >= most or size + length > MAX_CALL_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(message)
+        size += length
+    if chunk:
+        yield chunk
+
+
+LaneKey = tuple[int, str]
+"""A partition, and a durability: what shares a lane."""
+
+
+def by_lane(prepared: Sequence[tuple[int, Prepared]]) -> Mapping[LaneKey, Sequence[Prepared]]:
+    """The messages of each key, in their order."""
+    if isinstance(prepared, SamePartition):
+        return {(0, ""): prepared.messages} if prepared else {}
+    found: dict[LaneKey, list[Prepared]] = {}
+    for partition, message in prepared:
+        found.setdefault((partition, message.durability), []).append(message)
+    return found
+
+
+def per_message(
+    calls: Sequence[Sequence[Prepared]],
+    answers: Sequence[list[MessageId | Exception] | RqretryError],
+) -> list[MessageId | Exception]:
+    """An answer for each message; the error of a call is that of all its messages."""
+    found: list[MessageId | Exception] = []
+    for call, answer in zip(calls, answers, strict=True):
+        found += [answer] * len(call) if isinstance(answer, RqretryError) else answer
+    return found
+
+
+def in_order(
+    messages: Mapping[LaneKey, Sequence[Prepared]],
+    answers: Sequence[list[MessageId | Exception]],
+    prepared: Sequence[tuple[int, Prepared]],
+) -> list[MessageId | Exception]:
+    """The answers of all lanes in the order in which the messages were given."""
+    if len(answers) == 1:
+        return answers[0]
+    if not answers:
+        return []
+    streams = {key: iter(part) for key, part in zip(messages, answers, strict=True)}
+    return [next(streams[partition, message.durability]) for partition, message in prepared]
+
+
+def ids_or_error(
+    answers: list[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
+) -> list[MessageId]:
+    """The ids, or a PublishError that says what is where, or a NotConfirmed for what has less."""
+    if set(map(type, answers)) == {MessageId}:
+        return cast("list[MessageId]", answers)
+    done: list[MessageId] = []
+    failed: list[str] = []
+    ambiguous: list[str] = []
+    unconfirmed: list[NotConfirmed] = []
+    first = ""
+    for answer, (_, message) in zip(answers, prepared, strict=True):
+        if isinstance(answer, MessageId):
+            done.append(answer)
+            continue
+        if isinstance(answer, NotConfirmed):
+            done.append(MessageId(message.id))
+            unconfirmed.append(answer)
+            continue
+        (ambiguous if isinstance(answer, AmbiguousResult) else failed).append(message.id)
+        first = first or str(answer)
+    if failed or ambiguous:
+        raise PublishError(done, failed, ambiguous, first)
+    if unconfirmed:
+        ids = [error.id for error in unconfirmed]
+        raise NotConfirmed(ids, unconfirmed[0].durability, unconfirmed[0].reason)
+    return done

@@ -1,24 +1,26 @@
-"""Publishing, without I/O: messages are checked and encoded, go into lanes, and lanes into calls.
+"""Publishing, without I/O: messages go through lanes, in calls.
 
-A lane is one producer's line into one partition with at most one unresolved call (decisions 3). A
-call that may have happened is remembered with its lane: publishing one of its ids again repeats
-that very call, so the answer is exact; everybody else gets a fresh lane at once.
+A lane is one producer's session with one partition, with at most one unresolved call
+(docs/decisions/0002). A call that may have happened is remembered with its lane: publishing one of
+its ids again repeats that very call, so the answer is exact; everybody else gets a fresh lane at
+once.
 
-In bulk a producer has two lanes, whose calls take turns: one is sent while the other is executed
-(turns.py). It says so, and stores nothing unless the other did, so that nothing overtakes a call
-that was refused or lost; it is sent again by itself when that one is settled.
+In bulk a producer has two lanes, whose calls take turns: one is sent while the other is executed.
+It names the call in front, and stores nothing unless that one was done, so that nothing overtakes a
+call that was refused or lost; it is sent again by itself when that one is settled.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.durability import MEMORY
-from rqretry.core.envelope import checksum, encode
+from rqretry.core.envelope import checksum, decode, digest, encode
 from rqretry.core.errors import (
     AmbiguousResult,
+    CodecError,
     InvalidArgument,
     NotConfirmed,
     QueueFull,
@@ -28,22 +30,11 @@ from rqretry.core.errors import (
 from rqretry.core.history_notes import encode_noted
 from rqretry.core.message_id import (
     MessageId,
-    make_id,
-    make_ids,
     make_producer,
     new_ids,
-    partition_of,
 )
 from rqretry.core.route import Route
-from rqretry.core.typed_body import PLAIN
-from rqretry.producer.chunking import Together
-from rqretry.producer.encode import (
-    collector_paused,
-    content_digest,
-    drafts,
-    on_level,
-    partition_for,
-)
+from rqretry.core.traceparent import without_trace
 from rqretry.protocol.command import Operation, Pause
 from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.publish import (
@@ -66,7 +57,7 @@ _NOT_SENT = Published("STALE_ROUTE", 0, "")
 
 @dataclass(slots=True)
 class Lane:
-    """One producer's line into one partition; used by one call at a time."""
+    """One producer's session with one partition; used by one call at a time."""
 
     topic: str
     partition: int
@@ -79,7 +70,7 @@ class Lane:
     and None where none is under way."""
 
     def beside(self) -> "Lane":
-        """Another lane to the same place."""
+        """Another lane into the same partition."""
         return Lane(self.topic, self.partition, durability=self.durability)
 
     def start_over(self) -> None:
@@ -111,7 +102,7 @@ class _Destination(NamedTuple):
 
 
 class Publishing:
-    """The publishing half of a client."""
+    """Sends what a client publishes, through lanes."""
 
     def __init__(self, catalog: Catalog, clock: ServerClock) -> None:
         self.catalog = catalog
@@ -120,51 +111,12 @@ class Publishing:
         self._known, self._noted = catalog.store.known, catalog.store.noted
         self._destinations: dict[tuple[str, int], _Destination] = {}
 
-    def prepare(
-        self, topic: str, bodies: Iterable[Any]
-    ) -> Operation[Sequence[tuple[int, Prepared]]]:
-        """Check and encode bodies or OutgoingMessages; each with its partition.
-
-        Everything is checked before the topic is created, if it has to be.
-
-        Raises:
-            InvalidArgument, MessageTooLarge, CodecError: One of them cannot be published; nothing
-                was written.
-        """
-        items, now_ms = list(bodies), self.clock.now_ms()
-        made = make_ids(len(items), now_ms)
-        messages, asked = drafts(items, made, now_ms)
-        record = yield from self.catalog.topics.get(topic, create=True)
-        levels = yield from self.catalog.open()
-        if isinstance(messages, PlainMessages):
-            if record.partitions == 1:
-                return Together(messages)
-        else:
-            for at, level in asked.items():
-                messages[at] = on_level(messages[at], level, levels)
-        with collector_paused():
-            return [(partition_for(message, record.partitions), message) for message in messages]
-
-    def prepared(self, topic: str, body: Any) -> tuple[int, Prepared] | None:
-        """What `prepare` answers for one bare body, where the topic is known; None elsewhere.
-
-        Raises:
-            MessageTooLarge, CodecError: It cannot be published.
-        """
-        record = self._known.get(topic) if type(topic) is str else None
-        if record is None or type(body) not in PLAIN or self.catalog.store.levels is None:
-            return None
-        id_ = make_id(self.clock.now_ms())
-        message = Prepared(id_, encode(body), "", "")
-        return partition_of(id_, record.partitions), message
-
     def send_in_turn(
         self, lanes: tuple[Lane, Lane], calls: Iterable[Sequence[Prepared]]
     ) -> Iterator[Operation[list[MessageId | Exception]]]:
         """The calls of a bulk through two lanes, each sent while the one in front is executed.
 
-        Each operation is `send`, and is begun when the one in front has sent its first call
-        (turns.py).
+        Each operation is `send`, and is begun when the one in front has sent its first call.
         """
         for number, messages in enumerate(calls):
             yield self.send(lanes[number % 2], messages, front=lanes[1 - number % 2])
@@ -355,8 +307,20 @@ def full(topic: str, stored: int, limit: int) -> QueueFull:
 def _same(repeated: Prepared, first: Prepared) -> bool:
     """Whether a message published again, by its id, is the message that it was the first time."""
     return repeated.data == first.data or repeated.digest == (
-        first.digest or content_digest(first.data)
+        first.digest or _content_digest(first.data)
     )
+
+
+def _content_digest(data: bytes) -> str:
+    """The digest of an encoded message that was given no id, as if it had been."""
+    try:
+        body, tag, keys, headers, group, _ = decode(data)
+    except CodecError:  # then it is what it is
+        return digest(data)
+    untraced = without_trace(headers)
+    if untraced == (headers or None):
+        return digest(data)
+    return digest(encode(body, tag=tag, keys=keys, headers=untraced, message_group=group))
 
 
 def refused(id_: str, letter: str) -> InvalidArgument:

@@ -10,7 +10,15 @@ from rqretry.core.limits import MAX_CALL_BYTES, check_topic
 from rqretry.core.message import PublishOptions, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.observability import observer
-from rqretry.producer.chunking import Place, chunks, collected, each, joined, split
+from rqretry.producer.encode import (
+    Encoder,
+    LaneKey,
+    by_lane,
+    chunks,
+    ids_or_error,
+    in_order,
+    per_message,
+)
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.publish import Prepared
@@ -40,7 +48,7 @@ class LaneQueue:
         operations = self._publishing.send_in_turn(two, calls)
         answers = await self._store.drive(in_turn(self._store.session, operations))
         self._two = two
-        return each(calls, answers)
+        return per_message(calls, answers)
 
     async def send(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
         """Send messages (one call's worth); an id or an error for each."""
@@ -112,17 +120,18 @@ class LaneQueue:
 class Publisher:
     """Publishes for one asyncio client."""
 
-    def __init__(self, store: Store, publishing: Publishing) -> None:
+    def __init__(self, store: Store, encoder: Encoder) -> None:
         self._store = store
-        self._publishing = publishing
-        self._lanes: dict[tuple[str, Place], LaneQueue] = {}
+        self._encoder = encoder
+        self._publishing = Publishing(encoder.catalog, encoder.clock)
+        self._lanes: dict[tuple[str, LaneKey], LaneQueue] = {}
 
     async def publish(self, topic: str, body: Any, options: PublishOptions) -> MessageId:
         """Publish one body or OutgoingMessage."""
         item = outgoing(body, options) if options else body
         if observer.installed is None:
             return await self._publish(topic, item)
-        namespace = self._publishing.catalog.namespace
+        namespace = self._encoder.catalog.namespace
         with observer.publication(namespace, topic, [item], batch=False) as watched:
             answer = await self._publish(topic, watched.items[0])
             watched.done([answer])
@@ -130,7 +139,7 @@ class Publisher:
 
     async def _publish(self, topic: str, item: Any) -> MessageId:
         await self._store.connect()
-        found = self._publishing.prepared(topic, item)
+        found = self._encoder.prepare_bare(topic, item)
         if found is None:
             topic = check_topic(topic)
             found = (await self._prepare(topic, [item]))[0]
@@ -144,7 +153,7 @@ class Publisher:
         """Publish bodies or OutgoingMessages in bounded calls, one after another per partition."""
         if observer.installed is None:
             return await self._publish_many(topic, items)
-        namespace = self._publishing.catalog.namespace
+        namespace = self._encoder.catalog.namespace
         with observer.publication(namespace, topic, list(items), batch=True) as watched:
             answers = await self._publish_many(topic, watched.items)
             watched.done(answers)
@@ -153,11 +162,11 @@ class Publisher:
     async def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         topic = check_topic(topic)
         prepared = await self._prepare(topic, items)
-        places = split(prepared)
+        lanes = by_lane(prepared)
         parts = await asyncio.gather(
-            *(self._publish_to(topic, place, messages) for place, messages in places.items())
+            *(self._publish_to(topic, key, messages) for key, messages in lanes.items())
         )
-        return collected(joined(places, parts, prepared), prepared)
+        return ids_or_error(in_order(lanes, parts, prepared), prepared)
 
     async def aclose(self) -> None:
         """Wait until everything given to the lanes is sent."""
@@ -166,12 +175,12 @@ class Publisher:
 
     async def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
         await self._store.connect()
-        return await self._store.perform(self._publishing.prepare(topic, items))
+        return await self._store.perform(self._encoder.prepare(topic, items))
 
     async def _publish_to(
-        self, topic: str, place: Place, messages: Sequence[Prepared]
+        self, topic: str, key: LaneKey, messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
-        lane, calls = self._lane(topic, place), list(chunks(messages))
+        lane, calls = self._lane(topic, key), list(chunks(messages))
         if len(calls) > 1:
             return await lane.send_all(calls)
         try:
@@ -179,11 +188,11 @@ class Publisher:
         except RqretryError as error:
             return [error] * len(messages)
 
-    def _lane(self, topic: str, place: Place) -> LaneQueue:
-        if (topic, place) not in self._lanes:
-            lane = Lane(topic, place[0], durability=place[1])
-            self._lanes[topic, place] = LaneQueue(self._store, self._publishing, lane)
-        return self._lanes[topic, place]
+    def _lane(self, topic: str, key: LaneKey) -> LaneQueue:
+        if (topic, key) not in self._lanes:
+            lane = Lane(topic, key[0], durability=key[1])
+            self._lanes[topic, key] = LaneQueue(self._store, self._publishing, lane)
+        return self._lanes[topic, key]
 
 
 def _own(error: Exception, messages: Sequence[Prepared]) -> Exception:

@@ -9,7 +9,15 @@ from rqretry.core.limits import check_topic
 from rqretry.core.message import PublishOptions, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.observability import observer
-from rqretry.producer.chunking import Place, chunks, collected, each, joined, split
+from rqretry.producer.encode import (
+    Encoder,
+    LaneKey,
+    by_lane,
+    chunks,
+    ids_or_error,
+    in_order,
+    per_message,
+)
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.publish import Prepared
 from rqretry.transport.pipeline import in_turn
@@ -19,15 +27,16 @@ from rqretry.transport.store_sync import SyncStore
 class _Lanes(threading.local):
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.lanes: dict[tuple[str, Place], tuple[Lane, Lane]] = {}
+        self.lanes: dict[tuple[str, LaneKey], tuple[Lane, Lane]] = {}
 
 
 class SyncPublisher:
     """Publishes for one sync client; thread- and fork-safe."""
 
-    def __init__(self, store: SyncStore, publishing: Publishing) -> None:
+    def __init__(self, store: SyncStore, encoder: Encoder) -> None:
         self._store = store
-        self._publishing = publishing
+        self._encoder = encoder
+        self._publishing = Publishing(encoder.catalog, encoder.clock)
         self._local = _Lanes()
 
     def publish(self, topic: str, body: Any, options: PublishOptions) -> MessageId:
@@ -35,7 +44,7 @@ class SyncPublisher:
         item = outgoing(body, options) if options else body
         if observer.installed is None:
             return self._publish(topic, item)
-        namespace = self._publishing.catalog.namespace
+        namespace = self._encoder.catalog.namespace
         with observer.publication(namespace, topic, [item], batch=False) as watched:
             answer = self._publish(topic, watched.items[0])
             watched.done([answer])
@@ -43,7 +52,7 @@ class SyncPublisher:
 
     def _publish(self, topic: str, item: Any) -> MessageId:
         self._store.connect()
-        found = self._publishing.prepared(topic, item)
+        found = self._encoder.prepare_bare(topic, item)
         if found is None:
             topic = check_topic(topic)
             found = self._prepare(topic, [item])[0]
@@ -59,7 +68,7 @@ class SyncPublisher:
         """Publish bodies or OutgoingMessages in bounded calls."""
         if observer.installed is None:
             return self._publish_many(topic, items)
-        namespace = self._publishing.catalog.namespace
+        namespace = self._encoder.catalog.namespace
         with observer.publication(namespace, topic, list(items), batch=True) as watched:
             answers = self._publish_many(topic, watched.items)
             watched.done(answers)
@@ -68,27 +77,27 @@ class SyncPublisher:
     def _publish_many(self, topic: str, items: Iterable[Any]) -> list[MessageId]:
         topic = check_topic(topic)
         prepared = self._prepare(topic, items)
-        places = split(prepared)
-        parts = [self._publish_to(topic, place, messages) for place, messages in places.items()]
-        return collected(joined(places, parts, prepared), prepared)
+        lanes = by_lane(prepared)
+        parts = [self._publish_to(topic, key, messages) for key, messages in lanes.items()]
+        return ids_or_error(in_order(lanes, parts, prepared), prepared)
 
     def _publish_to(
-        self, topic: str, place: Place, messages: Sequence[Prepared]
+        self, topic: str, key: LaneKey, messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
         calls = list(chunks(messages))
-        operations = self._publishing.send_in_turn(self._two(topic, place), calls)
-        return each(calls, self._store.drive(in_turn(self._store.session, operations)))
+        operations = self._publishing.send_in_turn(self._two(topic, key), calls)
+        return per_message(calls, self._store.drive(in_turn(self._store.session, operations)))
 
     def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
         self._store.connect()
-        return self._store.perform(self._publishing.prepare(topic, items))
+        return self._store.perform(self._encoder.prepare(topic, items))
 
-    def _two(self, topic: str, place: Place) -> tuple[Lane, Lane]:
-        """This thread's lanes to a place: one for single calls, and both for a bulk."""
+    def _two(self, topic: str, key: LaneKey) -> tuple[Lane, Lane]:
+        """This thread's lanes to a key: one for single calls, and both for a bulk."""
         local = self._local
         if local.pid != os.getpid():  # forked: the parent's lanes are the parent's
             local.pid, local.lanes = os.getpid(), {}
-        if (topic, place) not in local.lanes:
-            one, other = (Lane(topic, place[0], durability=place[1]) for _ in range(2))
-            local.lanes[topic, place] = one, other
-        return local.lanes[topic, place]
+        if (topic, key) not in local.lanes:
+            one, other = (Lane(topic, key[0], durability=key[1]) for _ in range(2))
+            local.lanes[topic, key] = one, other
+        return local.lanes[topic, key]

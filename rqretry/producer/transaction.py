@@ -1,6 +1,6 @@
 """Transactions for producers: messages that no group sees until all of them are committed.
 
-RocketMQ's half messages (semantics.md section 5). Written once, for asyncio and without it.
+RocketMQ's half messages (docs/decisions/0028). Written once, for asyncio and without it.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
 from rqretry.core.message_id import MessageId, make_id
 from rqretry.maintenance.transaction_resolver import WORDS, resolve, unknown
 from rqretry.observability import observer
-from rqretry.producer.chunking import chunks
-from rqretry.producer.lane import Publishing, full, refused
+from rqretry.producer.encode import Encoder, chunks
+from rqretry.producer.lane import full, refused
 from rqretry.protocol import transaction
 from rqretry.protocol.command import (
     Command,
@@ -50,12 +50,12 @@ class TransactionOperations:
     Nothing is sent before the first message, so a transaction without any costs nothing.
     """
 
-    def __init__(self, publishing: Publishing, terms: Terms, worker: str) -> None:
-        self._publishing = publishing
-        self.catalog: Catalog = publishing.catalog
+    def __init__(self, encoder: Encoder, terms: Terms, worker: str) -> None:
+        self._encoder = encoder
+        self.catalog: Catalog = encoder.catalog
         self.terms = terms
         self.worker = worker
-        self.id: str = make_id(publishing.clock.now_ms())
+        self.id: str = make_id(encoder.clock.now_ms())
         self.decision = ""
         self._number = 0
         self._places: set[tuple[str, int]] = set()
@@ -148,9 +148,9 @@ class TransactionOperations:
             return made
 
     def _send(self, items: list[Any], name: str) -> Operation[list[MessageId]]:
-        if not self._publishing.clock.known:  # ids tell the server's time
+        if not self._encoder.clock.known:  # ids tell the server's time
             yield Command("ping", (), (), bytes, arguments=("PING",))
-        prepared = yield from self._publishing.prepare(name, items)
+        prepared = yield from self._encoder.prepare(name, items)
         self._check_open()
         numbered: dict[int, list[Half]] = {}
         for partition, message in prepared:

@@ -6,8 +6,7 @@ A task that runs again may get its rows in batches of another size, and has to m
 from collections.abc import Iterator, Sequence
 
 from rqretry.core.message_id import partition_of
-from rqretry.producer.chunking import chunks
-from rqretry.producer.encode import partition_for
+from rqretry.producer.encode import chunks, partition_for
 from rqretry.protocol.publish import PlainMessages, Prepared
 
 Call = tuple[int, Sequence[Prepared]]

@@ -13,7 +13,7 @@ from rqretry.core.errors import AmbiguousResult, InvalidArgument, MessageTooLarg
 from rqretry.core.message import OutgoingMessage
 from rqretry.core.message_id import MessageId, partition_of
 from rqretry.core.route import Route
-from rqretry.producer.chunking import chunks
+from rqretry.producer.encode import Encoder, chunks
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.command import Command, Pause
 from rqretry.protocol.publish import PlainMessages, Prepared, Published
@@ -32,7 +32,8 @@ class Server:
         self.catalog = Catalog("test")
         self.catalog.store.known["t"] = TopicRecord("t", 4)
         self.catalog.store.levels = DEFAULT_LEVELS
-        self.publishing = Publishing(self.catalog, ServerClock())
+        self.encoder = Encoder(self.catalog, ServerClock())
+        self.publishing = Publishing(self.catalog, self.encoder.clock)
 
     def perform(self, operation: Any) -> Any:
         """Run an operation to its end."""
@@ -69,7 +70,7 @@ class Server:
 
     def prepare(self, *bodies: Any) -> list[tuple[int, Prepared]]:
         """Check and encode."""
-        found: list[tuple[int, Prepared]] = self.perform(self.publishing.prepare("t", bodies))
+        found: list[tuple[int, Prepared]] = self.perform(self.encoder.prepare("t", bodies))
         return found
 
 

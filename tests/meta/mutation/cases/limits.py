@@ -31,7 +31,7 @@ def topic_first(original: Any) -> Any:
     """The topic is made before its message is checked."""
 
     def prepare(self: Any, topic: str, *rest: Any, **named: Any) -> Any:
-        yield from self.catalog.topic(topic, create=True)
+        yield from self.catalog.topics.get(topic, create=True)
         return (yield from original(self, topic, *rest, **named))
 
     return prepare
@@ -47,7 +47,7 @@ CASES = (
     case("6.2", "a header name may have one character more", limit("MAX_HEADER_NAME", "129"),
          f"{OPTIONS}[header name]"),
     case("6.2", "the topic is made before its message is checked",
-         Symbol("Publishing.prepare", topic_first), f"{OPTIONS}[headers]"),
+         Symbol("Encoder.prepare", topic_first), f"{OPTIONS}[headers]"),
     case("6.3", "a topic may have 128 characters", limit("MAX_TOPIC", "128"), NAMES),
     case("6.3", "a group may have 121 characters", limit("MAX_GROUP", "121"), NAMES),
     case("6.3", "a name may hold a dot",
