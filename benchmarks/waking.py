@@ -29,7 +29,7 @@ from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import lease, succeed
 from rqretry.protocol.publish import Prepared, publish
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.connection import pack
+from rqretry.transport.connection import pack_one
 from rqretry.transport.node import Node, dialect_of
 from rqretry.transport.session import load, spell
 
@@ -59,7 +59,7 @@ class _Socket:
         self._reader = hiredis.Reader()
 
     async def ask(self, *requests: Words) -> list[Any]:
-        self._socket.sendall(pack(requests))
+        self._socket.sendall(b"".join(map(pack_one, requests)))
         replies: list[Any] = []
         while len(replies) < len(requests):
             reply = self._reader.gets()

@@ -2,7 +2,7 @@
 
 import ssl
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -87,11 +87,6 @@ def abandon(connection: aio.AbstractConnection, loop: AbstractEventLoop) -> None
     closed: Callable[[None], None] | None = getattr(writer.transport, "_call_connection_lost", None)
     if closed is not None:
         closed(None)
-
-
-def pack(requests: Sequence[tuple[Any, ...]]) -> bytes:
-    """Requests as bytes to write."""
-    return b"".join(map(pack_one, requests))
 
 
 def read_info(reply: bytes) -> dict[str, str]:

@@ -212,14 +212,15 @@ class Session:
         except TryAgain as again:
             yield from self.distrust(node, again)
             return (yield from self.repeat(command, again))
-        return (yield from self.answer(node, command, reply))
+        if isinstance(reply, Exception):
+            return (yield from self.answer(node, command, reply))
+        self._proved(node)
+        return command.decode(reply)
 
     def answer(self, node: Node, command: Command[T], reply: Any) -> Procedure[T]:
         """What a server's reply to a command means; what is worth repeating is repeated."""
         if not isinstance(reply, Exception):
-            if node.fault is not None:
-                self.faults.note(node, None)
-            self._proved()
+            self._proved(node)
             return command.decode(reply)
         share = Share(node)
         share.calls.append(Call(command))
@@ -315,7 +316,9 @@ class Session:
         (node,) = topology.nodes.values()
         return node if node.greeted else None
 
-    def _proved(self) -> None:
+    def _proved(self, node: Node | None = None) -> None:
+        if node is not None and node.fault is not None:
+            self.faults.note(node, None)
         self.proved_at = time.monotonic()
         if self.faults.everywhere is not None:
             self.faults.lose(None)

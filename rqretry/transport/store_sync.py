@@ -17,7 +17,7 @@ from rqretry.core.errors import RqretryError
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Block, Command, Operation
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.connection import pack, sync_connection
+from rqretry.transport.connection import pack_one, sync_connection
 from rqretry.transport.node import (
     ASK_SECONDS,
     CONNECT_SECONDS,
@@ -76,7 +76,7 @@ class SyncConnection:
     def send(self, requests: Requests) -> None:
         """Send requests. TryAgain."""
         try:
-            self.raw.send_packed_command([pack(requests)], check_health=False)
+            self.raw.send_packed_command(list(map(pack_one, requests)), check_health=False)
         except (RedisError, OSError, TimeoutError) as error:
             raise broken(self.node, error, sent=True) from error
 
@@ -88,9 +88,12 @@ class SyncConnection:
             raise broken(self.node, error, sent=True) from error
 
     def exchange(self, requests: Requests, seconds: float | None = None) -> list[Any]:
-        """Send requests and read as many replies."""
-        self.send(requests)
-        return self.receive(len(requests), seconds)
+        """Send requests and read as many replies. TryAgain."""
+        try:
+            self.raw.send_packed_command(list(map(pack_one, requests)), check_health=False)
+            return [self._read(seconds) for _ in requests]
+        except (RedisError, OSError, TimeoutError) as error:
+            raise broken(self.node, error, sent=True) from error
 
     def _read(self, seconds: float | None) -> Any:
         try:

@@ -12,7 +12,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
 from rqretry.testing.clock import START_MS
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from rqretry.transport.connection import pack
+from rqretry.transport.connection import pack_one
 from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL_CLOCK
 
 Words = tuple[Any, ...]
@@ -80,7 +80,7 @@ class Server:
 
     def call(self, *requests: Words) -> list[Any]:
         """Send requests, and read as many replies; errors are values."""
-        sent = pack(requests)
+        sent = b"".join(map(pack_one, requests))
         self.sent_sum = crc32(sent)
         self._socket.sendall(sent)
         replies: list[Any] = []
