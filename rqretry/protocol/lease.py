@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from rqretry.core.receipt import Receipt
-from rqretry.protocol.command import MAX_BATCH_BYTES, Command, number, text
+from rqretry.protocol.command import MAX_BATCH_BYTES, Command
 from rqretry.protocol.keys import GroupKeys
 
 OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
@@ -296,8 +296,8 @@ def _leased(reply: list[Any]) -> Leased:
         numbers = [known[entry] for entry in each]
     decoded = [id_.decode() for id_ in ids]
     return Leased(
-        text(status), number(due), number(deadline), number(scheduled), left, decoded, data,
-        numbers, now, [line.decode() for line in errors], text(rate),
+        status.decode(), _in_ms(due), _in_ms(deadline), _in_ms(scheduled), left, decoded, data,
+        numbers, now, [line.decode() for line in errors], rate.decode(),
     )  # fmt: skip
 
 
@@ -305,7 +305,12 @@ def _polled(place: list[Any]) -> Polled | None:
     if not place:
         return None
     now, due, deadline, scheduled = place
-    return Polled(now, number(due), number(deadline), number(scheduled))
+    return Polled(now, _in_ms(due), _in_ms(deadline), _in_ms(scheduled))
+
+
+def _in_ms(reply: int | bytes) -> int | None:
+    """Milliseconds until something is due; None: nothing is."""
+    return None if reply == b"" else int(reply)
 
 
 def _numbers(entry: bytes) -> tuple[int, int]:

@@ -74,6 +74,7 @@ class Execution:
         self._call = hooks.around(self._classified) if hooks.middleware else call
         self._read = spec.return_reader()
         self._classify = _as_it_is if hooks.middleware else self._read
+        self._of_none = self._read(None)  # what most handlers return
         self._worker = worker
         self._random = random.Random()
         self.max_retries = 16
@@ -99,7 +100,7 @@ class Execution:
             run(current_attempt.set, message)  # what is logged in there is about it
             waited = run(coroutine.send, None)
         except StopIteration as end:
-            return self._classify(end.value)
+            return self._of_none if end.value is None else self._classify(end.value)
         except GeneratorExit as error:
             return self._raised(delivery, raised_itself(error), time.monotonic() - started)
         except BaseException as error:  # noqa: BLE001 - it becomes the attempt's outcome
