@@ -24,7 +24,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: simulation help setup demo check test campaign chaos soak lint mutants script-mutants bench bench-peers dist clean
+.PHONY: simulation help setup demo check test campaign chaos soak lint mutants bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,11 +77,9 @@ lint: setup ## check style, types (mypy, and pyright for users), layers, structu
 simulation: setup ## run simulated systems, each from one seed (SEEDS=n of them, from SEED=n on, JOBS=n)
 	@$(BIN)/python -m tests.model.simulation --seeds $(SEEDS) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS))
 
-mutants: setup ## break the rules of conformance.md and guarantees.md one by one: each must be noticed (RULES=...)
-	@$(BIN)/python -m tests.meta.mutation.run $(RULES) $(if $(JOBS),--jobs $(JOBS))
-
-script-mutants: setup ## drop each call of each script, flip each comparison: docs/mutants.md (FILES=..., JOBS=n)
-	@$(BIN)/python tools/script_mutants.py $(FILES) $(if $(JOBS),--jobs $(JOBS))
+mutants: setup ## break the rules one by one: each must be noticed (RULES=..., or FILES=... of lua/, or FILES=all)
+	@$(BIN)/python -m tests.meta.mutation.run $(RULES) $(if $(FILES),--scripts $(FILES)) \
+	$(if $(JOBS),--jobs $(JOBS))
 
 bench: setup ## measure every scenario three times (SCENARIOS=... for some, REPEAT=n)
 	@$(BIN)/python -m benchmarks run $(SCENARIOS) --repeat $(REPEAT) --out benchmarks/results/rqretry.json

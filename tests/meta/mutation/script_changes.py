@@ -1,7 +1,8 @@
 """Mutants of the Lua scripts: every Redis call dropped, every comparison flipped.
 
-A mutant is one changed place of one file. It keeps the number of lines, and its name survives edits
-elsewhere in the file: the line's text and which of the equal ones it is.
+A mutant is one changed place of one file; it keeps the number of lines. Its name quotes no line: a
+call is named by its command, its key and which of the equal ones in the file it is, a comparison by
+its function, its operator and which of the equal ones in the function. So formatting changes none.
 """
 
 import re
@@ -23,6 +24,8 @@ _GOING_ON = frozenset({
     "(", "{", "[", ",", "=", "..", "+", "-", "*", "/", "%", "and", "or", "not", "return", "in",
 })  # fmt: skip
 """Behind these an expression goes on in the next line."""
+_OPENING = frozenset({"function", "if", "do", "repeat"})
+"""They begin a block, which ends with its own word; `for` and `while` have their `do`."""
 _NOTHING = "false"
 """What GET, HGET and ZSCORE answer where there is nothing."""
 
@@ -54,18 +57,16 @@ class Mutant(NamedTuple):
     """"drop" or "flip"."""
     change: str
     """What was changed, in words."""
-    source: str
-    """The line that was changed, stripped."""
     occurrence: int
-    """Of equal changes of equal lines in the file, from 1."""
+    """Of equal changes in the file, from 1."""
     text: str
     """The whole changed file."""
 
     @property
     def name(self) -> str:
-        """The same as long as its line is."""
+        """What it is called where results and reasons are kept."""
         times = f" #{self.occurrence}" if self.occurrence > 1 else ""
-        return f"{self.path}: {self.change} in `{self.source}`{times}"
+        return f"{self.path.removesuffix('.lua')}: {self.change}{times}"
 
 
 def mutants_of(folder: Path) -> list[Mutant]:
@@ -80,16 +81,14 @@ def mutants_in(path: str, text: str) -> list[Mutant]:
     """Every mutant of one file."""
     tokens = list(tokens_of(text))
     changes = sorted([*_dropped(text, tokens), *_flipped(tokens)])
-    seen: Counter[tuple[str, str]] = Counter()
+    seen: Counter[str] = Counter()
     found = []
     for start, end, put, kind, change in changes:
-        first = text.rfind("\n", 0, start) + 1
-        line = text[first : text.find("\n", start)].strip()
-        seen[line, change] += 1
+        seen[change] += 1
         blank = "\n" * text.count("\n", start, end)
         found.append(
             Mutant(
-                path, text.count("\n", 0, start) + 1, kind, change, line, seen[line, change],
+                path, text.count("\n", 0, start) + 1, kind, change, seen[change],
                 text[:start] + put + blank + text[end:],
             )
         )  # fmt: skip
@@ -108,11 +107,26 @@ Change = tuple[int, int, str, str, str]
 
 
 def _flipped(tokens: list[Token]) -> Iterator[Change]:
+    functions = _functions(tokens)
     for token in tokens:
         put = FLIPPED.get(token.text) if token.kind == "operator" else None
+        function = next(functions)
         if put is not None:
-            change = f"{token.text} becomes {put}"
-            yield token.start, token.end, put, "flip", change
+            where = f" in {function}" if function else ""
+            yield token.start, token.end, put, "flip", f"{token.text} becomes {put}{where}"
+
+
+def _functions(tokens: list[Token]) -> Iterator[str]:
+    """The innermost function with a name that each token stands in, "" for none."""
+    blocks: list[str] = []
+    for at, token in enumerate(tokens):
+        if token.kind == "word" and token.text in _OPENING:
+            after = tokens[at + 1]
+            named = token.text == "function" and after.kind == "word"
+            blocks.append(after.text if named else "")
+        elif token.kind == "word" and token.text in {"end", "until"}:
+            blocks.pop()
+        yield next((name for name in reversed(blocks) if name), "")
 
 
 def _dropped(text: str, tokens: list[Token]) -> Iterator[Change]:
@@ -121,11 +135,21 @@ def _dropped(text: str, tokens: list[Token]) -> Iterator[Change]:
             continue
         end = tokens[_closing(tokens, at + 1)].end
         command = tokens[at + 2].text.strip("'")
-        change = f"no {command if command.isupper() else 'call'}"
+        change = f"no {command if command.isupper() else 'call'}{_key(tokens, at + 3)}"
         if _is_statement(text, tokens, at):
             yield token.start, end, "", "drop", change
         else:
             yield token.start, end, _answer(command), "drop", change
+
+
+def _key(tokens: list[Token], comma: int) -> str:
+    """The name of a call's key, as in " inflight" for `keys.inflight`; "" where it has none."""
+    if tokens[comma].text != ",":
+        return ""
+    end = comma + 1
+    while tokens[end + 1].kind == "word" or tokens[end + 1].text == ".":
+        end += 1
+    return f" {tokens[end].text}" if tokens[end].kind == "word" else ""
 
 
 def _closing(tokens: list[Token], at: int) -> int:

@@ -15,7 +15,7 @@ from rqretry.protocol import scripts
 from rqretry.transport import pipeline, session, store
 from rqretry.transport.node import Node
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TOUCHED = ROOT / ".script-mutants-tests.json"
 SUITES = (
     "tests/lua", "tests/model/test_conservation.py", "tests/model/checker/test_stories.py",

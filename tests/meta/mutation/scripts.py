@@ -4,13 +4,13 @@ Each mutant runs in a forked process against the tests that use its script, on a
 quickest first. What was found is kept in .script-mutants.jsonl, so that the tool goes on where it
 stopped; after a change of a test, --again tries those that survived.
 
-    python tools/script_mutants.py                 all that are not known yet, then the page
-    python tools/script_mutants.py lease expire    those of some files
-    python tools/script_mutants.py --again         those that survived, once more
-    python tools/script_mutants.py --page          only write docs/mutants.md
+    python -m tests.meta.mutation.scripts                 all that are not known yet, then the page
+    python -m tests.meta.mutation.scripts lease expire    those of some files
+    python -m tests.meta.mutation.scripts --again         those that survived, once more
+    python -m tests.meta.mutation.scripts --page          only write docs/mutants.md
 
 Exit status 1 if fewer than 95 of 100 mutants were caught, or a survivor has no reason in
-tests/lua/survivors.toml.
+tests/meta/mutation/survivors.toml.
 """
 
 import argparse
@@ -22,22 +22,21 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from rqretry.protocol import scripts
+from tests.meta.mutation.script_changes import Mutant, mutants_of
+from tests.meta.mutation.script_tests import OPTIONS, SUITES, tests_for, touched_tests
 
-from rqretry.protocol import scripts  # noqa: E402
-from tests.support.lua_mutants import Mutant, mutants_of  # noqa: E402
-from tests.support.mutant_tests import OPTIONS, SUITES, tests_for, touched_tests  # noqa: E402
+ROOT = Path(__file__).resolve().parents[3]
 
 RESULTS = ROOT / ".script-mutants.jsonl"
-REASONS = ROOT / "tests" / "lua" / "survivors.toml"
+REASONS = Path(__file__).with_name("survivors.toml")
 PAGE = ROOT / "docs" / "mutants.md"
 CAUGHT, SURVIVED, HUNG = "caught", "survived", "hung"
 BAR = 0.95
@@ -49,10 +48,12 @@ FEW = 40
 _TESTS_FAILED, _NO_TESTS = 1, 5
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Try the chosen mutants and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("files", nargs="*", help="names such as lease or include/fence")
+    parser.add_argument(
+        "files", nargs="*", help="names such as lease or include/fence; default: all"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="how many at once; default 2")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of tests, default 60")
     parser.add_argument("--again", action="store_true", help="those that survived, once more")
@@ -60,7 +61,7 @@ def main() -> int:
         "--look", nargs="+", default=[], help="changed tests: look again which scripts they use"
     )
     parser.add_argument("--page", action="store_true", help="only write docs/mutants.md")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     os.chdir(ROOT)
     mutants = mutants_of(ROOT / "lua")
     if not options.page:
@@ -79,7 +80,7 @@ def main() -> int:
 
 
 def _is_chosen(path: str, files: Sequence[str]) -> bool:
-    return not files or path.removesuffix(".lua") in files
+    return not files or "all" in files or path.removesuffix(".lua") in files
 
 
 def read_results() -> dict[str, str]:
@@ -230,45 +231,48 @@ def finished(pid: int, seconds: float) -> str:
 
 
 def write_page(mutants: Sequence[Mutant]) -> int:
-    """Write docs/mutants.md; the exit status of the tool."""
+    """Write docs/mutants.md, where all of them were tried; the exit status of the tool."""
     results = read_results()
     reasons = tomllib.loads(REASONS.read_text(encoding="utf-8"))
     tried = [m for m in mutants if m.name in results]
     alive = [m for m in tried if results[m.name] != CAUGHT]
-    caught = len(tried) - len(alive)
-    rows = []
-    for path in sorted({m.path for m in mutants}):
-        of_file = [m for m in tried if m.path == path]
-        here = sum(m.path == path for m in alive)
-        rows.append(f"| {path} | {len(of_file)} | {len(of_file) - here} | {here} |")
-    told = [f"- line {m.line}, {m.name}: {reasons.get(m.name, '**no reason yet**')}" for m in alive]
-    share = caught / len(tried) if tried else 0.0
-    PAGE.write_text(
-        _INTRODUCTION.format(
-            all=len(mutants), tried=len(tried), caught=caught, share=f"{100 * share:.1f}",
-            drops=sum(m.kind == "drop" for m in tried), flips=sum(m.kind == "flip" for m in tried),
-            rows="\n".join(rows), survivors="\n".join(told) or "None.",
-        ),
-        encoding="utf-8",
-    )  # fmt: skip
+    share = 1 - len(alive) / len(tried) if tried else 0.0
+    if len(tried) == len(mutants):
+        PAGE.write_text(page(mutants, alive, reasons), encoding="utf-8")
     unknown = [m.name for m in alive if m.name not in reasons]
-    print(f"{caught} of {len(tried)} mutants caught ({len(mutants)} there are)")
+    print(f"{len(tried) - len(alive)} of {len(tried)} mutants caught ({len(mutants)} there are)")
     for name in unknown:
         print(f"survived, and nobody says why: {name}")
     return 1 if unknown or share < BAR else 0
 
 
+def page(mutants: Sequence[Mutant], alive: Sequence[Mutant], reasons: Mapping[str, str]) -> str:
+    """The text of docs/mutants.md."""
+    count, rows = len(mutants), []
+    for path in sorted({m.path for m in mutants}):
+        here = sum(m.path == path for m in mutants)
+        left = sum(m.path == path for m in alive)
+        rows.append(f"| {path} | {here} | {here - left} | {left} |")
+    survivors = [f"- {m.name}: {reasons.get(m.name, '**no reason yet**')}" for m in alive]
+    return _INTRODUCTION.format(
+        count=count, caught=count - len(alive), share=f"{100 * (1 - len(alive) / count):.1f}",
+        drops=sum(m.kind == "drop" for m in mutants), flips=sum(m.kind == "flip" for m in mutants),
+        rows="\n".join(rows), survivors="\n".join(survivors) or "None.",
+    )  # fmt: skip
+
+
 _INTRODUCTION = """# Mutants of the scripts
 
-What would the tests notice if a script were wrong? `make script-mutants` makes every mutant of two
-kinds: a Redis call is dropped (where its answer is used, it answers nothing), or a comparison is
-flipped. Each runs on a real server against the tests that use its script: the script's own, the
+What would the tests notice if a script were wrong? `make mutants FILES=all` makes every mutant of
+two kinds: a Redis call is dropped (where its answer is used, it answers nothing), or a comparison
+is flipped. Each runs on a real server against the tests that use its script: the script's own, the
 crash points, the model and the checker. It is caught when one of them fails.
 
-Of {all} mutants {tried} were run, {drops} with a call dropped and {flips} with a comparison
-flipped: **{caught} were caught, {share} %**.
+Of {count} mutants, {drops} with a call dropped and {flips} with a comparison flipped, **{caught}
+were caught, {share} %**.
 
-The rules of retrying have mutants of their own, written by hand: see [conformance](conformance.md).
+The rules are broken by hand, too, each in words and by behaviour: `make mutants`, and the pages
+[conformance](conformance.md) and [guarantees](guarantees.md).
 
 | file | mutants | caught | survived |
 |---|---|---|---|
