@@ -10,7 +10,7 @@ from rqretry.cli.output import body_fields, body_text, date, note, print_fields,
 from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import SimpleConsumer
-from rqretry.consumer.simple_consumer import LONGEST_WAIT_S
+from rqretry.consumer.simple_operations import LONGEST_WAIT_S
 from rqretry.core.durations import spell
 from rqretry.core.errors import GroupNotFound, TopicNotFound
 from rqretry.core.limits import (

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, TypedDict
 
 from rqretry.admin import group_settings
 from rqretry.catalog.catalog import Catalog
-from rqretry.consumer.simple_consumer import SimpleOperations
+from rqretry.consumer.simple_operations import SimpleOperations
 from rqretry.core.errors import InvalidArgument
 from rqretry.core.limits import (
     LATEST,
