@@ -20,7 +20,7 @@ _NAMES = {
     "rqretry.app": "App",
     "rqretry.client": "Admin AsyncAdmin AsyncClient Client",
     "rqretry.consumer.registry": "ConsumerOptions",
-    "rqretry.consumer.simple_consumers": "AsyncSimpleConsumer SimpleConsumer SimpleConsumerOptions",
+    "rqretry.consumer.simple_consumer": "AsyncSimpleConsumer SimpleConsumer SimpleConsumerOptions",
     "rqretry.consumer.task": "Task TaskSender",
     "rqretry.consumer.transaction_checker": """
         HalfMessage TransactionCheck TransactionCheckerOptions TransactionOptions

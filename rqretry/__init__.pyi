@@ -25,7 +25,7 @@ from rqretry.admin.views import (
 from rqretry.app import App
 from rqretry.client import Admin, AsyncAdmin, AsyncClient, Client
 from rqretry.consumer.registry import ConsumerOptions
-from rqretry.consumer.simple_consumers import (
+from rqretry.consumer.simple_consumer import (
     AsyncSimpleConsumer,
     SimpleConsumer,
     SimpleConsumerOptions,

@@ -7,7 +7,7 @@ from typing import Any, Self, Unpack
 from rqretry.admin import AdminOperations
 from rqretry.admin.facades import Admin, AsyncAdmin
 from rqretry.catalog.catalog import Catalog
-from rqretry.consumer.simple_consumers import (
+from rqretry.consumer.simple_consumer import (
     AsyncSimpleConsumer,
     SimpleConsumer,
     SimpleConsumerOptions,
