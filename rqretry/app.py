@@ -7,8 +7,9 @@ from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from rqretry.client import AsyncAdmin, AsyncClient, Client
+from rqretry.consumer.handler_binding import bind_task
 from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec, Registry
-from rqretry.consumer.task import Task, bind_task
+from rqretry.consumer.task import Task
 from rqretry.consumer.transaction_checker import (
     Checkers,
     TransactionCheckerOptions,

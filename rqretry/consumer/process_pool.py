@@ -5,7 +5,6 @@ once, and a handler that takes its process down fails its own attempt and nobody
 """
 
 import importlib
-import inspect
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -19,6 +18,7 @@ from multiprocessing.process import parent_process
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
+from rqretry.consumer.handler_binding import address
 from rqretry.consumer.task import Task
 from rqretry.core.consume_result import (
     ConsumeResult,
@@ -26,7 +26,6 @@ from rqretry.core.consume_result import (
     classify_task_return,
     signal_of,
 )
-from rqretry.core.errors import ConfigError, show
 from rqretry.core.failure_record import carry_fingerprint, fingerprint_of
 from rqretry.observability import observer as observing
 from rqretry.observability.log_format import (
@@ -140,18 +139,6 @@ class ProcessSlot:
             if self._process is None or self._pipe is None or not self._process.is_alive():
                 self._process, self._pipe = _start()
             return self._process, self._pipe
-
-
-def address(handler: Callable[..., Any]) -> tuple[str, str]:
-    """Module and name under which another process finds a function. Raises ConfigError."""
-    module = getattr(handler, "__module__", "")
-    name = getattr(handler, "__qualname__", "")
-    if not module or not name or "<" in name or inspect.ismethod(handler):
-        raise ConfigError(
-            f"handler {show(handler)} cannot run with process=True: it must be a function at the"
-            " top of a module"
-        )
-    return module, name
 
 
 def _start() -> tuple[SpawnProcess, Connection]:

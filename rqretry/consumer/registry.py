@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypedDict
 
-from rqretry.consumer.handler_binding import Binding, bind
-from rqretry.consumer.process_pool import address
-from rqretry.consumer.task import TaskBinding
+from rqretry.consumer.handler_binding import Binding, TaskBinding, address, bind
 from rqretry.core.consume_result import (
     ConsumeResult,
     classify_return,
