@@ -1,16 +1,16 @@
-"""The operator's verbs, without I/O: what is where, why, and moving it (design.md section 3)."""
+"""The operators' API, without I/O: queries, settings, dead letters, and moving messages."""
 
-from rqretry.admin.consistency import CheckingVerbs
-from rqretry.admin.dead_letters import LetterVerbs
-from rqretry.admin.promote_purge_reset import MovingVerbs
-from rqretry.admin.queries import LookingVerbs
-from rqretry.admin.topics_and_groups import CatalogVerbs, group_settings
-from rqretry.admin.transactions import TransactionVerbs
+from rqretry.admin.consistency import ConsistencyAdmin
+from rqretry.admin.dead_letters import DeadLetterAdmin
+from rqretry.admin.promote_purge_reset import MoveAdmin
+from rqretry.admin.queries import QueryAdmin
+from rqretry.admin.topics_and_groups import TopicAndGroupAdmin, group_settings
+from rqretry.admin.transactions import TransactionAdmin
 
 __all__ = ["AdminOperations", "group_settings"]
 
 
 class AdminOperations(
-    CatalogVerbs, LookingVerbs, LetterVerbs, MovingVerbs, TransactionVerbs, CheckingVerbs
+    TopicAndGroupAdmin, QueryAdmin, DeadLetterAdmin, MoveAdmin, TransactionAdmin, ConsistencyAdmin
 ):
-    """Every admin verb, once; served to asyncio and sync code by the facades of client.py."""
+    """Every admin operation, once; `facades.py` offers them to sync and asyncio code."""

@@ -1,4 +1,4 @@
-"""What every operator's verb needs: the catalog, the places of a group, and the audit record."""
+"""What every admin operation needs: the catalog, the places of a group, and the audit record."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -22,14 +22,14 @@ class Place(NamedTuple):
 
 
 class AdminBase:
-    """The part that all admin verbs share."""
+    """What all admin operations share."""
 
     def __init__(self, catalog: Catalog, actor: str) -> None:
         self.catalog = catalog
         self.actor = actor
 
     def _places(self, record: GroupRecord, topic: str | None = None) -> Operation[list[Place]]:
-        """Where a group has messages, in one topic or all of its topics."""
+        """The partitions in which a group has messages, of one topic or all of its topics."""
         places = []
         for name in record.topics:
             if topic not in (None, name):
@@ -47,7 +47,7 @@ class AdminBase:
         return workers  # type: ignore[no-any-return]
 
     def _refuse_live(self, group: str, verb: str, topics: Iterable[str]) -> Operation[None]:
-        """Raise ConfigError where a live worker serves the group on one of these topics."""
+        """Raise ConfigError if a live worker consumes one of these topics for the group."""
         for worker in (yield from self._live()):
             about = groups_of(worker.about)
             if group in about.groups and set(topics) & set(about.topics):
@@ -59,7 +59,7 @@ class AdminBase:
     def _note(
         self, verb: str, arguments: Mapping[str, Any], counts: Mapping[str, Any] | None = None
     ) -> Operation[None]:
-        """A line in the audit record; what was not given is left out."""
+        """Add an audit record; arguments that were not given are left out."""
         given = {name: value for name, value in arguments.items() if value is not None}
         yield audit_append(
             self.catalog.keys, actor=self.actor, verb=verb, arguments=given, counts=counts or {}

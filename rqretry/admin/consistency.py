@@ -1,4 +1,4 @@
-"""The operator's verb that looks whether everything agrees, and makes it agree again."""
+"""fsck: check that all data is consistent, and repair it."""
 
 from rqretry.admin.base import AdminBase
 from rqretry.admin.results import Checkup, Problem, Repair
@@ -11,24 +11,24 @@ from rqretry.core.errors import CodecError
 from rqretry.protocol.command import Operation
 
 _IDS_NOTED = 50
-"""Of the messages of a repair, so many are named in the audit record; all are counted."""
+"""How many messages of a repair are named in the audit record; all are counted."""
 
 Place = tuple[TopicRecord, int]
 
 
-class CheckingVerbs(AdminBase):
+class ConsistencyAdmin(AdminBase):
     """The auditor, and its repairs."""
 
     def fsck(self, *, repair: bool = False) -> Operation[Checkup]:
-        """Whether indexes, bodies and states agree in every partition of the namespace.
+        """Check that indexes, bodies and states agree in every partition of the namespace.
 
-        With `repair`, what can be made right without losing a message is: by one script for each
-        kind, which looks again in the same step, so that others may work meanwhile. Repeating it
-        changes nothing more, and one that was cut off is completed by the next one. What was done
-        is in the audit record.
+        With `repair`, whatever can be repaired without losing a message is repaired: by one script
+        for each kind, which checks again in the same step, so that others may work meanwhile.
+        Repeating it changes nothing more, and an interrupted one is completed by the next one. What
+        was done is in the audit record.
 
         Args:
-            repair: Repair; default only look, and say what a repair would do.
+            repair: Repair; by default only check, and say what a repair would do.
 
         Returns:
             What was found, what was done, and what is left.
@@ -74,11 +74,11 @@ class CheckingVerbs(AdminBase):
         topic, number = place
         done: list[Repaired] = yield from repair(site, findings)
         for step, group, ids in done:
-            said = {
+            arguments = {
                 "repair": step, "topic": topic.name, "partition": number, "group": group or None,
                 "ids": ids[:_IDS_NOTED],
             }  # fmt: skip
-            yield from self._note("repair", said, {"messages": len(ids)})
+            yield from self._note("repair", arguments, {"messages": len(ids)})
         return [Repair(topic.name, number, group, STEPS[step], ids) for step, group, ids in done]
 
 

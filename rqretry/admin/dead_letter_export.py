@@ -1,4 +1,4 @@
-"""A dead letter as a line of JSON."""
+"""A dead letter as JSON."""
 
 import base64
 from typing import Any
@@ -8,21 +8,21 @@ from rqretry.core.envelope import decode
 from rqretry.core.errors import CodecError
 
 
-def as_json(letter: DeadLetterRecord) -> dict[str, Any]:
+def as_json(dead_letter: DeadLetterRecord) -> dict[str, Any]:
     """A dead letter as values that JSON can hold."""
     fields: dict[str, Any] = {
-        "id": letter.id,
-        "topic": letter.topic,
-        "group": letter.group,
-        "tag": letter.tag,
-        "keys": list(letter.keys),
-        "headers": letter.headers,
-        "born_ms": letter.born_ms,
-        "attempt": letter.attempt,
-        "cause": letter.cause,
-        "error": letter.error,
-        "fingerprint": letter.fingerprint,
-        "dead_since_ms": letter.dead_since_ms,
+        "id": dead_letter.id,
+        "topic": dead_letter.topic,
+        "group": dead_letter.group,
+        "tag": dead_letter.tag,
+        "keys": list(dead_letter.keys),
+        "headers": dead_letter.headers,
+        "born_ms": dead_letter.born_ms,
+        "attempt": dead_letter.attempt,
+        "cause": dead_letter.cause,
+        "error": dead_letter.error,
+        "fingerprint": dead_letter.fingerprint,
+        "dead_since_ms": dead_letter.dead_since_ms,
         "errors": [
             {
                 "attempt": error.attempt,
@@ -33,13 +33,15 @@ def as_json(letter: DeadLetterRecord) -> dict[str, Any]:
                 "fingerprint": error.fingerprint,
                 "worker": error.worker,
             }
-            for error in letter.errors
+            for error in dead_letter.errors
         ],
     }
-    if isinstance(letter.body, bytes) or (letter.body is None and not _readable(letter.raw)):
-        data = letter.body if isinstance(letter.body, bytes) else letter.raw
+    if isinstance(dead_letter.body, bytes) or (
+        dead_letter.body is None and not _readable(dead_letter.raw)
+    ):
+        data = dead_letter.body if isinstance(dead_letter.body, bytes) else dead_letter.raw
         return fields | {"body_base64": base64.b64encode(data).decode()}
-    return fields | {"body": letter.body}
+    return fields | {"body": dead_letter.body}
 
 
 def _readable(raw: bytes) -> bool:

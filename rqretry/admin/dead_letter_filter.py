@@ -1,4 +1,4 @@
-"""The one filter that chooses dead letters, everywhere (design.md section 3)."""
+"""The filter that selects dead letters, the same everywhere."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -9,11 +9,11 @@ from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.limits import check_message_id, check_topic
 
-_IDS_TOLD = 20
+_IDS_LISTED = 20
 
 
 class Matchable(Protocol):
-    """What a filter looks at."""
+    """What a filter can match."""
 
     @property
     def id(self) -> str:
@@ -37,13 +37,13 @@ class Matchable(Protocol):
 
     @property
     def dead_since_ms(self) -> int:
-        """When it died; 0 where it has not."""
+        """When it was dead-lettered; 0 if it was not."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Which dead letters; all conditions that are given must hold.
+    """Selects dead letters; all given conditions must hold.
 
     Attributes:
         ids: These ids.
@@ -52,7 +52,7 @@ class DeadLetterFilter:
         error: Whose last error's text contains this.
         since: Dead at or after this time (an aware datetime, or seconds since the epoch).
         before: Dead before this time.
-        all: All of them; needed where nothing else is given and something is moved.
+        all: All of them; required to move messages without another condition.
     """
 
     ids: Sequence[str] | None = None
@@ -77,40 +77,40 @@ class DeadLetterFilter:
 
     @property
     def says_something(self) -> bool:
-        """Whether anything was chosen at all."""
+        """Whether any condition is given."""
         return any(getattr(self, f.name) not in (None, False) for f in fields(self))
 
     def given(self) -> dict[str, Any]:
         """The conditions that are given, for the audit record."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        said = {name: value for name, value in values.items() if value not in (None, False)}
+        given = {name: value for name, value in values.items() if value not in (None, False)}
         if self.ids is not None:
             listed = sorted(self.ids)
-            said["ids"] = listed if len(listed) <= _IDS_TOLD else f"{len(listed)} ids"
-        return said
+            given["ids"] = listed if len(listed) <= _IDS_LISTED else f"{len(listed)} ids"
+        return given
 
     @property
     def takes_all(self) -> bool:
-        """Whether nothing but the topic matters."""
+        """Whether there is no condition but the topic."""
         others = (self.ids, self.fingerprint, self.error, self.since, self.before)
         return not any(condition is not None for condition in others)
 
-    def matches(self, letter: Matchable) -> bool:
-        """Whether this message is chosen."""
+    def matches(self, dead_letter: Matchable) -> bool:
+        """Whether this message is selected."""
         return (
-            (self.ids is None or letter.id in self.ids)
-            and self.topic in (None, letter.topic)
-            and self.fingerprint in (None, letter.fingerprint)
-            and (self.error is None or self.error in letter.error)
-            and (self.since is None or letter.dead_since_ms >= self.since)  # type: ignore[operator]
-            and (self.before is None or letter.dead_since_ms < self.before)  # type: ignore[operator]
+            (self.ids is None or dead_letter.id in self.ids)
+            and self.topic in (None, dead_letter.topic)
+            and self.fingerprint in (None, dead_letter.fingerprint)
+            and (self.error is None or self.error in dead_letter.error)
+            and (self.since is None or dead_letter.dead_since_ms >= self.since)  # type: ignore[operator]
+            and (self.before is None or dead_letter.dead_since_ms < self.before)  # type: ignore[operator]
         )
 
 
 def chosen(
     filter_: DeadLetterFilter | None, given: Mapping[str, Any], *, default_all: bool
 ) -> DeadLetterFilter:
-    """The filter that a call means: the object, or its fields as keywords."""
+    """The filter of a call: the object, or its fields as keywords."""
     known = {field.name for field in fields(DeadLetterFilter)}
     for name in given:
         if name not in known:
@@ -122,7 +122,7 @@ def chosen(
         refuse("filter", wanted, "must be a DeadLetterFilter")
     if not default_all and not wanted.says_something:
         raise InvalidArgument(
-            f"which dead letters? {show(wanted)} chooses none in particular: give ids, topic,"
+            f"which dead letters? {show(wanted)} selects nothing in particular: give ids, topic,"
             " fingerprint, error, since or before, or all=True"
         )
     return wanted

@@ -1,4 +1,4 @@
-"""The operator's verbs about dead letters: list, export, redrive (with a rate and canaries)."""
+"""Operations on dead letters: list, export, redrive (with a rate and canaries)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,14 +20,14 @@ from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.operate import redrive
 
 SHORTEST_PATIENCE_S = 0.2
-"""How often canaries are looked at."""
+"""How often canaries are checked."""
 _EXPLAINED = 20
-"""Dead letters chosen by id whose histories are read."""
+"""Of dead letters selected by id, how many have their histories read."""
 
 Found = list[tuple[DeadLetterRecord, GroupKeys]]
 
 
-class LetterVerbs(AdminBase):
+class DeadLetterAdmin(AdminBase):
     """Dead letters."""
 
     def dead_letters(
@@ -39,16 +39,16 @@ class LetterVerbs(AdminBase):
         bodies: bool = True,
         **fields: Any,
     ) -> Operation[list[DeadLetterRecord]]:
-        """The dead letters of a group, oldest first, over all its topics.
+        """The dead letters of a group, oldest first, of all its topics.
 
-        Chosen by their ids, they also say of interrupted attempts who held the lease and how that
-        worker's process ended, as far as the history is kept; of more than 20, the first ones do.
+        If they are selected by id, the first 20 also say who held the lease of each interrupted
+        attempt and how that worker's process ended, as far as the history goes back.
 
         Args:
             group: The group's name.
             filter: Which ones; default all. Its fields can be given as keywords instead.
             bodies: Fetch and decode the bodies too.
-            fields: The filter's fields, where no filter is given.
+            fields: The filter's fields, if no filter is given.
 
         Raises:
             GroupNotFound: There is no such group.
@@ -57,12 +57,14 @@ class LetterVerbs(AdminBase):
         wanted = chosen(filter, fields, default_all=True)
         found = yield from self._find(group, wanted, with_bodies=bodies)
         if not wanted.ids:
-            return [letter for letter, _ in found]
-        letters = []
-        for letter, keys in found[:_EXPLAINED]:
+            return [dead_letter for dead_letter, _ in found]
+        dead_letters = []
+        for dead_letter, keys in found[:_EXPLAINED]:
             partition = keys.partition.partition
-            letters.append((yield from explained(self.catalog, letter, letter.topic, partition)))
-        return letters + [letter for letter, _ in found[_EXPLAINED:]]
+            dead_letters.append(
+                (yield from explained(self.catalog, dead_letter, dead_letter.topic, partition))
+            )
+        return dead_letters + [dead_letter for dead_letter, _ in found[_EXPLAINED:]]
 
     def export(
         self,
@@ -71,13 +73,13 @@ class LetterVerbs(AdminBase):
         filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
         **fields: Any,
     ) -> Operation[list[dict[str, Any]]]:
-        """The dead letters as JSON-compatible dicts, one a line of a file; arguments as above.
+        """The dead letters as JSON-compatible dicts; arguments as for `dead_letters`.
 
-        A body that JSON cannot hold is under `body_base64` instead of `body`: raw bytes, or the
-        stored bytes of one that cannot be decoded.
+        A body that JSON cannot represent is in `body_base64` instead of `body`: raw bytes, or the
+        stored bytes of a body that cannot be decoded.
         """
-        letters = yield from self.dead_letters(group, filter, **fields)
-        return [as_json(letter) for letter in letters]
+        dead_letters = yield from self.dead_letters(group, filter, **fields)
+        return [as_json(dead_letter) for dead_letter in dead_letters]
 
     def redrive(
         self,
@@ -92,28 +94,27 @@ class LetterVerbs(AdminBase):
         dry_run: bool = False,
         **fields: Any,
     ) -> Operation[RedriveReport]:
-        """Send dead letters back to the group, the oldest first: attempt 1 again, same id and body.
+        """Send dead letters back to the group, oldest first: attempt 1 again, same id and body.
 
         Args:
             group: The group's name.
             filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, since=,
                 before=, or all=True.
-            rate: At most so many, such as "20/s" or "100/m": all are sent back now, each with a due
-                time of its own, so the pace holds whatever becomes of this process. Default: all
-                at once.
-            canary: Send so many first, and the rest when each of them was committed or has failed
-                with another error. One that fails with its old error again stops the redrive.
-            canary_timeout: How long to wait for them; past it the redrive stops too.
+            rate: The highest rate, such as "20/s" or "100/m": all are sent back now, each with its
+                own due time, so the rate holds even if this process ends. Default: all at once.
+            canary: Send this many first, and the rest when each of them was committed or has failed
+                with another error. One that fails with the same error again stops the redrive.
+            canary_timeout: How long to wait for them; after that the redrive stops too.
             delay: How long from now the first of them is due; canaries do not wait.
             dry_run: Only count them.
-            fields: The filter's fields, where no filter is given.
+            fields: The filter's fields, if no filter is given.
 
         Returns:
-            How many were sent back (or would be): an int that also says what the canaries did.
+            How many were sent back (or would be): an int that also describes the canaries.
 
         Raises:
             GroupNotFound: There is no such group.
-            InvalidArgument: The filter chooses nothing in particular (say all=True), or a value is
+            InvalidArgument: The filter selects nothing in particular (pass all=True), or a value is
                 outside its limits.
         """
         wanted = chosen(filter, fields, default_all=False)
@@ -124,16 +125,16 @@ class LetterVerbs(AdminBase):
         found = yield from self._find(group, wanted, with_bodies=False)
         if dry_run:
             return RedriveReport(len(found), matched=len(found))
-        said = {"group": group, "rate": rate} | wanted.given()
+        arguments = {"group": group, "rate": rate} | wanted.given()
         sent = failed = 0
         if first:
-            tried = yield from self._send_canaries(found, first, patience, said)
+            tried = yield from self._send_canaries(found, first, patience, arguments)
             if tried.reason:
                 return tried
             sent, failed = int(tried), tried.failed
         rest = found[first:]
         done = yield from self._send_back(rest, pace, wait_ms)
-        yield from self._note("redrive", said, {"sent": done})
+        yield from self._note("redrive", arguments, {"sent": done})
         canaries = min(first, len(found))
         return RedriveReport(sent + done, matched=len(found), canaries=canaries, failed=failed)
 
@@ -142,47 +143,47 @@ class LetterVerbs(AdminBase):
         found: Found,
         first: int,
         patience: float,
-        said: Mapping[str, Any],
+        arguments: Mapping[str, Any],
     ) -> Operation[RedriveReport]:
-        """Send the first ones and wait for them; a reason in the answer stops the redrive."""
+        """Send the first ones and wait for them; a reason in the report stops the redrive."""
         canaries = found[:first]
         sent = yield from self._send_back(canaries, None)
-        yield from self._note("redrive", {**said, "step": "canary"}, {"sent": sent})
+        yield from self._note("redrive", {**arguments, "step": "canary"}, {"sent": sent})
         failed, reason = yield from self._watch(canaries, patience)
         if reason:
             counts = {"failed": failed, "left": len(found) - sent}
-            yield from self._note("redrive", {**said, "step": "stopped: " + reason}, counts)
+            yield from self._note("redrive", {**arguments, "step": "stopped: " + reason}, counts)
         return RedriveReport(sent, matched=len(found), canaries=sent, failed=failed, reason=reason)
 
-    def letter_places(self, group: str, wanted: DeadLetterFilter) -> Operation[list[Place]]:
-        """Where the chosen dead letters are, for those who read them with `read_page`."""
+    def dead_letter_places(self, group: str, wanted: DeadLetterFilter) -> Operation[list[Place]]:
+        """Where the selected dead letters are, to read them with `read_page`."""
         record = yield from self.catalog.groups.get(check_group(group))
         if record.source:  # there is no dead-letter queue of a dead-letter queue
             return []
         return (yield from self._places(record, wanted.topic))
 
     def _find(self, group: str, wanted: DeadLetterFilter, *, with_bodies: bool) -> Operation[Found]:
-        """The chosen dead letters of all places, the oldest first."""
+        """The selected dead letters of all places, oldest first."""
         found: Found = []
-        for place in (yield from self.letter_places(group, wanted)):
-            letters = yield from read_dead(place, wanted, with_bodies=with_bodies)
-            found += [(letter, place.keys) for letter in letters]
+        for place in (yield from self.dead_letter_places(group, wanted)):
+            dead_letters = yield from read_dead(place, wanted, with_bodies=with_bodies)
+            found += [(dead_letter, place.keys) for dead_letter in dead_letters]
         return sorted(found, key=lambda pair: (pair[0].dead_since_ms, pair[0].id))
 
     def _send_back(self, found: Found, pace: float | None, wait_ms: int = 0) -> Operation[int]:
-        """Dead to ready; after a wait, and with a pace the k-th one k / pace seconds after it.
+        """Redrive them after `wait_ms`; with a pace, the k-th one k / pace seconds later.
 
-        What is due first is sent first, over all places, so that a call that is cut off has sent
-        the beginning.
+        They are sent in the order of their due times, across all places, so that an interrupted
+        call has sent the first ones.
         """
         rows = list(enumerate(found))
         size = MAX_BATCH * len({keys for _, keys in found})
         sent = 0
         for at in range(0, len(rows), size or 1):
             by_place: dict[GroupKeys, list[tuple[DeadLetterRecord, int | str]]] = {}
-            for place, (letter, keys) in rows[at : at + size]:
+            for place, (dead_letter, keys) in rows[at : at + size]:
                 delay_ms = wait_ms + (round(place * 1000 / pace) if pace else 0)
-                by_place.setdefault(keys, []).append((letter, delay_ms or ""))
+                by_place.setdefault(keys, []).append((dead_letter, delay_ms or ""))
             for keys, part in by_place.items():
                 for batch in batches(part):
                     sent += yield from self._send_batch(keys, batch)
@@ -191,10 +192,15 @@ class LetterVerbs(AdminBase):
     def _send_batch(
         self, keys: GroupKeys, batch: Sequence[tuple[DeadLetterRecord, int | str]]
     ) -> Operation[int]:
-        letters, delays = [letter for letter, _ in batch], [delay for _, delay in batch]
-        ids = [letter.id for letter in letters]
+        dead_letters, delays = (
+            [dead_letter for dead_letter, _ in batch],
+            [delay for _, delay in batch],
+        )
+        ids = [dead_letter.id for dead_letter in dead_letters]
         seen = observer.installed
-        watch = seen and seen.redriving(keys.partition.namespace, keys.group, letters, self.actor)
+        watch = seen and seen.redriving(
+            keys.partition.namespace, keys.group, dead_letters, self.actor
+        )
         traces = watch.traces if watch else [""] * len(ids)
         records = [describe_redrive(self.actor, trace) for trace in traces]
         verdicts: list[bytes] = yield redrive(
@@ -205,20 +211,20 @@ class LetterVerbs(AdminBase):
         return verdicts.count(b"OK")
 
     def _watch(self, canaries: Found, patience: float) -> Operation[tuple[int, str]]:
-        """Until each canary was committed or failed; how many failed, and why to stop or ""."""
+        """Wait for each canary to commit or fail: how many failed, and why to stop, or ""."""
         failed = 0
         waiting = list(canaries)
         for _ in range(max(1, round(patience / SHORTEST_PATIENCE_S))):
-            peeked = yield [reading.peek(keys, letter.id) for letter, keys in waiting]
+            peeked = yield [reading.peek(keys, dead_letter.id) for dead_letter, keys in waiting]
             still: Found = []
-            for (letter, keys), seen in zip(waiting, peeked, strict=True):
+            for (dead_letter, keys), seen in zip(waiting, peeked, strict=True):
                 again = _failed_again(seen)
                 if again is not None:
                     failed += 1
-                    if again == letter.fingerprint:
-                        return failed, f"canary {letter.id} failed again: {letter.error}"
+                    if again == dead_letter.fingerprint:
+                        return failed, f"canary {dead_letter.id} failed again: {dead_letter.error}"
                 elif not _committed(seen):
-                    still.append((letter, keys))
+                    still.append((dead_letter, keys))
             if not still:
                 return failed, ""
             waiting = still
@@ -230,12 +236,12 @@ class LetterVerbs(AdminBase):
 def read_dead(
     place: Place, wanted: DeadLetterFilter, *, with_bodies: bool
 ) -> Operation[list[DeadLetterRecord]]:
-    """The chosen dead letters of one place, page by page."""
+    """The selected dead letters of one place, page by page."""
     found: list[DeadLetterRecord] = []
     offset = 0
-    while letters := (yield from read_page(place, offset, with_bodies=with_bodies)):
-        offset += len(letters)
-        found += [letter for letter in letters if wanted.matches(letter)]
+    while dead_letters := (yield from read_page(place, offset, with_bodies=with_bodies)):
+        offset += len(dead_letters)
+        found += [dead_letter for dead_letter in dead_letters if wanted.matches(dead_letter)]
     return found
 
 
@@ -244,11 +250,11 @@ def read_page(place: Place, offset: int, *, with_bodies: bool) -> Operation[list
     look: Command[reading.DeadPage] = reading.dead_letters(
         place.keys, offset=offset, with_bodies=with_bodies
     )
-    return list(_letters(place.topic, place.keys.group, (yield look)))
+    return list(_dead_letters(place.topic, place.keys.group, (yield look)))
 
 
 def _failed_again(seen: reading.Peeked) -> str | None:
-    """The fingerprint of what failed since the message was sent back; None: nothing has."""
+    """The fingerprint of the failure since the redrive; None if there was none."""
     errors = read_record(seen.failures)
     if not seen.stored or not errors or errors[-1].cause == "redriven":
         return None
@@ -259,7 +265,7 @@ def _committed(seen: reading.Peeked) -> bool:
     return not seen.stored or bool(seen.owed and seen.byte not in seen.owed)
 
 
-def _letters(topic: str, group: str, page: reading.DeadPage) -> Sequence[DeadLetterRecord]:
+def _dead_letters(topic: str, group: str, page: reading.DeadPage) -> Sequence[DeadLetterRecord]:
     bodies = page.data or [b""] * len(page.ids)
     rows = zip(page.ids, page.since_ms, page.deaths, page.failures, bodies, strict=True)
     return [read_dead_letter(topic, group, *row) for row in rows]

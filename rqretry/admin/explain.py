@@ -1,4 +1,4 @@
-"""Looking at one message: where it is for each group, why it is not running, and what happened."""
+"""One message: its state in each group, why it is not running, and what happened to it."""
 
 from collections.abc import Collection, Sequence
 
@@ -30,7 +30,7 @@ def look(
     id_: str,
     served: Collection[str] = (),
 ) -> Operation[MessageView | None]:
-    """The message, if this partition stores it; `served`: the groups with a live worker."""
+    """The message, if this partition stores it; `served` are the groups with a live worker."""
     groups = topic.route.groups or (_NO_GROUP,)
     keys = [catalog.group_keys(topic.name, partition, group.name) for group in groups]
     peeked: list[Peeked] = yield [peek(key, id_) for key in keys]
@@ -40,7 +40,7 @@ def look(
         envelope = decode(peeked[0].body)
     except CodecError:
         envelope = Envelope(None, None, (), {}, None, None)
-    if envelope.tag is not None:  # what waits for its delay is named with its tag
+    if envelope.tag is not None:  # the member of a scheduled message includes its tag
         member = scheduled_member(id_, envelope.tag)
         due_ms = yield read_due(catalog.partition(topic.name, partition), member)
         peeked = [p._replace(scheduled_ms=due_ms) for p in peeked]
@@ -80,7 +80,7 @@ def states(
     served: Collection[str] = (),
     tag: str = "",
 ) -> list[GroupState]:
-    """Where the message is, for each group; `tag` is the message's."""
+    """The state of a message in each group; `tag` is the message's."""
     some_have = any(_has(p) for p in peeked)
     found = []
     for group, p in zip(groups, peeked, strict=True):
@@ -95,13 +95,13 @@ def states(
 
 
 def _has(p: Peeked) -> bool:
-    """Whether this group has the message, as far as is seen."""
+    """Whether the message was found in one of this group's lists or sets."""
     places = (p.in_ready, p.in_retry, p.deadline_ms, p.dead_since_ms, p.in_line)
     return bool(p.waiting) or any(place is not None for place in places)
 
 
 def _is_early(p: Peeked) -> bool:
-    """Whether the message is no group's yet."""
+    """Whether no group has the message yet."""
     return p.scheduled_ms is not None or p.in_backlog is not None
 
 

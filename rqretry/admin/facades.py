@@ -1,11 +1,11 @@
-"""The operator's verbs as users call them: `client.admin`, without asyncio and with it."""
+"""`client.admin`, without asyncio and with it."""
 
 from rqretry.admin import AdminOperations
 from rqretry.protocol.command import Performer, SyncPerformer, awaitable, blocking
 
 
 class Admin:
-    """The operator's verbs; see AdminOperations for each."""
+    """The operators' API; see AdminOperations for each method."""
 
     def __init__(self, store: SyncPerformer, operations: AdminOperations) -> None:
         self.store = store
@@ -45,7 +45,7 @@ class Admin:
 
 
 class AsyncAdmin:
-    """The operator's verbs for asyncio; see AdminOperations for each."""
+    """The operators' API for asyncio; see AdminOperations for each method."""
 
     def __init__(self, store: Performer, operations: AdminOperations) -> None:
         self.store = store

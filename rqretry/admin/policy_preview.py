@@ -1,4 +1,4 @@
-"""What other settings would do to the messages that a group has now; nothing is written."""
+"""What other settings would mean for the messages that a group has now; nothing is written."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ def forecast(
     after: GroupRecord,
     levels: LevelTable,
     places: list[Place],
-    said: dict[str, str],
+    settings: dict[str, str],
 ) -> Operation[GroupForecast]:
-    """Read what the group has, page by page, and say what its next failures would mean."""
+    """Read the group's messages, page by page, and say what their next failures would mean."""
     counts: Counter[int] = Counter()
     waiting = 0
     for place in places:
@@ -40,14 +40,14 @@ def forecast(
     doomed = sum(
         row.count for row in rows if row.wait_after_s is None and row.wait_before_s is not None
     )
-    return GroupForecast(before.name, said, waiting, counts.total(), doomed, rows)
+    return GroupForecast(before.name, settings, waiting, counts.total(), doomed, rows)
 
 
 def wait_after(record: GroupRecord, levels: LevelTable, attempt: int) -> float | None:
     """Seconds until the retry when this delivery fails, without jitter; None: it is the last."""
     if record.max_retries != UNLIMITED and attempt > record.max_retries:
         return None
-    if record.kind == SIMPLE:  # its message is ready again when the lease ends
+    if record.kind == SIMPLE:  # the message is ready again when the lease ends
         return 0.0
     return record.policy.compile(levels).delay_ms(attempt) / 1000
 

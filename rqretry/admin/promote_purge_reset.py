@@ -1,4 +1,4 @@
-"""The operator's verbs that move or end what is not dead yet: promote, purge, reset."""
+"""Operations that move or delete messages: promote, purge, reset."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ STATES = ("dead", "ready", "waiting_retry")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A message that is not dead, as a filter sees it."""
+    """A message that is not dead, as a filter matches it."""
 
     id: str
     topic: str
@@ -40,7 +40,7 @@ class Candidate:
 
     @property
     def fingerprint(self) -> str:
-        """Of its last failure; "" for none."""
+        """The fingerprint of its last failure; "" for none."""
         return self.failure.fingerprint if self.failure else ""
 
     @property
@@ -52,7 +52,7 @@ class Candidate:
         return ": ".join(filter(None, parts)) or self.failure.cause
 
 
-class MovingVerbs(AdminBase):
+class MoveAdmin(AdminBase):
     """Promote, purge and reset."""
 
     def promote(
@@ -65,22 +65,22 @@ class MovingVerbs(AdminBase):
         dry_run: bool = False,
         **fields: Any,
     ) -> Operation[int]:
-        """Run waiting retries now, whatever their due time; their attempts stay counted.
+        """Run waiting retries now, whatever their due time; their attempts still count.
 
         Args:
             group: The group's name.
             filter: Which ones, by ids, topic, fingerprint or error of the last failure; default
                 all. Its fields can be given as keywords instead.
-            level: Only those that wait at this level, 1 for the shortest.
+            level: Only those waiting at this level, 1 for the shortest.
             dry_run: Only count them.
-            fields: The filter's fields, where no filter is given.
+            fields: The filter's fields, if no filter is given.
 
         Returns:
             How many were promoted (or would be).
 
         Raises:
             GroupNotFound: There is no such group.
-            InvalidArgument: The filter is not one, or there is no such level.
+            InvalidArgument: The filter or the level is invalid.
         """
         wanted = _not_by_death(chosen(filter, fields, default_all=True))
         record = yield from self.catalog.groups.get(check_group(group))
@@ -92,8 +92,8 @@ class MovingVerbs(AdminBase):
             for number, key in _levels(place, level):
                 moved += yield from self._promote(place, key, number, wanted, dry_run=dry_run)
         if not dry_run:
-            said = {"group": group, "level": level} | wanted.given()
-            yield from self._note("promote", said, {"messages": moved})
+            arguments = {"group": group, "level": level} | wanted.given()
+            yield from self._note("promote", arguments, {"messages": moved})
         return moved
 
     def _promote(
@@ -129,14 +129,14 @@ class MovingVerbs(AdminBase):
             state: "dead", "ready" (new messages and retries that can be delivered now) or
                 "waiting_retry".
             dry_run: Only count them.
-            fields: The filter's fields, where no filter is given.
+            fields: The filter's fields, if no filter is given.
 
         Returns:
             How many were deleted (or would be).
 
         Raises:
             GroupNotFound: There is no such group.
-            InvalidArgument: The filter chooses nothing in particular (say all=True), or there is
+            InvalidArgument: The filter selects nothing in particular (pass all=True), or there is
                 no such state.
         """
         if state not in STATES:
@@ -150,31 +150,31 @@ class MovingVerbs(AdminBase):
         for place in (yield from self._places(record, wanted.topic)):
             gone += yield from self._purge(place, state, wanted, dry_run=dry_run)
         if not dry_run:
-            said = {"group": group, "state": state} | wanted.given()
-            yield from self._note("purge", said, {"messages": gone})
+            arguments = {"group": group, "state": state} | wanted.given()
+            yield from self._note("purge", arguments, {"messages": gone})
         return gone
 
     def reset(self, group: str, to: str = LATEST, *, dry_run: bool = False) -> Operation[int]:
-        """Start a group afresh, at the end or at the beginning of what is stored.
+        """Move a group to the end or to the beginning of what is stored.
 
-        To "latest", it skips all that waits for it, ready or to be retried; what is in flight is
-        finished, and dead letters stay. To "earliest", it gets what is still stored because another
-        group has not finished with it, also what it had finished with itself; what it has stays as
-        it is. It is paused until it has all of it; a call that is cut off is completed by the next
-        one, or by the next start of the group, and gives nothing twice (semantics.md section 4).
+        To "latest", it skips all messages that are ready or wait for a retry; messages in flight
+        finish, and dead letters stay. To "earliest", it also gets what is still stored because
+        another group has not finished with it, including what it has finished itself; messages that
+        it has stay as they are. It is paused meanwhile. An interrupted call is completed by the
+        next one, or by the next start of the group, and adds nothing twice.
 
         Args:
             group: The group's name.
             to: "latest": what is published from now on; "earliest": what is still stored.
-            dry_run: Only count what would be skipped or given.
+            dry_run: Only count the messages.
 
         Returns:
-            How many messages were skipped or given (or would be).
+            How many messages were skipped or added (or would be).
 
         Raises:
             GroupNotFound: There is no such group.
             InvalidArgument: `to` is something else.
-            QueueFull: The server is at its memory limit; the next call goes on.
+            QueueFull: The server is at its memory limit; the next call continues.
         """
         check_start(to, name="to")
         record = yield from self.catalog.groups.get(check_group(group))
@@ -198,7 +198,7 @@ class MovingVerbs(AdminBase):
         return gone
 
     def _not_held(self, record: GroupRecord) -> Operation[int]:
-        """How many messages are stored that a group does not have."""
+        """How many stored messages a group does not have."""
         places = yield from self._places(record)
         parts: list[Stats] = yield [stats(place.keys) for place in places]
         return sum(max(0, part.bodies - part.scheduled - part.held) for part in parts)
@@ -219,8 +219,8 @@ class MovingVerbs(AdminBase):
                 gone += yield from purge_all(keys, key, self.actor)
                 continue
             if state == "dead":
-                letters = yield from read_dead(place, wanted, with_bodies=False)
-                ids = [letter.id for letter in letters]
+                dead_letters = yield from read_dead(place, wanted, with_bodies=False)
+                ids = [dead_letter.id for dead_letter in dead_letters]
             else:
                 ids = yield from _matching(place, key, wanted)
             for batch in batches(ids):
@@ -234,7 +234,7 @@ class MovingVerbs(AdminBase):
     def _purge_blocked(
         self, place: Place, wanted: DeadLetterFilter, *, dry_run: bool
     ) -> Operation[int]:
-        """What waits behind others of its message group, page by page."""
+        """Purge messages that wait behind others of their message group, page by page."""
         gone, after = 0, ""
         while True:
             look: Command[Blocked] = scan_blocked(place.keys, after=after)
@@ -270,7 +270,7 @@ class MovingVerbs(AdminBase):
             step: Command[Dropped] = purge_list(place.keys, lane, actor=self.actor, answers=answers)
             dropped = yield step
             gone += dropped.gone
-            # A consumer took the whole window meanwhile: it is past it too.
+            # If consumers took the whole window meanwhile, it is done too.
             rest = max(0, rest - (dropped.window or len(answers)))
         return gone
 
@@ -284,7 +284,7 @@ def _levels(place: Place, level: int | None) -> Iterator[tuple[int, str]]:
 def _matching(
     place: Place, key: str, wanted: DeadLetterFilter, *, in_list: bool = False
 ) -> Operation[list[str]]:
-    """The chosen ids in one list or sorted set, page by page."""
+    """The selected ids in one list or sorted set, page by page."""
     ids: list[str] = []
     offset, total = 0, 1
     while offset < total:
@@ -304,7 +304,7 @@ def _candidates(topic: str, page: Held | Blocked) -> Iterator[Candidate]:
 
 
 def _refuse_view(record: GroupRecord, verb: str) -> None:
-    """What a group that consumes dead letters has is another group's. Raises ConfigError."""
+    """Raise ConfigError for a group that consumes dead letters, which belong to another group."""
     if record.source:
         raise ConfigError(
             f"{verb} {show(record.name)}: the group consumes the dead letters of"
@@ -315,7 +315,7 @@ def _refuse_view(record: GroupRecord, verb: str) -> None:
 def _not_by_death(wanted: DeadLetterFilter) -> DeadLetterFilter:
     if wanted.since is not None or wanted.before is not None:
         raise InvalidArgument(
-            f"since and before are about when a message died, so {show(wanted)} chooses dead"
-            " letters only; use ids, topic, fingerprint or error"
+            f"since and before apply to dead letters only ({show(wanted)}); use ids, topic,"
+            " fingerprint or error"
         )
     return wanted

@@ -1,7 +1,6 @@
-"""The operator's verbs that only look: numbers, one message, workers, leases, the audit record."""
+"""Read-only operations: statistics, one message, workers, leases, the audit record."""
 
-from rqretry.admin import explain as inspecting
-from rqretry.admin import timeline as telling
+from rqretry.admin import explain, timeline
 from rqretry.admin.base import AdminBase
 from rqretry.admin.interruptions import with_interruptions
 from rqretry.admin.results import AuditEntry, InflightMessage, WorkerInfo
@@ -16,14 +15,14 @@ from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.operate import Held, scan_group
 
 
-class LookingVerbs(AdminBase):
-    """What is where, and why."""
+class QueryAdmin(AdminBase):
+    """Read-only operations."""
 
     def stats(self, topic: str | None = None, group: str | None = None) -> Operation[Stats]:
-        """How many messages are where; what is due counts as ready, moved or not.
+        """How many messages are in which state; due messages count as ready, moved or not.
 
         Raises:
-            TopicNotFound, GroupNotFound: The one asked for is not there.
+            TopicNotFound, GroupNotFound: There is no such topic or group.
         """
         if topic is None:
             records = yield from self.catalog.topics.all()
@@ -38,7 +37,7 @@ class LookingVerbs(AdminBase):
         return (yield from gather_stats(self.catalog, records, group, abouts))
 
     def message(self, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract
-        """Where a message is, for each group, and its history as far as it is kept.
+        """The state of a message in each group, and its history as far as it is kept.
 
         Raises:
             MessageNotFound: Nothing is stored under this id: it was committed by all groups,
@@ -50,7 +49,7 @@ class LookingVerbs(AdminBase):
         return view
 
     def remembered(self, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract
-        """A message that is not stored any more, as its history tells it: without its body.
+        """A message that is no longer stored, from its history: without its body.
 
         Raises:
             MessageNotFound: No history names it.
@@ -59,12 +58,12 @@ class LookingVerbs(AdminBase):
         events = yield from self._past(checked)
         if not events:
             raise self._not_stored(id)
-        return telling.remembered(checked, events)
+        return timeline.remembered(checked, events)
 
     def timeline(self, id: str) -> Operation[list[TimelineEvent]]:  # noqa: A002 - the name of the contract
         """What happened to a message, oldest first, as far as the history is kept.
 
-        Also of one that is committed by all its groups, while its history is there.
+        Also of a message that all its groups have committed, while its history is kept.
 
         Raises:
             MessageNotFound: It is not stored, and no history names it.
@@ -79,9 +78,9 @@ class LookingVerbs(AdminBase):
         return events
 
     def explain(self, id: str) -> Operation[dict[str, str]]:  # noqa: A002 - the name of the contract
-        """Why a message is not running now: for each group one sentence.
+        """Why a message is not running now: one sentence for each group.
 
-        The group is "-" where the topic has none.
+        The group is "-" if the topic has none.
 
         Raises:
             MessageNotFound: It is not stored, and no history names it.
@@ -93,22 +92,24 @@ class LookingVerbs(AdminBase):
         events = yield from self._past(checked)
         if not events:
             raise self._not_stored(id)
-        return telling.ends(events)
+        return timeline.ends(events)
 
     def find(self, key: str) -> Operation[list[str]]:
         """The ids of messages that were published with a message key.
 
-        All that are stored, and of the others (committed, purged) those that the newest part of the
-        history tells of: at most 50 000 entries for each partition.
+        All stored messages, and of the others (committed, purged) those in the newest 50,000
+        history entries of each partition.
 
         Raises:
-            InvalidArgument: It is no message key.
+            InvalidArgument: It is not a valid message key.
         """
         (wanted,) = check_keys(key)
         found: list[str] = []
         for record in (yield from self.catalog.topics.all()):
             for partition in range(record.partitions):
-                found += yield from telling.ids_of_key(self.catalog, record.name, partition, wanted)
+                found += yield from timeline.ids_of_key(
+                    self.catalog, record.name, partition, wanted
+                )
         return found
 
     def workers(self) -> Operation[list[WorkerInfo]]:
@@ -123,7 +124,7 @@ class LookingVerbs(AdminBase):
         return sorted(rows, key=lambda row: row.name)
 
     def inflight(self, group: str) -> Operation[list[InflightMessage]]:
-        """The messages of a group that are under a lease, by deadline.
+        """The messages of a group that are in flight, by deadline.
 
         Raises:
             GroupNotFound: There is no such group.
@@ -146,13 +147,13 @@ class LookingVerbs(AdminBase):
         return sorted(found, key=lambda row: (row.deadline_ms, row.id))
 
     def audit(self, count: int = 100) -> Operation[list[AuditEntry]]:
-        """The last lines of the audit record, the newest first.
+        """The newest audit records, newest first.
 
         Args:
-            count: 1 to 10 000 lines.
+            count: How many, 1 to 10,000.
 
         Raises:
-            InvalidArgument: It is something else.
+            InvalidArgument: `count` is outside its limits.
         """
         most = check_count(count, name="count", maximum=10_000)
         found = yield notes(self.catalog.keys, count=most)
@@ -161,14 +162,14 @@ class LookingVerbs(AdminBase):
     def _look(self, id_: str) -> Operation[MessageView | None]:
         records = yield from self.catalog.topics.all()
         live = [groups_of(worker.about) for worker in (yield from self._live())]
-        # Where its id says it should be first; elsewhere if partitions were added since.
+        # First where its id places it; elsewhere if partitions were added since.
         likely = [(r, partition_of(id_, r.partitions)) for r in records]
         places = [*likely, *((r, n) for r in records for n in range(r.partitions))]
         for record, partition in dict.fromkeys(places):
             served = {
                 group for about in live if record.name in about.topics for group in about.groups
             }
-            view = yield from inspecting.look(self.catalog, record, partition, id_, served)
+            view = yield from explain.look(self.catalog, record, partition, id_, served)
             if view is not None:
                 return view
         return None
@@ -179,7 +180,7 @@ class LookingVerbs(AdminBase):
             likely = partition_of(id_, record.partitions)
             # Elsewhere if it had a message group, or partitions were added since.
             for partition in dict.fromkeys((likely, *range(record.partitions))):
-                found = yield from telling.read_timeline(
+                found = yield from timeline.read_timeline(
                     self.catalog, record.name, partition, id_, born_ms(id_)
                 )
                 if found:

@@ -1,4 +1,4 @@
-"""What the operator's verbs answer: workers, leases, the audit record, a redrive."""
+"""What admin operations return: workers, leases, audit records, repairs, a redrive."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """One live worker process; `since_ms` is when it first said so."""
+    """One live worker process; `since_ms` is when it first registered."""
 
     name: str
     groups: tuple[str, ...]
@@ -17,7 +17,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class InflightMessage:
-    """One message under a lease; past `deadline_ms` it expires."""
+    """One message in flight; past `deadline_ms` it expires."""
 
     id: str
     topic: str
@@ -28,7 +28,7 @@ class InflightMessage:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One line of the audit record: who changed, moved or destroyed what, and when."""
+    """One audit record: who changed, moved or deleted what, and when."""
 
     at_ms: int
     actor: str
@@ -39,18 +39,18 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in a partition that should not be.
+    """An inconsistency in a partition.
 
     Attributes:
         topic: The topic.
         partition: Which of its partitions.
         severity: "error" (a message is lost, stuck or would be handled twice) or "warning".
-        kind: One word or two, the same for all problems of a kind.
-        key: The Redis key it is in.
-        id: The message, or the field, it is about.
+        kind: One or two words, the same for all problems of this kind.
+        key: The Redis key in which it was found.
+        id: The message, or the field, that is affected.
         text: What is wrong, as a sentence.
-        remedy: What a repair does about it; "" where a person must decide.
-        advice: What a person can do; "" where there is a remedy.
+        remedy: What a repair does about it; "" if a person must decide.
+        advice: What a person can do; "" if there is a remedy.
     """
 
     topic: str
@@ -66,14 +66,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One kind of repair that was made in one partition.
+    """One kind of repair, made in one partition.
 
     Attributes:
         topic: The topic.
         partition: Which of its partitions.
-        group: In whose places; "" where it was about no group's.
+        group: The group whose lists and sets were repaired; "" if none.
         did: What was done, as a sentence.
-        ids: To which messages; of an index, to which delay levels.
+        ids: The repaired messages; for an index, the delay levels.
     """
 
     topic: str
@@ -85,13 +85,13 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """What `fsck` answers.
+    """What `fsck` returns.
 
     Attributes:
         partitions: How many were read.
         problems: What was found, errors first.
         repairs: What was changed; none without `repair`.
-        left: The problems at the end: after the repairs, if there were some.
+        left: The problems that remain, after repairs if there were any.
     """
 
     partitions: int
@@ -101,19 +101,19 @@ class Checkup:
 
     @property
     def errors(self) -> int:
-        """How many of those that are left are errors."""
+        """How many of the remaining problems are errors."""
         return sum(problem.severity == "error" for problem in self.left)
 
 
 class RedriveReport(int):
-    """How many dead letters were sent back (or would be), and how the canaries fared.
+    """How many dead letters were sent back (or would be), and what became of the canaries.
 
     Attributes:
-        matched: Dead letters that the filter chose.
+        matched: Dead letters that the filter selected.
         canaries: Sent first and watched.
         failed: Canaries that failed again.
         stopped: The rest was not sent.
-        reason: Why, in one sentence; "" where nothing stopped it.
+        reason: Why, in one sentence; "" if it was not stopped.
     """
 
     matched: int
@@ -125,7 +125,7 @@ class RedriveReport(int):
     def __new__(
         cls, sent: int, *, matched: int, canaries: int = 0, failed: int = 0, reason: str = ""
     ) -> Self:
-        """Make a report; it is stopped where there is a reason."""
+        """Make a report; it is stopped if there is a reason."""
         made = super().__new__(cls, sent)
         made.matched, made.canaries, made.failed = matched, canaries, failed
         made.stopped, made.reason = bool(reason), reason

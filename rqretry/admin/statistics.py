@@ -1,4 +1,4 @@
-"""Gathering numbers: one read-only call per group and partition, added up."""
+"""Statistics: one read-only call per group and partition, added up."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ _NO_GROUP = RouteGroup("-", 0, "")
 def gather_stats(
     catalog: Catalog, topics: Sequence[TopicRecord], group: str | None, workers: Sequence[str]
 ) -> Operation[Stats]:
-    """Ask every partition of these topics, and add up."""
+    """Read every partition of these topics, and add up."""
     levels = yield from catalog.open()
     rows = []
     for topic in topics:
@@ -65,7 +65,7 @@ def gather_stats(
 
 
 def _bytes(catalog: Catalog, topic: TopicRecord) -> Operation[int | None]:
-    """What the bodies take; None where this user may not ask."""
+    """Memory of the bodies; None if this user may not read it."""
     keys = [catalog.partition(topic.name, number) for number in range(topic.partitions)]
     try:
         return sum((yield [memory(key) for key in keys]))
@@ -111,14 +111,14 @@ def _summed(shares: Sequence[int | None]) -> int | None:
 
 
 def _waiting(parts: Sequence[Part], levels: int) -> list[Waiting]:
-    rungs = []
+    rows = []
     for index in range(levels):
         here = [part.levels[index] for part in parts]
         count = sum(level.waiting - level.due for level in here)
         nexts = [level.next_due_ms for level in here if level.next_due_ms is not None]
         if count:
-            rungs.append(Waiting(index + 1, count, min(nexts)))
-    return rungs
+            rows.append(Waiting(index + 1, count, min(nexts)))
+    return rows
 
 
 def _oldest_age(parts: Sequence[Part]) -> float | None:

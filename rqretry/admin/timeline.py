@@ -1,7 +1,7 @@
-"""The history of one message: the entries of the partition's stream that name it, read and told.
+"""The timeline of one message, from the entries of the partition's history that name it.
 
-A bounded scan from a minute before the message's birth (decisions 29). What the stream has lost,
-the failure record still tells of the attempts that failed.
+A bounded scan, from a minute before the message was made (docs/decisions/0025-history.md). Failed
+attempts that were trimmed from the history are still in the failure record.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +20,13 @@ _LOOK_BACK_MS = 60_000
 _PAGE, _PAGES = 1000, 50
 _ENTRY_PARTS = 4
 _ENDS = {"succeed": "committed", "purge": "purged"}
-_EXPIRED = "the lease ended before the worker told a result"
+_EXPIRED = "the lease ended before the worker reported a result"
 
 
 def read_timeline(
     catalog: Catalog, topic: str, partition: int, id_: str, since_ms: int | None
 ) -> Operation[list[TimelineEvent]]:
-    """What the partition's history says of a message, the oldest first."""
+    """A message's events in the partition's history, oldest first."""
     keys = catalog.partition(topic, partition)
     start = str(max(0, (since_ms or 0) - _LOOK_BACK_MS))
     events: list[TimelineEvent] = []
@@ -43,10 +43,10 @@ def read_timeline(
 
 
 def ids_of_key(catalog: Catalog, topic: str, partition: int, key: str) -> Operation[list[str]]:
-    """The messages with a message key: all that are stored, and those that the history tells of.
+    """The messages with a message key: all stored ones, and those in the newest history.
 
-    The index has what is stored (decisions 29), by id. Of the rest a bounded part of the history
-    tells, the newest entries, in the order of publishing.
+    Stored messages come from the index, by id; the others from the newest entries of the history,
+    in the order of publishing.
     """
     keys = catalog.partition(topic, partition)
     stored: list[str] = []
@@ -56,20 +56,20 @@ def ids_of_key(catalog: Catalog, topic: str, partition: int, key: str) -> Operat
         stored += page
         if len(page) < _PAGE:
             break
-    told: dict[str, None] = {}
+    recent: dict[str, None] = {}
     end = "+"
     for _ in range(_PAGES):
         entries = yield recent_history(keys, end=end, count=_PAGE)
         for _, fields in entries:
-            told |= dict.fromkeys(reversed(_with_key(fields, key)))
+            recent |= dict.fromkeys(reversed(_with_key(fields, key)))
         if len(entries) < _PAGE:
             break
         end = f"({entries[-1][0]}"
-    return [*(id_ for id_ in stored if id_ not in told), *reversed(told)]
+    return [*(id_ for id_ in stored if id_ not in recent), *reversed(recent)]
 
 
 def _with_key(fields: dict[str, bytes], key: str) -> list[str]:
-    """The messages of a history entry that were published, or prepared, with a message key."""
+    """The messages of a history entry that were published or prepared with a message key."""
     if fields["e"] not in (b"publish", b"prepare") or not fields["b"]:
         return []
     ids = fields["i"].decode().split(" ")
@@ -80,34 +80,34 @@ def _with_key(fields: dict[str, bytes], key: str) -> list[str]:
 def with_record(
     events: Sequence[TimelineEvent], states: Iterable[GroupState]
 ) -> list[TimelineEvent]:
-    """The history, and what only the failure record tells: lost attempts, traces of redrives."""
-    told = list(events)
+    """The history, completed from the failure record: trimmed attempts, traces of redrives."""
+    known = list(events)
     for state in states:
         for error in state.errors:
-            same = [e for e in told if (e.at_ms, e.group) == (error.at_ms, state.group)]
+            same = [e for e in known if (e.at_ms, e.group) == (error.at_ms, state.group)]
             failed = [e for e in same if e.event in ("fail", "expire", "redrive")]
             if not failed:
-                told.append(_from_record(state.group, error))
+                known.append(_from_record(state.group, error))
             elif not failed[0].trace_id and error.trace:
-                told[told.index(failed[0])] = failed[0].traced(trace_id_of(error.trace))
-    return sorted(told, key=lambda event: event.at_ms)
+                known[known.index(failed[0])] = failed[0].traced(trace_id_of(error.trace))
+    return sorted(known, key=lambda event: event.at_ms)
 
 
 def ends(events: Sequence[TimelineEvent]) -> dict[str, str]:
-    """What became of a message that is not stored any more, for each group that had it."""
+    """What became of a message that is no longer stored, for each group that had it."""
     last = {event.group: event for event in events if event.group}
-    said = {
+    outcomes = {
         group: f"{_ENDS.get(event.event, event.event)} at {date(event.at_ms)} by {event.worker}"
         for group, event in last.items()
     }
-    return said or {"-": f"{events[-1].event} at {date(events[-1].at_ms)}; not stored any more"}
+    return outcomes or {"-": f"{events[-1].event} at {date(events[-1].at_ms)}; no longer stored"}
 
 
 def remembered(id_: str, events: Sequence[TimelineEvent]) -> MessageView:
-    """A message that is not stored any more, from its history."""
+    """A message that is no longer stored, from its history."""
     states = [
-        GroupState(group, _ENDS.get(_last(events, group), "gone"), 0, None, said)
-        for group, said in ends(events).items()
+        GroupState(group, _ENDS.get(_last(events, group), "gone"), 0, None, outcome)
+        for group, outcome in ends(events).items()
     ]
     first = events[0]
     return MessageView(
@@ -132,16 +132,16 @@ def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[Tim
     for place, id_ in enumerate(ids):
         if id_ == wanted:
             note = notes[place].decode() if place < len(notes) else ""
-            attempt, level, due_ms, said = _read(verb, note)
+            attempt, level, due_ms, state = _read(verb, note)
             error, trace_id = _blob(verb, fields["b"], ids, place)
-            said = _said(said, level, due_ms, error)
+            text = _describe(state, level, due_ms, error)
             yield TimelineEvent(
-                at_ms, verb, group, worker, said, attempt, level, due_ms, error, trace_id
+                at_ms, verb, group, worker, text, attempt, level, due_ms, error, trace_id
             )
 
 
 def _read(verb: str, note: str) -> tuple[int | None, int | None, int | None, str]:
-    """Attempt, level, due time, and what a note says beside them."""
+    """Attempt, level, due time, and the rest of a note."""
     if verb == "lease":
         parts = note.split(":")
         return (int(parts[1]) if len(parts) == _ENTRY_PARTS else 1), None, None, ""
@@ -162,7 +162,7 @@ def _read(verb: str, note: str) -> tuple[int | None, int | None, int | None, str
 
 
 def _blob(verb: str, blob: bytes, ids: Sequence[bytes], place: int) -> tuple[str, str | None]:
-    """The error and the trace that an entry keeps for one of its messages."""
+    """The error and the trace of one message of an entry."""
     if verb == "publish" and blob:
         notes = decode_noted(blob, [id_.decode() for id_ in ids])
         return "", notes[place].trace_id
@@ -176,15 +176,15 @@ def _blob(verb: str, blob: bytes, ids: Sequence[bytes], place: int) -> tuple[str
 def _from_record(group: str, error: AttemptError) -> TimelineEvent:
     verbs = {"redriven": "redrive", "expired": "expire"}
     verb = verbs.get(error.cause, "fail")
-    said = "" if verb == "redrive" else str(error)
+    text = "" if verb == "redrive" else str(error)
     trace_id = trace_id_of(error.trace)
     attempt = error.attempt or None
     return TimelineEvent(
-        error.at_ms, verb, group, error.worker, said, attempt, None, None, said, trace_id
+        error.at_ms, verb, group, error.worker, text, attempt, None, None, text, trace_id
     )
 
 
-def _said(said: str, level: int | None, due_ms: int | None, error: str) -> str:
+def _describe(state: str, level: int | None, due_ms: int | None, error: str) -> str:
     if due_ms is not None:
-        said = f"{said} on level {level} until {date(due_ms)}"
-    return ": ".join(filter(None, (error, said))) if error else said
+        state = f"{state} on level {level} until {date(due_ms)}"
+    return ": ".join(filter(None, (error, state))) if error else state

@@ -1,4 +1,4 @@
-"""The operator's verbs about topics and groups: create, set, pause, unsubscribe, delete."""
+"""Operations on topics and groups: create, set, pause, unsubscribe, delete."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ from rqretry.protocol.command import Operation
 _LEAST_RETENTION_S, _MOST_RETENTION_S = 60, 10 * 366 * 86_400
 
 
-class CatalogVerbs(AdminBase):
+class TopicAndGroupAdmin(AdminBase):
     """Topics and groups."""
 
     def topics(self) -> Operation[list[TopicInfo]]:
@@ -38,7 +38,7 @@ class CatalogVerbs(AdminBase):
         return [_topic_info(record) for record in records]
 
     def create_topic(self, name: str, partitions: int | None = None) -> Operation[TopicInfo]:
-        """Create a topic, or find the one that exists.
+        """Create a topic, or return the existing one.
 
         Args:
             name: 1 to 127 characters of A-Z a-z 0-9 _ -.
@@ -59,37 +59,37 @@ class CatalogVerbs(AdminBase):
         partitions: int | None = None,
         max_messages: int | Keep | None = KEEP,
     ) -> Operation[TopicInfo]:
-        """Change a topic's settings, everywhere at once.
+        """Change a topic's settings, effective everywhere at once.
 
         Args:
             name: The topic.
-            partitions: At least as many as it has, at most 1024. The new ones are made complete
-                before publishers use them; workers and clients find them within seconds.
-            max_messages: How many messages it may store; a publish that would go over stores
+            partitions: At least as many as it has, at most 1024. Publishers use the new ones when
+                they are complete; workers and clients find them within seconds.
+            max_messages: How many messages it may store; a publish that would exceed it stores
                 nothing and raises QueueFull. Each partition gets an equal share, rounded up.
-                0 or None: any number.
+                0 or None: no limit.
 
         Raises:
             TopicNotFound: There is no such topic.
-            InvalidArgument: max_messages is not 0 or more, or there would be fewer partitions.
+            InvalidArgument: max_messages is negative, or there would be fewer partitions.
             ConfigError: Ordered messages of the topic are unfinished, a worker of a broadcast group
                 is alive, or a group's max_inflight is less than the partitions would be.
         """
-        checked, said = check_topic(name), {"topic": name}
+        checked, arguments = check_topic(name), {"topic": name}
         count = None if partitions is None else check_partitions(partitions)
         record = yield from self.catalog.topics.refreshed(checked)
         if max_messages is not KEEP:
             most = check_count(max_messages or 0, name="max_messages", minimum=0)
             record = yield from self.catalog.topics.set_limit(checked, most)
-            yield from self._note("set_topic", said | {"max_messages": most})
+            yield from self._note("set_topic", arguments | {"max_messages": most})
         if count is not None:
             yield from self._refuse_broadcasting(record)
             record = yield from self.catalog.growth.grow(checked, count)
-            yield from self._note("set_topic", said | {"partitions": count})
+            yield from self._note("set_topic", arguments | {"partitions": count})
         return _topic_info(record)
 
     def _refuse_broadcasting(self, record: TopicRecord) -> Operation[None]:
-        """A running broadcast consumer reads the partitions that there were when it started."""
+        """A running broadcast consumer reads only the partitions that existed when it started."""
         for worker in (yield from self._live()):
             about = groups_of(worker.about)
             for group in record.groups:
@@ -97,19 +97,19 @@ class CatalogVerbs(AdminBase):
                 if group.kind == BROADCAST and serves:
                     raise ConfigError(
                         f"topic {show(record.name)} has broadcast group {show(group.name)}, whose"
-                        f" worker {show(worker.name)} is alive and would miss what comes into new"
-                        " partitions; stop its workers, and start them after this"
+                        f" worker {show(worker.name)} is alive and would miss messages in new"
+                        " partitions; stop its workers, and start them again after this"
                     )
 
     def delete_topic(
         self, name: str, *, force: bool = False, dry_run: bool = False
     ) -> Operation[int]:
-        """Delete a topic and all it stores; what producers remember of it goes within an hour.
+        """Delete a topic and everything it stores; producers' lanes expire within an hour.
 
         Args:
-            name: The topic. Publishing to it afterwards creates it anew.
-            force: Unsubscribe its groups first, even those whose workers are alive (these will
-                subscribe again); their dead letters of this topic go too.
+            name: The topic. Publishing to it afterwards creates it again.
+            force: Unsubscribe its groups first, even those with live workers (which will subscribe
+                again); their dead letters of this topic are deleted too.
             dry_run: Only count.
 
         Returns:
@@ -134,7 +134,7 @@ class CatalogVerbs(AdminBase):
         return stored
 
     def _deletable(self, name: str) -> Operation[TopicRecord]:
-        """The topic, also one whose deletion was cut off."""
+        """The topic, including one whose deletion was interrupted."""
         yield from self.catalog.open()
         found = yield from self.catalog.topics.find(name)
         if found is None:
@@ -167,24 +167,24 @@ class CatalogVerbs(AdminBase):
         pin: bool | None = None,
         dry_run: bool = False,
     ) -> Operation[GroupInfo]:
-        """Change a group's settings for all its instances, at once (semantics.md section 4).
+        """Change a group's settings for all its instances, at once.
 
         Args:
             group: The group's name.
             max_retries: 0 or more, or "unlimited"; there are at most max_retries + 1 deliveries.
             policy: A RetryPolicy, or its text such as "ladder:10s 30s"; its own max_retries
-                counts where `max_retries` is not given.
-            max_inflight: Messages under a lease at once, over all workers; it is split over the
-                partitions of the group's topics. None or "none": any number.
-            rate_limit: Deliveries in a time, over all workers: "100/s", "100/m", "100/h", or a
-                number for so many a second. None or "none": any number.
-            dlq_retention: Dead letters older than this, from a minute to 10 years, are purged by
-                whoever does the upkeep. None or "none", and the default: they are kept for ever.
+                is used if `max_retries` is not given.
+            max_inflight: The most messages in flight, across all workers; divided among the
+                partitions of the group's topics. None or "none": no limit.
+            rate_limit: The most deliveries per time, across all workers: "100/s", "100/m", "100/h",
+                or a number per second. None or "none": no limit.
+            dlq_retention: Dead letters older than this, from a minute to 10 years, are purged.
+                None or "none": they are kept for ever, which is the default.
             pin: True: a worker that starts and names other values changes nothing and warns;
-                False: its values win again. It is about what is named here, or about everything
-                where nothing is named. Default: as it was.
-            dry_run: Write nothing. The answer is the group as it would be, and its `forecast` says
-                what its messages' next failures would mean, before and after.
+                False: its values win again. Applies to the settings named here, or to all of them
+                if none is named. Default: unchanged.
+            dry_run: Write nothing. Returns the group as it would be; its `forecast` says what the
+                next failures of its messages would mean, before and after.
 
         Raises:
             GroupNotFound: There is no such group.
@@ -194,19 +194,19 @@ class CatalogVerbs(AdminBase):
         settings = group_settings(max_retries, policy, max_inflight, rate_limit)
         if dlq_retention is not KEEP:
             settings["dlq_retention_ms"] = _retention_ms(dlq_retention)
-        said = {name: str(value) for name, value in settings.items()}
+        texts = {name: str(value) for name, value in settings.items()}
         if dry_run:
-            return (yield from self._foresee(group, settings, said))
-        return (yield from self._set("set_group", group, said | {"pin": pin}, settings, pin=pin))
+            return (yield from self._preview(group, settings, texts))
+        return (yield from self._set("set_group", group, texts | {"pin": pin}, settings, pin=pin))
 
-    def _foresee(
-        self, group: str, settings: dict[str, Any], said: dict[str, str]
+    def _preview(
+        self, group: str, settings: dict[str, Any], texts: dict[str, str]
     ) -> Operation[GroupInfo]:
         levels = yield from self.catalog.open()
         before, after = yield from self.catalog.groups.preview(check_group(group), **settings)
         places = yield from self._places(before)
-        foreseen = yield from forecast(before, after, levels, places, said)
-        return replace(_group_info(after, levels), forecast=foreseen)
+        found = yield from forecast(before, after, levels, places, texts)
+        return replace(_group_info(after, levels), forecast=found)
 
     def pause(self, group: str) -> Operation[GroupInfo]:
         """Stop deliveries to a group; nothing is lost, running handlers finish.
@@ -217,14 +217,14 @@ class CatalogVerbs(AdminBase):
         return (yield from self._set("pause", group, {}, {"paused": True}))
 
     def resume(self, group: str) -> Operation[GroupInfo]:
-        """Let a paused group go on, at once. Raises GroupNotFound."""
+        """Resume a paused group, at once. Raises GroupNotFound."""
         return (yield from self._set("resume", group, {}, {"paused": False}))
 
     def _set(
         self,
         verb: str,
         group: str,
-        said: dict[str, Any],
+        arguments: dict[str, Any],
         settings: dict[str, Any],
         *,
         pin: bool | None = None,
@@ -232,18 +232,18 @@ class CatalogVerbs(AdminBase):
         levels = yield from self.catalog.open()
         _refuse_broadcast((yield from self.catalog.groups.get(check_group(group))))
         record = yield from self.catalog.groups.set(check_group(group), pin=pin, **settings)
-        yield from self._note(verb, {"group": group} | said)
+        yield from self._note(verb, {"group": group} | arguments)
         return _group_info(record, levels)
 
     def unsubscribe(
         self, group: str, topic: str, *, force: bool = False, dry_run: bool = False
     ) -> Operation[int]:
-        """A group leaves a topic; what it has not finished there, dead letters too, is gone for it.
+        """A group leaves a topic and gives up its unfinished messages and dead letters there.
 
         Args:
             group: The group's name.
             topic: The topic.
-            force: Even while a worker serves this topic for the group; it will subscribe again.
+            force: Even if a worker consumes this topic for the group; it will subscribe again.
             dry_run: Only count.
 
         Returns:
@@ -251,8 +251,8 @@ class CatalogVerbs(AdminBase):
 
         Raises:
             GroupNotFound: There is no such group, or it is not subscribed.
-            ConfigError: A live worker serves the topic for the group, or the group consumes dead
-                letters.
+            ConfigError: A live worker consumes the topic for the group, or the group consumes dead
+                dead_letters.
         """
         checked, name = check_group(group), check_topic(topic)
         record = yield from self.catalog.groups.get(checked)
@@ -272,11 +272,11 @@ class CatalogVerbs(AdminBase):
     def delete_group(
         self, group: str, *, force: bool = False, dry_run: bool = False
     ) -> Operation[int]:
-        """Unsubscribe a group from all its topics and forget it, with its dead letters.
+        """Delete a group with its dead letters; it leaves all its topics.
 
         Args:
             group: The group's name.
-            force: Even while its workers are alive; they will create it again.
+            force: Even if its workers are alive; they will create it again.
             dry_run: Only count.
 
         Returns:
@@ -310,7 +310,7 @@ def group_settings(
     max_inflight: int | str | Keep | None = KEEP,
     rate_limit: Rate | Keep | None = KEEP,
 ) -> dict[str, Any]:
-    """The settings that are named, checked; what is None is left as it is."""
+    """The given settings, checked; those that are None stay as they are."""
     settings: dict[str, Any] = {}
     if policy is not None:
         parsed = RetryPolicy.parse(policy) if isinstance(policy, str) else policy
@@ -329,9 +329,8 @@ def group_settings(
 def _refuse_broadcast(record: GroupRecord) -> None:
     if record.kind == BROADCAST:
         raise ConfigError(
-            f"group {show(record.name)} is a broadcast group: nothing is leased, retried or held"
-            " back for it, so there is nothing to set or to pause; stop its workers, or change"
-            " their options"
+            f"group {show(record.name)} is a broadcast group: nothing is leased or retried for it,"
+            " so there is nothing to set or to pause; stop its workers, or change their options"
         )
 
 
@@ -360,11 +359,11 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
 
 
 def _in_words(record: GroupRecord, levels: LevelTable) -> str:
-    """How often and when; a simple consumer's messages do not use the ladder."""
+    """How often and when messages are retried; simple consumers do not use the policy."""
     if record.kind != SIMPLE:
         return record.policy.describe(record.max_retries, levels)
     if record.max_retries < 0:
-        return "unlimited deliveries, each when the one before was not acknowledged in time"
+        return "unlimited deliveries, each when the previous one was not acknowledged in time"
     retries = "1 retry" if record.max_retries == 1 else f"{record.max_retries} retries"
     deliveries = record.max_retries + 1
-    return f"{retries}, so at most {deliveries} deliveries, each when the lease before has ended"
+    return f"{retries}, so at most {deliveries} deliveries, each when the previous lease has ended"

@@ -1,4 +1,4 @@
-"""The operator's verbs about transactions: what is undecided, and deciding it."""
+"""Operations on transactions: list the undecided ones, and decide them."""
 
 from dataclasses import dataclass
 
@@ -17,19 +17,19 @@ class TransactionInfo:
 
     Attributes:
         id: The transaction.
-        state: "open", "parked" (checked often enough: it waits for an operator), "committed" or
+        state: "open", "parked" (checked too often: it waits for an operator), "committed" or
             "rolled_back".
-        producer_group: Whose checker is asked.
-        topic: The topic it was begun for.
-        opened_by: The process that began it.
+        producer_group: The producer group whose checker is called.
+        topic: The topic it was started for.
+        opened_by: The process that started it.
         opened_ms: When its first message was stored, server time.
-        checks: How often a checker was asked.
-        max_checks: After how many it is parked.
+        checks: How often it was checked.
+        max_checks: After how many checks it is parked.
         next_check_ms: When it is checked next, server time; None for never.
-        decided_by: Who decided it; "" for nobody yet.
+        decided_by: Who decided it; "" if it is undecided.
         decided_ms: When.
-        reason: Why it was decided so, or why the last checker did not know.
-        places: Topic and partition of each place that holds messages of it.
+        reason: Why it was decided, or why the last checker answered UNKNOWN.
+        places: Topic and partition of all its messages.
     """
 
     id: str
@@ -47,13 +47,13 @@ class TransactionInfo:
     places: tuple[tuple[str, int], ...]
 
 
-class TransactionVerbs(AdminBase):
+class TransactionAdmin(AdminBase):
     """Transactions."""
 
     def transactions(self, *, parked: bool = False) -> Operation[list[TransactionInfo]]:
-        """The transactions that are not finished, the oldest first; `parked`: only those.
+        """The unfinished transactions, oldest first; with `parked`, only the parked ones.
 
-        One that is committed or rolled back is listed until that is carried out everywhere.
+        One that is committed or rolled back is listed until that is done in all partitions.
         """
         yield from self.catalog.open()
         records = yield from unresolved(self.catalog)
@@ -64,7 +64,7 @@ class TransactionVerbs(AdminBase):
         return found
 
     def transaction(self, id: str) -> Operation[TransactionInfo]:  # noqa: A002 - as for messages
-        """One transaction; a finished one is known for ten minutes. Raises TransactionNotFound."""
+        """One transaction; finished ones are kept for ten minutes. Raises TransactionNotFound."""
         record = yield from record_of(self.catalog, check_transaction(id))
         return (yield from self._info(record))
 
@@ -72,11 +72,11 @@ class TransactionVerbs(AdminBase):
         """Commit an undecided transaction: its messages are delivered.
 
         Returns:
-            False where it was committed before.
+            False if it was already committed.
 
         Raises:
-            TransactionNotFound: It is not known.
-            TransactionDecided: It was rolled back before.
+            TransactionNotFound: There is no such transaction.
+            TransactionDecided: It was rolled back.
         """
         return (yield from self._resolve(id, COMMITTED, "commit_transaction"))
 
@@ -84,11 +84,11 @@ class TransactionVerbs(AdminBase):
         """Roll an undecided transaction back: its messages are removed.
 
         Returns:
-            False where it was rolled back before.
+            False if it was already rolled back.
 
         Raises:
-            TransactionNotFound: It is not known.
-            TransactionDecided: It was committed before.
+            TransactionNotFound: There is no such transaction.
+            TransactionDecided: It was committed.
         """
         return (yield from self._resolve(id, ROLLED_BACK, "rollback_transaction"))
 
@@ -130,7 +130,7 @@ class TransactionVerbs(AdminBase):
 def why_half(record: Record | None, next_ms: int | None, now_ms: int) -> str:
     """Why a message of a transaction is not delivered, in one sentence."""
     if record is None:
-        return "it belongs to a transaction that is not known any more; see rqretry fsck"
+        return "it belongs to an unknown transaction; see rqretry fsck"
     if record.state == transacting.PARKED:
         return (
             f"its transaction {record.id} is unresolved and parked after {record.checks} checks:"

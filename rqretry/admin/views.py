@@ -1,4 +1,4 @@
-"""What the admin verbs answer: plain records of what is where."""
+"""What admin operations return: statistics, messages, topics, groups."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from rqretry.core.failure_record import AttemptError
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One rung of the ladder.
+    """The messages waiting at one delay level.
 
     Attributes:
         level: 1 for the shortest.
@@ -25,85 +25,85 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """One group of one topic, over all partitions. What is due counts as ready."""
+    """One group of one topic, summed over its partitions. Due messages count as ready."""
 
     group: str
     kind: str
     ready: int
-    """New messages that can be delivered now, and those that wait for their turn (`blocked`)."""
+    """New messages that can be delivered now, and those that wait for others (`blocked`)."""
     retry: int
-    """Retries, and messages whose lease ran out, that can be delivered now."""
+    """Retries, and messages with an expired lease, that can be delivered now."""
     inflight: int
     waiting: tuple[Waiting, ...]
     dead: int
     oldest_age_s: float | None
-    """Age of the message at the head of the ready list; None when it is empty."""
+    """Age of the message at the head of the ready list; None if it is empty."""
     paused: bool
     workers: int
     """Live worker processes of the group."""
     counters: dict[str, int] = field(default_factory=dict)
     """How often each verb happened to a message: publish, lease, succeed, fail, ..."""
     max_inflight: int | None = None
-    """Under a lease at once, over all partitions of this topic; None for any number."""
+    """The most messages in flight, in all partitions of this topic; None for no limit."""
     rate_limit: str | None = None
-    """Deliveries of the group in a time, such as "100/s"; None for any number."""
+    """The most deliveries per time, such as "100/s"; None for no limit."""
 
     tags: str = "*"
-    """What it takes of the topic; "*" is everything."""
+    """The tags it selects; "*" for everything."""
     ordered: bool = False
     """It gets one message of a message group at a time."""
     blocked: int = 0
-    """Of an ordered group: messages behind an unfinished one of their message group."""
+    """In an ordered group: messages behind an unfinished one of their message group."""
 
     @property
     def filtered(self) -> int:
-        """Messages that were not for it, because it does not take their tags."""
+        """Messages it did not get because it does not select their tags."""
         return self.counters.get("filtered", 0)
 
     @property
     def waiting_count(self) -> int:
-        """Messages on all rungs."""
-        return sum(rung.count for rung in self.waiting)
+        """Messages waiting at all levels."""
+        return sum(level.count for level in self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """One topic over all partitions."""
+    """One topic, summed over its partitions."""
 
     topic: str
     partitions: int
     stored: int
-    """Message bodies kept."""
+    """Stored message bodies."""
     scheduled: int
     """Published with a delay and not due."""
     backlog: int
     """Waiting for the topic's first group."""
     groups: tuple[GroupStats, ...]
     max_messages: int | None = None
-    """How many it may store; None for any number."""
+    """How many it may store; None for no limit."""
     bytes: int | None = None
-    """Of the bodies, by a sample; None where the server does not say."""
+    """Memory of the bodies, estimated; None if the server does not report it."""
     history_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What `admin.stats` answers; sums over all that it names, details in `topics`."""
+    """What `admin.stats` returns: sums over all topics, with details in `topics`."""
 
     namespace: str
     topics: tuple[TopicStats, ...]
     used_memory: int | None = None
-    """Of the whole server, in bytes; None where it does not say."""
+    """Of the whole server, in bytes; None if it does not report it."""
     max_memory: int | None = None
-    """The server's limit, in bytes; 0 for none, None where it does not say."""
+    """The server's limit, in bytes; 0 for none, None if it does not report it."""
     open_transactions: int = 0
-    """Of the namespace: not finished, parked ones too."""
+    """Unfinished ones of the namespace, including parked ones."""
     parked_transactions: int = 0
-    """Of the namespace: no checker could decide them, and they wait for an operator."""
+    """Those of the namespace that no checker could decide; they wait for an operator."""
 
     @property
     def groups_without_consumer(self) -> list[tuple[str, str]]:
-        """(topic, group) of each push group that no live worker serves; simple ones cannot tell."""
+        """(topic, group) of each push group without a live worker; unknown for simple groups."""
         return [
             (topic.topic, group.group)
             for topic in self.topics
@@ -133,17 +133,17 @@ class Stats:
 
     @property
     def inflight(self) -> int:
-        """Messages under a lease."""
+        """Messages in flight."""
         return sum(group.inflight for group in self.groups)
 
     @property
     def waiting(self) -> int:
-        """Messages on the ladder."""
+        """Messages that wait for a retry."""
         return sum(group.waiting_count for group in self.groups)
 
     @property
     def filtered(self) -> int:
-        """Messages that were not for a group, because it does not take their tags."""
+        """Messages that a group did not get because it does not select their tags."""
         return sum(group.filtered for group in self.groups)
 
     @property
@@ -176,13 +176,13 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """Where one message is, for one group.
+    """The state of one message in one group.
 
     Attributes:
         state: "ready", "inflight", "waiting_retry", "dead", "committed", "scheduled" or "filtered"
-            (it does not take the message's tag).
+            (the group does not select its tag).
         attempt: The number of the current delivery, else of the next one.
-        due_ms: Server time when it moves: due time, or deadline of the lease; None for none.
+        due_ms: Its due time, or the deadline of its lease, in server time; None for neither.
         explain: Why it is not running now, in one sentence.
     """
 
@@ -196,20 +196,19 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEvent:
-    """One line of a message's history.
+    """One event of a message's history.
 
     Attributes:
         at_ms: Server time in milliseconds since the epoch.
         event: The verb: publish, lease, succeed, fail, release, expire, promote, redrive, ...
-        group: The consumer group; "" for what is no group's.
+        group: The consumer group; "" for events of no group.
         worker: Who did it.
-        note: What became of the message, in words; "" where the verb says it all.
-        attempt: Which delivery; None where it is none.
+        note: What became of the message, in words; "" if the verb says it all.
+        attempt: The number of the delivery; None for other events.
         level: The delay level at which it waits from then on; None for none.
         due_ms: When it is due again, server time.
-        error: Of a failure, its type and text.
-        trace_id: The trace of the publish, or of the attempt that failed; None where it is not
-            known.
+        error: The type and text of a failure.
+        trace_id: The trace of the publish, or of the failed attempt; None if unknown.
     """
 
     at_ms: int
@@ -223,7 +222,7 @@ class TimelineEvent:
     error: str = ""
     trace_id: str | None = None
     topic: str = ""
-    """Of a message that is not stored any more, where it was."""
+    """Where the message was, if it is no longer stored."""
     partition: int = 0
 
     def at(self, topic: str, partition: int) -> "TimelineEvent":
@@ -237,7 +236,7 @@ class TimelineEvent:
 
 @dataclass(frozen=True, slots=True)
 class MessageView:
-    """What `admin.message` answers."""
+    """What `admin.message` returns."""
 
     id: str
     topic: str
@@ -253,25 +252,25 @@ class MessageView:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """What `admin.topics` answers for one topic."""
+    """What `admin.topics` returns for one topic."""
 
     name: str
     partitions: int
     groups: tuple[str, ...]
     max_messages: int | None = None
-    """How many it may store; None for any number."""
+    """How many it may store; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptForecast:
-    """The messages whose next delivery has one number, and what their failure would mean.
+    """The messages with the same next delivery number, and what its failure would mean.
 
     Attributes:
         attempt: The number of their current delivery, else of the next one.
-        count: How many they are.
-        wait_before_s: How long they would wait after failing it, as the group is set now, in
+        count: How many there are.
+        wait_before_s: How long they would wait after its failure with the present settings, in
             seconds without jitter; None: they would be dead.
-        wait_after_s: The same with the other settings.
+        wait_after_s: The same with the new settings.
     """
 
     attempt: int
@@ -282,15 +281,15 @@ class AttemptForecast:
 
 @dataclass(frozen=True, slots=True)
 class GroupForecast:
-    """What `set_group(..., dry_run=True)` answers.
+    """What `set_group(..., dry_run=True)` returns.
 
     Attributes:
         group: The group.
         settings: What would be set, as text.
-        waiting: Messages that wait for a retry; their due time stays as it is.
-        unfinished: Those and all that are ready or in flight.
-        dead_at_next_failure: Of them, how many would be dead when their next delivery fails, which
-            they would not be as the group is set now. Each is delivered once more before that.
+        waiting: Messages that wait for a retry; their due times do not change.
+        unfinished: Those, and all that are ready or in flight.
+        dead_at_next_failure: How many of them would be dead if their next delivery fails, and
+            would not be with the present settings. Each is delivered once more before that.
         attempts: By the number of the next delivery.
     """
 
@@ -304,43 +303,43 @@ class GroupForecast:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """What `admin.groups` answers for one group; max_retries None is unlimited."""
+    """What `admin.groups` returns for one group; max_retries None is unlimited."""
 
     name: str
     kind: str
     max_retries: int | None
     policy: str
     ladder: str
-    """In words: retries, deliveries and how long they take."""
+    """A description: retries, deliveries and how long they take."""
     topics: tuple[str, ...]
     changed_by: str
     changed_at_ms: int = 0
     paused: bool = False
     pinned: tuple[str, ...] = ()
-    """Settings that a starting worker does not change: max_retries, policy, ..."""
+    """Settings that a starting worker cannot change: max_retries, policy, ..."""
     max_inflight: int | None = None
-    """Under a lease at once, over all workers; None for any number."""
+    """The most messages in flight, across all workers; None for no limit."""
     rate_limit: str | None = None
-    """Deliveries in a time, over all workers, such as "100/s"; None for any number."""
+    """The most deliveries per time, across all workers, such as "100/s"; None for no limit."""
     forecast: GroupForecast | None = None
-    """Of a dry run: what the settings would do to the messages that the group has now."""
+    """After a dry run: what the settings would mean for the group's present messages."""
     dlq_retention_s: float | None = None
-    """How long dead letters are kept, in seconds; None for ever."""
+    """How long dead letters are kept, in seconds; None: for ever."""
     ordered: bool = False
 
 
-def clusters(letters: Sequence[DeadLetterRecord]) -> list[Cluster]:
+def clusters(dead_letters: Sequence[DeadLetterRecord]) -> list[Cluster]:
     """Dead letters by fingerprint, the most frequent first."""
     found: dict[str, list[DeadLetterRecord]] = {}
-    for letter in letters:
-        found.setdefault(letter.fingerprint, []).append(letter)
+    for dead_letter in dead_letters:
+        found.setdefault(dead_letter.fingerprint, []).append(dead_letter)
     rows = [
         Cluster(
             fingerprint,
             members[-1].error,
             len(members),
-            min(letter.dead_since_ms for letter in members),
-            max(letter.dead_since_ms for letter in members),
+            min(dead_letter.dead_since_ms for dead_letter in members),
+            max(dead_letter.dead_since_ms for dead_letter in members),
             members[-1].id,
         )
         for fingerprint, members in found.items()

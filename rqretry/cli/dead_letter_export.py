@@ -56,7 +56,7 @@ def exported(
             offset += len(page)
             advance(len(page))
 
-    places = perform(client.admin.operations.letter_places(group, wanted))
+    places = perform(client.admin.operations.dead_letter_places(group, wanted))
     merged = heapq.merge(*map(dead_letters, places), key=lambda each: (each.dead_since_ms, each.id))
     return map(as_json, merged)
 

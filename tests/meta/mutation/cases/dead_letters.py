@@ -120,7 +120,7 @@ CASES = (
          answers("HMGET", "failures", without_line(19, 3), "fail"), ERRORS),
     case("4.4", "a traceback is not kept", drops("HSET", "tracebacks", "fail"), ERRORS),
     case("4.5", "a reset takes the dead letters too",
-         Symbol("MovingVerbs._skip", all_skipped), KEPT),
+         Symbol("MoveAdmin._skip", all_skipped), KEPT),
     case("4.5", "dead letters are kept for a minute",
          group_record(lambda record: {"dlq_retention_ms": record.dlq_retention_ms or 60000}),
          f"{RETENTION}test_by_default_a_dead_letter_is_kept_for_ever"),
