@@ -11,7 +11,7 @@ from rqretry.version import __version__
 _CLI = "rqretry.cli"
 COMMANDS = {
     "worker": f"{_CLI}.worker:worker",
-    "dev": f"{_CLI}.dev:dev",
+    "dev": f"{_CLI}.worker:dev",
     "publish": f"{_CLI}.publish:publish",
     "receive": f"{_CLI}.receive:receive",
     "recall": f"{_CLI}.recall:recall",

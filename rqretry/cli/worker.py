@@ -1,10 +1,11 @@
-"""rqretry worker: run the handlers of an app in one or more processes."""
+"""rqretry worker: run the handlers of an app in processes; rqretry dev: the same, to try it."""
 
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from shlex import quote
 from typing import Any
 
 import click
@@ -37,6 +38,8 @@ MAX_PROCESSES = 256
 _SIZE = re.compile(r"([0-9]{1,15})([KMG]?)I?B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SMALLEST = 1024**2
+DEV_GRACE_S = 5.0
+"""Short: whoever changes the code wants to see the change."""
 
 
 def read_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -220,3 +223,33 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
         click.echo(f"metrics  http://{address}:{given['metrics_port']}/metrics")
     sys.stdout.flush()
     client.close()
+
+
+@click.command(epilog="Example: rqretry dev shop.billing:app")
+@click.argument("target", metavar="MODULE:APP")
+@click.option("--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is.")
+@server_options
+@click.pass_context
+def dev(context: click.Context, /, target: str, app_dir: str) -> int:
+    """Run APP with a Redis of its own, and restart it when the code below DIR changes.
+
+    The Redis is private and forgets everything at the end; with --url that server is used instead.
+    For development: use rqretry worker elsewhere.
+    """
+    where = target_of(context)
+    where.settings()
+    require_watchfiles()
+    try:
+        with ExitStack() as stack, Stoppable():
+            if where.url is None:
+                where.url = stack.enter_context(EmbeddedRedis()).url
+                space = f" --namespace {quote(where.namespace)}" if where.namespace else ""
+                options = f"--url {quote(where.url)}{space}"
+                click.echo(f"publish  rqretry publish TOPIC --body JSON {options}")
+                sys.stdout.flush()
+            status: int = context.invoke(
+                worker, target=target, app_dir=app_dir, reload=True, grace=DEV_GRACE_S
+            )
+            return status
+    except StoppedEarly:
+        return 0

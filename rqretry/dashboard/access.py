@@ -31,12 +31,12 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Who may ask and what for.
+    """Who may see the pages, and who may act.
 
     Attributes:
         operator: Whether actions exist at all.
-        token: The password that every request must bring; None for none.
-        hosts: Names in the Host header that are answered, without port.
+        token: The password that every request must have; None for none.
+        hosts: Accepted names in the Host header, without port.
     """
 
     operator: bool = False
@@ -44,24 +44,28 @@ class Rights:
     hosts: frozenset[str] = LOOPBACK
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
+    def frame(self, namespace: str) -> dict[str, object]:
+        """The values that the frame of every page shows."""
+        return {"namespace": namespace, "operator": self.operator}
+
     def form_token(self, path: str) -> str:
-        """What a form that posts to this path must carry; good while this process runs."""
+        """The token of a form that posts to this path; valid while this process runs."""
         return hmac.new(self.secret, path.encode(), hashlib.sha256).hexdigest()
 
     def good_form(self, path: str, token: str) -> bool:
-        """Whether it does."""
+        """Whether the token of a form is valid."""
         return hmac.compare_digest(self.form_token(path).encode(), token.encode())
 
     def admits(self, authorization: str) -> bool:
         """Whether an Authorization header (Basic, any user) has the token."""
         if self.token is None:
             return True
-        scheme, _, word = authorization.partition(" ")
+        scheme, _, encoded = authorization.partition(" ")
         try:
-            said = base64.b64decode(word, validate=True) if scheme.lower() == "basic" else b""
+            decoded = base64.b64decode(encoded, validate=True) if scheme.lower() == "basic" else b""
         except (binascii.Error, ValueError):
             return False
-        _, _, password = said.partition(b":")
+        _, _, password = decoded.partition(b":")
         return hmac.compare_digest(password, self.token.encode())
 
 

@@ -6,7 +6,9 @@ Each goes through `admin`, which writes it to the audit record.
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from rqretry.dashboard.render import Site, forbidden, not_found, render
+from rqretry.client import AsyncClient
+from rqretry.dashboard.access import Rights
+from rqretry.dashboard.render import forbidden, not_found, render
 from rqretry.dashboard.request_args import asked, choice_of, group_of, posted
 
 _READ_ONLY = "This dashboard is read-only: start it with --operator."
@@ -17,8 +19,10 @@ VERBS = ("pause", "resume", "redrive", "purge")
 class Actions:
     """Verbs that change something; without operator rights each is refused."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, client: AsyncClient, rights: Rights) -> None:
+        self._admin = client.admin
+        self._rights = rights
+        self._frame = rights.frame(client.settings.namespace)
 
     async def confirm(self, request: Request) -> Response:
         """Say what would happen, and ask."""
@@ -26,10 +30,10 @@ class Actions:
         fields = asked(request, *_CHOICE)
         if verb not in VERBS:
             return not_found()
-        if not self._site.rights.operator:
+        if not self._rights.operator:
             return forbidden(_READ_ONLY)
         path = f"/act/{verb}/{group}"
-        await self._site.client.admin.group(group)
+        await self._admin.group(group)
         return render(
             "confirm.html",
             verb=verb,
@@ -37,8 +41,8 @@ class Actions:
             fields=fields,
             count=await self._count(verb, group, fields),
             path=path,
-            token=self._site.rights.form_token(path),
-            **self._site.shared,
+            token=self._rights.form_token(path),
+            **self._frame,
         )
 
     async def act(self, request: Request) -> Response:
@@ -46,10 +50,10 @@ class Actions:
         verb, group = request.path_params["verb"], group_of(request)
         if verb not in VERBS:
             return not_found()
-        if not self._site.rights.operator:
+        if not self._rights.operator:
             return forbidden(_READ_ONLY)
         fields = await posted(request, "token", "confirm", *_CHOICE)
-        if not self._site.rights.good_form(f"/act/{verb}/{group}", fields.get("token", "")):
+        if not self._rights.good_form(f"/act/{verb}/{group}", fields.get("token", "")):
             return forbidden(
                 "The form is not from this dashboard, or the dashboard was restarted since."
             )
@@ -59,7 +63,7 @@ class Actions:
         return RedirectResponse(f"/group/{group}", 303)
 
     async def _count(self, verb: str, group: str, fields: dict[str, str]) -> int | None:
-        admin, chosen = self._site.client.admin, choice_of(fields)
+        admin, chosen = self._admin, choice_of(fields)
         if verb == "redrive":
             return int(await admin.redrive(group, chosen, dry_run=True))
         if verb == "purge":
@@ -67,7 +71,7 @@ class Actions:
         return None
 
     async def _do(self, verb: str, group: str, fields: dict[str, str]) -> None:
-        admin = self._site.client.admin
+        admin = self._admin
         if verb == "pause":
             await admin.pause(group)
         elif verb == "resume":

@@ -8,11 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rqretry.admin.views import MessageView, clusters
+from rqretry.client import AsyncClient
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import MessageNotFound
+from rqretry.dashboard.access import Rights
 from rqretry.dashboard.charts import draw
-from rqretry.dashboard.render import Site, render
+from rqretry.dashboard.render import render
 from rqretry.dashboard.request_args import asked, fingerprint_of, group_of, id_of, page_of
+from rqretry.dashboard.sampler import Sampler
 
 PAGE_ROWS = 50
 MOST_ROWS = 200
@@ -23,14 +26,19 @@ _TRACE_ID = re.compile(r"[0-9a-f]{32}")
 class Pages:
     """GET: nothing here changes anything."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(
+        self, client: AsyncClient, rights: Rights, sampler: Sampler, trace_url: str | None
+    ) -> None:
+        self._admin = client.admin
+        self._sampler = sampler
+        self._trace_url = trace_url
+        self._frame = rights.frame(client.settings.namespace)
         self._one = asyncio.Lock()  # listing dead letters reads all of a group: one at a time
 
     async def overview(self, request: Request) -> Response:
         """Topics and groups."""
         asked(request)
-        stats = await self._site.sampler.latest()
+        stats = await self._sampler.latest()
         rows = [(topic, group) for topic in stats.topics for group in topic.groups]
         return render(
             "overview.html",
@@ -38,21 +46,19 @@ class Pages:
             rows=rows[:MOST_ROWS],
             more=max(0, len(rows) - MOST_ROWS),
             topics=stats.topics[:MOST_ROWS],
-            rate=self._site.sampler.rate,
-            **self._site.shared,
+            rate=self._sampler.rate,
+            **self._frame,
         )
 
     async def group(self, request: Request) -> Response:
         """One group: its ladder, its charts and its audit entries."""
         name = group_of(request)
         asked(request)
-        info = await self._site.client.admin.group(name)
-        stats = await self._site.sampler.latest()
+        info = await self._admin.group(name)
+        stats = await self._sampler.latest()
         mine = [(t.topic, g) for t in stats.topics for g in t.groups if g.group == name]
         audit = [
-            entry
-            for entry in await self._site.client.admin.audit()
-            if entry.arguments.get("group") == name
+            entry for entry in await self._admin.audit() if entry.arguments.get("group") == name
         ]
         charts = {topic: self._charts(topic, name) for topic, _ in mine[:_AUDIT_ROWS]}
         return render(
@@ -61,15 +67,14 @@ class Pages:
             rows=mine[:MOST_ROWS],
             charts=charts,
             audit=audit[:_AUDIT_ROWS],
-            **self._site.shared,
+            **self._frame,
         )
 
     def _charts(self, topic: str, group: str) -> list[object]:
-        sampler = self._site.sampler
-        verbs = {verb: sampler.rates(topic, group, verb) for verb in ("succeed", "fail")}
+        verbs = {verb: self._sampler.rates(topic, group, verb) for verb in ("succeed", "fail")}
         return [
             draw("Attempts per second", verbs),
-            draw("Due and not started", {"due": sampler.lag(topic, group)}),
+            draw("Due and not started", {"due": self._sampler.lag(topic, group)}),
         ]
 
     async def dead(self, request: Request) -> Response:
@@ -78,7 +83,7 @@ class Pages:
         fingerprint, page = fingerprint_of(fields), page_of(fields)
         first = (page - 1) * PAGE_ROWS
         async with self._one:
-            dead_letters: list[DeadLetterRecord] = await self._site.client.admin.dead_letters(
+            dead_letters: list[DeadLetterRecord] = await self._admin.dead_letters(
                 name, bodies=False, fingerprint=fingerprint
             )
         rows = clusters(dead_letters)
@@ -92,7 +97,7 @@ class Pages:
             dead_letters=dead_letters[first : first + PAGE_ROWS],
             page=page,
             last=first + PAGE_ROWS >= len(dead_letters),
-            **self._site.shared,
+            **self._frame,
         )
 
     async def message(self, request: Request) -> Response:
@@ -104,20 +109,19 @@ class Pages:
             view=view,
             timeline=view.timeline[-MOST_ROWS:],
             trace=self._trace,
-            **self._site.shared,
+            **self._frame,
         )
 
     async def _find(self, id_: str) -> MessageView:
         """The message; one that is not stored any more is rebuilt from its history."""
-        admin = self._site.client.admin
         try:
-            return await admin.message(id_)
+            return await self._admin.message(id_)
         except MessageNotFound:
-            return await admin.remembered(id_)
+            return await self._admin.remembered(id_)
 
     def _trace(self, trace_id: str | None) -> str | None:
         """Where a trace is shown; None without --trace-url."""
-        url = self._site.trace_url
+        url = self._trace_url
         if url is None or trace_id is None or not _TRACE_ID.fullmatch(trace_id):
             return None
         return url.replace("{trace_id}", quote(trace_id))

@@ -3,7 +3,6 @@
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from rqretry.cli.output import body_text, clean, date
-from rqretry.client import AsyncClient
 from rqretry.core.errors import (
     GroupNotFound,
     InvalidArgument,
@@ -21,8 +19,6 @@ from rqretry.core.errors import (
     StoreUnavailable,
     TopicNotFound,
 )
-from rqretry.dashboard.access import Rights
-from rqretry.dashboard.sampler import Sampler
 
 SHOWN = 500
 SHOWN_BODY = 4000
@@ -30,24 +26,6 @@ SHOWN_BODY = 4000
 Page = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger("rqretry.dashboard")
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What every page needs."""
-
-    client: AsyncClient
-    rights: Rights
-    sampler: Sampler
-    trace_url: str | None = None
-
-    @property
-    def shared(self) -> dict[str, object]:
-        """The values that the frame of every page shows."""
-        return {
-            "namespace": self.client.settings.namespace,
-            "operator": self.rights.operator,
-        }
 
 
 def _environment() -> Environment:

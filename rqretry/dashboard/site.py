@@ -14,7 +14,7 @@ from rqretry.client import AsyncClient
 from rqretry.dashboard.access import Guard, Rights
 from rqretry.dashboard.actions import Actions
 from rqretry.dashboard.pages import Pages
-from rqretry.dashboard.render import Page, Site, guarded, not_found
+from rqretry.dashboard.render import Page, guarded, not_found
 from rqretry.dashboard.sampler import FRESH_S, Sampler
 
 _STYLE = Path(__file__).with_name("style.css")
@@ -36,8 +36,7 @@ def make_site(
         fresh_s: How old the numbers of a page may be, in seconds.
     """
     sampler = Sampler(client.admin.stats, fresh_s=fresh_s)
-    site = Site(client, rights, sampler, trace_url)
-    pages, actions = Pages(site), Actions(site)
+    pages, actions = Pages(client, rights, sampler, trace_url), Actions(client, rights)
 
     @asynccontextmanager
     async def sampling(_app: Starlette) -> AsyncIterator[None]:

@@ -25,6 +25,7 @@ from rqretry.demo.report import print_report, problems
 from rqretry.demo.run import DemoTarget, Pipeline, run_demo
 from rqretry.demo.topology import CLAIMS_GROUP
 from rqretry.demo.worker_processes import DemoWorkers
+from rqretry.supervision.app_loader import load_worker_app
 
 DEFAULT_ROWS = 20_000
 EMBEDDED = "embedded"
@@ -114,7 +115,7 @@ def demo(
             flights,
             where,
             processes=processes,
-            start_workers=DemoWorkers,
+            start_workers=partial(DemoWorkers, load_worker_app),
             view=view,
             pipeline=pipeline,
         )

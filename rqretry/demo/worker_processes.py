@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.context import SpawnProcess
 from multiprocessing.process import parent_process
@@ -17,32 +18,34 @@ from typing import Self
 
 import rqretry
 from rqretry.core.errors import ConfigError, RqretryError
-from rqretry.supervision.app_loader import load_worker_app
 from rqretry.supervision.supervisor import supervise
-from rqretry.supervision.worker_process import WorkerConfig
+from rqretry.supervision.worker_process import WorkerApp, WorkerConfig
 
 TARGET = "rqretry.demo.claims:app"
 _GRACE_S = 5.0
 _STOP_S = 10.0
 _LOG_LINES = 5
 
+Load = Callable[[str, str, str, str], WorkerApp]
+
 
 class DemoWorkers:
     """A context manager: the workers run inside it, and are gone after it.
 
     Args:
+        load: Imports the app, as `app_loader.load_worker_app` does.
         processes: How many.
         url: The server; it goes to the child through a pipe, since other users of the machine can
             read arguments and it may hold a password.
         namespace: The namespace.
     """
 
-    def __init__(self, processes: int, url: str, namespace: str) -> None:
+    def __init__(self, load: Load, processes: int, url: str, namespace: str) -> None:
         handle, name = tempfile.mkstemp(prefix="rqretry-demo-", suffix=".log")
         os.close(handle)
         self._log = Path(name)
         self._process: SpawnProcess = multiprocessing.get_context("spawn").Process(
-            target=_work, args=(processes, url, namespace, name), name="rqretry demo workers"
+            target=_work, args=(load, processes, url, namespace, name), name="rqretry demo workers"
         )
 
     def check(self) -> None:
@@ -73,7 +76,7 @@ class DemoWorkers:
             self._log.unlink(missing_ok=True)
 
 
-def _work(processes: int, url: str, namespace: str, log: str) -> None:
+def _work(load: Load, processes: int, url: str, namespace: str, log: str) -> None:
     """The main function of the child."""
     with Path(log).open("ab", buffering=0) as file:  # the terminal belongs to the live view
         os.dup2(file.fileno(), 1)
@@ -81,9 +84,9 @@ def _work(processes: int, url: str, namespace: str, log: str) -> None:
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.INFO)
     threading.Thread(target=_leave_with_parent, args=(Path(log),), daemon=True).start()
     folder = str(Path(rqretry.__file__).parent.parent)
-    load = partial(load_worker_app, TARGET, folder, url, namespace)
+    load_app = partial(load, TARGET, folder, url, namespace)
     try:
-        status = supervise(WorkerConfig(load, grace=_GRACE_S), processes)
+        status = supervise(WorkerConfig(load_app, grace=_GRACE_S), processes)
     except ConfigError as error:
         sys.exit(str(error))  # one sentence in the log, which `check` reads
     sys.exit(status)

@@ -89,7 +89,7 @@ WRONG_USAGE = [
     (["pipeline", "ingest", "a.csv", "t", "--master", "foo://x"], "--master 'foo://x' is no"),
     (["pipeline", "archive", "a", "--master", "local[0]"], "--master 'local[0]' is no"),
     (["acl", "worker", "--user", "a b"], "--user 'a b'"),
-    (["status", "--watch", "--json"], "--watch is for people"),
+    (["status", "--watch", "--json"], "--watch cannot be combined"),
     (["dev"], "Missing argument 'MODULE:APP'"),
     (["dev", "app"], "write MODULE:APP"),
     (["dev", "m:app", "--url", "http://h"], "must begin with redis://"),
