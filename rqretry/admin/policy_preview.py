@@ -49,7 +49,7 @@ def wait_after(record: GroupRecord, levels: LevelTable, attempt: int) -> float |
         return None
     if record.kind == SIMPLE:  # the message is ready again when the lease ends
         return 0.0
-    return record.policy.compile(levels).delay_ms(attempt) / 1000
+    return record.policy.compile(levels.ms).delay_ms(attempt) / 1000
 
 
 def _everything(keys: GroupKeys) -> Iterator[tuple[str, bool]]:

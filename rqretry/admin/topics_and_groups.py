@@ -361,7 +361,7 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
 def _in_words(record: GroupRecord, levels: LevelTable) -> str:
     """How often and when messages are retried; simple consumers do not use the policy."""
     if record.kind != SIMPLE:
-        return record.policy.describe(record.max_retries, levels)
+        return record.policy.describe(record.max_retries, levels.ms)
     if record.max_retries < 0:
         return "unlimited deliveries, each when the previous one was not acknowledged in time"
     retries = "1 retry" if record.max_retries == 1 else f"{record.max_retries} retries"

@@ -64,7 +64,7 @@ def describe_retries(spec: ConsumerSpec, record: GroupRecord, levels: LevelTable
     retries: int = _holds(spec, record, "max_retries")
     policy: RetryPolicy = _holds(spec, record, "policy")
     end = "dropped" if spec.topics[0].startswith(DLQ) else DLQ + spec.group
-    return f"{policy.describe(retries, levels)}, then {end}"
+    return f"{policy.describe(retries, levels.ms)}, then {end}"
 
 
 def _describe_limits(spec: ConsumerSpec, record: GroupRecord) -> str:

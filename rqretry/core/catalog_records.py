@@ -204,7 +204,7 @@ class GroupRecord:
 
         `share` is the partition's part of `max_inflight`.
         """
-        compiled = self.policy.compile(levels)
+        compiled = self.policy.compile(levels.ms)
         catching_up = topic in self.catching_up
         ordered = {"ordered": 1} if self.ordered else {}
         return {

@@ -11,7 +11,6 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Literal, NoReturn
 
-from rqretry.core.delay_levels import LevelTable
 from rqretry.core.durations import Duration, compact, milliseconds, spell
 from rqretry.core.errors import CodecError, InvalidArgument, refuse, show
 from rqretry.core.limits import MAX_DELAY_S, UNLIMITED, check_max_retries
@@ -165,12 +164,12 @@ class RetryPolicy:
             return f"exponential:{steps[0]},{factor},{steps[1]},{share}"
         return ":".join(filter(None, (self.kind, " ".join(steps))))
 
-    def compile(self, levels: LevelTable) -> CompiledPolicy:
+    def compile(self, levels_ms: Sequence[int]) -> CompiledPolicy:
         """The waits that scripts read; only `rocketmq` uses the level table."""
         if self.kind == "rocketmq":
             # A table too short for level 3 has only its last level to offer.
-            first = min(FIRST_RETRY_LEVEL, len(levels)) - 1
-            return CompiledPolicy(levels.ms[first:][:MAX_STEPS])
+            first = min(FIRST_RETRY_LEVEL, len(levels_ms)) - 1
+            return CompiledPolicy(tuple(levels_ms[first:][:MAX_STEPS]))
         if self.kind == "exponential":
             return CompiledPolicy(self._exponential_ms(), self.jitter)
         return CompiledPolicy(self.steps_ms)
@@ -184,14 +183,14 @@ class RetryPolicy:
             waits.append(round(exact))
         return tuple(waits)
 
-    def describe(self, max_retries: int, levels: LevelTable) -> str:
+    def describe(self, max_retries: int, levels_ms: Sequence[int]) -> str:
         """Words for people: "16 retries = 17 deliveries over 4 h 45 m 40 s".
 
         Args:
             max_retries: The limit that holds for the group; -1 is unlimited.
-            levels: The namespace's level table.
+            levels_ms: The times of the namespace's delay levels.
         """
-        compiled = self.compile(levels)
+        compiled = self.compile(levels_ms)
         if max_retries == UNLIMITED:
             last = spell(compiled.delays_ms[-1] / 1000)
             return f"unlimited retries, in the end every {last}"

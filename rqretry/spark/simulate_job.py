@@ -161,7 +161,7 @@ def _candidate(given: str | RetryPolicy, retries: int, levels: LevelTable) -> Ca
     policy = RetryPolicy.parse(given) if isinstance(given, str) else given
     limit = retries if policy.max_retries is None else policy.max_retries
     most = None if limit == UNLIMITED else limit + 1
-    return Candidate(str(policy), policy.compile(levels), most)
+    return Candidate(str(policy), policy.compile(levels.ms), most)
 
 
 def _of_group(history: DataFrame, group: str) -> DataFrame:

@@ -18,7 +18,7 @@ LEVELS = LevelTable.parse("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 
 
 def group_fields(byte: int, **changes: Any) -> dict[str, str | int | bytes]:
     """A push group with the default ladder and 16 retries, as `configure` takes it."""
-    compiled = RetryPolicy.rocketmq().compile(LEVELS)
+    compiled = RetryPolicy.rocketmq().compile(LEVELS.ms)
     fields: dict[str, str | int | bytes] = {
         "kind": "push",
         "max_retries": 16,

@@ -206,7 +206,7 @@ def test_jitter_stays_within_its_share() -> None:
 
 
 def test_an_exponential_policy_does_not_overflow_at_attempt_10_000() -> None:
-    compiled = RetryPolicy.exponential(5, 1000, "2h", jitter=0).compile(DEFAULT_LEVELS)
+    compiled = RetryPolicy.exponential(5, 1000, "2h", jitter=0).compile(DEFAULT_LEVELS.ms)
     assert compiled.delay_ms(10_000) == 7_200_000
     assert compiled.total_ms(10_000) < 10_000 * 7_200_000
 

@@ -14,7 +14,7 @@ LADDER = RetryPolicy.ladder("10s 30s 1m")
 
 
 def test_rocketmq_waits_the_levels_from_the_third() -> None:
-    compiled = RetryPolicy.rocketmq().compile(DEFAULT_LEVELS)
+    compiled = RetryPolicy.rocketmq().compile(DEFAULT_LEVELS.ms)
     assert compiled == CompiledPolicy(DEFAULT_LEVELS.ms[2:], 0.0)
     assert [compiled.delay_ms(k) for k in (1, 2, 16, 17, 500)] == [10_000, 30_000, *[7_200_000] * 3]
 
@@ -24,18 +24,18 @@ def test_rocketmq_waits_the_levels_from_the_third() -> None:
     [("1s", (1000,)), ("1s 2s", (2000,)), ("1s 2s 3s", (3000,)), ("1s 2s 3s 4s", (3000, 4000))],
 )
 def test_rocketmq_on_a_short_table_uses_its_last_level(table: Any, waits: Any) -> None:
-    assert RetryPolicy.rocketmq().compile(LevelTable.parse(table)).delays_ms == waits
+    assert RetryPolicy.rocketmq().compile(LevelTable.parse(table).ms).delays_ms == waits
 
 
 def test_rocketmq_on_a_long_table_is_cut_to_32_waits() -> None:
     table = LevelTable.parse(" ".join(f"{n}s" for n in range(1, 65)))
-    waits = RetryPolicy.rocketmq().compile(table).delays_ms
+    waits = RetryPolicy.rocketmq().compile(table.ms).delays_ms
     assert len(waits) == 32
     assert waits[0] == 3000
 
 
 def test_a_ladder_waits_its_steps_and_repeats_the_last() -> None:
-    compiled = LADDER.compile(DEFAULT_LEVELS)
+    compiled = LADDER.compile(DEFAULT_LEVELS.ms)
     assert [compiled.delay_ms(k) for k in (1, 2, 3, 4)] == [10_000, 30_000, 60_000, 60_000]
     assert compiled.total_ms(2) == 40_000
     assert compiled.total_ms(5) == 220_000
@@ -65,7 +65,7 @@ def test_a_bad_ladder_is_refused_with_the_step_at_fault(steps: Any, said: Any) -
 
 
 def test_a_fixed_policy_waits_always_the_same() -> None:
-    assert RetryPolicy.fixed(1).compile(DEFAULT_LEVELS).delays_ms == (1000,)
+    assert RetryPolicy.fixed(1).compile(DEFAULT_LEVELS.ms).delays_ms == (1000,)
 
 
 @pytest.mark.parametrize("bad", [0, -1, math.nan, "x", True, None, "41d"])
@@ -75,7 +75,7 @@ def test_a_bad_fixed_interval_is_refused(bad: Any) -> None:
 
 
 def test_an_exponential_policy_grows_to_its_cap() -> None:
-    compiled = RetryPolicy.exponential().compile(DEFAULT_LEVELS)
+    compiled = RetryPolicy.exponential().compile(DEFAULT_LEVELS.ms)
     seconds = (5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 7200)
     assert compiled.delays_ms == tuple(s * 1000 for s in seconds)
     assert compiled.jitter == 0.1
@@ -91,7 +91,7 @@ def test_an_exponential_policy_never_overflows_and_never_shrinks(
 ) -> None:
     first, cap = sorted((one, two))
     policy = RetryPolicy.exponential(first / 1000, multiplier, cap / 1000)
-    waits = policy.compile(DEFAULT_LEVELS).delays_ms
+    waits = policy.compile(DEFAULT_LEVELS.ms).delays_ms
     assert 1 <= len(waits) <= 32
     assert waits[0] == first
     assert list(waits) == sorted(waits)
@@ -203,4 +203,4 @@ def test_a_stored_policy_that_cannot_be_read_is_a_codec_error(stored: Any) -> No
     ],
 )
 def test_a_policy_is_described_in_words(policy: Any, retries: Any, words: Any) -> None:
-    assert policy.describe(retries, DEFAULT_LEVELS) == words
+    assert policy.describe(retries, DEFAULT_LEVELS.ms) == words
