@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from rqretry.admin.views import GroupState, MessageView, TimelineEvent
 from rqretry.catalog.catalog import Catalog
-from rqretry.core.failure_record import AttemptError, read_line
+from rqretry.core.failure_record import AttemptError, read_attempt_record
 from rqretry.core.history_notes import decode_noted
 from rqretry.core.message_id import born_ms
 from rqretry.core.traceparent import trace_id_of
@@ -169,7 +169,7 @@ def _blob(verb: str, blob: bytes, ids: Sequence[bytes], place: int) -> tuple[str
     if verb == "expire":
         return _EXPIRED, None
     lines = blob.decode(errors="replace").split("\n") if verb == "fail" else []
-    found = read_line(f"0 0 {lines[place]}") if place < len(lines) else None
+    found = read_attempt_record(f"0 0 {lines[place]}") if place < len(lines) else None
     return ("", None) if found is None else (str(found), trace_id_of(found.trace))
 
 

@@ -19,7 +19,7 @@ from rqretry.core.errors import ConfigError, MessageNotFound, RqretryError, show
 from rqretry.protocol.inspect import Peeked, peek
 from rqretry.protocol.keys import GroupKeys
 from rqretry.supervision.app_loader import load_app, require_consumers
-from rqretry.worker.dry_run import Rehearsal, rehearse, spec_for
+from rqretry.worker.dry_run import DryRun, dry_run, spec_for
 from rqretry.worker.leases import Delivery, Place
 
 
@@ -85,7 +85,7 @@ def _run(app: App, spec: ConsumerSpec, found: Found, *, with_pdb: bool) -> int:
     numbers = (found.lease_no, dead_letter.attempt)
     now = time.monotonic()
     delivery = Delivery(place, dead_letter.id, dead_letter.raw, numbers, now, found.last_error)
-    ended = asyncio.run(_rehearse(app, spec, delivery, found.max_retries))
+    ended = asyncio.run(_dry_run(app, spec, delivery, found.max_retries))
     _print(spec, dead_letter, ended)
     if ended.error is None:
         return 0 if ended.outcome == "success" else 1
@@ -98,11 +98,11 @@ def _run(app: App, spec: ConsumerSpec, found: Found, *, with_pdb: bool) -> int:
     return 1
 
 
-async def _rehearse(app: App, spec: ConsumerSpec, delivery: Delivery, most: int) -> Rehearsal:
-    ended: Rehearsal | None = None
+async def _dry_run(app: App, spec: ConsumerSpec, delivery: Delivery, most: int) -> DryRun:
+    ended: DryRun | None = None
     try:
         async with app.living():
-            ended = await rehearse(app.hooks, spec, delivery, most)
+            ended = await dry_run(app.hooks, spec, delivery, most)
     except RqretryError:
         raise
     except Exception as error:
@@ -113,14 +113,14 @@ async def _rehearse(app: App, spec: ConsumerSpec, delivery: Delivery, most: int)
     return ended
 
 
-def _print(spec: ConsumerSpec, dead_letter: DeadLetterRecord, ended: Rehearsal) -> None:
-    reason = f": {ended.said}" if ended.said else ""
+def _print(spec: ConsumerSpec, dead_letter: DeadLetterRecord, ended: DryRun) -> None:
+    reason = f": {ended.reason}" if ended.reason else ""
     what = f"{_name(spec)} on message {dead_letter.id}, attempt {dead_letter.attempt}"
     click.echo(clean(f"{what}: {ended.outcome}{reason} ({ended.seconds:.3f} s, nothing settled)"))
     if ended.outcome != "success":
         same = (
             "as when it died"
-            if ended.said == dead_letter.error
+            if ended.reason == dead_letter.error
             else f"it died of {dead_letter.error}"
         )
         click.echo(clean(same))

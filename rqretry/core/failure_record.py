@@ -1,14 +1,14 @@
-"""Why an attempt failed: the line that the failure record keeps, and reading it back.
+"""Why an attempt failed: its attempt record, of which a failure record has many, as text and back.
 
 A fingerprint names a failure by its exception type and the code positions it came through, so that
 ten thousand dead letters of one bug are one row. Walking a traceback costs a few microseconds,
-formatting one many times that: it is formatted once per fingerprint (decisions 24).
+formatting one many times that: it is formatted once per fingerprint (docs/decisions/0021).
 """
 
 import hashlib
 import json
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _quoted
@@ -19,7 +19,7 @@ from rqretry.core.errors import show
 
 MAX_MESSAGE_BYTES = 256
 REDRIVEN = "redriven"
-"""The cause of a line that is no failure: the message was sent back from the dead letters."""
+"""The cause of a record that is no failure: the message was sent back from the dead letters."""
 _DEEPEST = 64
 _DEEPEST_KEY = 1 + 2 * _DEEPEST
 _FINGERPRINTS_KEPT = 4096
@@ -28,20 +28,20 @@ _MOST_BYTES = 4
 _CARRIED = "_rqretry_fingerprint"
 _TRACEBACK_CHARACTERS = 16_000
 _NO_TIME_S = 0.0005
-"""What is less is told as 0 s."""
+"""What is less is recorded as 0 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptError:
-    """One line of a message's failure record.
+    """One attempt record of a message's failure record.
 
     Attributes:
         attempt: Which delivery failed; 0 marks a redrive.
         at_ms: When the server learned of it, milliseconds since the epoch.
         cause: "failure", "timeout", "expired", "undecodable", "rejected", "redriven", ...
         type: The exception's type, or "" where none was raised.
-        message: What it said, or the handler's reason; at most 256 bytes.
-        fingerprint: What failures of one kind have in common.
+        message: Its text, or the handler's reason; at most 256 bytes.
+        fingerprint: The same for failures of the same cause and code.
         worker: Who ran the attempt; "" where that is not known.
         seconds: How long the handler ran.
         trace: The attempt's W3C traceparent; "" where it was not traced.
@@ -81,32 +81,31 @@ def carry_fingerprint(error: BaseException, fingerprint: str) -> None:
     error.__dict__[_CARRIED] = fingerprint
 
 
-def fingerprint_of_text(kind: str, text: str) -> str:
-    """The fingerprint of a failure that is no exception: what kind, and the reason given."""
-    return hashlib.blake2b(f"{kind}\0{text}".encode(errors="replace"), digest_size=8).hexdigest()
+def fingerprint_of_text(cause: str, text: str) -> str:
+    """The fingerprint of a failure that is no exception: its cause, and the reason given."""
+    return hashlib.blake2b(f"{cause}\0{text}".encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def describe_exception(
     error: BaseException, fingerprint: str, worker: str, seconds: float, trace: str = ""
 ) -> str:
-    """The line for an exception."""
-    kind, said = type(error).__qualname__, _text_of(error)
-    return _line("failure", kind, said, fingerprint, worker, seconds, trace)
+    """The attempt record of an exception."""
+    type_ = type(error).__qualname__
+    return _record("failure", type_, _text_of(error), fingerprint, worker, seconds, trace)
 
 
 def describe_cause(
     cause: str, reason: str, worker: str = "", seconds: float = 0.0, trace: str = ""
 ) -> str:
-    """The line for a failure that is no exception."""
+    """The attempt record of a failure that is no exception."""
     fingerprint = fingerprint_of_text(cause, reason)
-    return _line(cause, "", reason, fingerprint, worker, seconds, trace)
+    return _record(cause, "", reason, fingerprint, worker, seconds, trace)
 
 
 def describe_redrive(actor: str, trace: str = "") -> str:
-    """The line for a dead letter that was sent back; it keeps the lineage."""
+    """The record of a dead letter that was sent back; it keeps the lineage."""
     fields = {"c": "redriven", "w": actor, "s": trace}
-    said = {name: value for name, value in fields.items() if value}
-    return json.dumps(said, separators=(",", ":"))
+    return _json(fields)
 
 
 def formatted(error: BaseException) -> str:
@@ -119,18 +118,18 @@ def formatted(error: BaseException) -> str:
 
 
 def read_record(record: str) -> list[AttemptError]:
-    """A failure record as the script keeps it; a damaged line is skipped."""
-    return [error for error in map(read_line, record.splitlines()) if error is not None]
+    """The attempt records of a failure record, a line each; a damaged one is skipped."""
+    return [error for error in map(read_attempt_record, record.splitlines()) if error is not None]
 
 
 def latest(errors: Sequence[AttemptError]) -> Sequence[AttemptError]:
     """The attempts since the message was last sent back from the dead letters."""
-    sent_back = [place for place, error in enumerate(errors, 1) if error.cause == REDRIVEN]
+    sent_back = [number for number, error in enumerate(errors, 1) if error.cause == REDRIVEN]
     return errors[sent_back[-1] :] if sent_back else errors
 
 
-def read_line(line: str) -> AttemptError | None:
-    """One line of a failure record; None where it is damaged, or there is none."""
+def read_attempt_record(line: str) -> AttemptError | None:
+    """Read an attempt record; None where it is damaged, or there is none."""
     if not line:  # of a first attempt, and so of most
         return None
     try:
@@ -151,36 +150,45 @@ def read_line(line: str) -> AttemptError | None:
         return None
 
 
-def _line(
-    cause: str, kind: str, message: str, fingerprint: str, worker: str, seconds: float, trace: str
+def reason_in(record: str) -> str:
+    """What a new attempt record says: the exception's type and text, or the reason or cause."""
+    return str(read_attempt_record(f"0 0 {record}") or "")
+
+
+def _record(
+    cause: str, type_: str, message: str, fingerprint: str, worker: str, seconds: float, trace: str
 ) -> str:
-    # A JSON encoder for each line would cost ten times as much.
+    # A JSON encoder for each record would cost ten times as much.
     if seconds < _NO_TIME_S and not trace:
-        return _told_at_once(cause, kind, fingerprint, worker, _cut(message))
-    said = _told(cause, kind, fingerprint, worker, _cut(message))
+        return _instant(cause, type_, fingerprint, worker, _cut(message))
+    begin = _begin(cause, type_, fingerprint, worker, _cut(message))
     traced = f',"s":{_quoted(trace)}' if trace else ""
-    return f'{said}{traced},"d":{round(seconds, 3)}}}'
+    return f'{begin}{traced},"d":{round(seconds, 3)}}}'
 
 
 @lru_cache(maxsize=4096)
-def _told_at_once(cause: str, kind: str, fingerprint: str, worker: str, message: str) -> str:
-    """The line of failures that took no time: the same text for all that say the same."""
-    return f'{_told(cause, kind, fingerprint, worker, message)},"d":0.0}}'
+def _instant(cause: str, type_: str, fingerprint: str, worker: str, message: str) -> str:
+    """The record of a failure that took no time: the same for all with the same text."""
+    return f'{_begin(cause, type_, fingerprint, worker, message)},"d":0.0}}'
 
 
 @lru_cache(maxsize=4096)
-def _told(cause: str, kind: str, fingerprint: str, worker: str, message: str) -> str:
-    """The beginning of a line, the same for all failures that say the same."""
-    said = f',"m":{_quoted(message)}' if message else ""
-    return f"{_head(cause, kind, fingerprint, worker)}{said}"
+def _begin(cause: str, type_: str, fingerprint: str, worker: str, message: str) -> str:
+    """The beginning of a record, the same for all failures with the same text."""
+    text = f',"m":{_quoted(message)}' if message else ""
+    return f"{_head(cause, type_, fingerprint, worker)}{text}"
 
 
 @lru_cache(maxsize=4096)
-def _head(cause: str, kind: str, fingerprint: str, worker: str) -> str:
-    """The beginning of that, the same for all failures of one kind."""
-    fields = {"c": cause, "t": kind, "f": fingerprint, "w": worker}
-    said = {name: value for name, value in fields.items() if value}
-    return json.dumps(said, separators=(",", ":"))[:-1]
+def _head(cause: str, type_: str, fingerprint: str, worker: str) -> str:
+    """The beginning of that, the same for all with the same fingerprint."""
+    return _json({"c": cause, "t": type_, "f": fingerprint, "w": worker})[:-1]
+
+
+def _json(fields: Mapping[str, str]) -> str:
+    """Those that are not empty."""
+    given = {name: value for name, value in fields.items() if value}
+    return json.dumps(given, separators=(",", ":"))
 
 
 def _cut(message: str) -> str:
@@ -210,15 +218,15 @@ def _positions(trace: TracebackType | None) -> list[tuple[CodeType, int]]:
 
 
 _fingerprints: dict[tuple[Any, ...], tuple[str, list[tuple[CodeType, int]]]] = {}
-"""By type and places in code, each named by its id: to hash code costs more than to walk a
-traceback. An entry holds its code, so that no other code gets the same id."""
+"""By type and positions in code, each named by its id: hashing code costs more than walking a
+traceback. The value holds the code, so that no other code gets the same id."""
 
 
 def _new_fingerprint(error: BaseException, key: tuple[Any, ...]) -> str:
-    kind, positions = type(error), _positions(error.__traceback__)
+    type_, positions = type(error), _positions(error.__traceback__)
     # File names differ between machines and line numbers between releases; functions rarely do.
     names = [f"{code.co_qualname}:{line - code.co_firstlineno}" for code, line in positions]
-    text = "\n".join([kind.__module__, kind.__qualname__, *names])
+    text = "\n".join([type_.__module__, type_.__qualname__, *names])
     found = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     if len(_fingerprints) >= _FINGERPRINTS_KEPT:
         _fingerprints.clear()

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from rqretry.core.durations import Duration
 from rqretry.core.errors import InvalidReceiptHandle, refuse, show
-from rqretry.core.failure_record import REDRIVEN, AttemptError, read_line
+from rqretry.core.failure_record import REDRIVEN, AttemptError, read_attempt_record
 from rqretry.core.limits import UNLIMITED
 from rqretry.core.message_id import born_ms
 from rqretry.core.receipt import Receipt
@@ -158,7 +158,7 @@ class Message(Generic[T]):
             hand it to the systems you write to, to refuse writers whose lease is over.
         trace_id: 32 hex characters that name the trace of this attempt; where attempts are not
             traced, of the publish, if its headers carry a W3C traceparent; else None.
-        cancelled: The lease was lost or the time is up; stop, the result will be refused.
+        cancelled: The lease was lost or the time is up; stop, the result will be rejected.
     """
 
     __slots__ = (
@@ -192,7 +192,7 @@ class Message(Generic[T]):
     ) -> None:
         """Made by consumers; `expires` is the local monotonic time of the deadline.
 
-        `error` is the newest line of the failure record, "" for none.
+        `error` is the newest attempt record, "" for none.
         """
         self._lease = handle
         self.topic, _, self.group, _, self.id = handle
@@ -213,9 +213,9 @@ class Message(Generic[T]):
     def last_error(self) -> AttemptError | None:
         """Why the attempt before this one failed; None on a first attempt.
 
-        To a group that consumes dead letters a first attempt tells why the message died.
+        In a group that consumes dead letters, a first attempt has the cause of death.
         """
-        error = read_line(self._error) if self._error else None
+        error = read_attempt_record(self._error) if self._error else None
         return None if error is None or error.cause == REDRIVEN else error
 
     @property

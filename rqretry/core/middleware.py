@@ -22,7 +22,7 @@ EVENTS = ("failure", "dead_letter", "lease_lost", "started", "stopped")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a callback of `@app.on` is told.
+    """What a callback of `@app.on` gets.
 
     Attributes:
         name: "failure", "dead_letter", "lease_lost", "started" or "stopped".
@@ -74,7 +74,7 @@ class Hooks:
         return bool(self._callbacks[name])
 
     async def emit(self, event: Event) -> None:
-        """Tell the callbacks; one that fails is logged and disturbs nobody."""
+        """Call the callbacks; one that fails is logged, and the others are called all the same."""
         for callback in self._callbacks[event.name]:
             try:
                 answer = callback(event)
@@ -91,7 +91,7 @@ class Hooks:
 
 
 class Announcer:
-    """Tells callbacks of events, off the path of messages: a slow callback holds up only others."""
+    """Calls callbacks off the path of messages: a slow callback holds up only other callbacks."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
@@ -103,19 +103,19 @@ class Announcer:
         return self._hooks.wants(name)
 
     def post(self, event: Event) -> None:
-        """Tell of an event soon."""
+        """Have an event announced soon."""
         self._posted.append(event)
         self._wanted.set()
 
     async def run(self) -> None:
-        """Tell what is posted, for ever."""
+        """Announce what is posted, for ever."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
             await self.finish()
 
     async def finish(self) -> None:
-        """Tell what is posted now."""
+        """Announce what is posted now."""
         while self._posted:
             await self._hooks.emit(self._posted.popleft())
 

@@ -197,7 +197,7 @@ class Maintenance:
             )
             for id_, death, failure in zip(ids, deaths, failures, strict=True)
         ]
-        seen.buried(keys.partition.namespace, dead_letters, self.worker)
+        seen.dead_lettered(keys.partition.namespace, dead_letters, self.worker)
 
 
 def _many(key: str, ids: Sequence[str]) -> Command[list[Any]]:

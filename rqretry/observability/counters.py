@@ -59,19 +59,19 @@ class Figures:
 
     def plain(self) -> list[list[list[Any]]]:
         """For JSON."""
-        kinds: tuple[Mapping[tuple[str, ...], Any], ...] = (
+        families: tuple[Mapping[tuple[str, ...], Any], ...] = (
             self.attempts, self.published, self.seconds, self.spans,
         )  # fmt: skip
-        return [[[list(label), value] for label, value in kind.items()] for kind in kinds]
+        return [[[list(label), value] for label, value in family.items()] for family in families]
 
     @staticmethod
     def read(plain: Any) -> "Figures":
         """What `plain` wrote."""
-        return Figures(*({tuple(label): value for label, value in kind} for kind in plain))
+        return Figures(*({tuple(label): value for label, value in family} for family in plain))
 
 
 class Tally:
-    """An observer that counts; another one, if there is one, sees everything too."""
+    """An observer that counts; it passes everything on to another one, if there is one."""
 
     def __init__(self, inner: Observer | None = None) -> None:
         self._inner = inner
@@ -108,11 +108,13 @@ class Tally:
             inner = self._inner.attempting(namespace, message, worker)
         return _Attempt(self, message, inner)
 
-    def redriving(self, namespace: str, group: str, letters: Sequence[Any], actor: str) -> Redrive:
+    def redriving(
+        self, namespace: str, group: str, dead_letters: Sequence[Any], actor: str
+    ) -> Redrive:
         """Dead letters are about to be sent back; the server counts them."""
         if self._inner is not None:
-            return self._inner.redriving(namespace, group, letters, actor)
-        return _Redrive(len(letters))
+            return self._inner.redriving(namespace, group, dead_letters, actor)
+        return _Redrive(len(dead_letters))
 
     def received(
         self, namespace: str, messages: Sequence[Message[Any]], client: str, asked_ns: int
@@ -127,17 +129,17 @@ class Tally:
             return self._inner.settling(namespace, verb, items, client)
         return Unseen()
 
-    def buried(self, namespace: str, letters: Sequence[Any], worker: str) -> None:
+    def dead_lettered(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
         """Messages died because their leases ran out; the server counts them."""
         if self._inner is not None:
-            self._inner.buried(namespace, letters, worker)
+            self._inner.dead_lettered(namespace, dead_letters, worker)
 
     def carrier(self) -> dict[str, str]:
-        """The other one's."""
+        """As the other observer."""
         return {} if self._inner is None else self._inner.carrier()
 
     def within(self, carrier: Mapping[str, str]) -> AbstractContextManager[None]:
-        """The other one's."""
+        """As the other observer."""
         return nullcontext() if self._inner is None else self._inner.within(carrier)
 
     def elsewhere(self) -> Callable[[], None] | None:
@@ -145,7 +147,7 @@ class Tally:
         return None if self._inner is None else self._inner.elsewhere()
 
     def spans(self) -> Mapping[str, int]:
-        """The other one's."""
+        """As the other observer."""
         return {} if self._inner is None else self._inner.spans()
 
     def flush(self) -> None:
@@ -159,15 +161,15 @@ class Tally:
             known = self._figures.published
             known[topic, result] = known.get((topic, result), 0) + count
 
-    def attempted(self, place: tuple[str, str], outcome: str, seconds: float) -> None:
+    def attempted(self, topic_and_group: tuple[str, str], outcome: str, seconds: float) -> None:
         """An attempt ended."""
-        label = (*place, outcome)
+        label = (*topic_and_group, outcome)
         with self._lock:
             figures = self._figures
             figures.attempts[label] = figures.attempts.get(label, 0) + 1
-            buckets = figures.seconds.get(place)
+            buckets = figures.seconds.get(topic_and_group)
             if buckets is None:
-                buckets = figures.seconds[place] = [0.0] * (len(BUCKETS_S) + 2)
+                buckets = figures.seconds[topic_and_group] = [0.0] * (len(BUCKETS_S) + 2)
             buckets[bisect_left(BUCKETS_S, seconds)] += 1
             buckets[-1] += seconds
 
@@ -195,7 +197,7 @@ class _Publication:
 class _Attempt:
     def __init__(self, tally: Tally, message: Message[Any], inner: Attempt | None) -> None:
         self._tally = tally
-        self._place = (message.topic, message.group)
+        self._labels = (message.topic, message.group)
         self._inner = inner
         self._over = False
         self._began = time.perf_counter()
@@ -222,7 +224,7 @@ class _Attempt:
             self._over = True
             now = time.perf_counter() - self._began
             seconds = now if self._seconds is None else self._seconds
-            self._tally.attempted(self._place, outcome, seconds)
+            self._tally.attempted(self._labels, outcome, seconds)
 
 
 class _Redrive:

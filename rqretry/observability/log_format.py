@@ -1,6 +1,6 @@
 """Log records as lines: text for people, JSON for machines. One record, one line, no control bytes.
 
-Records about a message carry `message_id`, `topic`, `group` and `attempt` (design.md section 7);
+Records about a message carry `message_id`, `topic`, `group` and `attempt`;
 `about` makes the `extra` for them. What a handler logs during an attempt gets them from
 `MessageFilter`, by the context that the attempt runs in: the event loop, its thread, its process.
 """
@@ -40,7 +40,7 @@ class LogSettings:
 
 
 class Attempt(Protocol):
-    """What a record tells of the message whose handler wrote it; a Message is one."""
+    """What a record says about the message whose handler wrote it; a Message is one."""
 
     @property
     def id(self) -> str:
@@ -166,9 +166,9 @@ class TextFormatter(logging.Formatter):
         """The first line."""
         line = super().formatMessage(record)
         if getattr(record, "in_attempt", False):
-            said: Any = record
-            line += f" [message {said.message_id} of {said.topic}, group {said.group}"
-            line += f", attempt {said.attempt}]"
+            fields: Any = record
+            line += f" [message {fields.message_id} of {fields.topic}, group {fields.group}"
+            line += f", attempt {fields.attempt}]"
         return escape(line)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
@@ -204,9 +204,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def _log_uncaught(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    type_: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    log.critical("uncaught %s", kind.__name__, exc_info=(kind, error, trace))
+    log.critical("uncaught %s", type_.__name__, exc_info=(type_, error, trace))
 
 
 def _log_uncaught_in_thread(args: threading.ExceptHookArgs) -> None:

@@ -1,8 +1,8 @@
 """The seam for tracing and metrics: what is installed here sees each publish, attempt and redrive.
 
-The core knows no vendor. With nothing installed a publish and an attempt pay one look at a
-variable. An observer must not raise, must not block, and is called from the event loop and, for
-publishing, from any thread.
+The core knows no vendor. With nothing installed a publish and an attempt cost the check of one
+variable. An observer must not raise or block; it is called from the event loop and, for publishing,
+from any thread.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ class Attempt(Protocol):
 
         Args:
             outcome: How.
-            record: Of a failure, its line in the failure record.
+            record: Of a failure, its attempt record.
             level: The delay level at which it waits; 0 for none.
             due_ms: When it is due again, server time in milliseconds.
         """
@@ -82,8 +82,8 @@ class Redrive(Protocol):
 class Settling(Protocol):
     """A simple consumer's ack, or change of an invisible duration, under way."""
 
-    def done(self, refused: Iterable[str]) -> None:
-        """It ended; `refused` are the ids of those whose lease was over."""
+    def done(self, rejected: Iterable[str]) -> None:
+        """It ended; `rejected` are the ids of those whose lease was over."""
         ...
 
     def failed(self, error: BaseException) -> None:
@@ -92,9 +92,9 @@ class Settling(Protocol):
 
 
 class Unseen:
-    """A Settling that nobody observes."""
+    """A Settling that is not observed."""
 
-    def done(self, refused: Iterable[str]) -> None:
+    def done(self, rejected: Iterable[str]) -> None:
         """Nothing."""
 
     def failed(self, error: BaseException) -> None:
@@ -126,7 +126,7 @@ class Observer(Protocol):
         """A simple consumer settles; `verb` is ACK, NACK or CHANGE."""
         ...
 
-    def buried(self, namespace: str, letters: Sequence[Any], worker: str) -> None:
+    def dead_lettered(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
         """Messages (DeadLetterRecord, without bodies) died because their leases ran out."""
         ...
 
@@ -134,28 +134,30 @@ class Observer(Protocol):
         """An attempt begins."""
         ...
 
-    def redriving(self, namespace: str, group: str, letters: Sequence[Any], actor: str) -> Redrive:
+    def redriving(
+        self, namespace: str, group: str, dead_letters: Sequence[Any], actor: str
+    ) -> Redrive:
         """Dead letters (DeadLetterRecord, without bodies) are about to be sent back."""
         ...
 
     def carrier(self) -> dict[str, str]:
-        """The current context, to take into another process."""
+        """The current context, to be sent to another process."""
         ...
 
     def within(self, carrier: Mapping[str, str]) -> AbstractContextManager[None]:
-        """In another process: be in the context that was taken along."""
+        """In another process: continue in the context that came with the call."""
         ...
 
     def elsewhere(self) -> Callable[[], None] | None:
-        """What installs the same in another process; picklable. None: its own code does."""
+        """Installs the same observer in another process; picklable. None: its own code does."""
         ...
 
     def spans(self) -> Mapping[str, int]:
-        """How many spans were exported, refused by the collector, and dropped from a full queue."""
+        """How many spans were exported, rejected by the collector, or dropped from a full queue."""
         ...
 
     def flush(self) -> None:
-        """The process is about to end: give away what is held, within a few seconds."""
+        """The process is about to end: send what is held, within a few seconds."""
         ...
 
 
@@ -163,20 +165,20 @@ installed: Observer | None = None
 
 
 def install(observer: Observer | None) -> None:
-    """Have this process observed from now on; None for no more."""
+    """Observe this process from now on; None: observe it no more."""
     global installed  # noqa: PLW0603 - one per process, as are tracer providers
     installed = observer
 
 
 def stop() -> None:
-    """Give away what is held, and observe no more; the process is about to end."""
+    """Send what is held, and observe no more; the process is about to end."""
     if installed is not None:
         installed.flush()
         install(None)
 
 
 def within(carrier: Mapping[str, str]) -> AbstractContextManager[None]:
-    """In another process: be in the context that was taken along."""
+    """In another process: continue in the context that came with the call."""
     return nullcontext() if installed is None else installed.within(carrier)
 
 
@@ -187,7 +189,7 @@ def publication(
     """Observe a publish; only where an observer is installed."""
     assert installed is not None
     watched = installed.publishing(namespace, topic, items, batch=batch, transaction=transaction)
-    with _told(watched):
+    with _failing(watched):
         yield watched
 
 
@@ -196,12 +198,12 @@ def settling(namespace: str, verb: str, items: Sequence[Leased], client: str) ->
     """Observe what a simple consumer settles; only where an observer is installed."""
     assert installed is not None
     watched = installed.settling(namespace, verb, items, client)
-    with _told(watched):
+    with _failing(watched):
         yield watched
 
 
 @contextmanager
-def _told(watched: Publication | Settling) -> Iterator[None]:
+def _failing(watched: Publication | Settling) -> Iterator[None]:
     try:
         yield
     except BaseException as error:

@@ -14,10 +14,10 @@ Histogram = tuple[Labels, Sequence[float], float]
 def expose(families: Iterable[Family], common: Labels | None = None) -> str:
     """Families that have samples, each with its help and type; `common` labels come first."""
     lines: list[str] = []
-    for name, kind, text, samples in families:
+    for name, type_, text, samples in families:
         rows = [_line(name, {**(common or {}), **labels}, value) for labels, value in samples]
         if rows:
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *rows]
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {type_}", *rows]
     return "\n".join(lines) + "\n"
 
 
@@ -39,8 +39,8 @@ def expose_histogram(
 
 
 def _line(name: str, labels: Labels, value: float) -> str:
-    said = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
-    return f"{name}{{{said}}} {value:.15g}" if said else f"{name} {value:.15g}"
+    pairs = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
+    return f"{name}{{{pairs}}} {value:.15g}" if pairs else f"{name} {value:.15g}"
 
 
 def _escape(text: str) -> str:

@@ -14,7 +14,7 @@ from opentelemetry.trace import (
 )
 
 from rqretry.core.consume_result import HandlerSignal
-from rqretry.core.failure_record import AttemptError, read_line
+from rqretry.core.failure_record import AttemptError, read_attempt_record
 from rqretry.core.message import Message
 from rqretry.observability.observer import DEAD_LETTER, FAILURE, SUCCESS, Call
 from rqretry.otel import semconv
@@ -54,7 +54,7 @@ class TracedAttempt:
         self._error = ""
         self._began = time.perf_counter()
         self._seconds = 0.0
-        before = read_line(message._error)  # noqa: SLF001 - also what came before a redrive
+        before = read_attempt_record(message._error)  # noqa: SLF001 - also what came before a redrive
         parent, linked = origin(message.headers, message.attempt, before, one_trace=one_trace)
         self._context = parent
         self.span: Span = tracer.start_span(
@@ -99,7 +99,7 @@ class TracedAttempt:
         if self._over:
             return
         self._over = True
-        failure = read_line(f"{self._message.attempt} 0 {record}") if record else None
+        failure = read_attempt_record(f"{self._message.attempt} 0 {record}") if record else None
         span = self.span
         span.set_attribute(semconv.OUTCOME, outcome)
         if level:

@@ -83,7 +83,7 @@ class OtelObserver:
         """A simple consumer settles."""
         return TracedSettling(self._tracer, self._meters, namespace, verb, items, client)
 
-    def buried(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
+    def dead_lettered(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
         """Messages died because their leases expired."""
         for dead_letter in dead_letters:
             trace_dead_letter(

@@ -20,7 +20,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from rqretry.core.failure_record import read_line
+from rqretry.core.failure_record import read_attempt_record
 from rqretry.core.message import Message
 from rqretry.observability.observer import STALE, SUCCESS, Leased
 from rqretry.otel import semconv
@@ -60,7 +60,7 @@ def trace_received(
 
 def _parent_and_links(message: Message[Any], *, one_trace: bool) -> tuple[Context, Named]:
     """A child of the current span, linked to the publish; without one as any attempt is."""
-    before = read_line(message._error)  # noqa: SLF001 - also what came before a redrive
+    before = read_attempt_record(message._error)  # noqa: SLF001 - also what came before a redrive
     current = get_current()
     if not get_current_span(current).get_span_context().is_valid:
         return origin(message.headers, message.attempt, before, one_trace=one_trace)

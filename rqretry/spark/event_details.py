@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rqretry.core.failure_record import AttemptError, fingerprint_of_text, read_line
+from rqretry.core.failure_record import AttemptError, fingerprint_of_text, read_attempt_record
 from rqretry.core.history_notes import decode_columns
 
 _OUTCOMES = {
@@ -129,7 +129,7 @@ def errors(calls: Calls) -> dict[str, pa.Array]:
         lines = pc.replace_substring_regex(lines, _CHANGING, "").dictionary_encode()
         which[calls.rows(failed)] = lines.indices.to_numpy() + len(known)
         texts = (line.decode(errors="replace") for line in lines.dictionary.to_pylist())
-        known += [read_line(f"0 0 {text}") for text in texts]
+        known += [read_attempt_record(f"0 0 {text}") for text in texts]
     return {
         "error_type": _texts([error_type(e) if e else None for e in known], which),
         "error_message": _texts([(e.message or None) if e else None for e in known], which),

@@ -17,7 +17,7 @@ from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.catalog_records import BROADCAST
 from rqretry.core.envelope import decode
 from rqretry.core.errors import CodecError, RqretryError
-from rqretry.core.failure_record import read_line
+from rqretry.core.failure_record import reason_in
 from rqretry.core.middleware import Announcer, Event
 from rqretry.core.route import EVERY_TAG, RouteGroup
 from rqretry.observability.log_format import about
@@ -123,9 +123,7 @@ class BroadcastResults:
         self.positions[place].count("fail")
         if delivery.watch is not None:
             delivery.watch.settled(FAILURE, record=failure.record)
-        error = read_line(f"1 0 {failure.record}")
-        text = ": ".join(filter(None, (error.type, error.message))) if error else ""
-        reason = text or failure.cause
+        reason = reason_in(failure.record)
         log.warning(
             "message %s of %s failed in broadcast group %s, which does not retry: %s",
             delivery.id, place.topic, place.keys.group, reason,

@@ -8,7 +8,7 @@ from typing import Any
 
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.consume_result import ConsumeResult, HandlerSignal, Outcome
-from rqretry.core.failure_record import read_line
+from rqretry.core.failure_record import reason_in
 from rqretry.core.message import Message
 from rqretry.core.middleware import Hooks
 from rqretry.protocol.lease import Failure
@@ -18,23 +18,23 @@ from rqretry.worker.leases import Delivery
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """How an attempt ended that nobody was told of.
+class DryRun:
+    """How an attempt ended of which the server knows nothing.
 
     Attributes:
         outcome: "success", "postponed", or why it failed: "failure", "rejected", "mismatch", ...
-        said: The error's type and text, or the handler's reason; "" where it did not fail.
+        reason: The error's type and text, or the handler's reason; "" where it did not fail.
         error: The exception that the handler raised; None for none.
         seconds: How long it took.
     """
 
     outcome: str
-    said: str
+    reason: str
     error: BaseException | None
     seconds: float
 
 
-class _Noticing:
+class _Recorder:
     """Another call; what comes through it is remembered."""
 
     def __init__(self, inner: Call) -> None:
@@ -51,7 +51,7 @@ class _Noticing:
             raise
 
 
-async def rehearse(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: int) -> Rehearsal:
+async def dry_run(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: int) -> DryRun:
     """Run one attempt of a handler, with its middleware, in this process.
 
     Args:
@@ -62,8 +62,8 @@ async def rehearse(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: i
     """
     here = replace(spec, in_process=False, is_async=inspect.iscoroutinefunction(spec.handler))
     caller = make_caller(here)
-    noticing = _Noticing(caller.call)
-    execution = Execution(here, noticing.call, hooks, "replay")
+    recorder = _Recorder(caller.call)
+    execution = Execution(here, recorder.call, hooks, "replay")
     execution.max_retries = most
     began = time.monotonic()
     try:
@@ -77,10 +77,8 @@ async def rehearse(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: i
     if failure is None:
         assert isinstance(started, ConsumeResult)
         outcome = "postponed" if started.outcome is Outcome.POSTPONE else "success"
-        return Rehearsal(outcome, "", None, seconds)
-    line = read_line(f"{delivery.attempt} 0 {failure.record}")
-    said = failure.cause if line is None else str(line)
-    return Rehearsal(failure.cause, said, noticing.error, seconds)
+        return DryRun(outcome, "", None, seconds)
+    return DryRun(failure.cause, reason_in(failure.record), recorder.error, seconds)
 
 
 def _failure(

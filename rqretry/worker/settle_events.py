@@ -2,7 +2,7 @@
 
 import logging
 
-from rqretry.core.failure_record import read_line
+from rqretry.core.failure_record import reason_in
 from rqretry.core.middleware import Announcer, Event
 from rqretry.observability.log_format import about
 from rqretry.observability.observer import DEAD_LETTER, FAILURE, STALE, Attempt
@@ -73,22 +73,15 @@ def _log_failure(keys: GroupKeys, failure: Failure, result: Failed) -> None:
         log.warning(
             "%s: message %s of %s, group %s, after %d %s: %s",
             "dropped" if keys.source else "dead letter", id_, topic, group, result.attempt,
-            "delivery" if result.attempt == 1 else "deliveries", _reason(failure, result),
+            "delivery" if result.attempt == 1 else "deliveries", reason_in(failure.record),
             extra=about(id_, topic, group, result.attempt),
         )  # fmt: skip
     else:
         log.debug(
             "message %s of %s, group %s, failed at attempt %d: %s",
-            id_, topic, group, result.attempt, _reason(failure, result),
+            id_, topic, group, result.attempt, reason_in(failure.record),
             extra=about(id_, topic, group, result.attempt),
         )  # fmt: skip
-
-
-def _reason(failure: Failure, result: Failed) -> str:
-    """What the handler raised, or the reason it gave."""
-    error = read_line(f"{result.attempt} 0 {failure.record}")
-    text = ": ".join(filter(None, (error.type, error.message))) if error else ""
-    return text or failure.cause
 
 
 def _event(name: str, worker: str, keys: GroupKeys, failure: Failure, result: Failed) -> Event:
@@ -99,6 +92,6 @@ def _event(name: str, worker: str, keys: GroupKeys, failure: Failure, result: Fa
         keys.partition.topic,
         failure.receipt.id,
         result.attempt,
-        _reason(failure, result),
+        reason_in(failure.record),
         None if result.dead else result.due_ms,
     )
