@@ -10,7 +10,8 @@ from pathlib import Path
 
 from rqretry.testing.embedded_redis import EmbeddedRedis, bundled_server, server_version
 
-NEWER = Path(__file__).resolve().parents[2].parent / "shared" / "servers"
+_ROOT = Path(__file__).resolve().parents[2]
+NEWER = _ROOT.parent / "shared" / "servers"
 SLOTS = 16384
 SLOTS_PER_CALL = 4096
 CLUSTER_SECONDS = 20.0
@@ -107,3 +108,8 @@ def _is_free(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def python_path() -> str:
+    """For the processes of a test: the checkout, behind what is on the path already."""
+    return os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(_ROOT)]))

@@ -19,7 +19,7 @@ from rqretry import Client
 from rqretry.admin.views import GroupStats
 from rqretry.protocol.maintain import roster
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from tests.support.servers import free_port
+from tests.support.servers import free_port, python_path
 from tests.support.soundness import assert_sound
 
 HERE = Path(__file__).parent
@@ -124,7 +124,7 @@ class Site:
         known = {
             "RQRETRY_REDIS_URL": self.server.url,
             "RQRETRY_NAMESPACE": NAMESPACE,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": python_path(),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         words = (app, "--app-dir", str(folder), *words)

@@ -13,6 +13,7 @@ import redis
 from rqretry import Client
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.cli.shell import CLEAN, Shell
+from tests.support.servers import python_path
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,7 +55,7 @@ def program(server: EmbeddedRedis) -> Iterator[Program]:
     """Starts `rqretry` as a program; what still runs at the end of the test is killed."""
     started: list[subprocess.Popen[str]] = []
     known = {name: value for name, value in os.environ.items() if name not in CLEAN}
-    environment = {**known, "RQRETRY_REDIS_URL": server.url, "PYTHONPATH": str(ROOT)}
+    environment = {**known, "RQRETRY_REDIS_URL": server.url, "PYTHONPATH": python_path()}
 
     def start(
         *words: str, env: dict[str, str] | None = None, **options: Any

@@ -175,6 +175,6 @@ CASES = (
          Constant("core:DEFAULT_LEVELS", f'LevelTable.parse("{TO_3_HOURS}")'),
          f"{LEVELS}test_the_sixteen_waits_of_the_default_table_are_17140_seconds"),
     case("5.12", "a retry stores the body once more",
-         sends("HSET", "failures", "for _, bodies in ipairs(KEYS) do if string.find(bodies, ':bodies$') then each_pair(args, function(text, id) return text .. original('HGET', bodies, id) end) end end", "fail"),
+         sends("HSET", "failures", "for _, bodies in ipairs(KEYS) do if string.find(bodies, ':bodies$') then each_pair(args, function(text, id) return text .. string.gsub(original('HGET', bodies, id), '[^%w ]', '') end) end end", "fail"),
          f"{PUSH}test_a_retry_stores_no_second_body"),
 )  # fmt: skip
