@@ -1,6 +1,6 @@
--- Message keys, by which messages that carry some are found (decisions 29): `keyed` says of each stored
--- one what it carries, with blanks between; `index` is a lex set of key, zero byte and id. Both go
--- before the body does, and the index before `keyed`: a cut leaves what a repeat removes.
+-- Message keys, by which stored messages are found: `keyed` holds the keys of each message, separated by
+-- blanks; `index` is a lex set of key, zero byte and id. Both are deleted before the body, and the index
+-- before `keyed`: what a cut leaves, a repetition removes.
 local KEYS_AT_ONCE = 3000 -- Lua passes 8000 values at most
 
 -- rows: id and keys of each message.

@@ -1,7 +1,7 @@
-"""The simple consumer: receive, ack, change the invisible duration (semantics.md section 3).
+"""The simple consumer: receive, ack, change the invisible duration, without I/O.
 
-There is no failure report and no ladder: a message that is not acknowledged is ready again when
-its invisible duration ends, and dead after max_retries + 1 deliveries.
+There is no failure report and no retry policy: a message that is not acknowledged is ready again
+when its invisible duration ends, and dead after max_retries + 1 deliveries.
 """
 
 import time

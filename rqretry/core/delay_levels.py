@@ -1,7 +1,7 @@
 """The delay levels: a table of times, counted from 1, that messages wait by.
 
-The default is RocketMQ's table of 18. A namespace has one table (semantics.md
-section 1); messages of one level wait in one sorted set (decisions 13).
+The default is RocketMQ's table of 18. A namespace has one table; messages of one level wait in one
+sorted set (docs/decisions/0012-delay-levels-and-their-index.md).
 """
 
 from bisect import bisect_right

@@ -1,9 +1,9 @@
-"""What the history notes of published messages beside their ids: one blob for a call.
+"""What the history records about published messages beside their ids: one blob per call.
 
-Only publish writes it, and only where a message has a tag, keys, a message group or a trace, so
-that a plain message costs nothing (decisions 29). It is a msgpack array [1, ids, tags, keys,
-groups, traces]; each is nil, or a list in step with the messages of the call. The script notes only
-the messages that it accepted: `ids` is there where that may be fewer than were sent.
+Only publish writes it, and only if a message has a tag, keys, a message group or a trace, so that a
+plain message costs nothing (docs/decisions/0025-history.md). It is a msgpack array [1, ids, tags,
+keys, groups, traces]; each is nil, or a list with one item per message of the call. The history
+names only the messages that were accepted: `ids` is given if that may be fewer than were sent.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Message ids that the client makes: 16 sortable characters (decisions 3).
+"""Message ids that the client makes: 16 sortable characters (docs/decisions/0003).
 
 96 bits, base 64 in ASCII order: 42 bits of server milliseconds as the client estimates them, which
 is also the message's published_at, and 54 random bits. Made before the first send, so that a

@@ -1,7 +1,7 @@
-"""When a failed message is tried again: the retry policies of semantics.md section 2.
+"""When a failed message is retried: RocketMQ's levels, a ladder, exponential or fixed.
 
-A policy is compiled to at most 32 waits, of which the last repeats, because scripts read
-it from the group's configuration in every partition (decisions 10).
+A policy is compiled to at most 32 waits, of which the last repeats, because scripts read it from
+the group's configuration in each partition (decision 0010 in docs/decisions).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The dashboard: server-rendered pages over `AsyncClient.admin` (design.md section 7).
+"""The dashboard: server-rendered pages over `AsyncClient.admin`.
 
 Needs the extra `rqretry[dashboard]`. The command is `rqretry dashboard`.
 """

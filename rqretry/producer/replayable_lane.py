@@ -4,8 +4,9 @@ A task that is run again (a retry, a speculative twin, a restarted query) sends 
 same order, cut into the same chunks. Its lane is named after the task, its ids are made of the lane
 and the row, and its checksums are chained, so that one of them answers for every chunk before it. A
 chunk that the partition knows already is skipped, the last one it knows is compared, and what comes
-after it is published (decisions 3). A chunk may be sent before the one in front of it is answered
-(turns.py); it says what the lane must hold by then, and after a failure nothing more is published.
+after it is published (docs/decisions/0002-publishing-lanes.md). A chunk may be sent before the one
+in front of it is answered (transport/pipeline.py); it says what the lane must hold by then, and
+after a failure nothing more is published.
 """
 
 from collections.abc import Sequence

@@ -14,9 +14,9 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 MAX_BATCH = 500
-"""Messages per script call (decisions 9)."""
+"""Messages per script call (docs/decisions/0007-bounds-of-a-script.md)."""
 MAX_BATCH_BYTES = 1024 * 1024
-"""Bytes of bodies per lease (decisions 9); one message always goes."""
+"""Bytes of bodies per lease; at least one message is always leased."""
 
 Argument = str | bytes | int | float
 
@@ -38,7 +38,7 @@ class Command(Generic[T]):
         arguments: A plain Redis command to send instead of a script.
         ids: The messages it is about, for AmbiguousResult.
         confirm: A request to send right behind it on the same connection, such as WAIT
-            (reliability.md R7); its reply goes to `confirmed`.
+            (docs/guarantees.md R7); its reply goes to `confirmed`.
         confirmed: Puts what was confirmed into the result.
     """
 

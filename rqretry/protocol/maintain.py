@@ -13,7 +13,7 @@ class Expired(NamedTuple):
     """What an expire answered."""
 
     held: bool
-    """Nothing may expire yet: the server's clock jumped (decisions 11)."""
+    """Nothing may expire yet: the server's clock jumped."""
     now_ms: int
     moved: int
     """Messages expired, or milliseconds to wait where `held`."""

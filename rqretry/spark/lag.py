@@ -7,7 +7,7 @@ from rqretry.spark.offsets import Bounds, Histories, Place
 from rqretry.spark.position import Position
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
-"""What a partition keeps of its history where no limit was set, in bytes (decisions 29)."""
+"""Bytes of history that a partition keeps by default (docs/decisions/0025-history.md)."""
 _COUNTED = 1_000_000
 
 

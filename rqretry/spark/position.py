@@ -1,8 +1,8 @@
-"""Positions in a partition's history, and the JSON in which users and checkpoints name them.
+"""Positions in a partition's history, and their JSON form for users and checkpoints.
 
-A position is the next event to read: an entry of the stream, "milliseconds-number", and the place
-of the event in that entry (decisions 29). So a range is from a position up to, not including,
-another, and a bare time in milliseconds is a position too.
+A position is the next event to read: an entry of the stream, "milliseconds-number", and the index
+of the event in that entry (docs/decisions/0025-history.md). So a range goes from one position up
+to, but not including, another, and a time in milliseconds is a position too.
 """
 
 import json

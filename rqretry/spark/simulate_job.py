@@ -128,7 +128,7 @@ def simulate(
     Args:
         spark: The session to run on.
         archive: The folder that `archive` writes.
-        policies: Policies, or texts such as "ladder:10s 30s 1m" (semantics.md section 2).
+        policies: Policies, or texts such as "ladder:10s 30s 1m".
         topics: A topic, several as "a,b", or "*" for all.
         group: One group; default all.
         max_retries: Of every policy that has none of its own; default 16.

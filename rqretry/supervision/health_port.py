@@ -44,11 +44,11 @@ class HealthPort(Port):
 
 
 class ServerCheck:
-    """Once a second, in a thread: does the server take writes? A context manager.
+    """Checks once a second, in a thread, that the server accepts writes. A context manager.
 
-    It writes with the script of the roster, taking leave under a name that is not in it: that needs
-    everything a lease needs and changes nothing (reliability.md R18). The processes prove that they
-    can lease every five seconds and at any trouble; this notices a server that hangs.
+    It runs the script that registers workers, to remove a name that is not registered: that needs
+    everything a lease needs and changes nothing (docs/guarantees.md R18). The processes prove that
+    they can lease every five seconds and after any fault; this notices a server that hangs.
     """
 
     def __init__(self, board: Board, settings: Settings) -> None:

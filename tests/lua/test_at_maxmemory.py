@@ -1,4 +1,4 @@
-"""At maxmemory publish is refused and everything else still drains (decisions 7)."""
+"""At maxmemory publish is refused and everything else still drains."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Every writing script, cut at every Redis command it makes (reliability 7.2).
+"""Every writing script, cut at every Redis command it makes.
 
 Redis keeps what a script wrote before its error, so these are all the partial outcomes there are.
 After the cut nothing may be lost; then the verbs run on, and every message must end committed or

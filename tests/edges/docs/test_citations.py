@@ -10,6 +10,11 @@ ROOT = Path(__file__).parents[3]
 DECISIONS = ROOT / "docs" / "decisions"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "lua").glob("*.md")])
 FOLDERS = ("rqretry", "lua", "tests", "docs", "benchmarks", "workers", "tools", "deploy")
+ELSEWHERE = re.compile(
+    r"(?<![\w/])(?:semantics|design|reliability|house)\.md\b"
+    r"|\b(?:[Dd]ecisions|design(?:\.md)? section|semantics section) [0-9]+"
+)
+"""How documents were cited that are not shipped."""
 
 
 def texts() -> Iterator[tuple[Path, str]]:
@@ -63,3 +68,13 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
             titles = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
             slugs = {re.sub(r"[^a-z0-9 _-]", "", t.lower()).replace(" ", "-") for t in titles}
             assert anchor in slugs, target
+
+
+def test_nothing_cites_a_document_that_is_not_shipped() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {match}"
+        for path, text in texts()
+        if path != Path(__file__)
+        for match in ELSEWHERE.findall(text)
+    }
+    assert not found
