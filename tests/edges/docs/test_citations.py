@@ -11,7 +11,7 @@ DECISIONS = ROOT / "docs" / "decisions"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "lua").glob("*.md")])
 FOLDERS = ("rqretry", "lua", "tests", "docs", "benchmarks", "workers", "tools", "deploy")
 ELSEWHERE = re.compile(
-    r"(?<![\w/])(?:semantics|design|reliability|house)\.md\b"
+    r"(?<![\w/])(?:semantics|design|decisions|reliability|house)\.md\b"
     r"|\b(?:[Dd]ecisions|design(?:\.md)? section|semantics section) [0-9]+"
 )
 """How documents were cited that are not shipped."""

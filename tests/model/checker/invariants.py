@@ -17,7 +17,7 @@ from tests.model.checker.report import Finding
 from tests.model.checker.transitions import Entity, Kind
 
 ID_KEPT_MS = 3_600_000
-"""How long an id given by a caller is remembered after its message is gone (decisions.md 4)."""
+"""How long a given id is remembered after its message is gone (docs/decisions/0003)."""
 
 _ENDING_VERBS = frozenset({"succeed", "purge", "recall", "rollback", "deliver"})
 _OVER = frozenset({Kind.SUCCEED, Kind.PURGE})

@@ -28,7 +28,7 @@ NoEntry = VerbEntry("", "", "", frozenset())
 
 
 class Numbers(NamedTuple):
-    """A message's numbers in a group, as the scripts keep them (decisions.md 1)."""
+    """A message's delivery state in a group, as the scripts keep it (docs/decisions/0001)."""
 
     lease_no: int
     attempt: int

@@ -38,7 +38,7 @@ class Expectations:
         quiet: Windows of server time in milliseconds.
         operator: An operator promoted, purged or repaired in the run: a promotion may be early.
         script_errors: Scripts were cut in the run: leftovers that the next lease cleans, a lease
-            number skipped and an attempt counted too many are not findings (decisions.md 8).
+            number skipped and an attempt counted too many are not findings (docs/decisions/0006).
     """
 
     covered: frozenset[str] = frozenset({"memory", "disk", "replica"})
