@@ -136,13 +136,13 @@ def _by_pydantic(wanted: Any, what: str) -> Fit:
             return adapter.validate_python(value)
         except pydantic.ValidationError as error:
             if type(value) in (bytes, bytearray):
-                raise _told(error) from error
+                raise mismatch(error) from error
         try:  # a strict model takes text for a date from JSON alone
             return adapter.validate_json(import_module("pydantic_core").to_json(value))
         except pydantic.ValidationError as error:
-            raise _told(error) from error
+            raise mismatch(error) from error
 
-    def _told(error: Any) -> BodyMismatch:
+    def mismatch(error: Any) -> BodyMismatch:
         return BodyMismatch(f"{what} is no {_name(wanted)}: {_first(error)}")
 
     return fit
@@ -195,20 +195,16 @@ def _test(wanted: Any) -> Callable[[Any], bool] | None:
 
 def _check_type(msgspec: Any, wanted: Any) -> None:
     """Raise TypeError for a type that msgspec, with pydantic's help, cannot make of JSON values."""
-    inspect = import_module("msgspec.inspect")
-    seen: set[int] = set()
-    waiting = [inspect.type_info(wanted)]
-    while waiting:
-        info = waiting.pop()
-        if isinstance(info, tuple):
-            waiting.extend(info)
-        elif isinstance(info, inspect.Type | inspect.Field) and id(info) not in seen:
-            seen.add(id(info))
-            if isinstance(info, inspect.CustomType) and not _is_pydantic(info.cls):
-                raise TypeError(f"{_name(info.cls)} is no dataclass, TypedDict, Struct or model")
-            waiting.extend(getattr(info, name) for name in info.__struct_fields__)
+    msgspec.json.schema(wanted, schema_hook=_schema_of_model)
     with suppress(msgspec.ValidationError, ValueError):
         msgspec.convert(None, wanted, str_keys=True, dec_hook=_decode_model)
+
+
+def _schema_of_model(kind: Any) -> dict[str, Any]:
+    """Of a class that is left to pydantic; what it takes is not needed here."""
+    if not _is_pydantic(kind):
+        raise TypeError(f"{_name(kind)} is no dataclass, TypedDict, Struct or model")
+    return {"type": "object"}
 
 
 def _encode_model(value: Any) -> Any:
