@@ -27,10 +27,10 @@ class LabSession(Session):
     ahead = False
     changes = 0
 
-    def run(self, command: Command[T]) -> Procedure[T]:
+    def run(self, command: Command[T], seconds: float | None = None) -> Procedure[T]:
         """Run one command; see Session."""
         self._count([command])
-        return (yield from super().run(command))
+        return (yield from super().run(command, seconds))
 
     def run_all(self, commands: Sequence[Command[Any]]) -> Procedure[list[Any]]:
         """Run commands; see Session."""

@@ -1,11 +1,10 @@
 """What both stores do, without I/O: send, read, repeat, and load scripts that a server forgot.
 
-A request is sent once per attempt. What failed in a way that is worth repeating is repeated with
-back-off until the deadline, on a fresh connection, at the server that has the keys by then. All
-verbs are safe to repeat, by fencing and lanes; what was answered is not repeated because of what
-was not: a lease that is repeated would leave its first messages to their deadline. What may have
-happened and was not confirmed in the end is AmbiguousResult, what certainly did not happen is
-StoreUnavailable (docs/guarantees.md R19).
+A request is sent once per attempt. What is worth repeating is repeated with back-off until the
+deadline, on a fresh connection, at the server that has the keys by then; all verbs are safe to
+repeat. What was answered is not: a second lease would leave the first one's messages to their
+deadline. What may have happened and was not confirmed in the end is AmbiguousResult, what certainly
+did not happen is StoreUnavailable (docs/guarantees.md R19).
 """
 
 import random
@@ -39,6 +38,7 @@ from rqretry.transport.replies import Call, TryAgain, check, give_up, moved
 
 T = TypeVar("T")
 
+PING: Command[Any] = Command("ping", (), (), bytes, arguments=("PING",))
 REPEAT_SECONDS = 15.0
 """How long a call is repeated before its error is raised."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _BLOCK_AGAIN_S = 0.02, 1.0, 0.05
@@ -91,11 +91,7 @@ def load(node: Node, command: Command[Any]) -> tuple[Argument, ...]:
 
 
 class Share:
-    """The calls that go to one server in one round trip, in the order of the batch.
-
-    With `asking` the server has these keys just for this once; with `loading` each call is
-    preceded by its script.
-    """
+    """The calls of a batch that go to one server in one round trip, in their order."""
 
     def __init__(self, node: Node, *, asking: bool = False, loading: bool = False) -> None:
         self.node = node
@@ -200,24 +196,29 @@ class Session:
             return (yield Sleep(step.seconds))
         return (yield from self.run_all(step))
 
-    def run(self, command: Command[T]) -> Procedure[T]:
-        """Run one command. Raises StoreUnavailable, AmbiguousResult, ConfigError, ScriptError."""
-        node = self._at_hand()
+    def run(self, command: Command[T], seconds: float | None = None) -> Procedure[T]:
+        """Run one command. Raises StoreUnavailable, AmbiguousResult, ConfigError, ScriptError.
+
+        What may succeed later is repeated for `seconds`, for None as long as any call.
+        """
+        node = self.at_hand()
         result: T
         if node is None or command.confirm:
-            (result,) = yield from self.run_all((command,))
+            (result,) = yield from self._complete([Call(command)], seconds)
             return result
         try:  # a batch of one command for the one server, with fewer steps: most calls are that
             (reply,) = yield RoundTrip(node, [spell(node, command)])
         except TryAgain as again:
             yield from self.distrust(node, again)
-            return (yield from self.repeat(command, again))
+            return (yield from self.repeat(command, again, seconds))
         if isinstance(reply, Exception):
-            return (yield from self.answer(node, command, reply))
+            return (yield from self.answer(node, command, reply, seconds))
         self._proved(node)
         return command.decode(reply)
 
-    def answer(self, node: Node, command: Command[T], reply: Any) -> Procedure[T]:
+    def answer(
+        self, node: Node, command: Command[T], reply: Any, seconds: float | None = None
+    ) -> Procedure[T]:
         """What a server's reply to a command means; what is worth repeating is repeated."""
         if not isinstance(reply, Exception):
             self._proved(node)
@@ -226,15 +227,17 @@ class Session:
         share.calls.append(Call(command))
         yield from self._together((yield from self._settle(share, [reply])))
         result: T
-        (result,) = yield from self._finish(share.calls, self.repeat_seconds)
+        (result,) = yield from self._finish(share.calls, seconds)
         return result
 
-    def repeat(self, command: Command[T], again: TryAgain) -> Procedure[T]:
+    def repeat(
+        self, command: Command[T], again: TryAgain, seconds: float | None = None
+    ) -> Procedure[T]:
         """Run a command whose first attempt has failed; raises what `run` raises."""
         call = Call(command)
         call.put_off(again)
         result: T
-        (result,) = yield from self._finish([call], self.repeat_seconds)
+        (result,) = yield from self._finish([call], seconds)
         return result
 
     def run_all(self, commands: Sequence[Command[Any]]) -> Procedure[list[Any]]:
@@ -242,29 +245,21 @@ class Session:
 
         Those of one partition run in their order.
         """
-        return (yield from self._complete([Call(c) for c in commands], self.repeat_seconds))
+        if len(commands) == 1:
+            return [(yield from self.run(commands[0]))]
+        return (yield from self._complete([Call(command) for command in commands]))
 
     def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> Procedure[list[Any]]:
         """The same, but what fails is a value in its place: its RqretryError, after `seconds`."""
+        if len(commands) == 1:
+            try:
+                return [(yield from self.run(commands[0], seconds))]
+            except RqretryError as error:
+                return [error]
         calls = [Call(command) for command in commands]
         with suppress(RqretryError):
             yield from self._complete(calls, seconds)
         return [call.outcome for call in calls]
-
-    def prove(self, command: Command[Any]) -> Procedure[None]:
-        """Run a command at once or not at all; only what an old connection broke is repeated."""
-        calls = [Call(command)]
-        try:
-            try:
-                yield from self._attempt(calls)
-            except TryAgain:
-                yield from self._attempt(calls)
-        except (TryAgain, RqretryError) as error:
-            self.faults.lose(str(error))
-
-    def connect(self) -> Procedure[None]:
-        """Make sure that the server can be reached, is new enough, and reports its time."""
-        yield from self.run(Command("ping", (), (), bytes, arguments=("PING",)))
 
     def block(self, step: Block) -> Procedure[str | None]:
         """Wait for a wake key; a connection that breaks while waiting counts as a wake-up."""
@@ -308,7 +303,7 @@ class Session:
         self.clocks[node].note(now_ms, sent_at)
         self.clock.note(now_ms, sent_at)
 
-    def _at_hand(self) -> Node | None:
+    def at_hand(self) -> Node | None:
         """The one server there is, if there is nothing to find out about it first."""
         topology = self.topology
         if topology.spread or topology.stale:
@@ -323,14 +318,17 @@ class Session:
         if self.faults.everywhere is not None:
             self.faults.lose(None)
 
-    def _complete(self, calls: Sequence[Call], seconds: float) -> Procedure[list[Any]]:
+    def _complete(
+        self, calls: Sequence[Call], seconds: float | None = None
+    ) -> Procedure[list[Any]]:
         with suppress(TryAgain):
             yield from self._attempt(calls)
         return (yield from self._finish(calls, seconds))
 
-    def _finish(self, calls: Sequence[Call], seconds: float) -> Procedure[list[Any]]:
+    def _finish(self, calls: Sequence[Call], seconds: float | None) -> Procedure[list[Any]]:
         """Repeat what is open until it is answered, once at least; then not after `seconds`."""
-        end, wait = time.monotonic() + seconds, _FIRST_WAIT_S
+        patience = self.repeat_seconds if seconds is None else seconds
+        end, wait = time.monotonic() + patience, _FIRST_WAIT_S
         while any(call.open for call in calls):
             try:
                 yield from self._attempt(calls)

@@ -42,7 +42,7 @@ from rqretry.transport.node import (
     key_of,
 )
 from rqretry.transport.replies import TryAgain, broken, refused
-from rqretry.transport.session import REPEAT_SECONDS, ServerClock, Session, spell
+from rqretry.transport.session import PING, REPEAT_SECONDS, ServerClock, Session, spell
 from rqretry.transport.topology import Handshake, topology_of
 from rqretry.transport.wakeup import Wakeups
 
@@ -133,9 +133,9 @@ class Store:
 
     def words(self, command: Command[Any]) -> tuple[Argument, ...]:
         """A command as a request for the server that it goes to."""
-        topology = self.topology
+        topology, node = self.topology, self.session.at_hand()
         try:
-            node = topology.node(key_of(command))
+            node = node or topology.node(key_of(command))
         except TryAgain:
             known = iter(topology.nodes.values())
             node = next(known, None) or Node(self.url, topology.scripts)
@@ -167,9 +167,9 @@ class Store:
         """Perform an operation to its end; its errors are raised inside it, then here."""
         return self.drive(self.session.perform(operation))
 
-    def run(self, command: Command[T]) -> Coroutine[Any, Any, T]:
-        """Run one command. Raises StoreUnavailable, AmbiguousResult, ConfigError, ScriptError."""
-        return self.drive(self.session.run(command))
+    def run(self, command: Command[T], seconds: float | None = None) -> Coroutine[Any, Any, T]:
+        """Run one command; see Session.run."""
+        return self.drive(self.session.run(command, seconds))
 
     def run_all(self, commands: Sequence[Command[Any]]) -> Coroutine[Any, Any, list[Any]]:
         """Run commands; see Session.run_all."""
@@ -201,7 +201,9 @@ class Store:
         """
         try:
             async with asyncio.timeout(seconds):
-                await self.drive(self.session.prove(command))
+                await self.run(command, 0.0)
+        except RqretryError as error:
+            self.session.faults.lose(str(error))
         except TimeoutError as error:
             node = Node(self.url, self.topology.scripts)
             self.session.faults.lose(str(broken(node, error, sent=True).error))
@@ -210,7 +212,7 @@ class Store:
     async def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and reported its time."""
         if not self.clock.known or self.topology.stale:
-            await self.drive(self.session.connect())
+            await self.run(PING)
 
     async def aclose(self) -> None:
         """Close all connections that are not in use."""

@@ -41,7 +41,7 @@ from rqretry.transport.node import (
     Watch,
 )
 from rqretry.transport.replies import SERVER_ERRORS, TryAgain, broken, refused
-from rqretry.transport.session import REPEAT_SECONDS, ServerClock, Session
+from rqretry.transport.session import PING, REPEAT_SECONDS, ServerClock, Session
 from rqretry.transport.topology import Handshake, topology_of
 from rqretry.transport.wakeup_sync import wait_apart
 
@@ -181,7 +181,7 @@ class SyncStore:
         return self.drive(self.session.perform(operation))
 
     def run(self, command: Command[T]) -> T:
-        """Run one command. Raises StoreUnavailable, AmbiguousResult, ConfigError, ScriptError."""
+        """Run one command; see Session.run."""
         return self.drive(self.session.run(command))
 
     def run_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
@@ -199,7 +199,7 @@ class SyncStore:
     def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and reported its time."""
         if not self.clock.known or self.topology.stale:
-            self.drive(self.session.connect())
+            self.run(PING)
 
     def close(self) -> None:
         """Close all connections that are not in use."""

@@ -338,11 +338,19 @@ def test_a_confirmation_that_has_to_wait_leaves_the_command_in_doubt() -> None:
         planned.drive(planned.session.run(command))
 
 
-def test_a_proof_is_tried_twice_and_no_more() -> None:
-    planned = plan(LOST)
-    planned.drive(planned.session.prove(PING))
+def test_a_command_without_patience_is_tried_twice_and_no_more() -> None:
+    planned = plan(LOST, repeat_s=60.0)
+    with pytest.raises(StoreUnavailable):
+        planned.drive(planned.session.run(PING, 0.0))
     assert planned.names() == ["PING", "PING"]
     assert planned.session.faults.now is not None
+
+
+def test_a_single_failure_is_a_value_too() -> None:
+    planned = plan(LOST, repeat_s=60.0)
+    (error,) = planned.drive(planned.session.run_each([publish()], 0.0))
+    assert isinstance(error, AmbiguousResult)
+    assert planned.names() == ["EVALSHA", "EVALSHA"]
 
 
 # -- operations ----------------------------------------------------------------------------------
