@@ -6,7 +6,7 @@ the group's configuration in each partition (decision 0010 in docs/decisions).
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 from typing import Literal, NoReturn
@@ -26,7 +26,7 @@ _FORMS = (
     'is not a policy: give "rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1"'
 )
 
-Kind = Literal["rocketmq", "ladder", "exponential", "fixed"]
+Form = Literal["rocketmq", "ladder", "exponential", "fixed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class RetryPolicy:
     "unlimited" is kept as -1.
     """
 
-    kind: Kind
+    form: Form
     steps_ms: tuple[int, ...] = ()
     multiplier: float = 1.0
     jitter: float = 0.0
@@ -80,7 +80,7 @@ class RetryPolicy:
         Args:
             steps: 1 to 32 durations, never shorter than the one before, such as
                 "10s 30s 1m"; each 1 ms to 40 days.
-            max_retries: The group's limit, or None to leave it.
+            max_retries: The group's limit; None leaves the group's own.
 
         Raises:
             InvalidArgument: There are no steps or too many, one is no duration or out of
@@ -110,7 +110,7 @@ class RetryPolicy:
             multiplier: From 1 to 1000.
             max: The longest wait; not below `initial`.
             jitter: The part of each wait that is left to chance, 0 to 1.
-            max_retries: The group's limit, or None to leave it.
+            max_retries: The group's limit; None leaves the group's own.
 
         Raises:
             InvalidArgument: One of them is out of range.
@@ -131,14 +131,14 @@ class RetryPolicy:
         "rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1"; the
         later parts of an exponential one may be left out.
         """
-        kind, colon, rest = _check_text(text).strip().partition(":")
-        if kind == "ladder":
+        form, colon, rest = _check_text(text).strip().partition(":")
+        if form == "ladder":
             return cls.ladder(rest)
-        if kind == "fixed":
+        if form == "fixed":
             return cls.fixed(rest)
-        if kind == "exponential":
+        if form == "exponential":
             return cls._parse_exponential(rest)
-        if kind != "rocketmq" or colon:
+        if form != "rocketmq" or colon:
             refuse("policy", text, _FORMS)
         return cls.rocketmq()
 
@@ -159,18 +159,18 @@ class RetryPolicy:
     def __str__(self) -> str:
         """The text that `parse` reads back."""
         steps = [compact(step) for step in self.steps_ms]
-        if self.kind == "exponential":
+        if self.form == "exponential":
             factor, share = _shortest(self.multiplier), _shortest(self.jitter)
             return f"exponential:{steps[0]},{factor},{steps[1]},{share}"
-        return ":".join(filter(None, (self.kind, " ".join(steps))))
+        return ":".join(filter(None, (self.form, " ".join(steps))))
 
     def compile(self, levels_ms: Sequence[int]) -> CompiledPolicy:
         """The waits that scripts read; only `rocketmq` uses the level table."""
-        if self.kind == "rocketmq":
+        if self.form == "rocketmq":
             # A table too short for level 3 has only its last level to offer.
             first = min(FIRST_RETRY_LEVEL, len(levels_ms)) - 1
             return CompiledPolicy(tuple(levels_ms[first:][:MAX_STEPS]))
-        if self.kind == "exponential":
+        if self.form == "exponential":
             return CompiledPolicy(self._exponential_ms(), self.jitter)
         return CompiledPolicy(self.steps_ms)
 
@@ -203,17 +203,13 @@ class RetryPolicy:
     def check_ordered(self) -> None:
         """Whether an ordered group can have it: fixed, 10 ms to 30 s. Raises InvalidArgument."""
         least, most = ORDERED_INTERVALS_MS
-        if self.kind != "fixed" or not least <= self.steps_ms[0] <= most:
+        if self.form != "fixed" or not least <= self.steps_ms[0] <= most:
             rule = (
                 "is not for an ordered group, whose message groups wait while one of their"
                 f" messages does: give a fixed one of {compact(least)} to {compact(most)},"
                 ' such as "fixed:1s"'
             )
             refuse("policy", str(self), rule)
-
-    def without_max_retries(self) -> "RetryPolicy":
-        """The waits alone, for a group that keeps its retry limit beside its policy."""
-        return replace(self, max_retries=None)
 
     def encode(self) -> dict[str, object]:
         """The policy as the catalog stores it, ready for JSON."""
@@ -230,7 +226,7 @@ class RetryPolicy:
             limit = _retries("unlimited" if retries == UNLIMITED else retries)
         except InvalidArgument:
             _refuse_stored(stored)
-        return cls(policy.kind, policy.steps_ms, policy.multiplier, policy.jitter, limit)
+        return cls(policy.form, policy.steps_ms, policy.multiplier, policy.jitter, limit)
 
 
 def _check_text(text: object) -> str:

@@ -80,8 +80,8 @@ class Encoder:
     ) -> None:
         self.catalog = catalog
         self.clock = clock
-        self._known = catalog.store.known
-        self._make_id, self._make_ids = make_id, make_ids
+        self.make_id = make_id
+        self._make_ids = make_ids
 
     def prepare(
         self, topic: str, bodies: Iterable[Any]
@@ -106,19 +106,6 @@ class Encoder:
                 messages[at] = messages[at]._replace(delay_ms=levels.delay_ms(level))
         with collector_paused():
             return [(partition_for(message, record.partitions), message) for message in messages]
-
-    def prepare_bare(self, topic: str, body: Any) -> tuple[int, Prepared] | None:
-        """What `prepare` answers for one bare body, where the topic is known; None elsewhere.
-
-        Raises:
-            MessageTooLarge, CodecError: It cannot be published.
-        """
-        record = self._known.get(topic) if type(topic) is str else None
-        if record is None or type(body) not in PLAIN or self.catalog.store.levels is None:
-            return None
-        id_ = self._make_id(self.clock.now_ms())
-        message = Prepared(id_, encode(body), "", "")
-        return partition_of(id_, record.partitions), message
 
 
 @contextmanager

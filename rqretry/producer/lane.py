@@ -10,9 +10,9 @@ It names the call in front, and stores nothing unless that one was done, so that
 call that was refused or lost; it is sent again by itself when that one is settled.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
@@ -30,11 +30,14 @@ from rqretry.core.errors import (
 from rqretry.core.history_notes import encode_noted
 from rqretry.core.message_id import (
     MessageId,
+    make_id,
     make_producer,
     new_ids,
+    partition_of,
 )
 from rqretry.core.route import Route
 from rqretry.core.traceparent import without_trace
+from rqretry.core.typed_body import PLAIN
 from rqretry.protocol.command import Operation, Pause
 from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.publish import (
@@ -104,12 +107,28 @@ class _Destination(NamedTuple):
 class Publishing:
     """Sends what a client publishes, through lanes."""
 
-    def __init__(self, catalog: Catalog, clock: ServerClock) -> None:
+    def __init__(
+        self, catalog: Catalog, clock: ServerClock, make_id: Callable[[int], str] = make_id
+    ) -> None:
         self.catalog = catalog
         self.clock = clock
+        self.make_id = make_id
         self._unresolved: dict[str, Call] = {}
         self._known, self._noted = catalog.store.known, catalog.store.noted
         self._destinations: dict[tuple[str, int], _Destination] = {}
+
+    def prepare_bare(self, topic: str, body: Any) -> tuple[int, Prepared] | None:
+        """What Encoder.prepare answers for one bare body, where the topic is known; else None.
+
+        Raises:
+            MessageTooLarge, CodecError: It cannot be published.
+        """
+        record = self._known.get(topic) if type(topic) is str else None
+        if record is None or type(body) not in PLAIN or self.catalog.store.levels is None:
+            return None
+        id_ = self.make_id(self.clock.now_ms())
+        message = Prepared(id_, encode(body), "", "")
+        return partition_of(id_, record.partitions), message
 
     def send_in_turn(
         self, lanes: tuple[Lane, Lane], calls: Iterable[Sequence[Prepared]]

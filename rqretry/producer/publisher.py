@@ -123,7 +123,7 @@ class Publisher:
     def __init__(self, store: Store, encoder: Encoder) -> None:
         self._store = store
         self._encoder = encoder
-        self._publishing = Publishing(encoder.catalog, encoder.clock)
+        self._publishing = Publishing(encoder.catalog, encoder.clock, encoder.make_id)
         self._lanes: dict[tuple[str, LaneKey], LaneQueue] = {}
 
     async def publish(self, topic: str, body: Any, options: PublishOptions) -> MessageId:
@@ -139,7 +139,7 @@ class Publisher:
 
     async def _publish(self, topic: str, item: Any) -> MessageId:
         await self._store.connect()
-        found = self._encoder.prepare_bare(topic, item)
+        found = self._publishing.prepare_bare(topic, item)
         if found is None:
             topic = check_topic(topic)
             found = (await self._prepare(topic, [item]))[0]

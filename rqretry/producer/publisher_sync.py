@@ -36,7 +36,7 @@ class SyncPublisher:
     def __init__(self, store: SyncStore, encoder: Encoder) -> None:
         self._store = store
         self._encoder = encoder
-        self._publishing = Publishing(encoder.catalog, encoder.clock)
+        self._publishing = Publishing(encoder.catalog, encoder.clock, encoder.make_id)
         self._local = _Lanes()
 
     def publish(self, topic: str, body: Any, options: PublishOptions) -> MessageId:
@@ -52,7 +52,7 @@ class SyncPublisher:
 
     def _publish(self, topic: str, item: Any) -> MessageId:
         self._store.connect()
-        found = self._encoder.prepare_bare(topic, item)
+        found = self._publishing.prepare_bare(topic, item)
         if found is None:
             topic = check_topic(topic)
             found = self._prepare(topic, [item])[0]

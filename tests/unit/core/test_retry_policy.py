@@ -179,7 +179,6 @@ def test_a_policy_keeps_the_retries_it_names() -> None:
     assert RetryPolicy.fixed(1, max_retries=3).max_retries == 3
     assert RetryPolicy.rocketmq(max_retries="unlimited").max_retries == -1
     assert RetryPolicy.ladder("1s", max_retries=0).max_retries == 0
-    assert RetryPolicy.ladder("1s", max_retries=0).without_max_retries() == RetryPolicy.ladder("1s")
 
 
 @pytest.mark.parametrize(
