@@ -11,7 +11,7 @@ INTERNAL = {
     "Command", "Block", "Pause",  # what an Operation yields: the admin's methods hide it
     "ConsumerSpec", "Worker",  # App.consumers and App.worker are for `rqretry worker`
     "Keep",  # the default of a setting whose None means something
-    "LevelTable", "CompiledPolicy",  # how a worker compiles a policy
+    "CompiledPolicy",  # how a worker compiles a policy
     "Matchable", "Record",  # protocols and records that only this package makes
 }  # fmt: skip
 
