@@ -1,7 +1,7 @@
-"""What the supervisor knows about its processes, and whether that is alive and ready.
+"""What the supervisor knows about its processes, and whether that is live and ready.
 
-Alive: the supervisor goes round, so whatever has ended is being replaced. Ready: the server takes
-writes, and every process has said a moment ago that it can lease from it.
+Live: the supervisor's loop runs, so a process that ended is being replaced. Ready: the server takes
+writes, and every process reported a moment ago that it can lease from it.
 """
 
 import threading
@@ -17,7 +17,7 @@ SILENT_S = 4.0
 """A process that has not reported for so long has an event loop that is blocked."""
 UNPROVED_S = 2 * ROSTER_EVERY_S + PROOF_S
 _HICCUP_S = 0.5
-"""A connection that breaks and is made anew is no reason to call a process not ready."""
+"""A connection that breaks and is remade does not make a process unready."""
 _ROUND_S = 10.0
 
 Answer = tuple[bool, dict[str, Any]]
@@ -25,14 +25,14 @@ Answer = tuple[bool, dict[str, Any]]
 
 @dataclass(slots=True)
 class _Process:
-    heard_at: float
+    reported_at: float
     condition: Condition
-    trouble_since: float | None = None
+    fault_since: float | None = None
     figures: Figures | None = None
 
 
 class Board:
-    """Where the supervisor writes what it sees, and the health port reads it. Thread-safe."""
+    """The state of the processes: written by the supervisor, read by the ports. Thread-safe."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -40,12 +40,12 @@ class Board:
         self._lock = threading.Lock()
         self._round_at: float | None = None
         self._stopping = False
-        self._server = Condition("starting", "Redis was not asked yet", 0.0)
+        self._server = Condition("starting", "Redis has not been asked yet", 0.0)
         self._ended = Figures()
-        """What processes counted that have ended."""
+        """The counts of processes that have ended."""
 
-    def went_round(self, *, stopping: bool) -> None:
-        """The supervisor has looked at its processes."""
+    def checked(self, *, stopping: bool) -> None:
+        """The supervisor has checked its processes."""
         with self._lock:
             self._round_at = time.monotonic()
             self._stopping = stopping
@@ -55,14 +55,14 @@ class Board:
         with self._lock:
             self._processes[pid] = _Process(time.monotonic(), Condition("starting", None, 0.0))
 
-    def heard(self, pid: int, condition: Condition, figures: Figures | None = None) -> None:
-        """A process has said how it is, and what it has counted so far."""
+    def reported(self, pid: int, condition: Condition, figures: Figures | None = None) -> None:
+        """A process has reported its condition, and its counts so far."""
         with self._lock:
             known, now = self._processes.get(pid), time.monotonic()
             if known is not None:
-                since = known.trouble_since if known.trouble_since is not None else now
-                known.heard_at, known.condition = now, condition
-                known.trouble_since = None if condition.trouble is None else since
+                since = known.fault_since if known.fault_since is not None else now
+                known.reported_at, known.condition = now, condition
+                known.fault_since = None if condition.trouble is None else since
                 known.figures = figures
 
     def ended(self, pid: int) -> None:
@@ -83,7 +83,7 @@ class Board:
             return sum(p.condition.state == "working" for p in self._processes.values())
 
     def figures(self) -> Figures:
-        """What all processes have counted, also those that have ended."""
+        """The counts of all processes, also those that have ended."""
         total = Figures()
         with self._lock:
             total.add(self._ended)
@@ -107,7 +107,7 @@ class Board:
         with self._lock:
             now = time.monotonic()
             late = now - (self._round_at or now)  # the app may take long to import
-            reason = "" if late < _ROUND_S else f"the supervisor hangs since {late:.0f} s"
+            reason = "" if late < _ROUND_S else f"the supervisor has not responded for {late:.0f} s"
             return not reason, {
                 "schema": SCHEMA,
                 "live": not reason,
@@ -159,10 +159,10 @@ class Board:
 
 
 def _why_not(process: _Process, now: float) -> str:
-    condition, silent = process.condition, now - process.heard_at
+    condition, silent = process.condition, now - process.reported_at
     if condition.state == "working" and silent > SILENT_S:
         return f"has not reported for {silent:.1f} s: its event loop is blocked"
-    since = process.trouble_since
+    since = process.fault_since
     if condition.trouble is not None and since is not None and now - since >= _HICCUP_S:
         return condition.trouble
     if condition.state != "working":

@@ -29,7 +29,7 @@ class HealthPort(Port):
     A context manager; the port is open inside of it.
 
     Args:
-        board: What there is to tell.
+        board: The state to report.
         host: An address or name of this machine; "" for all addresses.
         port: The TCP port.
 
@@ -102,21 +102,21 @@ class _Handler(SmallHandler):
 
     def do_POST(self) -> None:  # noqa: N802 - a name of http.server
         """Refuse: nothing can be changed here."""
-        self.tell(405, {"reason": "only GET and HEAD are allowed"}, Allow="GET, HEAD")
+        self.send_json(405, {"reason": "only GET and HEAD are allowed"}, Allow="GET, HEAD")
 
     do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST  # noqa: N815 - names of http.server
 
     def answer(self) -> None:
         """The status and the reasons of one path."""
         assert isinstance(self.server, _Server)
-        tell = self.server.answers.get(self.path.partition("?")[0])
-        if tell is None:
-            self.tell(404, {"reason": "only /livez and /readyz are here"})
+        state = self.server.answers.get(self.path.partition("?")[0])
+        if state is None:
+            self.send_json(404, {"reason": "only /livez and /readyz are here"})
             return
-        good, body = tell()
-        self.tell(200 if good else 503, body)
+        good, body = state()
+        self.send_json(200 if good else 503, body)
 
-    def tell(self, status: int, body: dict[str, Any], **more: str) -> None:
+    def send_json(self, status: int, body: dict[str, Any], **more: str) -> None:
         """One JSON object."""
         headers = {"Content-Type": "application/json", "Cache-Control": "no-store", **more}
         self.send(status, json.dumps(body).encode() + b"\n", headers)

@@ -1,4 +1,4 @@
-"""What the small HTTP servers of a worker share: opening, answering in threads, closing."""
+"""What the HTTP ports of a worker share: opening, answering in threads, closing."""
 
 import contextlib
 import logging
@@ -32,20 +32,20 @@ class SmallServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is nobody's error."""
+        """A client that disconnects is not an error."""
         del request
         log.debug("a request to port %s broke off: %s", self.server_port, client_address)
 
 
 class SmallHandler(BaseHTTPRequestHandler):
-    """Answers a request; derived classes say what."""
+    """Answers requests; derived classes define how."""
 
     server_version = "rqretry"
     sys_version = ""
     timeout: ClassVar[float | None] = _REQUEST_S
 
     def send(self, status: int, data: bytes, headers: dict[str, str]) -> None:
-        """One answer; without its body where that was not asked for."""
+        """One response; without its body for HEAD."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -56,7 +56,7 @@ class SmallHandler(BaseHTTPRequestHandler):
                 self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """A probe or a scrape every few seconds is not worth a line each."""
+        """Probes and scrapes come every few seconds: debug only."""
         log.debug("request: " + format, *args)  # noqa: G003
 
 

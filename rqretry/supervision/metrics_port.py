@@ -1,4 +1,4 @@
-"""/metrics for Prometheus: a small server, and what a supervisor's processes have counted."""
+"""/metrics for Prometheus: a small server, and the counts of a supervisor's processes."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,7 @@ PATH = "/metrics"
 
 
 class MetricsPort(Port):
-    """Answers GET /metrics with what a board knows; a context manager.
+    """Answers GET /metrics with the counts of a supervisor's processes; a context manager.
 
     Raises:
         ConfigError: The port cannot be opened.
@@ -45,15 +45,15 @@ def render(board: Board) -> str:
 
 
 def _families(board: Board, figures: Figures) -> Iterator[Family]:
-    text = "Attempts that ended, by outcome; stale: the result came after the lease was over."
-    # Also of what never happened yet: Prometheus sees no increase in a series that is new.
-    places = sorted({(topic, group) for topic, group, _ in figures.attempts})
+    text = "Attempts that ended, by outcome; stale: the lease had ended before the result came."
+    # Also zeros: Prometheus sees no increase in a series that is new.
+    pairs = sorted({(topic, group) for topic, group, _ in figures.attempts})
     rows: list[Sample] = [
         (
             {"topic": topic, "group": group, "outcome": outcome},
             figures.attempts.get((topic, group, outcome), 0),
         )
-        for topic, group in places
+        for topic, group in pairs
         for outcome in sorted(OUTCOMES)
     ]
     yield "rqretry_worker_attempts_total", "counter", text, rows
@@ -64,7 +64,7 @@ def _families(board: Board, figures: Figures) -> Iterator[Family]:
     text = "Messages that handlers published."
     yield "rqretry_worker_published_total", "counter", text, rows
     rows = [({"result": result}, count) for (result,), count in sorted(figures.spans.items())]
-    text = "Spans that ended; dropped: the queue was full, refused: the collector took them not."
+    text = "Spans that ended; dropped: the queue was full, refused: rejected by the collector."
     yield "rqretry_worker_spans_total", "counter", text, rows
     states = board.states()
     text = "Processes of this worker, by state."
@@ -76,16 +76,16 @@ def _families(board: Board, figures: Figures) -> Iterator[Family]:
     yield "rqretry_worker_live", "gauge", text, [({}, float(board.live()[0]))]
 
 
-def open_server(host: str, port: int, tell: Callable[[], str], option: str) -> "MetricsServer":
+def open_server(host: str, port: int, render: Callable[[], str], option: str) -> "MetricsServer":
     """A server that is not serving yet. Raises ConfigError where the port cannot be opened."""
-    return opened(lambda: MetricsServer(host, port, tell), host, port, option)
+    return opened(lambda: MetricsServer(host, port, render), host, port, option)
 
 
 class MetricsServer(SmallServer):
     """Answers one path with a text. Raises OSError where the port cannot be opened."""
 
-    def __init__(self, host: str, port: int, tell: Callable[[], str]) -> None:
-        self.tell = tell
+    def __init__(self, host: str, port: int, render: Callable[[], str]) -> None:
+        self.render = render
         super().__init__(host, port, _Handler)
 
 
@@ -97,15 +97,15 @@ class _Handler(SmallHandler):
         """Answer with the numbers."""
         assert isinstance(self.server, MetricsServer)
         if self.path.partition("?")[0] != PATH:
-            self.tell(404, f"only {PATH} is here\n")
+            self.answer(404, f"only {PATH} is here\n")
             return
         try:
-            self.tell(200, self.server.tell())
+            self.answer(200, self.server.render())
         except RqretryError as error:
-            self.tell(503, f"{error}\n")
+            self.answer(503, f"{error}\n")
 
     do_HEAD = do_GET  # noqa: N815 - a name of http.server
 
-    def tell(self, status: int, text: str) -> None:
+    def answer(self, status: int, text: str) -> None:
         """One answer as text."""
         self.send(status, text.encode(), {"Content-Type": CONTENT_TYPE})

@@ -51,7 +51,7 @@ MARGIN_S = 4.0
 _SHORT_LIFE_S = 2.0
 _LONGEST_BACKOFF_S = 10.0
 _LONGEST_START_S = 10.0
-_LOOK_EVERY_S = 0.5
+_POLL_EVERY_S = 0.5
 
 
 class Ports(NamedTuple):
@@ -176,7 +176,7 @@ class Supervisor:
             signal.signal(signal.SIGHUP, self._on_hangup)
         try:
             while self._wanted() or self._children or self._on_hold:
-                self._board.went_round(stopping=bool(self._signals))
+                self._board.checked(stopping=bool(self._signals))
                 self._fill()
                 self._restart()
                 self._wait()
@@ -211,9 +211,9 @@ class Supervisor:
         sentinels = [child.process.sentinel for child in self._children]
         reports = {child.reports: child for child in self._children if child.reports}
         if sentinels:
-            for ready in multiprocessing.connection.wait([*sentinels, *reports], _LOOK_EVERY_S):
+            for ready in multiprocessing.connection.wait([*sentinels, *reports], _POLL_EVERY_S):
                 if isinstance(ready, Connection):
-                    self._hear(reports[ready])
+                    self._read_report(reports[ready])
         else:
             time.sleep(0.05)
         now = time.monotonic()
@@ -227,17 +227,17 @@ class Supervisor:
                 child.process.kill()
                 child.kill_at, self._failed = None, self._failed or self._signals > 0
 
-    def _hear(self, child: _Child) -> None:
+    def _read_report(self, child: _Child) -> None:
         assert child.reports is not None
         try:
-            self._board.heard(child.pid, *read_report(child.reports.recv_bytes()))
+            self._board.reported(child.pid, *read_report(child.reports.recv_bytes()))
         except (EOFError, OSError):  # it is about to end
             child.reports.close()
             child.reports = None
 
     def _forget(self, child: _Child) -> None:
         while child.reports is not None and child.reports.poll():  # its last reports
-            self._hear(child)
+            self._read_report(child)
         self._children.remove(child)
         self._board.ended(child.pid)
         if child.reports is not None:
@@ -319,5 +319,5 @@ class Supervisor:
             patience = 0.0 if number == AT_ONCE else self._config.grace
             kill_at = time.monotonic() + patience + MARGIN_S
             child.kill_at = kill_at if child.kill_at is None else min(child.kill_at, kill_at)
-            with suppress(ProcessLookupError):  # it ended while we looked
+            with suppress(ProcessLookupError):  # it has just ended
                 os.kill(child.pid, number)

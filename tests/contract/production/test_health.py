@@ -189,11 +189,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def board_of(clock: Clock, wanted: int = 1) -> Board:
     """A board on which everything is well."""
     board = Board(wanted)
-    board.went_round(stopping=False)
+    board.checked(stopping=False)
     board.asked_server(None, clock.now)
     for pid in range(1, wanted + 1):
         board.started(pid)
-        board.heard(pid, Condition("working", None, clock.now))
+        board.reported(pid, Condition("working", None, clock.now))
     assert board.ready()[0]
     return board
 
@@ -202,7 +202,7 @@ def test_a_process_that_stops_reporting_has_a_blocked_event_loop(clock: Clock) -
     board = board_of(clock, wanted=2)
     clock.now += SILENT_S + 0.1
     board.asked_server(None, clock.now)
-    board.heard(2, Condition("working", None, clock.now))
+    board.reported(2, Condition("working", None, clock.now))
 
     good, body = board.ready()
 
@@ -215,18 +215,18 @@ def test_a_process_that_reports_but_does_not_reach_redis_is_not_ready(clock: Clo
     board, proved = board_of(clock), clock.now
     clock.now += UNPROVED_S + 0.1
     board.asked_server(None, clock.now)
-    board.heard(1, Condition("working", None, proved))
+    board.reported(1, Condition("working", None, proved))
     assert "has not reached Redis for" in board.ready()[1]["reason"]
 
 
 def test_a_hiccup_of_one_connection_is_no_reason(clock: Clock) -> None:
     board = board_of(clock)
-    board.heard(1, Condition("working", "Redis is unreachable", clock.now))
+    board.reported(1, Condition("working", "Redis is unreachable", clock.now))
     assert board.ready()[0]
     clock.now += 0.6
-    board.heard(1, Condition("working", "Redis did not answer", clock.now))
+    board.reported(1, Condition("working", "Redis did not answer", clock.now))
     assert board.ready()[1]["reason"] == "process 1: Redis did not answer"
-    board.heard(1, Condition("working", None, clock.now))
+    board.reported(1, Condition("working", None, clock.now))
     assert board.ready()[0]
 
 
