@@ -62,7 +62,7 @@ class Board:
             if known is not None:
                 since = known.fault_since if known.fault_since is not None else now
                 known.reported_at, known.condition = now, condition
-                known.fault_since = None if condition.trouble is None else since
+                known.fault_since = None if condition.fault is None else since
                 known.figures = figures
 
     def ended(self, pid: int) -> None:
@@ -72,10 +72,10 @@ class Board:
             if known is not None and known.figures is not None:
                 self._ended.add(known.figures)
 
-    def asked_server(self, trouble: str | None, proved_at: float) -> None:
+    def asked_server(self, fault: str | None, proved_at: float) -> None:
         """The supervisor itself has, or has not, written to the server."""
         with self._lock:
-            self._server = Condition("working", trouble, proved_at)
+            self._server = Condition("working", fault, proved_at)
 
     def working(self) -> int:
         """How many processes work, and not only start or stop."""
@@ -134,8 +134,8 @@ class Board:
     def _reason(self, rows: list[dict[str, Any]], now: float) -> str:
         if self._stopping:
             return "stopping"
-        if self._server.trouble is not None:
-            return self._server.trouble
+        if self._server.fault is not None:
+            return self._server.fault
         silent = now - self._server.proved_at
         if silent > SILENT_S:
             return f"Redis has not answered for {silent:.1f} s"
@@ -163,8 +163,8 @@ def _why_not(process: _Process, now: float) -> str:
     if condition.state == "working" and silent > SILENT_S:
         return f"has not reported for {silent:.1f} s: its event loop is blocked"
     since = process.fault_since
-    if condition.trouble is not None and since is not None and now - since >= _HICCUP_S:
-        return condition.trouble
+    if condition.fault is not None and since is not None and now - since >= _HICCUP_S:
+        return condition.fault
     if condition.state != "working":
         return condition.state
     unproved = now - condition.proved_at

@@ -29,7 +29,7 @@ class Condition(NamedTuple):
 
     state: str
     """starting, working or stopping."""
-    trouble: str | None
+    fault: str | None
     """Why it cannot lease; None for nothing."""
     proved_at: float
     """Monotonic time of the last call that its server answered as it should."""

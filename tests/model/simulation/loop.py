@@ -42,7 +42,7 @@ class VirtualLoop(AbstractEventLoop):
     def __init__(self) -> None:
         self.now = 0.0
         self.steps = 0
-        self.trouble: BaseException | None = None
+        self.fault: BaseException | None = None
         self._ready: deque[_Entry] = deque()
         self._timers: list[tuple[float, int, _Entry]] = []
         self._count = 0
@@ -109,7 +109,7 @@ class VirtualLoop(AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """A task that nobody waits for has failed."""
-        self.trouble = self.trouble or context.get("exception")
+        self.fault = self.fault or context.get("exception")
 
     def get_debug(self) -> bool:
         """No."""
@@ -138,7 +138,7 @@ class VirtualLoop(AbstractEventLoop):
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and task.exception() is not None:
-            self.trouble = self.trouble or task.exception()
+            self.fault = self.fault or task.exception()
 
     def run(self, until: Callable[[], bool], most_s: float) -> bool:
         """Run until the condition holds; False if it does not by this virtual time, or never."""
@@ -166,8 +166,8 @@ class VirtualLoop(AbstractEventLoop):
             return True
         self.steps += 1
         handle._run()
-        if self.trouble is not None:
-            raise self.trouble
+        if self.fault is not None:
+            raise self.fault
         return True
 
     def _put(self, when: float, entry: _Entry) -> None:

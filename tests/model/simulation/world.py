@@ -182,7 +182,7 @@ class World:
         elif one and (one.place != INFLIGHT or one.lease_no != handle.lease_no):
             said = f"under lease {handle.lease_no}, and it is {one}"
         if said:  # what a handler raises is an attempt that failed, so it is not raised
-            self.loop.trouble = Broken(f"{handle.id}: a handler of {group} begins {said}")
+            self.loop.fault = Broken(f"{handle.id}: a handler of {group} begins {said}")
 
     def lease_of(self, group: str, handle: ReceiptHandle) -> Lease | None:
         """What the model says of a message; None where it is only observed."""
