@@ -99,14 +99,6 @@ async def test_a_failure_is_retried_and_then_dead(
     assert letter.body == "body"
 
 
-async def test_none_is_overrides_the_annotation_both_ways(lab: Lab) -> None:
-    promised, _ = returning(None, ConsumeResult)
-    await committed(lab, promised, none_is="success")
-    lab.redis.flushall()
-    silent, _ = returning(None, ...)
-    await dead(lab, silent, none_is="failure")
-
-
 async def test_an_unawaited_coroutine_is_a_failure_with_advice(lab: Lab) -> None:
     async def inner() -> None:
         raise AssertionError("nobody runs this")

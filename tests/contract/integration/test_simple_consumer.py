@@ -213,42 +213,6 @@ def test_a_changed_duration_makes_a_new_receipt_and_counts_from_the_call(
     consumer.ack(new)
 
 
-def test_a_duration_of_zero_makes_it_visible_at_once_and_counts_nothing(
-    client: Client, consumer: SimpleConsumer
-) -> None:
-    client.publish("t", 1)
-    message = receive_one(consumer)
-    old = message.receipt_handle
-
-    consumer.change_invisible_duration(message, 0)
-    again = receive_one(consumer)
-
-    assert again.attempt == 1
-    with pytest.raises(InvalidReceiptHandle):
-        consumer.ack(old)
-    with pytest.raises(InvalidReceiptHandle):
-        consumer.ack(message)
-    consumer.ack(again)
-
-
-def test_the_last_delivery_is_dead_at_its_deadline_without_another_receive(
-    lab: Lab, client: Client, consumer: SimpleConsumer
-) -> None:
-    sent = client.publish("t", 1)
-    other = client.simple_consumer("t", group="other", create_group=True)
-    assert receive_one(consumer, invisible_duration="40ms").attempt == 1
-    assert receive_one(consumer, invisible_duration="40ms").attempt == 2
-    time.sleep(0.05)
-
-    # Any command that touches the group moves it; here its own receive, which gets nothing.
-    assert consumer.receive(1, wait=0) == []
-
-    (letter,) = client.admin.dead_letters("g")
-    assert (letter.id, letter.attempt, letter.cause) == (sent, 2, "expired")
-    assert [error.cause for error in letter.errors] == ["expired", "expired"]
-    assert other.receive(wait=0) == []  # it subscribed after the publish
-
-
 async def test_a_waiting_receive_sees_to_the_last_delivery_of_another_one(
     lab: Lab,
 ) -> None:

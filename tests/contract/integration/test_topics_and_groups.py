@@ -11,19 +11,6 @@ from rqretry import App, ConfigError, GroupNotFound, Message, RetryPolicy, Topic
 from tests.contract.integration.harness import Lab, Seen, counted
 
 
-async def test_what_was_published_before_any_group_goes_to_the_first_one(lab: Lab) -> None:
-    app, seen = lab.app(), Seen()
-    for number in range(5):
-        await app.publish("orders", number)
-
-    app.consumer("orders", group="first")(seen.add)
-    async with lab.working(app):
-        await seen.count(5)
-        await counted(lab, "first", succeed=5)
-
-    assert seen.bodies == [0, 1, 2, 3, 4] or sorted(seen.bodies) == [0, 1, 2, 3, 4]
-
-
 async def test_every_group_gets_every_message_and_a_later_one_only_what_comes_after(
     lab: Lab,
 ) -> None:
@@ -231,30 +218,6 @@ async def test_group_settings_take_effect_at_once(lab: Lab) -> None:
     assert letter.attempt == len(seen.messages) >= 3
     assert stats.dead == 1
     assert (await app.admin.group("g")).max_retries == 0
-
-
-async def test_a_partial_change_keeps_the_rest_and_a_start_that_names_nothing_changes_nothing(
-    lab: Lab,
-) -> None:
-    app, plain = lab.app(), lab.app()
-    app.consumer("t", group="g", max_retries=3, policy=RetryPolicy.fixed(7))(Seen().add)
-    plain.consumer("t", group="g")(Seen().add)
-    async with lab.working(app):
-        pass
-    await app.admin.set_group("g", max_retries=5)
-    async with lab.working(plain):
-        pass
-
-    group = await app.admin.group("g")
-    assert (group.max_retries, group.policy) == (5, "fixed:7s")
-
-
-async def test_the_last_explicit_start_wins(lab: Lab) -> None:
-    first, last = lab.app(), lab.app()
-    first.consumer("t", group="g", max_retries=3)(Seen().add)
-    last.consumer("t", group="g", max_retries=9)(Seen().add)
-    async with lab.working(first), lab.working(last):
-        assert (await first.admin.group("g")).max_retries == 9
 
 
 async def test_a_worker_whose_server_lost_everything_joins_again(lab: Lab) -> None:

@@ -18,7 +18,7 @@ from tests.meta.mutation.case import (
 PUSH = "tests/contract/conformance/test_push.py::"
 SIMPLE = "tests/contract/conformance/test_simple.py::"
 GROUPS = "tests/contract/conformance/test_groups.py::"
-DEAD_LETTERS = "tests/contract/conformance/test_letters.py::"
+DEAD_LETTERS = "tests/contract/conformance/test_dead_letters.py::"
 LIMITS = "tests/contract/conformance/test_limits.py::"
 ORDERED = "tests/contract/integration/test_ordered.py::"
 LADDER = "tests/contract/testing/test_ladder.py::"
