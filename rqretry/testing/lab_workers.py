@@ -249,8 +249,7 @@ class LabWorkers:
         rooms = self._broadcast if spec.broadcast else self._wake_ups
         spec = unleased(spec) if spec.broadcast else spec
         context = ConsumerContext(spec.group, self.app.hooks, results, rooms, events=self)
-        consumer = Consumer(spec, context)
-        consumer.execution.max_retries = self._subscribe(spec)
+        consumer = Consumer(spec, context, self._subscribe(spec))
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
         for name, number, keys in self._store.perform(
             self.catalog.groups.places(spec.group, spec.topics)

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.consume_result import ConsumeResult, HandlerSignal, Outcome
@@ -27,7 +27,7 @@ from rqretry.observability.log_format import about, current_attempt
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.lease import Failure
 from rqretry.worker.invoker import Call, Waiting, make_caller, raised_itself, resumed
-from rqretry.worker.leases import Delivery, Place, Results
+from rqretry.worker.leases import ConsumerEvents, Delivery, Place, Results
 from rqretry.worker.recycle_process import MessageLimit
 from rqretry.worker.slots import Slots
 from rqretry.worker.wakeups import Rooms
@@ -37,18 +37,6 @@ log = logging.getLogger("rqretry")
 DEAD = -1
 _UNSETTLED_MOST = 4 * MAX_BATCH
 _new = tuple.__new__
-
-
-class ConsumerEvents(Protocol):
-    """What else a consumer reports to the worker that it is a part of."""
-
-    def lease_lost(self, delivery: Delivery) -> None:
-        """A lease ended while the message was handled, or waited for a slot."""
-        ...
-
-    def stuck(self) -> None:
-        """All its slots are held by threads whose attempts were called off."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +55,9 @@ class ConsumerContext:
 class Execution:
     """Runs attempts of one handler."""
 
-    def __init__(self, spec: ConsumerSpec, call: Call, hooks: Hooks, worker: str) -> None:
+    def __init__(
+        self, spec: ConsumerSpec, call: Call, hooks: Hooks, worker: str, max_retries: int
+    ) -> None:
         self._spec = spec
         self._handler = call
         # Middleware sees results; without any, nothing stands between the slot and the handler.
@@ -77,7 +67,7 @@ class Execution:
         self._of_none = self._read(None)  # what most handlers return
         self._worker = worker
         self._random = random.Random()
-        self.max_retries = 16
+        self._max_retries = max_retries
 
     def start(self, delivery: Delivery, started: float) -> ConsumeResult | Failure | Waiting:
         """Run the handler on a delivery up to where it first waits.
@@ -181,7 +171,7 @@ class Execution:
             (place.topic, place.partition, spec.group, delivery.lease_no, delivery.id),
             decode(delivery.data),
             delivery.attempt,
-            self.max_retries,
+            self._max_retries,
             delivery.sent_at + place.visibility_s,
             delivery.error,
         )
@@ -190,9 +180,9 @@ class Execution:
 
 
 class Consumer:
-    """Runs the messages of one registered handler."""
+    """Runs the messages of one registered handler; `max_retries` are those of its group."""
 
-    def __init__(self, spec: ConsumerSpec, context: ConsumerContext) -> None:
+    def __init__(self, spec: ConsumerSpec, context: ConsumerContext, max_retries: int) -> None:
         self.spec = spec
         self.places: list[Place] = []
         self.running: set[Delivery] = set()
@@ -202,7 +192,9 @@ class Consumer:
         self._results = context.results
         self._caller = make_caller(spec)
         self._abandoned = False
-        self.execution = Execution(spec, self._caller.call, context.hooks, context.worker)
+        self.execution = Execution(
+            spec, self._caller.call, context.hooks, context.worker, max_retries
+        )
         self._slots: Slots[Delivery] = Slots(spec.concurrency, self._begin)
         self._watching: asyncio.Task[None] | None = None
 

@@ -63,8 +63,7 @@ async def dry_run(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: in
     here = replace(spec, in_process=False, is_async=inspect.iscoroutinefunction(spec.handler))
     caller = make_caller(here)
     recorder = _Recorder(caller.call)
-    execution = Execution(here, recorder.call, hooks, "replay")
-    execution.max_retries = most
+    execution = Execution(here, recorder.call, hooks, "replay", most)
     began = time.monotonic()
     try:
         started = execution.start(delivery, began)

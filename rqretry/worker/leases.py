@@ -322,6 +322,18 @@ class Intake(Protocol):
         ...
 
 
+class ConsumerEvents(Protocol):
+    """What else a consumer reports to the worker that it is a part of."""
+
+    def lease_lost(self, delivery: Delivery) -> None:
+        """A lease ended while the message was handled, or waited for a slot."""
+        ...
+
+    def stuck(self) -> None:
+        """All its slots are held by threads whose attempts were called off."""
+        ...
+
+
 class Results(Protocol):
     """Takes the results of attempts; a Settler, or for broadcast groups BroadcastResults."""
 

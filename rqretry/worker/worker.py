@@ -189,9 +189,8 @@ class Worker:
                 return
 
     async def _join(self, spec: ConsumerSpec) -> Consumer:
-        consumer = self._consumer(spec)
         apply = apply_spec(self._catalog, spec, explicit=self._explicit)
-        consumer.execution.max_retries = await self._store.perform(apply)
+        consumer = self._consumer(spec, await self._store.perform(apply))
         places = await self._store.perform(self._catalog.groups.places(spec.group, spec.topics))
         for place in places:
             self._add(consumer, place)
@@ -200,13 +199,13 @@ class Worker:
             self._broadcast.begin(await self._store.perform(begin))
         return consumer
 
-    def _consumer(self, spec: ConsumerSpec) -> Consumer:
+    def _consumer(self, spec: ConsumerSpec, max_retries: int) -> Consumer:
         results = self._broadcast if spec.broadcast else self._settler
         rooms = self._broadcast if spec.broadcast else self._wake_ups
         context = ConsumerContext(
             self.name, self._hooks, results, rooms, events=self, limit=self._limit
         )
-        return Consumer(unleased(spec) if spec.broadcast else spec, context)
+        return Consumer(unleased(spec) if spec.broadcast else spec, context, max_retries)
 
     def _add(self, consumer: Consumer, found: tuple[str, int, GroupKeys]) -> Place:
         """Have a consumer work on one more partition."""

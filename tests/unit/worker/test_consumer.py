@@ -50,7 +50,7 @@ class Bench:
         self.results, self.place = Results(), Place("t", 0, keys, 30.0)
         self.room = asyncio.Event()
         context = ConsumerContext("w", Hooks(), self.results, rooms=self, events=self)
-        self.consumer = Consumer(app.consumers[0], context)
+        self.consumer = Consumer(app.consumers[0], context, 16)
         self.consumer.places.append(self.place)
 
     def room_in(self, consumer: HasRoom) -> None:
