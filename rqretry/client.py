@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from rqretry.admin import AdminOperations
-from rqretry.admin.facades import Admin, AsyncAdmin
+from rqretry.admin import consistency, promote_purge_reset, queries, topics_and_groups
+from rqretry.admin import dead_letters as dead_letter_verbs
+from rqretry.admin import transactions as transaction_verbs
+from rqretry.admin.context import AdminContext
 from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.simple_consumer import (
     AsyncSimpleConsumer,
@@ -25,6 +27,7 @@ from rqretry.producer.encode import Encoder
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.publisher_sync import SyncPublisher
 from rqretry.producer.transaction import AsyncTransaction, Transaction, TransactionOperations
+from rqretry.protocol.command import Performer, SyncPerformer, awaitable, blocking
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
@@ -37,6 +40,86 @@ __all__ = [
     "Client",
     "SimpleConsumer",
 ]
+
+
+class Admin:
+    """The operators' API; see AdminOperations for each method."""
+
+    def __init__(self, store: SyncPerformer, operations: AdminContext) -> None:
+        self.store = store
+        self.operations = operations
+
+    topics = blocking(topics_and_groups.topics)
+    create_topic = blocking(topics_and_groups.create_topic)
+    groups = blocking(topics_and_groups.groups)
+    group = blocking(topics_and_groups.group)
+    set_group = blocking(topics_and_groups.set_group)
+    stats = blocking(queries.stats)
+    message = blocking(queries.message)
+    dead_letters = blocking(dead_letter_verbs.dead_letters)
+    redrive = blocking(dead_letter_verbs.redrive)
+    purge = blocking(promote_purge_reset.purge)
+    promote = blocking(promote_purge_reset.promote)
+    reset = blocking(promote_purge_reset.reset)
+    export = blocking(dead_letter_verbs.export)
+    set_topic = blocking(topics_and_groups.set_topic)
+    delete_topic = blocking(topics_and_groups.delete_topic)
+    pause = blocking(topics_and_groups.pause)
+    resume = blocking(topics_and_groups.resume)
+    unsubscribe = blocking(topics_and_groups.unsubscribe)
+    delete_group = blocking(topics_and_groups.delete_group)
+    workers = blocking(queries.workers)
+    inflight = blocking(queries.inflight)
+    timeline = blocking(queries.timeline)
+    explain = blocking(queries.explain)
+    find = blocking(queries.find)
+    remembered = blocking(queries.remembered)
+    audit = blocking(queries.audit)
+    transactions = blocking(transaction_verbs.transactions)
+    transaction = blocking(transaction_verbs.transaction)
+    commit_transaction = blocking(transaction_verbs.commit_transaction)
+    rollback_transaction = blocking(transaction_verbs.rollback_transaction)
+    fsck = blocking(consistency.fsck)
+
+
+class AsyncAdmin:
+    """The operators' API for asyncio; see AdminOperations for each method."""
+
+    def __init__(self, store: Performer, operations: AdminContext) -> None:
+        self.store = store
+        self.operations = operations
+
+    topics = awaitable(topics_and_groups.topics)
+    create_topic = awaitable(topics_and_groups.create_topic)
+    groups = awaitable(topics_and_groups.groups)
+    group = awaitable(topics_and_groups.group)
+    set_group = awaitable(topics_and_groups.set_group)
+    stats = awaitable(queries.stats)
+    message = awaitable(queries.message)
+    dead_letters = awaitable(dead_letter_verbs.dead_letters)
+    redrive = awaitable(dead_letter_verbs.redrive)
+    purge = awaitable(promote_purge_reset.purge)
+    promote = awaitable(promote_purge_reset.promote)
+    reset = awaitable(promote_purge_reset.reset)
+    export = awaitable(dead_letter_verbs.export)
+    set_topic = awaitable(topics_and_groups.set_topic)
+    delete_topic = awaitable(topics_and_groups.delete_topic)
+    pause = awaitable(topics_and_groups.pause)
+    resume = awaitable(topics_and_groups.resume)
+    unsubscribe = awaitable(topics_and_groups.unsubscribe)
+    delete_group = awaitable(topics_and_groups.delete_group)
+    workers = awaitable(queries.workers)
+    inflight = awaitable(queries.inflight)
+    timeline = awaitable(queries.timeline)
+    explain = awaitable(queries.explain)
+    find = awaitable(queries.find)
+    remembered = awaitable(queries.remembered)
+    audit = awaitable(queries.audit)
+    transactions = awaitable(transaction_verbs.transactions)
+    transaction = awaitable(transaction_verbs.transaction)
+    commit_transaction = awaitable(transaction_verbs.commit_transaction)
+    rollback_transaction = awaitable(transaction_verbs.rollback_transaction)
+    fsck = awaitable(consistency.fsck)
 
 
 class Client:
@@ -71,7 +154,7 @@ class Client:
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
         self.encoder = Encoder(self.catalog, self.store.clock)
         self.publisher = SyncPublisher(self.store, self.encoder)
-        self.admin = Admin(self.store, AdminOperations(self.catalog, self.name))
+        self.admin = Admin(self.store, AdminContext(self.catalog, self.name))
 
     def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message for every group of a topic (created if it is not there).
@@ -213,7 +296,7 @@ class AsyncClient:
         self.catalog = Catalog(settings.namespace, settings.levels, self.name)
         self.encoder = Encoder(self.catalog, self.store.clock)
         self.publisher = Publisher(self.store, self.encoder)
-        self.admin = AsyncAdmin(self.store, AdminOperations(self.catalog, self.name))
+        self.admin = AsyncAdmin(self.store, AdminContext(self.catalog, self.name))
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish."""

@@ -1,6 +1,6 @@
 """fsck: check that all data is consistent, and repair it."""
 
-from rqretry.admin.base import AdminBase
+from rqretry.admin.context import AdminContext
 from rqretry.admin.results import Checkup, Problem, Repair
 from rqretry.checks.auditor import Finding, Snapshot, examine
 from rqretry.checks.repair import Repaired, Site, repair
@@ -16,70 +16,71 @@ _IDS_NOTED = 50
 Place = tuple[TopicRecord, int]
 
 
-class ConsistencyAdmin(AdminBase):
-    """The auditor, and its repairs."""
+def fsck(context: AdminContext, *, repair: bool = False) -> Operation[Checkup]:
+    """Check that indexes, bodies and states agree in every partition of the namespace.
 
-    def fsck(self, *, repair: bool = False) -> Operation[Checkup]:
-        """Check that indexes, bodies and states agree in every partition of the namespace.
+    With `repair`, whatever can be repaired without losing a message is repaired: by one script
+    for each kind, which checks again in the same step, so that others may work meanwhile.
+    Repeating it changes nothing more, and an interrupted one is completed by the next one. What
+    was done is in the audit record.
 
-        With `repair`, whatever can be repaired without losing a message is repaired: by one script
-        for each kind, which checks again in the same step, so that others may work meanwhile.
-        Repeating it changes nothing more, and an interrupted one is completed by the next one. What
-        was done is in the audit record.
+    Args:
+        repair: Repair; by default only check, and say what a repair would do.
 
-        Args:
-            repair: Repair; by default only check, and say what a repair would do.
-
-        Returns:
-            What was found, what was done, and what is left.
-        """
-        places = yield from self._all_places()
-        problems: list[Problem] = []
-        repairs: list[Repair] = []
-        left: list[Problem] = []
-        for place in places:
-            findings, site = yield from self._examined(place)
+    Returns:
+        What was found, what was done, and what is left.
+    """
+    places = yield from _all_places(context)
+    problems: list[Problem] = []
+    repairs: list[Repair] = []
+    left: list[Problem] = []
+    for place in places:
+        findings, site = yield from _examined(context, place)
+        found = _problems(place, site, findings)
+        problems += found
+        if repair and any(problem.remedy for problem in found):
+            repairs += yield from _repaired(context, place, site, findings)
+            findings, site = yield from _examined(context, place)
             found = _problems(place, site, findings)
-            problems += found
-            if repair and any(problem.remedy for problem in found):
-                repairs += yield from self._repaired(place, site, findings)
-                findings, site = yield from self._examined(place)
-                found = _problems(place, site, findings)
-            left += found
-        return Checkup(
-            len(places), tuple(_errors_first(problems)), tuple(repairs), tuple(_errors_first(left))
-        )
+        left += found
+    return Checkup(
+        len(places), tuple(_errors_first(problems)), tuple(repairs), tuple(_errors_first(left))
+    )
 
-    def _all_places(self) -> Operation[list[Place]]:
-        topics = yield from self.catalog.topics.all()
-        return [(topic, number) for topic in topics for number in range(topic.partitions)]
 
-    def _examined(self, place: Place) -> Operation[tuple[list[Finding], Site]]:
-        topic, number = place
-        keys = self.catalog.partition(topic.name, number)
-        groups = [self.catalog.group_keys(topic.name, number, g.name) for g in topic.members]
-        findings: list[Finding]
-        seen: Snapshot
-        findings, seen = yield from examine(keys, groups)
-        leaving = bool(findings) and (yield from self._is_being_left(topic.name))
-        return findings, Site(seen, topic.route, self.actor, _tag_of, leaving=leaving)
+def _all_places(context: AdminContext) -> Operation[list[Place]]:
+    topics = yield from context.catalog.topics.all()
+    return [(topic, number) for topic in topics for number in range(topic.partitions)]
 
-    def _is_being_left(self, topic: str) -> Operation[bool]:
-        records = yield from self.catalog.groups.all()
-        return any(topic in record.leaving for record in records)
 
-    def _repaired(
-        self, place: Place, site: Site, findings: list[Finding]
-    ) -> Operation[list[Repair]]:
-        topic, number = place
-        done: list[Repaired] = yield from repair(site, findings)
-        for step, group, ids in done:
-            arguments = {
-                "repair": step, "topic": topic.name, "partition": number, "group": group or None,
-                "ids": ids[:_IDS_NOTED],
-            }  # fmt: skip
-            yield from self._note("repair", arguments, {"messages": len(ids)})
-        return [Repair(topic.name, number, group, STEPS[step], ids) for step, group, ids in done]
+def _examined(context: AdminContext, place: Place) -> Operation[tuple[list[Finding], Site]]:
+    topic, number = place
+    keys = context.catalog.partition(topic.name, number)
+    groups = [context.catalog.group_keys(topic.name, number, g.name) for g in topic.members]
+    findings: list[Finding]
+    seen: Snapshot
+    findings, seen = yield from examine(keys, groups)
+    leaving = bool(findings) and (yield from _is_being_left(context, topic.name))
+    return findings, Site(seen, topic.route, context.actor, _tag_of, leaving=leaving)
+
+
+def _is_being_left(context: AdminContext, topic: str) -> Operation[bool]:
+    records = yield from context.catalog.groups.all()
+    return any(topic in record.leaving for record in records)
+
+
+def _repaired(
+    context: AdminContext, place: Place, site: Site, findings: list[Finding]
+) -> Operation[list[Repair]]:
+    topic, number = place
+    done: list[Repaired] = yield from repair(site, findings)
+    for step, group, ids in done:
+        arguments = {
+            "repair": step, "topic": topic.name, "partition": number, "group": group or None,
+            "ids": ids[:_IDS_NOTED],
+        }  # fmt: skip
+        yield from context.audit("repair", arguments, {"messages": len(ids)})
+    return [Repair(topic.name, number, group, STEPS[step], ids) for step, group, ids in done]
 
 
 def _problems(place: Place, site: Site, findings: list[Finding]) -> list[Problem]:

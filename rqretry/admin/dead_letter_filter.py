@@ -1,13 +1,17 @@
-"""The filter that selects dead letters, the same everywhere."""
+"""The filter that selects dead letters, the same everywhere, and reading the selected ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Protocol
 
+from rqretry.catalog.store import Place
+from rqretry.core.dead_letter import DeadLetterRecord, read_dead_letter
 from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.limits import check_message_id, check_topic
+from rqretry.protocol import inspect as reading
+from rqretry.protocol.command import Command, Operation
 
 _IDS_LISTED = 20
 
@@ -126,3 +130,29 @@ def chosen(
             " fingerprint, error, since or before, or all=True"
         )
     return wanted
+
+
+def read_dead_letters(
+    place: Place, wanted: DeadLetterFilter, *, with_bodies: bool
+) -> Operation[list[DeadLetterRecord]]:
+    """The selected dead letters of one place, page by page."""
+    found: list[DeadLetterRecord] = []
+    offset = 0
+    while dead_letters := (yield from read_page(place, offset, with_bodies=with_bodies)):
+        offset += len(dead_letters)
+        found += [dead_letter for dead_letter in dead_letters if wanted.matches(dead_letter)]
+    return found
+
+
+def read_page(place: Place, offset: int, *, with_bodies: bool) -> Operation[list[DeadLetterRecord]]:
+    """One page of the dead letters of one place, oldest first; none at the end."""
+    look: Command[reading.DeadPage] = reading.dead_letters(
+        place.keys, offset=offset, with_bodies=with_bodies
+    )
+    return list(_dead_letters(place.topic, place.keys.group, (yield look)))
+
+
+def _dead_letters(topic: str, group: str, page: reading.DeadPage) -> Sequence[DeadLetterRecord]:
+    bodies = page.data or [b""] * len(page.ids)
+    rows = zip(page.ids, page.since_ms, page.deaths, page.failures, bodies, strict=True)
+    return [read_dead_letter(topic, group, *row) for row in rows]

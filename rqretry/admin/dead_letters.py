@@ -3,21 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rqretry.admin.base import AdminBase, Place
+from rqretry.admin.context import AdminContext
 from rqretry.admin.dead_letter_export import as_json
-from rqretry.admin.dead_letter_filter import DeadLetterFilter, chosen
-from rqretry.admin.interruptions import explained
+from rqretry.admin.dead_letter_filter import DeadLetterFilter, chosen, read_dead_letters
 from rqretry.admin.results import RedriveReport
-from rqretry.core.dead_letter import DeadLetterRecord, read_dead_letter
+from rqretry.admin.timeline import explained
+from rqretry.catalog.store import Place
+from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.durations import Duration, milliseconds, seconds
 from rqretry.core.failure_record import describe_redrive, read_record
 from rqretry.core.limits import MAX_DELAY_S, check_count, check_group
 from rqretry.core.rates import Rate, per_second
 from rqretry.observability import observer
 from rqretry.protocol import inspect as reading
-from rqretry.protocol.command import MAX_BATCH, Command, Operation, Pause, batches
+from rqretry.protocol import operate
+from rqretry.protocol.command import MAX_BATCH, Operation, Pause, batches
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.operate import redrive
 
 SHORTEST_PATIENCE_S = 0.2
 """How often canaries are checked."""
@@ -27,230 +28,221 @@ _EXPLAINED = 20
 Found = list[tuple[DeadLetterRecord, GroupKeys]]
 
 
-class DeadLetterAdmin(AdminBase):
-    """Dead letters."""
-
-    def dead_letters(
-        self,
-        /,
-        group: str,
-        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
-        *,
-        bodies: bool = True,
-        **fields: Any,
-    ) -> Operation[list[DeadLetterRecord]]:
-        """The dead letters of a group, oldest first, of all its topics.
-
-        If they are selected by id, the first 20 also say who held the lease of each interrupted
-        attempt and how that worker's process ended, as far as the history goes back.
-
-        Args:
-            group: The group's name.
-            filter: Which ones; default all. Its fields can be given as keywords instead.
-            bodies: Fetch and decode the bodies too.
-            fields: The filter's fields, if no filter is given.
-
-        Raises:
-            GroupNotFound: There is no such group.
-            InvalidArgument: The filter is not one.
-        """
-        wanted = chosen(filter, fields, default_all=True)
-        found = yield from self._find(group, wanted, with_bodies=bodies)
-        if not wanted.ids:
-            return [dead_letter for dead_letter, _ in found]
-        dead_letters = []
-        for dead_letter, keys in found[:_EXPLAINED]:
-            partition = keys.partition.partition
-            dead_letters.append(
-                (yield from explained(self.catalog, dead_letter, dead_letter.topic, partition))
-            )
-        return dead_letters + [dead_letter for dead_letter, _ in found[_EXPLAINED:]]
-
-    def export(
-        self,
-        /,
-        group: str,
-        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
-        **fields: Any,
-    ) -> Operation[list[dict[str, Any]]]:
-        """The dead letters as JSON-compatible dicts; arguments as for `dead_letters`.
-
-        A body that JSON cannot represent is in `body_base64` instead of `body`: raw bytes, or the
-        stored bytes of a body that cannot be decoded.
-        """
-        dead_letters = yield from self.dead_letters(group, filter, **fields)
-        return [as_json(dead_letter) for dead_letter in dead_letters]
-
-    def redrive(
-        self,
-        /,
-        group: str,
-        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
-        *,
-        rate: Rate | None = None,
-        canary: int | None = None,
-        canary_timeout: Duration = 60,
-        delay: Duration = 0,
-        dry_run: bool = False,
-        **fields: Any,
-    ) -> Operation[RedriveReport]:
-        """Send dead letters back to the group, oldest first: attempt 1 again, same id and body.
-
-        Args:
-            group: The group's name.
-            filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, since=,
-                before=, or all=True.
-            rate: The highest rate, such as "20/s" or "100/m": all are sent back now, each with its
-                own due time, so the rate holds even if this process ends. Default: all at once.
-            canary: Send this many first, and the rest when each of them was committed or has failed
-                with another error. One that fails with the same error again stops the redrive.
-            canary_timeout: How long to wait for them; after that the redrive stops too.
-            delay: How long from now the first of them is due; canaries do not wait.
-            dry_run: Only count them.
-            fields: The filter's fields, if no filter is given.
-
-        Returns:
-            How many were sent back (or would be): an int that also describes the canaries.
-
-        Raises:
-            GroupNotFound: There is no such group.
-            InvalidArgument: The filter selects nothing in particular (pass all=True), or a value is
-                outside its limits.
-        """
-        wanted = chosen(filter, fields, default_all=False)
-        pace = None if rate is None else per_second(rate)
-        first = 0 if canary is None else check_count(canary, name="canary")
-        patience = seconds(canary_timeout, name="canary_timeout", minimum=SHORTEST_PATIENCE_S)
-        wait_ms = milliseconds(delay, name="delay", maximum=MAX_DELAY_S)
-        found = yield from self._find(group, wanted, with_bodies=False)
-        if dry_run:
-            return RedriveReport(len(found), matched=len(found))
-        arguments = {"group": group, "rate": rate} | wanted.given()
-        sent = failed = 0
-        if first:
-            tried = yield from self._send_canaries(found, first, patience, arguments)
-            if tried.reason:
-                return tried
-            sent, failed = int(tried), tried.failed
-        rest = found[first:]
-        done = yield from self._send_back(rest, pace, wait_ms)
-        yield from self._note("redrive", arguments, {"sent": done})
-        canaries = min(first, len(found))
-        return RedriveReport(sent + done, matched=len(found), canaries=canaries, failed=failed)
-
-    def _send_canaries(
-        self,
-        found: Found,
-        first: int,
-        patience: float,
-        arguments: Mapping[str, Any],
-    ) -> Operation[RedriveReport]:
-        """Send the first ones and wait for them; a reason in the report stops the redrive."""
-        canaries = found[:first]
-        sent = yield from self._send_back(canaries, None)
-        yield from self._note("redrive", {**arguments, "step": "canary"}, {"sent": sent})
-        failed, reason = yield from self._watch(canaries, patience)
-        if reason:
-            counts = {"failed": failed, "left": len(found) - sent}
-            yield from self._note("redrive", {**arguments, "step": "stopped: " + reason}, counts)
-        return RedriveReport(sent, matched=len(found), canaries=sent, failed=failed, reason=reason)
-
-    def dead_letter_places(self, group: str, wanted: DeadLetterFilter) -> Operation[list[Place]]:
-        """Where the selected dead letters are, to read them with `read_page`."""
-        record = yield from self.catalog.groups.get(check_group(group))
-        if record.source:  # there is no dead-letter queue of a dead-letter queue
-            return []
-        return (yield from self._places(record, wanted.topic))
-
-    def _find(self, group: str, wanted: DeadLetterFilter, *, with_bodies: bool) -> Operation[Found]:
-        """The selected dead letters of all places, oldest first."""
-        found: Found = []
-        for place in (yield from self.dead_letter_places(group, wanted)):
-            dead_letters = yield from read_dead(place, wanted, with_bodies=with_bodies)
-            found += [(dead_letter, place.keys) for dead_letter in dead_letters]
-        return sorted(found, key=lambda pair: (pair[0].dead_since_ms, pair[0].id))
-
-    def _send_back(self, found: Found, pace: float | None, wait_ms: int = 0) -> Operation[int]:
-        """Redrive them after `wait_ms`; with a pace, the k-th one k / pace seconds later.
-
-        They are sent in the order of their due times, across all places, so that an interrupted
-        call has sent the first ones.
-        """
-        rows = list(enumerate(found))
-        size = MAX_BATCH * len({keys for _, keys in found})
-        sent = 0
-        for at in range(0, len(rows), size or 1):
-            by_place: dict[GroupKeys, list[tuple[DeadLetterRecord, int | str]]] = {}
-            for place, (dead_letter, keys) in rows[at : at + size]:
-                delay_ms = wait_ms + (round(place * 1000 / pace) if pace else 0)
-                by_place.setdefault(keys, []).append((dead_letter, delay_ms or ""))
-            for keys, part in by_place.items():
-                for batch in batches(part):
-                    sent += yield from self._send_batch(keys, batch)
-        return sent
-
-    def _send_batch(
-        self, keys: GroupKeys, batch: Sequence[tuple[DeadLetterRecord, int | str]]
-    ) -> Operation[int]:
-        dead_letters, delays = (
-            [dead_letter for dead_letter, _ in batch],
-            [delay for _, delay in batch],
-        )
-        ids = [dead_letter.id for dead_letter in dead_letters]
-        seen = observer.installed
-        watch = seen and seen.redriving(
-            keys.partition.namespace, keys.group, dead_letters, self.actor
-        )
-        traces = watch.traces if watch else [""] * len(ids)
-        records = [describe_redrive(self.actor, trace) for trace in traces]
-        verdicts: list[bytes] = yield redrive(
-            keys, ids, actor=self.actor, delays_ms=delays, records=records
-        )
-        if watch:
-            watch.done([verdict == b"OK" for verdict in verdicts])
-        return verdicts.count(b"OK")
-
-    def _watch(self, canaries: Found, patience: float) -> Operation[tuple[int, str]]:
-        """Wait for each canary to commit or fail: how many failed, and why to stop, or ""."""
-        failed = 0
-        waiting = list(canaries)
-        for _ in range(max(1, round(patience / SHORTEST_PATIENCE_S))):
-            peeked = yield [reading.peek(keys, dead_letter.id) for dead_letter, keys in waiting]
-            still: Found = []
-            for (dead_letter, keys), seen in zip(waiting, peeked, strict=True):
-                again = _failed_again(seen)
-                if again is not None:
-                    failed += 1
-                    if again == dead_letter.fingerprint:
-                        return failed, f"canary {dead_letter.id} failed again: {dead_letter.error}"
-                elif not _committed(seen):
-                    still.append((dead_letter, keys))
-            if not still:
-                return failed, ""
-            waiting = still
-            yield Pause(SHORTEST_PATIENCE_S)
-        reason = f"{len(waiting)} of {len(canaries)} canaries were not done in time"
-        return failed, reason
-
-
-def read_dead(
-    place: Place, wanted: DeadLetterFilter, *, with_bodies: bool
+def dead_letters(
+    context: AdminContext,
+    /,
+    group: str,
+    filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+    *,
+    bodies: bool = True,
+    **fields: Any,
 ) -> Operation[list[DeadLetterRecord]]:
-    """The selected dead letters of one place, page by page."""
-    found: list[DeadLetterRecord] = []
-    offset = 0
-    while dead_letters := (yield from read_page(place, offset, with_bodies=with_bodies)):
-        offset += len(dead_letters)
-        found += [dead_letter for dead_letter in dead_letters if wanted.matches(dead_letter)]
-    return found
+    """The dead letters of a group, oldest first, of all its topics.
+
+    If they are selected by id, the first 20 also say who held the lease of each interrupted
+    attempt and how that worker's process ended, as far as the history goes back.
+
+    Args:
+        group: The group's name.
+        filter: Which ones; default all. Its fields can be given as keywords instead.
+        bodies: Fetch and decode the bodies too.
+        fields: The filter's fields, if no filter is given.
+
+    Raises:
+        GroupNotFound: There is no such group.
+        InvalidArgument: The filter is not one.
+    """
+    wanted = chosen(filter, fields, default_all=True)
+    found = yield from find_dead_letters(context, group, wanted, with_bodies=bodies)
+    if not wanted.ids:
+        return [dead_letter for dead_letter, _ in found]
+    dead_letters = []
+    for dead_letter, keys in found[:_EXPLAINED]:
+        partition = keys.partition.partition
+        dead_letters.append(
+            (yield from explained(context.catalog, dead_letter, dead_letter.topic, partition))
+        )
+    return dead_letters + [dead_letter for dead_letter, _ in found[_EXPLAINED:]]
 
 
-def read_page(place: Place, offset: int, *, with_bodies: bool) -> Operation[list[DeadLetterRecord]]:
-    """One page of the dead letters of one place, oldest first; none at the end."""
-    look: Command[reading.DeadPage] = reading.dead_letters(
-        place.keys, offset=offset, with_bodies=with_bodies
+def export(
+    context: AdminContext,
+    /,
+    group: str,
+    filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+    **fields: Any,
+) -> Operation[list[dict[str, Any]]]:
+    """The dead letters as JSON-compatible dicts; arguments as for `dead_letters`.
+
+    A body that JSON cannot represent is in `body_base64` instead of `body`: raw bytes, or the
+    stored bytes of a body that cannot be decoded.
+    """
+    found = yield from dead_letters(context, group, filter, **fields)
+    return [as_json(dead_letter) for dead_letter in found]
+
+
+def redrive(
+    context: AdminContext,
+    /,
+    group: str,
+    filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+    *,
+    rate: Rate | None = None,
+    canary: int | None = None,
+    canary_timeout: Duration = 60,
+    delay: Duration = 0,
+    dry_run: bool = False,
+    **fields: Any,
+) -> Operation[RedriveReport]:
+    """Send dead letters back to the group, oldest first: attempt 1 again, same id and body.
+
+    Args:
+        group: The group's name.
+        filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, since=,
+            before=, or all=True.
+        rate: The highest rate, such as "20/s" or "100/m": all are sent back now, each with its
+            own due time, so the rate holds even if this process ends. Default: all at once.
+        canary: Send this many first, and the rest when each of them was committed or has failed
+            with another error. One that fails with the same error again stops the redrive.
+        canary_timeout: How long to wait for them; after that the redrive stops too.
+        delay: How long from now the first of them is due; canaries do not wait.
+        dry_run: Only count them.
+        fields: The filter's fields, if no filter is given.
+
+    Returns:
+        How many were sent back (or would be): an int that also describes the canaries.
+
+    Raises:
+        GroupNotFound: There is no such group.
+        InvalidArgument: The filter selects nothing in particular (pass all=True), or a value is
+            outside its limits.
+    """
+    wanted = chosen(filter, fields, default_all=False)
+    pace = None if rate is None else per_second(rate)
+    first = 0 if canary is None else check_count(canary, name="canary")
+    patience = seconds(canary_timeout, name="canary_timeout", minimum=SHORTEST_PATIENCE_S)
+    wait_ms = milliseconds(delay, name="delay", maximum=MAX_DELAY_S)
+    found = yield from find_dead_letters(context, group, wanted, with_bodies=False)
+    if dry_run:
+        return RedriveReport(len(found), matched=len(found))
+    arguments = {"group": group, "rate": rate} | wanted.given()
+    sent = failed = 0
+    if first:
+        tried = yield from _send_canaries(context, found, first, patience, arguments)
+        if tried.reason:
+            return tried
+        sent, failed = int(tried), tried.failed
+    rest = found[first:]
+    done = yield from _send_back(context, rest, pace, wait_ms)
+    yield from context.audit("redrive", arguments, {"sent": done})
+    canaries = min(first, len(found))
+    return RedriveReport(sent + done, matched=len(found), canaries=canaries, failed=failed)
+
+
+def _send_canaries(
+    context: AdminContext,
+    found: Found,
+    first: int,
+    patience: float,
+    arguments: Mapping[str, Any],
+) -> Operation[RedriveReport]:
+    """Send the first ones and wait for them; a reason in the report stops the redrive."""
+    canaries = found[:first]
+    sent = yield from _send_back(context, canaries, None)
+    yield from context.audit("redrive", {**arguments, "step": "canary"}, {"sent": sent})
+    failed, reason = yield from _watch(canaries, patience)
+    if reason:
+        counts = {"failed": failed, "left": len(found) - sent}
+        yield from context.audit("redrive", {**arguments, "step": "stopped: " + reason}, counts)
+    return RedriveReport(sent, matched=len(found), canaries=sent, failed=failed, reason=reason)
+
+
+def dead_letter_places(
+    context: AdminContext, group: str, wanted: DeadLetterFilter
+) -> Operation[list[Place]]:
+    """Where the selected dead letters are, to read them with `read_page`."""
+    record = yield from context.catalog.groups.get(check_group(group))
+    if record.source:  # there is no dead-letter queue of a dead-letter queue
+        return []
+    return (yield from context.places(record, wanted.topic))
+
+
+def find_dead_letters(
+    context: AdminContext, group: str, wanted: DeadLetterFilter, *, with_bodies: bool
+) -> Operation[Found]:
+    """The selected dead letters of all places, oldest first."""
+    found: Found = []
+    for place in (yield from dead_letter_places(context, group, wanted)):
+        dead_letters = yield from read_dead_letters(place, wanted, with_bodies=with_bodies)
+        found += [(dead_letter, place.keys) for dead_letter in dead_letters]
+    return sorted(found, key=lambda pair: (pair[0].dead_since_ms, pair[0].id))
+
+
+def _send_back(
+    context: AdminContext, found: Found, pace: float | None, wait_ms: int = 0
+) -> Operation[int]:
+    """Redrive them after `wait_ms`; with a pace, the k-th one k / pace seconds later.
+
+    They are sent in the order of their due times, across all places, so that an interrupted
+    call has sent the first ones.
+    """
+    rows = list(enumerate(found))
+    size = MAX_BATCH * len({keys for _, keys in found})
+    sent = 0
+    for at in range(0, len(rows), size or 1):
+        by_place: dict[GroupKeys, list[tuple[DeadLetterRecord, int | str]]] = {}
+        for place, (dead_letter, keys) in rows[at : at + size]:
+            delay_ms = wait_ms + (round(place * 1000 / pace) if pace else 0)
+            by_place.setdefault(keys, []).append((dead_letter, delay_ms or ""))
+        for keys, part in by_place.items():
+            for batch in batches(part):
+                sent += yield from _send_batch(context, keys, batch)
+    return sent
+
+
+def _send_batch(
+    context: AdminContext, keys: GroupKeys, batch: Sequence[tuple[DeadLetterRecord, int | str]]
+) -> Operation[int]:
+    dead_letters, delays = (
+        [dead_letter for dead_letter, _ in batch],
+        [delay for _, delay in batch],
     )
-    return list(_dead_letters(place.topic, place.keys.group, (yield look)))
+    ids = [dead_letter.id for dead_letter in dead_letters]
+    seen = observer.installed
+    watch = seen and seen.redriving(
+        keys.partition.namespace, keys.group, dead_letters, context.actor
+    )
+    traces = watch.traces if watch else [""] * len(ids)
+    records = [describe_redrive(context.actor, trace) for trace in traces]
+    verdicts: list[bytes] = yield operate.redrive(
+        keys, ids, actor=context.actor, delays_ms=delays, records=records
+    )
+    if watch:
+        watch.done([verdict == b"OK" for verdict in verdicts])
+    return verdicts.count(b"OK")
+
+
+def _watch(canaries: Found, patience: float) -> Operation[tuple[int, str]]:
+    """Wait for each canary to commit or fail: how many failed, and why to stop, or ""."""
+    failed = 0
+    waiting = list(canaries)
+    for _ in range(max(1, round(patience / SHORTEST_PATIENCE_S))):
+        peeked = yield [reading.peek(keys, dead_letter.id) for dead_letter, keys in waiting]
+        still: Found = []
+        for (dead_letter, keys), seen in zip(waiting, peeked, strict=True):
+            again = _failed_again(seen)
+            if again is not None:
+                failed += 1
+                if again == dead_letter.fingerprint:
+                    return failed, f"canary {dead_letter.id} failed again: {dead_letter.error}"
+            elif not _committed(seen):
+                still.append((dead_letter, keys))
+        if not still:
+            return failed, ""
+        waiting = still
+        yield Pause(SHORTEST_PATIENCE_S)
+    reason = f"{len(waiting)} of {len(canaries)} canaries were not done in time"
+    return failed, reason
 
 
 def _failed_again(seen: reading.Peeked) -> str | None:
@@ -263,9 +255,3 @@ def _failed_again(seen: reading.Peeked) -> str | None:
 
 def _committed(seen: reading.Peeked) -> bool:
     return not seen.stored or bool(seen.owed and seen.byte not in seen.owed)
-
-
-def _dead_letters(topic: str, group: str, page: reading.DeadPage) -> Sequence[DeadLetterRecord]:
-    bodies = page.data or [b""] * len(page.ids)
-    rows = zip(page.ids, page.since_ms, page.deaths, page.failures, bodies, strict=True)
-    return [read_dead_letter(topic, group, *row) for row in rows]

@@ -1,76 +1,16 @@
-"""One message: its state in each group, why it is not running, and what happened to it."""
+"""Why a message is not running, in one sentence for each group, and what became of it."""
 
 from collections.abc import Collection, Sequence
 
-from rqretry.admin.interruptions import with_interruptions
-from rqretry.admin.timeline import date, ends, read_timeline, with_record
-from rqretry.admin.transactions import why_half
-from rqretry.admin.views import GroupState, MessageView, TimelineEvent
-from rqretry.catalog.catalog import Catalog
-from rqretry.core.catalog_records import TopicRecord
-from rqretry.core.dead_letter import born
+from rqretry.admin.views import GroupState, MessageView, TimelineEvent, date
 from rqretry.core.durations import spell
-from rqretry.core.envelope import Envelope, decode
-from rqretry.core.errors import CodecError
 from rqretry.core.failure_record import read_record
+from rqretry.core.message_id import born_ms
 from rqretry.core.route import RouteGroup
-from rqretry.protocol import transaction
-from rqretry.protocol.command import Operation
-from rqretry.protocol.inspect import Peeked, peek, read_due
-from rqretry.protocol.publish import scheduled_member
-from rqretry.protocol.transaction import Record, StoredHalf, half_of
+from rqretry.protocol.inspect import Peeked
+from rqretry.protocol.transaction import OPEN, PARKED, Record
 
-_NO_GROUP = RouteGroup("-", 0, "")
-
-
-def look(
-    catalog: Catalog,
-    topic: TopicRecord,
-    partition: int,
-    id_: str,
-    served: Collection[str] = (),
-) -> Operation[MessageView | None]:
-    """The message, if this partition stores it; `served` are the groups with a live worker."""
-    groups = topic.route.groups or (_NO_GROUP,)
-    keys = [catalog.group_keys(topic.name, partition, group.name) for group in groups]
-    peeked: list[Peeked] = yield [peek(key, id_) for key in keys]
-    if not peeked[0].stored:
-        return None
-    try:
-        envelope = decode(peeked[0].body)
-    except CodecError:
-        envelope = Envelope(None, None, (), {}, None, None)
-    if envelope.tag is not None:  # the member of a scheduled message includes its tag
-        member = scheduled_member(id_, envelope.tag)
-        due_ms = yield read_due(catalog.partition(topic.name, partition), member)
-        peeked = [p._replace(scheduled_ms=due_ms) for p in peeked]
-    timeline = yield from read_timeline(catalog, topic.name, partition, id_, born(id_, envelope))
-    found = tuple(states(groups, peeked, timeline, served, envelope.tag or ""))
-    half: StoredHalf | None = yield half_of(catalog.partition(topic.name, partition), id_)
-    if half is not None:
-        why = yield from _why_half(catalog, half, peeked[0].now_ms)
-        found = (GroupState("-", "prepared", 1, None, why, ()),)
-    return MessageView(
-        id=id_,
-        topic=topic.name,
-        partition=partition,
-        body=envelope.body,
-        tag=envelope.tag,
-        keys=envelope.keys,
-        headers=dict(envelope.headers),
-        born_ms=born(id_, envelope),
-        states=found,
-        timeline=tuple((yield from with_interruptions(catalog, with_record(timeline, found)))),
-    )
-
-
-def _why_half(catalog: Catalog, half: StoredHalf, now_ms: int) -> Operation[str]:
-    record: Record | None = yield transaction.read(catalog.keys, half.transaction)
-    next_ms: int | None = None
-    if record is not None:
-        group = record.terms.group
-        next_ms = yield transaction.next_check(catalog.keys, group, record.id)
-    return why_half(record, next_ms, now_ms)
+_ENDS = {"succeed": "committed", "purge": "purged"}
 
 
 def states(
@@ -139,7 +79,9 @@ def _state(
         return made("ready", None, f"{ahead}{_also(p, live=live)}")
     here = p.in_ready is not None or p.in_retry is not None
     if not here and (p.byte not in p.owed if p.owed else some_have):
-        done = next((f": {text}" for name, text in ends(ours).items() if name), "") if ours else ""
+        done = (
+            next((f": {text}" for name, text in outcomes(ours).items() if name), "") if ours else ""
+        )
         return made("committed", None, f"this group has finished with it{done}")
     return made("ready", None, _why_ready(p, live=live))
 
@@ -188,3 +130,47 @@ def _why_ready(p: Peeked, *, live: bool) -> str:
         return f"ready, but the group has no live worker{ahead}"
     limit = f"; the group takes {p.rate} (rate_limit)" if p.rate else ""
     return f"ready, no worker has taken it yet{ahead}{limit}"
+
+
+def why_half(record: Record | None, next_ms: int | None, now_ms: int) -> str:
+    """Why a message of a transaction is not delivered, in one sentence."""
+    if record is None:
+        return "it belongs to an unknown transaction; see rqretry fsck"
+    if record.state == PARKED:
+        return (
+            f"its transaction {record.id} is unresolved and parked after {record.checks} checks:"
+            " see rqretry transaction show"
+        )
+    if record.state != OPEN:
+        return f"its transaction {record.id} is {record.state}, which is being carried out"
+    unresolved_ = f"its transaction {record.id} is unresolved: check"
+    number = min(record.checks + 1, record.terms.most)
+    left = max(0, (next_ms or now_ms) - now_ms) / 1000
+    return f"{unresolved_} {number} of {record.terms.most} in {spell(left)}"
+
+
+def outcomes(events: Sequence[TimelineEvent]) -> dict[str, str]:
+    """What became of a message that is no longer stored, for each group that had it."""
+    last = {event.group: event for event in events if event.group}
+    outcomes = {
+        group: f"{_ENDS.get(event.event, event.event)} at {date(event.at_ms)} by {event.worker}"
+        for group, event in last.items()
+    }
+    return outcomes or {"-": f"{events[-1].event} at {date(events[-1].at_ms)}; no longer stored"}
+
+
+def view_from_history(id_: str, events: Sequence[TimelineEvent]) -> MessageView:
+    """A message that is no longer stored, from its history."""
+    states = [
+        GroupState(group, _ENDS.get(_last(events, group), "gone"), 0, None, outcome)
+        for group, outcome in outcomes(events).items()
+    ]
+    first = events[0]
+    return MessageView(
+        id_, first.topic, first.partition, None, None, (), {}, born_ms(id_), tuple(states),
+        tuple(events),
+    )  # fmt: skip
+
+
+def _last(events: Sequence[TimelineEvent], group: str) -> str:
+    return next((event.event for event in reversed(events) if event.group == group), "")

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from rqretry.admin.base import Place
 from rqretry.admin.views import AttemptForecast, GroupForecast
+from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.limits import UNLIMITED

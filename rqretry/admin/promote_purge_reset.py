@@ -4,22 +4,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rqretry.admin.base import AdminBase, Place
-from rqretry.admin.dead_letter_filter import DeadLetterFilter, chosen
-from rqretry.admin.dead_letters import read_dead
+from rqretry.admin.context import AdminContext
+from rqretry.admin.dead_letter_filter import DeadLetterFilter, chosen, read_dead_letters
 from rqretry.catalog.drain_group import drop_all, purge_all
+from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.failure_record import AttemptError, read_record
 from rqretry.core.limits import EARLIEST, LATEST, check_count, check_group, check_start
+from rqretry.protocol import maintain, operate
 from rqretry.protocol.command import Command, Operation, batches
 from rqretry.protocol.inspect import Stats, stats
-from rqretry.protocol.maintain import Promoted, promote
 from rqretry.protocol.operate import (
     Blocked,
     Dropped,
     Held,
-    purge,
     purge_blocked,
     purge_list,
     scan_blocked,
@@ -52,227 +51,240 @@ class Candidate:
         return ": ".join(filter(None, parts)) or self.failure.cause
 
 
-class MoveAdmin(AdminBase):
-    """Promote, purge and reset."""
+def promote(
+    context: AdminContext,
+    /,
+    group: str,
+    filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+    *,
+    level: int | None = None,
+    dry_run: bool = False,
+    **fields: Any,
+) -> Operation[int]:
+    """Run waiting retries now, whatever their due time; their attempts still count.
 
-    def promote(
-        self,
-        /,
-        group: str,
-        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
-        *,
-        level: int | None = None,
-        dry_run: bool = False,
-        **fields: Any,
-    ) -> Operation[int]:
-        """Run waiting retries now, whatever their due time; their attempts still count.
+    Args:
+        group: The group's name.
+        filter: Which ones, by ids, topic, fingerprint or error of the last failure; default
+            all. Its fields can be given as keywords instead.
+        level: Only those waiting at this level, 1 for the shortest.
+        dry_run: Only count them.
+        fields: The filter's fields, if no filter is given.
 
-        Args:
-            group: The group's name.
-            filter: Which ones, by ids, topic, fingerprint or error of the last failure; default
-                all. Its fields can be given as keywords instead.
-            level: Only those waiting at this level, 1 for the shortest.
-            dry_run: Only count them.
-            fields: The filter's fields, if no filter is given.
+    Returns:
+        How many were promoted (or would be).
 
-        Returns:
-            How many were promoted (or would be).
+    Raises:
+        GroupNotFound: There is no such group.
+        InvalidArgument: The filter or the level is invalid.
+    """
+    wanted = _not_by_death(chosen(filter, fields, default_all=True))
+    record = yield from context.catalog.groups.get(check_group(group))
+    table = yield from context.catalog.open()
+    if level is not None:
+        check_count(level, name="level", maximum=len(table))
+    moved = 0
+    for place in (yield from context.places(record, wanted.topic)):
+        for number, key in _levels(place, level):
+            moved += yield from _promote(context, place, key, number, wanted, dry_run=dry_run)
+    if not dry_run:
+        arguments = {"group": group, "level": level} | wanted.given()
+        yield from context.audit("promote", arguments, {"messages": moved})
+    return moved
 
-        Raises:
-            GroupNotFound: There is no such group.
-            InvalidArgument: The filter or the level is invalid.
-        """
-        wanted = _not_by_death(chosen(filter, fields, default_all=True))
-        record = yield from self.catalog.groups.get(check_group(group))
-        table = yield from self.catalog.open()
-        if level is not None:
-            check_count(level, name="level", maximum=len(table))
-        moved = 0
-        for place in (yield from self._places(record, wanted.topic)):
-            for number, key in _levels(place, level):
-                moved += yield from self._promote(place, key, number, wanted, dry_run=dry_run)
-        if not dry_run:
-            arguments = {"group": group, "level": level} | wanted.given()
-            yield from self._note("promote", arguments, {"messages": moved})
-        return moved
 
-    def _promote(
-        self, place: Place, key: str, level: int, wanted: DeadLetterFilter, *, dry_run: bool
-    ) -> Operation[int]:
-        ids = yield from _matching(place, key, wanted)
-        if dry_run:
-            return len(ids)
-        moved = 0
-        for batch in batches(ids):
-            step: Command[Promoted] = promote(
-                place.keys, worker=self.actor, level=level, ids=batch, early=True
-            )
-            moved += (yield step).moved
-        return moved
+def _promote(
+    context: AdminContext,
+    place: Place,
+    key: str,
+    level: int,
+    wanted: DeadLetterFilter,
+    *,
+    dry_run: bool,
+) -> Operation[int]:
+    ids = yield from _matching(place, key, wanted)
+    if dry_run:
+        return len(ids)
+    moved = 0
+    for batch in batches(ids):
+        step: Command[maintain.Promoted] = maintain.promote(
+            place.keys, worker=context.actor, level=level, ids=batch, early=True
+        )
+        moved += (yield step).moved
+    return moved
 
-    def purge(
-        self,
-        /,
-        group: str,
-        filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
-        *,
-        state: str = "dead",
-        dry_run: bool = False,
-        **fields: Any,
-    ) -> Operation[int]:
-        """Delete messages of a group for good; other groups keep theirs.
 
-        Args:
-            group: The group's name.
-            filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, or all=True;
-                since= and before= for dead letters only.
-            state: "dead", "ready" (new messages and retries that can be delivered now) or
-                "waiting_retry".
-            dry_run: Only count them.
-            fields: The filter's fields, if no filter is given.
+def purge(
+    context: AdminContext,
+    /,
+    group: str,
+    filter: DeadLetterFilter | None = None,  # noqa: A002 - the name of the contract
+    *,
+    state: str = "dead",
+    dry_run: bool = False,
+    **fields: Any,
+) -> Operation[int]:
+    """Delete messages of a group for good; other groups keep theirs.
 
-        Returns:
-            How many were deleted (or would be).
+    Args:
+        group: The group's name.
+        filter: Which ones (or as keywords): ids=, topic=, fingerprint=, error=, or all=True;
+            since= and before= for dead letters only.
+        state: "dead", "ready" (new messages and retries that can be delivered now) or
+            "waiting_retry".
+        dry_run: Only count them.
+        fields: The filter's fields, if no filter is given.
 
-        Raises:
-            GroupNotFound: There is no such group.
-            InvalidArgument: The filter selects nothing in particular (pass all=True), or there is
-                no such state.
-        """
-        if state not in STATES:
-            refuse("state", state, f"is not one of {', '.join(STATES)}")
-        wanted = chosen(filter, fields, default_all=False)
-        if state != "dead":
-            _not_by_death(wanted)
-        record = yield from self.catalog.groups.get(check_group(group))
-        _refuse_view(record, "purge")
-        gone = 0
-        for place in (yield from self._places(record, wanted.topic)):
-            gone += yield from self._purge(place, state, wanted, dry_run=dry_run)
-        if not dry_run:
-            arguments = {"group": group, "state": state} | wanted.given()
-            yield from self._note("purge", arguments, {"messages": gone})
+    Returns:
+        How many were deleted (or would be).
+
+    Raises:
+        GroupNotFound: There is no such group.
+        InvalidArgument: The filter selects nothing in particular (pass all=True), or there is
+            no such state.
+    """
+    if state not in STATES:
+        refuse("state", state, f"is not one of {', '.join(STATES)}")
+    wanted = chosen(filter, fields, default_all=False)
+    if state != "dead":
+        _not_by_death(wanted)
+    record = yield from context.catalog.groups.get(check_group(group))
+    _refuse_view(record, "purge")
+    gone = 0
+    for place in (yield from context.places(record, wanted.topic)):
+        gone += yield from _purge(context, place, state, wanted, dry_run=dry_run)
+    if not dry_run:
+        arguments = {"group": group, "state": state} | wanted.given()
+        yield from context.audit("purge", arguments, {"messages": gone})
+    return gone
+
+
+def reset(
+    context: AdminContext, group: str, to: str = LATEST, *, dry_run: bool = False
+) -> Operation[int]:
+    """Move a group to the end or to the beginning of what is stored.
+
+    To "latest", it skips all messages that are ready or wait for a retry; messages in flight
+    finish, and dead letters stay. To "earliest", it also gets what is still stored because
+    another group has not finished with it, including what it has finished itself; messages that
+    it has stay as they are. It is paused meanwhile. An interrupted call is completed by the
+    next one, or by the next start of the group, and adds nothing twice.
+
+    Args:
+        group: The group's name.
+        to: "latest": what is published from now on; "earliest": what is still stored.
+        dry_run: Only count the messages.
+
+    Returns:
+        How many messages were skipped or added (or would be).
+
+    Raises:
+        GroupNotFound: There is no such group.
+        InvalidArgument: `to` is something else.
+        QueueFull: The server is at its memory limit; the next call continues.
+    """
+    check_start(to, name="to")
+    record = yield from context.catalog.groups.get(check_group(group))
+    _refuse_view(record, "reset")
+    if to == EARLIEST and dry_run:
+        return (yield from _not_held(context, record))
+    if to == EARLIEST:
+        count = yield from context.catalog.backfill.start(group)
+    else:
+        count = yield from _skip(context, record, dry_run=dry_run)
+    if not dry_run:
+        yield from context.audit("reset", {"group": group, "to": to}, {"messages": count})
+    return count
+
+
+def _skip(context: AdminContext, record: GroupRecord, *, dry_run: bool) -> Operation[int]:
+    everything = DeadLetterFilter(all=True)
+    gone = 0
+    for place in (yield from context.places(record)):
+        for state in ("ready", "waiting_retry"):
+            gone += yield from _purge(context, place, state, everything, dry_run=dry_run)
+    return gone
+
+
+def _not_held(context: AdminContext, record: GroupRecord) -> Operation[int]:
+    """How many stored messages a group does not have."""
+    places = yield from context.places(record)
+    parts: list[Stats] = yield [stats(place.keys) for place in places]
+    return sum(max(0, part.bodies - part.scheduled - part.held) for part in parts)
+
+
+def _purge(
+    context: AdminContext, place: Place, state: str, wanted: DeadLetterFilter, *, dry_run: bool
+) -> Operation[int]:
+    keys = place.keys
+    if state == "ready":
+        gone = yield from _purge_blocked(context, place, wanted, dry_run=dry_run)
+        for lane in (keys.ready, keys.retry):
+            gone += yield from _purge_list(context, place, lane, wanted, dry_run=dry_run)
         return gone
-
-    def reset(self, group: str, to: str = LATEST, *, dry_run: bool = False) -> Operation[int]:
-        """Move a group to the end or to the beginning of what is stored.
-
-        To "latest", it skips all messages that are ready or wait for a retry; messages in flight
-        finish, and dead letters stay. To "earliest", it also gets what is still stored because
-        another group has not finished with it, including what it has finished itself; messages that
-        it has stay as they are. It is paused meanwhile. An interrupted call is completed by the
-        next one, or by the next start of the group, and adds nothing twice.
-
-        Args:
-            group: The group's name.
-            to: "latest": what is published from now on; "earliest": what is still stored.
-            dry_run: Only count the messages.
-
-        Returns:
-            How many messages were skipped or added (or would be).
-
-        Raises:
-            GroupNotFound: There is no such group.
-            InvalidArgument: `to` is something else.
-            QueueFull: The server is at its memory limit; the next call continues.
-        """
-        check_start(to, name="to")
-        record = yield from self.catalog.groups.get(check_group(group))
-        _refuse_view(record, "reset")
-        if to == EARLIEST and dry_run:
-            return (yield from self._not_held(record))
-        if to == EARLIEST:
-            count = yield from self.catalog.backfill.start(group)
+    sets = keys.levels if state == "waiting_retry" else (keys.dead,)
+    gone = 0
+    for key in sets:
+        if wanted.takes_all and not dry_run:
+            gone += yield from purge_all(keys, key, context.actor)
+            continue
+        if state == "dead":
+            dead_letters = yield from read_dead_letters(place, wanted, with_bodies=False)
+            ids = [dead_letter.id for dead_letter in dead_letters]
         else:
-            count = yield from self._skip(record, dry_run=dry_run)
-        if not dry_run:
-            yield from self._note("reset", {"group": group, "to": to}, {"messages": count})
-        return count
-
-    def _skip(self, record: GroupRecord, *, dry_run: bool) -> Operation[int]:
-        everything = DeadLetterFilter(all=True)
-        gone = 0
-        for place in (yield from self._places(record)):
-            for state in ("ready", "waiting_retry"):
-                gone += yield from self._purge(place, state, everything, dry_run=dry_run)
-        return gone
-
-    def _not_held(self, record: GroupRecord) -> Operation[int]:
-        """How many stored messages a group does not have."""
-        places = yield from self._places(record)
-        parts: list[Stats] = yield [stats(place.keys) for place in places]
-        return sum(max(0, part.bodies - part.scheduled - part.held) for part in parts)
-
-    def _purge(
-        self, place: Place, state: str, wanted: DeadLetterFilter, *, dry_run: bool
-    ) -> Operation[int]:
-        keys = place.keys
-        if state == "ready":
-            gone = yield from self._purge_blocked(place, wanted, dry_run=dry_run)
-            for lane in (keys.ready, keys.retry):
-                gone += yield from self._purge_list(place, lane, wanted, dry_run=dry_run)
-            return gone
-        sets = keys.levels if state == "waiting_retry" else (keys.dead,)
-        gone = 0
-        for key in sets:
-            if wanted.takes_all and not dry_run:
-                gone += yield from purge_all(keys, key, self.actor)
-                continue
-            if state == "dead":
-                dead_letters = yield from read_dead(place, wanted, with_bodies=False)
-                ids = [dead_letter.id for dead_letter in dead_letters]
-            else:
-                ids = yield from _matching(place, key, wanted)
-            for batch in batches(ids):
-                if dry_run:
-                    gone += len(batch)
-                    continue
-                verdicts: list[bytes] = yield purge(keys, batch, actor=self.actor, place=key)
-                gone += verdicts.count(b"OK")
-        return gone
-
-    def _purge_blocked(
-        self, place: Place, wanted: DeadLetterFilter, *, dry_run: bool
-    ) -> Operation[int]:
-        """Purge messages that wait behind others of their message group, page by page."""
-        gone, after = 0, ""
-        while True:
-            look: Command[Blocked] = scan_blocked(place.keys, after=after)
-            page = yield look
-            found = {c.id for c in _candidates(place.topic, page) if wanted.matches(c)}
-            pairs = zip(page.members, page.ids, strict=True)
-            members = [member for member, id_ in pairs if id_ in found]
+            ids = yield from _matching(place, key, wanted)
+        for batch in batches(ids):
             if dry_run:
-                gone += len(members)
-            elif members:
-                verdicts: list[bytes] = yield purge_blocked(place.keys, members, actor=self.actor)
-                gone += verdicts.count(b"OK")
-            after = page.after
-            if not after:
-                return gone
+                gone += len(batch)
+                continue
+            verdicts: list[bytes] = yield operate.purge(keys, batch, actor=context.actor, place=key)
+            gone += verdicts.count(b"OK")
+    return gone
 
-    def _purge_list(
-        self, place: Place, lane: str, wanted: DeadLetterFilter, *, dry_run: bool
-    ) -> Operation[int]:
+
+def _purge_blocked(
+    context: AdminContext, place: Place, wanted: DeadLetterFilter, *, dry_run: bool
+) -> Operation[int]:
+    """Purge messages that wait behind others of their message group, page by page."""
+    gone, after = 0, ""
+    while True:
+        look: Command[Blocked] = scan_blocked(place.keys, after=after)
+        page = yield look
+        found = {c.id for c in _candidates(place.topic, page) if wanted.matches(c)}
+        pairs = zip(page.members, page.ids, strict=True)
+        members = [member for member, id_ in pairs if id_ in found]
         if dry_run:
-            ids = yield from _matching(place, lane, wanted, in_list=True)
-            return len(ids)
-        if wanted.takes_all:
-            return (yield from drop_all(place.keys, lane, self.actor))
-        rest, gone = -1, 0
-        while rest:
-            look: Command[Held] = scan_group(place.keys, lane, in_list=True, offset=0)
-            page = yield look
-            rest = page.total if rest < 0 else rest
-            answers = [(c.id, wanted.matches(c)) for c in _candidates(place.topic, page)][:rest]
-            if not answers:
-                break
-            step: Command[Dropped] = purge_list(place.keys, lane, actor=self.actor, answers=answers)
-            dropped = yield step
-            gone += dropped.gone
-            # If consumers took the whole window meanwhile, it is done too.
-            rest = max(0, rest - (dropped.window or len(answers)))
-        return gone
+            gone += len(members)
+        elif members:
+            verdicts: list[bytes] = yield purge_blocked(place.keys, members, actor=context.actor)
+            gone += verdicts.count(b"OK")
+        after = page.after
+        if not after:
+            return gone
+
+
+def _purge_list(
+    context: AdminContext, place: Place, lane: str, wanted: DeadLetterFilter, *, dry_run: bool
+) -> Operation[int]:
+    if dry_run:
+        ids = yield from _matching(place, lane, wanted, in_list=True)
+        return len(ids)
+    if wanted.takes_all:
+        return (yield from drop_all(place.keys, lane, context.actor))
+    rest, gone = -1, 0
+    while rest:
+        look: Command[Held] = scan_group(place.keys, lane, in_list=True, offset=0)
+        page = yield look
+        rest = page.total if rest < 0 else rest
+        answers = [(c.id, wanted.matches(c)) for c in _candidates(place.topic, page)][:rest]
+        if not answers:
+            break
+        step: Command[Dropped] = purge_list(place.keys, lane, actor=context.actor, answers=answers)
+        dropped = yield step
+        gone += dropped.gone
+        # If consumers took the whole window meanwhile, it is done too.
+        rest = max(0, rest - (dropped.window or len(answers)))
+    return gone
 
 
 def _levels(place: Place, level: int | None) -> Iterator[tuple[int, str]]:

@@ -2,25 +2,31 @@
 
 A bounded scan, from a minute before the message was made (docs/decisions/0025-history.md). Failed
 attempts that were trimmed from the history are still in the failure record.
+
+An interruption (cause `expired`) is not a failure of the handler: nothing was raised. The script
+that expires a lease knows neither who held it nor why it ended. The history has the worker, and
+that worker's supervisor recorded how the process ended (supervision/exit_records.py).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from rqretry.admin.views import GroupState, MessageView, TimelineEvent
+from rqretry.admin.views import GroupState, TimelineEvent, date
 from rqretry.catalog.catalog import Catalog
+from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.failure_record import AttemptError, read_attempt_record
 from rqretry.core.history_notes import decode_noted
-from rqretry.core.message_id import born_ms
 from rqretry.core.traceparent import trace_id_of
+from rqretry.protocol.audit_log import Note, exit_records
 from rqretry.protocol.command import Operation
 from rqretry.protocol.inspect import history, ids_with_key, recent_history
 
 _LOOK_BACK_MS = 60_000
 _PAGE, _PAGES = 1000, 50
 _ENTRY_PARTS = 4
-_ENDS = {"succeed": "committed", "purge": "purged"}
-_EXPIRED = "the lease ended before the worker reported a result"
+EXPIRED = "expired"
+_LEASE_ENDED = "the lease ended before the worker reported a result"
 
 
 def read_timeline(
@@ -93,39 +99,6 @@ def with_record(
     return sorted(known, key=lambda event: event.at_ms)
 
 
-def ends(events: Sequence[TimelineEvent]) -> dict[str, str]:
-    """What became of a message that is no longer stored, for each group that had it."""
-    last = {event.group: event for event in events if event.group}
-    outcomes = {
-        group: f"{_ENDS.get(event.event, event.event)} at {date(event.at_ms)} by {event.worker}"
-        for group, event in last.items()
-    }
-    return outcomes or {"-": f"{events[-1].event} at {date(events[-1].at_ms)}; no longer stored"}
-
-
-def remembered(id_: str, events: Sequence[TimelineEvent]) -> MessageView:
-    """A message that is no longer stored, from its history."""
-    states = [
-        GroupState(group, _ENDS.get(_last(events, group), "gone"), 0, None, outcome)
-        for group, outcome in ends(events).items()
-    ]
-    first = events[0]
-    return MessageView(
-        id_, first.topic, first.partition, None, None, (), {}, born_ms(id_), tuple(states),
-        tuple(events),
-    )  # fmt: skip
-
-
-def _last(events: Sequence[TimelineEvent], group: str) -> str:
-    return next((event.event for event in reversed(events) if event.group == group), "")
-
-
-def date(at_ms: int) -> str:
-    """ISO 8601 in UTC."""
-    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[TimelineEvent]:
     ids, notes = fields["i"].split(b" "), fields["d"].split(b" ")
     verb, group, worker = (fields[name].decode() for name in "egw")
@@ -167,7 +140,7 @@ def _blob(verb: str, blob: bytes, ids: Sequence[bytes], place: int) -> tuple[str
         notes = decode_noted(blob, [id_.decode() for id_ in ids])
         return "", notes[place].trace_id
     if verb == "expire":
-        return _EXPIRED, None
+        return _LEASE_ENDED, None
     lines = blob.decode(errors="replace").split("\n") if verb == "fail" else []
     found = read_attempt_record(f"0 0 {lines[place]}") if place < len(lines) else None
     return ("", None) if found is None else (str(found), trace_id_of(found.trace))
@@ -188,3 +161,78 @@ def _describe(state: str, level: int | None, due_ms: int | None, error: str) -> 
     if due_ms is not None:
         state = f"{state} on level {level} until {date(due_ms)}"
     return ": ".join(filter(None, (error, state))) if error else state
+
+
+class Interruption(NamedTuple):
+    """An attempt that ended because its lease expired."""
+
+    worker: str
+    """Who held the lease; "" if the history does not go back that far."""
+    exit: str
+    """How its process ended, such as "ended with SIGKILL"; "" if unknown."""
+
+
+def with_interruptions(
+    catalog: Catalog, events: Sequence[TimelineEvent]
+) -> Operation[list[TimelineEvent]]:
+    """The history, with the worker of each expired lease and how its process ended."""
+    found = yield from _interruptions(catalog, events)
+    return [
+        event
+        if (event.group, event.at_ms, event.event) not in found
+        else _explained(event, found[event.group, event.at_ms, event.event])
+        for event in events
+    ]
+
+
+def explained(
+    catalog: Catalog, dead_letter: DeadLetterRecord, topic: str, partition: int
+) -> Operation[DeadLetterRecord]:
+    """The dead letter, with the worker of each interrupted attempt and how its process ended."""
+    if not any(error.cause == EXPIRED for error in dead_letter.errors):
+        return dead_letter
+    events = yield from read_timeline(
+        catalog, topic, partition, dead_letter.id, dead_letter.born_ms
+    )
+    found = yield from _interruptions(catalog, events)
+    errors = []
+    for error in dead_letter.errors:
+        known = found.get((dead_letter.group, error.at_ms, "expire"))
+        if error.cause == EXPIRED and known is not None:
+            how = f"the worker's process {known.exit}" if known.exit else ""
+            error = replace(error, worker=known.worker, message=how)  # noqa: PLW2901
+        errors.append(error)
+    return replace(dead_letter, errors=tuple(errors))
+
+
+def _interruptions(
+    catalog: Catalog, events: Sequence[TimelineEvent]
+) -> Operation[Mapping[tuple[str, int, str], Interruption]]:
+    """The interruption of each expiry, by group, time and verb."""
+    if not any(event.event == "expire" for event in events):
+        return {}
+    exits: list[Note] = yield exit_records(catalog.keys)
+    found: dict[tuple[str, int, str], Interruption] = {}
+    leases: dict[str, TimelineEvent] = {}
+    for event in events:
+        if event.event == "lease":
+            leases[event.group] = event
+        elif event.event == "expire" and event.group in leases:
+            lease = leases[event.group]
+            found[event.group, event.at_ms, event.event] = Interruption(
+                lease.worker, _exit_of(exits, lease)
+            )
+    return found
+
+
+def _exit_of(exits: Iterable[Note], lease: TimelineEvent) -> str:
+    """How the process that held a lease ended: its first exit record after the lease began."""
+    process = lease.worker.rpartition(":")[0]
+    theirs = [note for note in exits if note.actor == process and note.at_ms >= lease.at_ms]
+    return str(theirs[-1].arguments.get("said", "")) if theirs else ""
+
+
+def _explained(event: TimelineEvent, known: Interruption) -> TimelineEvent:
+    how = f"; its process {known.exit}" if known.exit else ""
+    error = f"the lease of {known.worker} ended before it reported a result{how}"
+    return replace(event, error=error, note=event.note.replace(event.error, error, 1))

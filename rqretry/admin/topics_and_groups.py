@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from rqretry.admin.base import AdminBase
+from rqretry.admin.context import AdminContext
 from rqretry.admin.policy_preview import forecast
 from rqretry.admin.views import GroupInfo, TopicInfo
+from rqretry.catalog.group_rules import group_settings
 from rqretry.core.catalog_records import BROADCAST, SIMPLE, GroupRecord, TopicRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.durations import Duration, milliseconds
@@ -16,12 +17,10 @@ from rqretry.core.limits import (
     Keep,
     check_count,
     check_group,
-    check_max_inflight,
-    check_max_retries,
     check_partitions,
     check_topic,
 )
-from rqretry.core.rates import Rate, check_rate_limit
+from rqretry.core.rates import Rate
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Operation
@@ -29,271 +28,284 @@ from rqretry.protocol.command import Operation
 _LEAST_RETENTION_S, _MOST_RETENTION_S = 60, 10 * 366 * 86_400
 
 
-class TopicAndGroupAdmin(AdminBase):
-    """Topics and groups."""
+def topics(context: AdminContext) -> Operation[list[TopicInfo]]:
+    """All topics of the namespace, by name."""
+    records = yield from context.catalog.topics.all()
+    return [_topic_info(record) for record in records]
 
-    def topics(self) -> Operation[list[TopicInfo]]:
-        """All topics of the namespace, by name."""
-        records = yield from self.catalog.topics.all()
-        return [_topic_info(record) for record in records]
 
-    def create_topic(self, name: str, partitions: int | None = None) -> Operation[TopicInfo]:
-        """Create a topic, or return the existing one.
+def create_topic(
+    context: AdminContext, name: str, partitions: int | None = None
+) -> Operation[TopicInfo]:
+    """Create a topic, or return the existing one.
 
-        Args:
-            name: 1 to 127 characters of A-Z a-z 0-9 _ -.
-            partitions: 1 to 1024; default 1 for a new topic.
+    Args:
+        name: 1 to 127 characters of A-Z a-z 0-9 _ -.
+        partitions: 1 to 1024; default 1 for a new topic.
 
-        Raises:
-            InvalidArgument: A value is outside its limits, or the topic exists with another
-                number of partitions.
-        """
-        count = None if partitions is None else check_partitions(partitions)
-        record = yield from self.catalog.topics.create(check_topic(name), count)
-        return _topic_info(record)
+    Raises:
+        InvalidArgument: A value is outside its limits, or the topic exists with another
+            number of partitions.
+    """
+    count = None if partitions is None else check_partitions(partitions)
+    record = yield from context.catalog.topics.create(check_topic(name), count)
+    return _topic_info(record)
 
-    def set_topic(
-        self,
-        name: str,
-        *,
-        partitions: int | None = None,
-        max_messages: int | Keep | None = KEEP,
-    ) -> Operation[TopicInfo]:
-        """Change a topic's settings, effective everywhere at once.
 
-        Args:
-            name: The topic.
-            partitions: At least as many as it has, at most 1024. Publishers use the new ones when
-                they are complete; workers and clients find them within seconds.
-            max_messages: How many messages it may store; a publish that would exceed it stores
-                nothing and raises QueueFull. Each partition gets an equal share, rounded up.
-                0 or None: no limit.
+def set_topic(
+    context: AdminContext,
+    name: str,
+    *,
+    partitions: int | None = None,
+    max_messages: int | Keep | None = KEEP,
+) -> Operation[TopicInfo]:
+    """Change a topic's settings, effective everywhere at once.
 
-        Raises:
-            TopicNotFound: There is no such topic.
-            InvalidArgument: max_messages is negative, or there would be fewer partitions.
-            ConfigError: Ordered messages of the topic are unfinished, a worker of a broadcast group
-                is alive, or a group's max_inflight is less than the partitions would be.
-        """
-        checked, arguments = check_topic(name), {"topic": name}
-        count = None if partitions is None else check_partitions(partitions)
-        record = yield from self.catalog.topics.refreshed(checked)
-        if max_messages is not KEEP:
-            most = check_count(max_messages or 0, name="max_messages", minimum=0)
-            record = yield from self.catalog.topics.set_limit(checked, most)
-            yield from self._note("set_topic", arguments | {"max_messages": most})
-        if count is not None:
-            yield from self._refuse_broadcasting(record)
-            record = yield from self.catalog.growth.grow(checked, count)
-            yield from self._note("set_topic", arguments | {"partitions": count})
-        return _topic_info(record)
+    Args:
+        name: The topic.
+        partitions: At least as many as it has, at most 1024. Publishers use the new ones when
+            they are complete; workers and clients find them within seconds.
+        max_messages: How many messages it may store; a publish that would exceed it stores
+            nothing and raises QueueFull. Each partition gets an equal share, rounded up.
+            0 or None: no limit.
 
-    def _refuse_broadcasting(self, record: TopicRecord) -> Operation[None]:
-        """A running broadcast consumer reads only the partitions that existed when it started."""
-        for worker in (yield from self._live()):
-            about = groups_of(worker.about)
-            for group in record.groups:
-                serves = group.name in about.groups and record.name in about.topics
-                if group.kind == BROADCAST and serves:
-                    raise ConfigError(
-                        f"topic {show(record.name)} has broadcast group {show(group.name)}, whose"
-                        f" worker {show(worker.name)} is alive and would miss messages in new"
-                        " partitions; stop its workers, and start them again after this"
-                    )
+    Raises:
+        TopicNotFound: There is no such topic.
+        InvalidArgument: max_messages is negative, or there would be fewer partitions.
+        ConfigError: Ordered messages of the topic are unfinished, a worker of a broadcast group
+            is alive, or a group's max_inflight is less than the partitions would be.
+    """
+    checked, arguments = check_topic(name), {"topic": name}
+    count = None if partitions is None else check_partitions(partitions)
+    record = yield from context.catalog.topics.refreshed(checked)
+    if max_messages is not KEEP:
+        most = check_count(max_messages or 0, name="max_messages", minimum=0)
+        record = yield from context.catalog.topics.set_limit(checked, most)
+        yield from context.audit("set_topic", arguments | {"max_messages": most})
+    if count is not None:
+        yield from _refuse_broadcasting(context, record)
+        record = yield from context.catalog.growth.grow(checked, count)
+        yield from context.audit("set_topic", arguments | {"partitions": count})
+    return _topic_info(record)
 
-    def delete_topic(
-        self, name: str, *, force: bool = False, dry_run: bool = False
-    ) -> Operation[int]:
-        """Delete a topic and everything it stores; producers' lanes expire within an hour.
 
-        Args:
-            name: The topic. Publishing to it afterwards creates it again.
-            force: Unsubscribe its groups first, even those with live workers (which will subscribe
-                again); their dead letters of this topic are deleted too.
-            dry_run: Only count.
+def _refuse_broadcasting(context: AdminContext, record: TopicRecord) -> Operation[None]:
+    """A running broadcast consumer reads only the partitions that existed when it started."""
+    for worker in (yield from context.live()):
+        about = groups_of(worker.about)
+        for group in record.groups:
+            serves = group.name in about.groups and record.name in about.topics
+            if group.kind == BROADCAST and serves:
+                raise ConfigError(
+                    f"topic {show(record.name)} has broadcast group {show(group.name)}, whose"
+                    f" worker {show(worker.name)} is alive and would miss messages in new"
+                    " partitions; stop its workers, and start them again after this"
+                )
 
-        Returns:
-            How many messages were stored.
 
-        Raises:
-            TopicNotFound: There is no such topic.
-            InvalidArgument: Groups are subscribed, and `force` is not given.
-        """
-        record = yield from self._deletable(check_topic(name))
-        if record.members and not force:
-            raise InvalidArgument(
-                f"topic {show(name)} has groups: {', '.join(g.name for g in record.members)};"
-                " unsubscribe them first, or force it"
-            )
-        stored = yield from self.catalog.topics.count_stored(record)
-        if not dry_run:
-            for group in record.members:
-                yield from self.catalog.subscriptions.leave(group.name, name)
-            yield from self.catalog.topics.remove(name)
-            yield from self._note("delete_topic", {"topic": name}, {"messages": stored})
-        return stored
+def delete_topic(
+    context: AdminContext, name: str, *, force: bool = False, dry_run: bool = False
+) -> Operation[int]:
+    """Delete a topic and everything it stores; producers' lanes expire within an hour.
 
-    def _deletable(self, name: str) -> Operation[TopicRecord]:
-        """The topic, including one whose deletion was interrupted."""
-        yield from self.catalog.open()
-        found = yield from self.catalog.topics.find(name)
-        if found is None:
-            raise TopicNotFound(
-                f"there is no topic {show(name)} in namespace {show(self.catalog.namespace)}"
-            )
-        return found
+    Args:
+        name: The topic. Publishing to it afterwards creates it again.
+        force: Unsubscribe its groups first, even those with live workers (which will subscribe
+            again); their dead letters of this topic are deleted too.
+        dry_run: Only count.
 
-    def groups(self) -> Operation[list[GroupInfo]]:
-        """All consumer groups of the namespace, by name."""
-        levels = yield from self.catalog.open()
-        records = yield from self.catalog.groups.all()
-        return [_group_info(record, levels) for record in records]
+    Returns:
+        How many messages were stored.
 
-    def group(self, name: str) -> Operation[GroupInfo]:
-        """One consumer group. Raises GroupNotFound."""
-        levels = yield from self.catalog.open()
-        record = yield from self.catalog.groups.get(check_group(name))
-        return _group_info(record, levels)
+    Raises:
+        TopicNotFound: There is no such topic.
+        InvalidArgument: Groups are subscribed, and `force` is not given.
+    """
+    record = yield from _deletable(context, check_topic(name))
+    if record.members and not force:
+        raise InvalidArgument(
+            f"topic {show(name)} has groups: {', '.join(g.name for g in record.members)};"
+            " unsubscribe them first, or force it"
+        )
+    stored = yield from context.catalog.topics.count_stored(record)
+    if not dry_run:
+        for group in record.members:
+            yield from context.catalog.subscriptions.leave(group.name, name)
+        yield from context.catalog.topics.remove(name)
+        yield from context.audit("delete_topic", {"topic": name}, {"messages": stored})
+    return stored
 
-    def set_group(
-        self,
-        group: str,
-        *,
-        max_retries: int | str | None = None,
-        policy: RetryPolicy | str | None = None,
-        max_inflight: int | str | Keep | None = KEEP,
-        rate_limit: Rate | Keep | None = KEEP,
-        dlq_retention: Duration | Keep | None = KEEP,
-        pin: bool | None = None,
-        dry_run: bool = False,
-    ) -> Operation[GroupInfo]:
-        """Change a group's settings for all its instances, at once.
 
-        Args:
-            group: The group's name.
-            max_retries: 0 or more, or "unlimited"; there are at most max_retries + 1 deliveries.
-            policy: A RetryPolicy, or its text such as "ladder:10s 30s"; its own max_retries
-                is used if `max_retries` is not given.
-            max_inflight: The most messages in flight, across all workers; divided among the
-                partitions of the group's topics. None or "none": no limit.
-            rate_limit: The most deliveries per time, across all workers: "100/s", "100/m", "100/h",
-                or a number per second. None or "none": no limit.
-            dlq_retention: Dead letters older than this, from a minute to 10 years, are purged.
-                None or "none": they are kept for ever, which is the default.
-            pin: True: a worker that starts and names other values changes nothing and warns;
-                False: its values win again. Applies to the settings named here, or to all of them
-                if none is named. Default: unchanged.
-            dry_run: Write nothing. Returns the group as it would be; its `forecast` says what the
-                next failures of its messages would mean, before and after.
+def _deletable(context: AdminContext, name: str) -> Operation[TopicRecord]:
+    """The topic, including one whose deletion was interrupted."""
+    yield from context.catalog.open()
+    found = yield from context.catalog.topics.find(name)
+    if found is None:
+        raise TopicNotFound(
+            f"there is no topic {show(name)} in namespace {show(context.catalog.namespace)}"
+        )
+    return found
 
-        Raises:
-            GroupNotFound: There is no such group.
-            InvalidArgument: A value is outside its limits.
-            ConfigError: max_inflight is less than the number of partitions.
-        """
-        settings = group_settings(max_retries, policy, max_inflight, rate_limit)
-        if dlq_retention is not KEEP:
-            settings["dlq_retention_ms"] = _retention_ms(dlq_retention)
-        texts = {name: str(value) for name, value in settings.items()}
-        if dry_run:
-            return (yield from self._preview(group, settings, texts))
-        return (yield from self._set("set_group", group, texts | {"pin": pin}, settings, pin=pin))
 
-    def _preview(
-        self, group: str, settings: dict[str, Any], texts: dict[str, str]
-    ) -> Operation[GroupInfo]:
-        levels = yield from self.catalog.open()
-        before, after = yield from self.catalog.groups.preview(check_group(group), **settings)
-        places = yield from self._places(before)
-        found = yield from forecast(before, after, levels, places, texts)
-        return replace(_group_info(after, levels), forecast=found)
+def groups(context: AdminContext) -> Operation[list[GroupInfo]]:
+    """All consumer groups of the namespace, by name."""
+    levels = yield from context.catalog.open()
+    records = yield from context.catalog.groups.all()
+    return [_group_info(record, levels) for record in records]
 
-    def pause(self, group: str) -> Operation[GroupInfo]:
-        """Stop deliveries to a group; nothing is lost, running handlers finish.
 
-        Raises:
-            GroupNotFound: There is no such group.
-        """
-        return (yield from self._set("pause", group, {}, {"paused": True}))
+def group(context: AdminContext, name: str) -> Operation[GroupInfo]:
+    """One consumer group. Raises GroupNotFound."""
+    levels = yield from context.catalog.open()
+    record = yield from context.catalog.groups.get(check_group(name))
+    return _group_info(record, levels)
 
-    def resume(self, group: str) -> Operation[GroupInfo]:
-        """Resume a paused group, at once. Raises GroupNotFound."""
-        return (yield from self._set("resume", group, {}, {"paused": False}))
 
-    def _set(
-        self,
-        verb: str,
-        group: str,
-        arguments: dict[str, Any],
-        settings: dict[str, Any],
-        *,
-        pin: bool | None = None,
-    ) -> Operation[GroupInfo]:
-        levels = yield from self.catalog.open()
-        _refuse_broadcast((yield from self.catalog.groups.get(check_group(group))))
-        record = yield from self.catalog.groups.set(check_group(group), pin=pin, **settings)
-        yield from self._note(verb, {"group": group} | arguments)
-        return _group_info(record, levels)
+def set_group(
+    context: AdminContext,
+    group: str,
+    *,
+    max_retries: int | str | None = None,
+    policy: RetryPolicy | str | None = None,
+    max_inflight: int | str | Keep | None = KEEP,
+    rate_limit: Rate | Keep | None = KEEP,
+    dlq_retention: Duration | Keep | None = KEEP,
+    pin: bool | None = None,
+    dry_run: bool = False,
+) -> Operation[GroupInfo]:
+    """Change a group's settings for all its instances, at once.
 
-    def unsubscribe(
-        self, group: str, topic: str, *, force: bool = False, dry_run: bool = False
-    ) -> Operation[int]:
-        """A group leaves a topic and gives up its unfinished messages and dead letters there.
+    Args:
+        group: The group's name.
+        max_retries: 0 or more, or "unlimited"; there are at most max_retries + 1 deliveries.
+        policy: A RetryPolicy, or its text such as "ladder:10s 30s"; its own max_retries
+            is used if `max_retries` is not given.
+        max_inflight: The most messages in flight, across all workers; divided among the
+            partitions of the group's topics. None or "none": no limit.
+        rate_limit: The most deliveries per time, across all workers: "100/s", "100/m", "100/h",
+            or a number per second. None or "none": no limit.
+        dlq_retention: Dead letters older than this, from a minute to 10 years, are purged.
+            None or "none": they are kept for ever, which is the default.
+        pin: True: a worker that starts and names other values changes nothing and warns;
+            False: its values win again. Applies to the settings named here, or to all of them
+            if none is named. Default: unchanged.
+        dry_run: Write nothing. Returns the group as it would be; its `forecast` says what the
+            next failures of its messages would mean, before and after.
 
-        Args:
-            group: The group's name.
-            topic: The topic.
-            force: Even if a worker consumes this topic for the group; it will subscribe again.
-            dry_run: Only count.
+    Raises:
+        GroupNotFound: There is no such group.
+        InvalidArgument: A value is outside its limits.
+        ConfigError: max_inflight is less than the number of partitions.
+    """
+    settings = group_settings(max_retries, policy, max_inflight, rate_limit)
+    if dlq_retention is not KEEP:
+        settings["dlq_retention_ms"] = _retention_ms(dlq_retention)
+    texts = {name: str(value) for name, value in settings.items()}
+    if dry_run:
+        return (yield from _preview(context, group, settings, texts))
+    return (yield from _set(context, "set_group", group, texts | {"pin": pin}, settings, pin=pin))
 
-        Returns:
-            How many messages the group gave up (or would).
 
-        Raises:
-            GroupNotFound: There is no such group, or it is not subscribed.
-            ConfigError: A live worker consumes the topic for the group, or the group consumes dead
-                dead_letters.
-        """
-        checked, name = check_group(group), check_topic(topic)
-        record = yield from self.catalog.groups.get(checked)
-        if record.source:
-            raise ConfigError(
-                f"group {show(group)} consumes {show(DLQ + record.source)} and is subscribed to no"
-                " topic; delete the group instead"
-            )
-        if dry_run:
-            return (yield from self.catalog.groups.count_held(checked, [name]))
-        if not force:
-            yield from self._refuse_live(checked, "unsubscribe", [name])
-        gone = yield from self.catalog.subscriptions.leave(checked, name)
-        yield from self._note("unsubscribe", {"group": group, "topic": topic}, {"messages": gone})
-        return gone
+def _preview(
+    context: AdminContext, group: str, settings: dict[str, Any], texts: dict[str, str]
+) -> Operation[GroupInfo]:
+    levels = yield from context.catalog.open()
+    before, after = yield from context.catalog.groups.preview(check_group(group), **settings)
+    places = yield from context.places(before)
+    found = yield from forecast(before, after, levels, places, texts)
+    return replace(_group_info(after, levels), forecast=found)
 
-    def delete_group(
-        self, group: str, *, force: bool = False, dry_run: bool = False
-    ) -> Operation[int]:
-        """Delete a group with its dead letters; it leaves all its topics.
 
-        Args:
-            group: The group's name.
-            force: Even if its workers are alive; they will create it again.
-            dry_run: Only count.
+def pause(context: AdminContext, group: str) -> Operation[GroupInfo]:
+    """Stop deliveries to a group; nothing is lost, running handlers finish.
 
-        Returns:
-            How many messages the group gave up (or would).
+    Raises:
+        GroupNotFound: There is no such group.
+    """
+    return (yield from _set(context, "pause", group, {}, {"paused": True}))
 
-        Raises:
-            GroupNotFound: There is no such group.
-            ConfigError: A worker of the group is alive.
-        """
-        record = yield from self.catalog.groups.get(check_group(group))
-        if dry_run:
-            return (yield from self.catalog.groups.count_held(group, record.topics))
-        if not force:
-            yield from self._refuse_live(group, "delete_group", record.topics)
-        gone = yield from self.catalog.subscriptions.remove_group(group)
-        yield from self._note("delete_group", {"group": group}, {"messages": gone})
-        return gone
+
+def resume(context: AdminContext, group: str) -> Operation[GroupInfo]:
+    """Resume a paused group, at once. Raises GroupNotFound."""
+    return (yield from _set(context, "resume", group, {}, {"paused": False}))
+
+
+def _set(
+    context: AdminContext,
+    verb: str,
+    group: str,
+    arguments: dict[str, Any],
+    settings: dict[str, Any],
+    *,
+    pin: bool | None = None,
+) -> Operation[GroupInfo]:
+    levels = yield from context.catalog.open()
+    _refuse_broadcast((yield from context.catalog.groups.get(check_group(group))))
+    record = yield from context.catalog.groups.set(check_group(group), pin=pin, **settings)
+    yield from context.audit(verb, {"group": group} | arguments)
+    return _group_info(record, levels)
+
+
+def unsubscribe(
+    context: AdminContext, group: str, topic: str, *, force: bool = False, dry_run: bool = False
+) -> Operation[int]:
+    """A group leaves a topic and gives up its unfinished messages and dead letters there.
+
+    Args:
+        group: The group's name.
+        topic: The topic.
+        force: Even if a worker consumes this topic for the group; it will subscribe again.
+        dry_run: Only count.
+
+    Returns:
+        How many messages the group gave up (or would).
+
+    Raises:
+        GroupNotFound: There is no such group, or it is not subscribed.
+        ConfigError: A live worker consumes the topic for the group, or the group consumes dead
+            dead_letters.
+    """
+    checked, name = check_group(group), check_topic(topic)
+    record = yield from context.catalog.groups.get(checked)
+    if record.source:
+        raise ConfigError(
+            f"group {show(group)} consumes {show(DLQ + record.source)} and is subscribed to no"
+            " topic; delete the group instead"
+        )
+    if dry_run:
+        return (yield from context.catalog.groups.count_held(checked, [name]))
+    if not force:
+        yield from context.refuse_live(checked, "unsubscribe", [name])
+    gone = yield from context.catalog.subscriptions.leave(checked, name)
+    yield from context.audit("unsubscribe", {"group": group, "topic": topic}, {"messages": gone})
+    return gone
+
+
+def delete_group(
+    context: AdminContext, group: str, *, force: bool = False, dry_run: bool = False
+) -> Operation[int]:
+    """Delete a group with its dead letters; it leaves all its topics.
+
+    Args:
+        group: The group's name.
+        force: Even if its workers are alive; they will create it again.
+        dry_run: Only count.
+
+    Returns:
+        How many messages the group gave up (or would).
+
+    Raises:
+        GroupNotFound: There is no such group.
+        ConfigError: A worker of the group is alive.
+    """
+    record = yield from context.catalog.groups.get(check_group(group))
+    if dry_run:
+        return (yield from context.catalog.groups.count_held(group, record.topics))
+    if not force:
+        yield from context.refuse_live(group, "delete_group", record.topics)
+    gone = yield from context.catalog.subscriptions.remove_group(group)
+    yield from context.audit("delete_group", {"group": group}, {"messages": gone})
+    return gone
 
 
 def _retention_ms(retention: Duration | None) -> int:
@@ -302,28 +314,6 @@ def _retention_ms(retention: Duration | None) -> int:
     return milliseconds(
         retention, name="dlq_retention", minimum=_LEAST_RETENTION_S, maximum=_MOST_RETENTION_S
     )
-
-
-def group_settings(
-    max_retries: int | str | None,
-    policy: RetryPolicy | str | None,
-    max_inflight: int | str | Keep | None = KEEP,
-    rate_limit: Rate | Keep | None = KEEP,
-) -> dict[str, Any]:
-    """The given settings, checked; those that are None stay as they are."""
-    settings: dict[str, Any] = {}
-    if policy is not None:
-        parsed = RetryPolicy.parse(policy) if isinstance(policy, str) else policy
-        settings["policy"] = replace(parsed, max_retries=None)
-        if parsed.max_retries is not None:
-            settings["max_retries"] = parsed.max_retries
-    if max_retries is not None:
-        settings["max_retries"] = check_max_retries(max_retries)
-    if max_inflight is not KEEP:
-        settings["max_inflight"] = check_max_inflight(max_inflight)
-    if rate_limit is not KEEP:
-        settings["rate_limit"] = check_rate_limit(rate_limit)
-    return settings
 
 
 def _refuse_broadcast(record: GroupRecord) -> None:

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from rqretry.admin.base import AdminBase
-from rqretry.core.durations import spell
+from rqretry.admin.context import AdminContext
 from rqretry.core.limits import check_transaction
 from rqretry.maintenance.transaction_resolver import record_of, resolve, unresolved
 from rqretry.protocol import transaction as transacting
@@ -47,98 +46,85 @@ class TransactionInfo:
     places: tuple[tuple[str, int], ...]
 
 
-class TransactionAdmin(AdminBase):
-    """Transactions."""
+def transactions(
+    context: AdminContext, *, parked: bool = False
+) -> Operation[list[TransactionInfo]]:
+    """The unfinished transactions, oldest first; with `parked`, only the parked ones.
 
-    def transactions(self, *, parked: bool = False) -> Operation[list[TransactionInfo]]:
-        """The unfinished transactions, oldest first; with `parked`, only the parked ones.
-
-        One that is committed or rolled back is listed until that is done in all partitions.
-        """
-        yield from self.catalog.open()
-        records = yield from unresolved(self.catalog)
-        found: list[TransactionInfo] = []
-        for record in records:
-            if not parked or record.state == transacting.PARKED:
-                found += [(yield from self._info(record))]
-        return found
-
-    def transaction(self, id: str) -> Operation[TransactionInfo]:  # noqa: A002 - as for messages
-        """One transaction; finished ones are kept for ten minutes. Raises TransactionNotFound."""
-        record = yield from record_of(self.catalog, check_transaction(id))
-        return (yield from self._info(record))
-
-    def commit_transaction(self, id: str) -> Operation[bool]:  # noqa: A002
-        """Commit an undecided transaction: its messages are delivered.
-
-        Returns:
-            False if it was already committed.
-
-        Raises:
-            TransactionNotFound: There is no such transaction.
-            TransactionDecided: It was rolled back.
-        """
-        return (yield from self._resolve(id, COMMITTED, "commit_transaction"))
-
-    def rollback_transaction(self, id: str) -> Operation[bool]:  # noqa: A002
-        """Roll an undecided transaction back: its messages are removed.
-
-        Returns:
-            False if it was already rolled back.
-
-        Raises:
-            TransactionNotFound: There is no such transaction.
-            TransactionDecided: It was committed.
-        """
-        return (yield from self._resolve(id, ROLLED_BACK, "rollback_transaction"))
-
-    def _resolve(self, id_: str, decision: str, verb: str) -> Operation[bool]:
-        record = yield from record_of(self.catalog, check_transaction(id_))
-        done = yield from resolve(
-            self.catalog,
-            record.id,
-            record.terms.group,
-            decision,
-            worker=self.actor,
-            reason="an operator said so",
-        )
-        if done:
-            yield from self._note(verb, {"transaction": record.id})
-        return done
-
-    def _info(self, record: Record) -> Operation[TransactionInfo]:
-        next_ms: int | None = None
-        if record.state == OPEN:
-            next_ms = yield transacting.next_check(self.catalog.keys, record.terms.group, record.id)
-        return TransactionInfo(
-            record.id,
-            record.state,
-            record.terms.group,
-            record.terms.topic,
-            record.opened_by,
-            record.opened_ms,
-            record.checks,
-            record.terms.most,
-            next_ms,
-            record.decider,
-            record.decided_ms,
-            record.reason,
-            record.places,
-        )
+    One that is committed or rolled back is listed until that is done in all partitions.
+    """
+    yield from context.catalog.open()
+    records = yield from unresolved(context.catalog)
+    found: list[TransactionInfo] = []
+    for record in records:
+        if not parked or record.state == transacting.PARKED:
+            found += [(yield from _info(context, record))]
+    return found
 
 
-def why_half(record: Record | None, next_ms: int | None, now_ms: int) -> str:
-    """Why a message of a transaction is not delivered, in one sentence."""
-    if record is None:
-        return "it belongs to an unknown transaction; see rqretry fsck"
-    if record.state == transacting.PARKED:
-        return (
-            f"its transaction {record.id} is unresolved and parked after {record.checks} checks:"
-            " see rqretry transaction show"
-        )
-    if record.state != OPEN:
-        return f"its transaction {record.id} is {record.state}, which is being carried out"
-    unresolved_ = f"its transaction {record.id} is unresolved: check"
-    number = min(record.checks + 1, record.terms.most)
-    left = max(0, (next_ms or now_ms) - now_ms) / 1000
-    return f"{unresolved_} {number} of {record.terms.most} in {spell(left)}"
+def transaction(context: AdminContext, id: str) -> Operation[TransactionInfo]:  # noqa: A002 - as for messages
+    """One transaction; finished ones are kept for ten minutes. Raises TransactionNotFound."""
+    record = yield from record_of(context.catalog, check_transaction(id))
+    return (yield from _info(context, record))
+
+
+def commit_transaction(context: AdminContext, id: str) -> Operation[bool]:  # noqa: A002
+    """Commit an undecided transaction: its messages are delivered.
+
+    Returns:
+        False if it was already committed.
+
+    Raises:
+        TransactionNotFound: There is no such transaction.
+        TransactionDecided: It was rolled back.
+    """
+    return (yield from _resolve(context, id, COMMITTED, "commit_transaction"))
+
+
+def rollback_transaction(context: AdminContext, id: str) -> Operation[bool]:  # noqa: A002
+    """Roll an undecided transaction back: its messages are removed.
+
+    Returns:
+        False if it was already rolled back.
+
+    Raises:
+        TransactionNotFound: There is no such transaction.
+        TransactionDecided: It was committed.
+    """
+    return (yield from _resolve(context, id, ROLLED_BACK, "rollback_transaction"))
+
+
+def _resolve(context: AdminContext, id_: str, decision: str, verb: str) -> Operation[bool]:
+    record = yield from record_of(context.catalog, check_transaction(id_))
+    done = yield from resolve(
+        context.catalog,
+        record.id,
+        record.terms.group,
+        decision,
+        worker=context.actor,
+        reason="an operator said so",
+    )
+    if done:
+        yield from context.audit(verb, {"transaction": record.id})
+    return done
+
+
+def _info(context: AdminContext, record: Record) -> Operation[TransactionInfo]:
+    next_ms: int | None = None
+    if record.state == OPEN:
+        next_ms = yield transacting.next_check(context.catalog.keys, record.terms.group, record.id)
+    return TransactionInfo(
+        record.id,
+        record.state,
+        record.terms.group,
+        record.terms.topic,
+        record.opened_by,
+        record.opened_ms,
+        record.checks,
+        record.terms.most,
+        next_ms,
+        record.decider,
+        record.decided_ms,
+        record.reason,
+        record.places,
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from rqretry.core.dead_letter import DeadLetterRecord
@@ -345,3 +346,9 @@ def clusters(dead_letters: Sequence[DeadLetterRecord]) -> list[Cluster]:
         for fingerprint, members in found.items()
     ]
     return sorted(rows, key=lambda row: (-row.count, row.fingerprint))
+
+
+def date(at_ms: int) -> str:
+    """ISO 8601 in UTC."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

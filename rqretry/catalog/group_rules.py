@@ -7,11 +7,21 @@ it gets is not published to it, but fed from the dead letters (docs/decisions/00
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rqretry.core.catalog_records import BROADCAST, SIMPLE, GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, show
-from rqretry.core.limits import DLQ, EARLIEST
+from rqretry.core.limits import (
+    DLQ,
+    EARLIEST,
+    KEEP,
+    Keep,
+    check_max_inflight,
+    check_max_retries,
+)
+from rqretry.core.rates import Rate, check_rate_limit
+from rqretry.core.retry_policy import RetryPolicy
 
 log = logging.getLogger("rqretry")
 
@@ -137,3 +147,25 @@ def warn_of_pins(record: GroupRecord, ignored: Mapping[str, Any]) -> None:
         record.name,
         pinned,
     )
+
+
+def group_settings(
+    max_retries: int | str | None,
+    policy: RetryPolicy | str | None,
+    max_inflight: int | str | Keep | None = KEEP,
+    rate_limit: Rate | Keep | None = KEEP,
+) -> dict[str, Any]:
+    """The given settings, checked; those that are None stay as they are."""
+    settings: dict[str, Any] = {}
+    if policy is not None:
+        parsed = RetryPolicy.parse(policy) if isinstance(policy, str) else policy
+        settings["policy"] = replace(parsed, max_retries=None)
+        if parsed.max_retries is not None:
+            settings["max_retries"] = parsed.max_retries
+    if max_retries is not None:
+        settings["max_retries"] = check_max_retries(max_retries)
+    if max_inflight is not KEEP:
+        settings["max_inflight"] = check_max_inflight(max_inflight)
+    if rate_limit is not KEEP:
+        settings["rate_limit"] = check_rate_limit(rate_limit)
+    return settings

@@ -10,10 +10,10 @@ from typing import Any, TextIO
 
 import click
 
-from rqretry.admin.base import Place
 from rqretry.admin.dead_letter_export import as_json
-from rqretry.admin.dead_letter_filter import DeadLetterFilter
-from rqretry.admin.dead_letters import read_page
+from rqretry.admin.dead_letter_filter import DeadLetterFilter, read_page
+from rqretry.admin.dead_letters import dead_letter_places
+from rqretry.catalog.store import Place
 from rqretry.cli.output import SCHEMA
 from rqretry.cli.streams import takes_all_text
 from rqretry.client import Client
@@ -56,7 +56,7 @@ def exported(
             offset += len(page)
             advance(len(page))
 
-    places = perform(client.admin.operations.dead_letter_places(group, wanted))
+    places = perform(dead_letter_places(client.admin.operations, group, wanted))
     merged = heapq.merge(*map(dead_letters, places), key=lambda each: (each.dead_since_ms, each.id))
     return map(as_json, merged)
 

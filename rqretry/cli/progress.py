@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rqretry.admin.facades import Admin
 from rqretry.cli.output import terminal
-from rqretry.client import Client
+from rqretry.client import Admin, Client
 from rqretry.protocol.command import Command, Operation, Step, SyncPerformer
 
 T = TypeVar("T")

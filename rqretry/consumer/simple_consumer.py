@@ -4,8 +4,8 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypedDict
 
-from rqretry.admin import group_settings
 from rqretry.catalog.catalog import Catalog
+from rqretry.catalog.group_rules import group_settings
 from rqretry.consumer.simple_operations import SimpleOperations
 from rqretry.core.errors import InvalidArgument
 from rqretry.core.limits import (

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from rqretry.admin.base import Place as AdminPlace
-from rqretry.admin.dead_letters import read_page
+from rqretry.admin.dead_letter_filter import read_page
+from rqretry.catalog.store import Place as AdminPlace
 from rqretry.core.dead_letter import DeadLetterRecord, born
 from rqretry.core.envelope import Envelope, decode
 from rqretry.core.errors import CodecError

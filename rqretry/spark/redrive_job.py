@@ -7,9 +7,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from rqretry.admin.dead_letters import SHORTEST_PATIENCE_S
-from rqretry.admin.facades import Admin
 from rqretry.admin.results import RedriveReport
-from rqretry.client import Client
+from rqretry.client import Admin, Client
 from rqretry.core.durations import Duration, seconds
 from rqretry.core.failure_record import REDRIVEN, read_record
 from rqretry.core.limits import check_count

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from rqretry import App, ConfigError, GroupNotFound, InvalidArgument, StoreUnavailable
 from rqretry.admin.dead_letter_filter import DeadLetterFilter
+from rqretry.admin.dead_letters import find_dead_letters
 from rqretry.cli.pipeline import pipeline as command
 from rqretry.spark import RedriveSummary, redrive
 from rqretry.spark.redrive_choice import Choice, ChosenDeadLetter, choose
@@ -28,12 +29,12 @@ EVERYTHING = "dead_since IS NOT NULL"
 KILLED_AT_A_CALL = """
 import os, signal, sys
 from rqretry import Client
-from rqretry.admin import dead_letters
+from rqretry.protocol import operate
 from rqretry.spark.redrive_record import Record
 from rqretry.spark.redrive_job import Pace, send
 
 url, namespace, folder, where, calls = sys.argv[1:]
-real, left = dead_letters.redrive, int(calls)
+real, left = operate.redrive, int(calls)
 
 def counted(*given, **more):
     global left
@@ -42,7 +43,7 @@ def counted(*given, **more):
     left -= 1
     return real(*given, **more)
 
-dead_letters.redrive = counted
+operate.redrive = counted
 with Client(url, namespace=namespace) as client:
     record = Record(folder, client, "g", where)
     send(client, record.read(), record, Pace())
@@ -72,9 +73,9 @@ def lab(lab_redis: Lab) -> Lab:
 
 def everything(lab: Lab) -> Choice:
     """What EVERYTHING chooses, found without Spark."""
-    operations = lab.admin.operations
+    all_of_them = DeadLetterFilter(all=True)
     found = lab.client.store.perform(
-        operations._find("g", DeadLetterFilter(all=True), with_bodies=False)
+        find_dead_letters(lab.admin.operations, "g", all_of_them, with_bodies=False)
     )
     letters = [
         ChosenDeadLetter(one.topic, keys.partition.partition, one.id, one.dead_since_ms)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rqretry.admin.promote_purge_reset import purge
 from tests.meta.mutation.case import (
     Constant,
     Symbol,
@@ -77,9 +78,9 @@ def first_alone(original: Any) -> Any:
 def all_skipped(original: Any) -> Any:
     """A reset takes the dead letters, too."""
 
-    def skip(self: Any, record: Any, *, dry_run: bool) -> Any:
-        gone = yield from original(self, record, dry_run=dry_run)
-        return gone + (yield from self.purge(record.name, all=True, dry_run=dry_run))
+    def skip(context: Any, record: Any, *, dry_run: bool) -> Any:
+        gone = yield from original(context, record, dry_run=dry_run)
+        return gone + (yield from purge(context, record.name, all=True, dry_run=dry_run))
 
     return skip
 
@@ -109,7 +110,7 @@ CASES = (
     case("4.1", "a handler sees another topic", Symbol("Message.__init__", elsewhere),
          f"{DEAD_LETTERS}test_the_id_and_the_topic_are_the_same_everywhere"),
     case("4.2", "a group has dead letters in its first topic alone",
-         Symbol("AdminBase._places", first_alone), ONE_QUEUE),
+         Symbol("AdminContext.places", first_alone), ONE_QUEUE),
     case("4.3", "a dead letter has no time of birth", Symbol("core:born", always(None)), STORY),
     case("4.3", "a dead letter tells one delivery less",
          sends("HSET", "graves", "each_pair(args, function(text) local n, cause = string.match(text, '(%d+) (.*)') return n - 1 .. ' ' .. cause end)"),
@@ -120,7 +121,7 @@ CASES = (
          answers("HMGET", "failures", without_line(19, 3), "fail"), ERRORS),
     case("4.4", "a traceback is not kept", drops("HSET", "tracebacks", "fail"), ERRORS),
     case("4.5", "a reset takes the dead letters too",
-         Symbol("MoveAdmin._skip", all_skipped), KEPT),
+         Symbol("admin:_skip", all_skipped), KEPT),
     case("4.5", "dead letters are kept for a minute",
          group_record(lambda record: {"dlq_retention_ms": record.dlq_retention_ms or 60000}),
          f"{RETENTION}test_by_default_a_dead_letter_is_kept_for_ever"),

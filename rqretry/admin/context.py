@@ -1,34 +1,27 @@
 """What every admin operation needs: the catalog, the places of a group, and the audit record."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from rqretry.catalog.catalog import Catalog
+from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.audit_log import audit_append
 from rqretry.protocol.command import Operation
-from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.maintain import LiveWorker, roster
 
 
-class Place(NamedTuple):
-    """A group in one partition of one of its topics."""
+@dataclass(frozen=True, slots=True)
+class AdminContext:
+    """One operator, at work in one namespace."""
 
-    topic: str
-    partition: int
-    keys: GroupKeys
+    catalog: Catalog
+    actor: str
 
-
-class AdminBase:
-    """What all admin operations share."""
-
-    def __init__(self, catalog: Catalog, actor: str) -> None:
-        self.catalog = catalog
-        self.actor = actor
-
-    def _places(self, record: GroupRecord, topic: str | None = None) -> Operation[list[Place]]:
+    def places(self, record: GroupRecord, topic: str | None = None) -> Operation[list[Place]]:
         """The partitions in which a group has messages, of one topic or all of its topics."""
         places = []
         for name in record.topics:
@@ -41,14 +34,14 @@ class AdminBase:
             ]
         return places
 
-    def _live(self) -> Operation[list[LiveWorker]]:
+    def live(self) -> Operation[list[LiveWorker]]:
         """The live workers."""
         _, workers = yield roster(self.catalog.keys)
         return workers  # type: ignore[no-any-return]
 
-    def _refuse_live(self, group: str, verb: str, topics: Iterable[str]) -> Operation[None]:
+    def refuse_live(self, group: str, verb: str, topics: Iterable[str]) -> Operation[None]:
         """Raise ConfigError if a live worker consumes one of these topics for the group."""
-        for worker in (yield from self._live()):
+        for worker in (yield from self.live()):
             about = groups_of(worker.about)
             if group in about.groups and set(topics) & set(about.topics):
                 raise ConfigError(
@@ -56,7 +49,7 @@ class AdminBase:
                     " subscribe it again; stop its workers first, or force it"
                 )
 
-    def _note(
+    def audit(
         self, verb: str, arguments: Mapping[str, Any], counts: Mapping[str, Any] | None = None
     ) -> Operation[None]:
         """Add an audit record; arguments that were not given are left out."""
