@@ -31,7 +31,9 @@ _CATALOG = ("hget", "hgetall", "hlen")
 _ON_CLUSTER = ("cluster|slots", "asking")
 _CREATING = {"now", "compare_and_set", "configure", "subscribe", "audit_append"}
 _DECIDING = {"prepare", "enlist", "decide", "commit", "rollback", "finish"}
-_PRODUCING = {"publish", "recall", "scheduled", "peek"} | _DECIDING | _CREATING
+_PRODUCING = (
+    {"publish", "publish_with_options", "recall", "scheduled", "peek"} | _DECIDING | _CREATING
+)
 _ADMIN_ONLY = {
     "purge", "purge_list", "leave", "purge_blocked", "redrive", "rate_set", "scan_group",
     "dead_letters", "scan_blocked", "repair_places", "repair_order", "repair_owners",

@@ -1,23 +1,21 @@
 """publish, scheduled and deliver: how messages become ready."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, overload
 
 from rqretry.core.durability import confirmation, doubt
-from rqretry.core.history_notes import Noted
+from rqretry.core.history_notes import NOTHING, Noted
 from rqretry.core.message_id import pack_ids
 from rqretry.core.route import Route
 from rqretry.protocol.command import Argument, Command, number, text
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
-_PLAIN, _NAMED, _SENT = 2, 3, 4
-"""Fields of a Prepared that the script takes: of plain messages alone, of such that all have ids of
-the caller's, and of the rest."""
-_WITH_TARGETS, _WITH_MESSAGE_GROUP, _WITH_KEYS = 5, 6, 7
+_NAMED, _FILTERED = "named", "filtered"
+"""Modes of publish_with_options.lua."""
 _PACKED = 32
 """From so many plain messages on the history has their ids packed, in 12 bytes each and not 17."""
 _BARE = ("", "", None)
@@ -111,12 +109,11 @@ class PlainMessages(Sequence[Prepared]):
         digests = None if self.digests is None else [*self.digests, *(others.digests or [])]
         return PlainMessages(self.ids + others.ids, self.data + others.data, digests)
 
-    def words(self) -> list[Argument]:
-        """The id and the envelope of each, and then their digests, as publish.lua takes them."""
+    def pairs(self) -> list[Argument]:
+        """The id and the envelope of each."""
         made: list[Argument] = [""] * (2 * len(self.ids))
         made[::2] = self.ids
         made[1::2] = self.data
-        made += self.digests or ()
         return made
 
 
@@ -193,25 +190,23 @@ def publish(
         front: A call that is not answered, and without which nothing may be stored; only for
             messages of which `may_be_ahead` says so.
     """
-    words = _words(route, messages)
+    mode = _mode(route, messages)
+    bare = mode is None
     ids = tuple(ids_of(messages))
-    if words == _PLAIN and len(messages) >= _PACKED:
+    if bare and len(messages) >= _PACKED:
         blob = pack_ids(ids)
-    touched, groups = _targets(keys, route, plain=words == _PLAIN)
+    touched, groups = _targets(keys, route, bare=bare)
     args: list[Any] = [
-        route.version, seq, checksum, lane_ttl_ms, producer, blob, len(route.groups),
-        len(messages), words, *groups,
+        route.version, seq, checksum, lane_ttl_ms, producer, blob, front.record if front else "",
+        len(route.groups), len(messages), *(() if bare else (mode,)), *groups, *_pairs(messages),
     ]  # fmt: skip
-    if isinstance(messages, PlainMessages) and words <= _NAMED:
-        args += messages.words()
-    else:
-        args += _each(route, messages, words)
+    if not bare:
+        args += _options_of_each(route, messages, mode)
     if front is not None:
-        assert words <= _NAMED, "only bare bodies may be sent ahead"
+        assert bare or mode == _NAMED, "only bare bodies may be sent ahead"
         touched = (*touched, keys.lane(front.producer))
-        args.append(front.record)
     command = Command(
-        "publish",
+        "publish" if bare else "publish_with_options",
         (keys.meta, keys.route, keys.lane(producer), *touched),
         tuple(args),
         _published,
@@ -225,41 +220,52 @@ def publish(
 
 def may_be_ahead(route: Route, messages: Sequence[Prepared]) -> bool:
     """Whether a call can depend on one in front: it has bare bodies, and no more than their ids."""
-    return _words(route, messages) <= _NAMED
+    return _mode(route, messages) in (None, _NAMED)
 
 
-def _each(route: Route, messages: Sequence[Prepared], words: int) -> list[Any]:
-    args: list[Any] = []
-    if words == _NAMED:
-        ids, data, digests = zip(*(message[:words] for message in messages), strict=True)
-        return PlainMessages([*ids], [*data], [*digests]).words()
-    for message in messages:
-        args += message[: min(words, _SENT)]
-        if words >= _WITH_TARGETS:
-            args.append(route.targets(message.tag) if message.delay_ms == "" else message.tag)
-        if words >= _WITH_MESSAGE_GROUP:
-            args.append(message.message_group)
-        if words >= _WITH_KEYS:
-            args.append(message.keys)
-    return args
+def _pairs(messages: Sequence[Prepared]) -> Iterable[Any]:
+    if isinstance(messages, PlainMessages):
+        return messages.pairs()
+    return chain.from_iterable([message[:2] for message in messages])
+
+
+def _options_of_each(
+    route: Route, messages: Sequence[Prepared], mode: str | None
+) -> Iterable[Argument]:
+    if isinstance(messages, PlainMessages) and messages.digests and mode != _FILTERED:
+        return messages.digests
+    if mode == _NAMED:
+        return [message.digest for message in messages]
+    return [_options(route, message, filtered=mode == _FILTERED) for message in messages]
+
+
+def _options(route: Route, message: Prepared, *, filtered: bool) -> Argument:
+    _, _, digest, delay_ms, noted, _ = message
+    if noted is None and delay_ms == "" and not filtered:
+        return digest
+    tag, keys, name, _ = noted or NOTHING
+    fields = f"{digest}\t{delay_ms}\t{name or ''}\t{' '.join(keys)}\t"
+    if delay_ms == "" and filtered:
+        return fields.encode() + route.targets(tag or "")
+    return fields if delay_ms == "" or not tag else fields + tag
 
 
 @lru_cache(maxsize=1024)
 def _targets(
-    keys: PartitionKeys, route: Route, *, plain: bool
+    keys: PartitionKeys, route: Route, *, bare: bool
 ) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
-    """The keys behind the lane's, and the words about the groups: the same for every call."""
+    """The keys behind the lane's, and the arguments about the groups: the same for every call."""
     groups = [keys.group(group.name, 0) for group in route.groups]
     touched = [
         keys.bodies, keys.big, keys.pending, keys.backlog, keys.events, keys.counters,
     ]  # fmt: skip
-    if not plain:
+    if not bare:
         touched += (
             keys.ids, keys.id_expiry, keys.scheduled, keys.message_groups, keys.half_of, keys.keyed,
             keys.message_keys,
         )  # fmt: skip
     touched += (key for group in groups for key in (group.ready, group.wake))
-    if not plain:
+    if not bare:
         touched += (*_lines(groups, route), *_stream(keys, route))
     words: list[Argument] = []
     for group in route.groups:
@@ -267,29 +273,23 @@ def _targets(
     return tuple(touched), tuple(words)
 
 
-def _words(route: Route, messages: Sequence[Prepared]) -> int:
-    """How many words a message takes: most need the least."""
-    if not (route.filtered or route.broadcast):
-        if isinstance(messages, PlainMessages):
-            if messages.digests is None:
-                return _PLAIN
-            return _NAMED if _differ(messages.ids) else _SENT
-        for message in messages:
-            if message[2:5] != _BARE:
-                break
-        else:
-            return _PLAIN
-        if all(message.digest and message[3:5] == _BARE[1:] for message in messages) and _differ(
-            [message.id for message in messages]
-        ):
-            return _NAMED
-    notes = [message.noted for message in messages if message.noted is not None]
-    if any(note.keys for note in notes):
-        return _WITH_KEYS
-    if any(note.message_group for note in notes):
-        return _WITH_MESSAGE_GROUP
-    delayed = notes and any(message.tag and message.delay_ms != "" for message in messages)
-    return _WITH_TARGETS if route.filtered or delayed else _SENT
+def _mode(route: Route, messages: Sequence[Prepared]) -> str | None:
+    """None where all are bare, as most are: for publish.lua. Else publish_with_options.lua's."""
+    if route.filtered:
+        return _FILTERED
+    if route.broadcast:
+        return ""
+    if isinstance(messages, PlainMessages):
+        if messages.digests is None:
+            return None
+        return _NAMED if _differ(messages.ids) else ""
+    for message in messages:
+        if message[2:5] != _BARE:
+            break
+    else:
+        return None
+    named = all(message.digest and message[3:5] == _BARE[1:] for message in messages)
+    return _NAMED if named and _differ([message.id for message in messages]) else ""
 
 
 def _differ(ids: list[str]) -> bool:

@@ -56,7 +56,7 @@ _WAIT = {
     "EXECABORT": "aborted the transaction",
     "OOM": "is out of memory (maxmemory)",
 }
-_GROWING = ("publish", "catch_up", "prepare", "enlist")
+_GROWING = ("publish", "publish_with_options", "catch_up", "prepare", "enlist")
 """Scripts that a full server refuses; all others drain it."""
 _ELSEWHERE = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"})
 _FATAL = {

@@ -50,7 +50,7 @@ BUGS = {
         "promote.lua", "filled = call('RPUSH', retry, unpack(heads)) == #heads or filled", "", "I1"
     ),
     "a publish whose reply was lost is stored twice": Bug(
-        "publish.lua", "call('GET', lane)", "false", "I1b"
+        "include/lane.lua", "call('GET', lane)", "false", "I1b"
     ),
     "a retry comes before its time": Bug(
         "promote.lua", "upto == '' and clock.now or upto", "'+inf'", "I4"

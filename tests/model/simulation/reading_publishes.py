@@ -9,8 +9,6 @@ from tests.model.partition import Half
 from tests.model.simulation.calls import Reading, require
 from tests.model.simulation.ledger import Place, flat
 
-_NAMED = 3
-
 
 class Publishes(Reading):
     """Checks the answers to those who bring messages."""
@@ -36,8 +34,15 @@ class Publishes(Reading):
     # -- publishing ----------------------------------------------------------------------------
 
     def _do_publish(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        self._publish(place, args, _messages(args[9 + 2 * int(args[7]) :], int(args[8])), reply)
+
+    def _do_publish_with_options(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
+        self._publish(place, args, _messages(args[10 + 2 * int(args[7]) :], int(args[8])), reply)
+
+    def _publish(
+        self, place: Place, args: Sequence[Any], messages: Sequence[Sequence[Any]], reply: Any
+    ) -> None:
         version, seq, total, _, producer = args[:5]
-        groups, messages, words = int(args[6]), int(args[7]), int(args[8])
         status = reply[0].decode()
         last = place.lanes.get(producer)
         if last is not None and last[:2] == (seq, total):
@@ -52,14 +57,13 @@ class Publishes(Reading):
         if stale:
             return
         require(status == "OK", f"publish answered {status}")
-        told_of = _messages(args[9 + 2 * groups :], messages, words)
-        verdicts = "".join(self._publish_one(place, message) for message in told_of)
-        told = reply[2].decode() or "A" * messages
+        verdicts = "".join(self._publish_one(place, message) for message in messages)
+        told = reply[2].decode() or "A" * len(messages)
         require(told == verdicts, f"publish answered {told}, not {verdicts}")
         place.lanes[producer] = (seq, total, reply[2].decode())
 
     def _publish_one(self, place: Place, words: Sequence[Any]) -> str:
-        id_, data, digest, delay_ms = (*words[:4], "", "")[:4]
+        id_, data, digest, delay_ms = words
         envelope = decode(data)
         if not digest:
             require(id_ not in place.ever, f"{id_} is published twice")
@@ -152,9 +156,12 @@ class Publishes(Reading):
         return self.decided.get(transaction) == decision or self.blurred
 
 
-def _messages(words: Sequence[Any], count: int, width: int) -> list[Sequence[Any]]:
-    """The words of each message; where they are three, the digests come behind all bodies."""
-    if width != _NAMED:
-        return [words[at : at + width] for at in range(0, count * width, width)]
-    pairs, digests = words[: 2 * count], words[2 * count :]
-    return [(*pairs[2 * n : 2 * n + 2], digests[n]) for n in range(count)]
+def _messages(words: Sequence[Any], count: int) -> list[Sequence[Any]]:
+    """Id, envelope, digest and delay of each message; the options, if any, come behind all."""
+    pairs, options = words[: 2 * count], words[2 * count :] or [""] * count
+    read = [_text(option).split("\t") for option in options]
+    return [(*pairs[2 * n : 2 * n + 2], *(*read[n], "")[:2]) for n in range(count)]
+
+
+def _text(option: str | bytes) -> str:
+    return option if isinstance(option, str) else option.decode("latin-1")

@@ -76,10 +76,10 @@ def always(fault: Fault, *verbs: str) -> list[Rule]:
 
 @cache
 def verbs() -> dict[bytes, str]:
-    """The script that a digest names, in either dialect."""
+    """The script that a digest names, in either dialect; both ways to publish are "publish"."""
     library = ScriptLibrary()
     return {
-        library.get(verb).sha(dialect).encode(): verb
+        library.get(verb).sha(dialect).encode(): verb.removesuffix("_with_options")
         for verb in library.names()
         for dialect in Dialect
     }
