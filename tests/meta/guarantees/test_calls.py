@@ -33,18 +33,18 @@ MEANING = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("said", MEANING)
-def test_every_error_of_a_server_has_one_meaning(said: str) -> None:
+@pytest.mark.parametrize("reply", MEANING)
+def test_every_error_of_a_server_has_one_meaning(reply: str) -> None:
     node = Node(RedisUrl.parse("redis://h:1"), ScriptLibrary())
     command: Command[Any] = Command("succeed", ("k",), (), list)
-    error = meaning(node, command, redis.ResponseError(f"{said} text"))
+    error = meaning(node, command, redis.ResponseError(f"{reply} text"))
     found = (
         "again" if isinstance(error, TryAgain) else "script" if isinstance(error, ScriptError)
         else "never"
     )  # fmt: skip
-    assert found == MEANING[said]
+    assert found == MEANING[reply]
     if isinstance(error, TryAgain):
-        assert not error.sent, "the server said that it did nothing"
+        assert not error.sent, "by its answer the server did nothing"
     else:
         assert isinstance(error, RqretryError)
 
@@ -97,7 +97,7 @@ async def test_a_lease_whose_reply_is_lost_costs_one_deadline_and_nothing_else(l
     assert (message.id, message.attempt) == (sent, 2)
 
 
-async def test_a_server_that_forgets_the_scripts_is_told_them_again(lab: Lab) -> None:
+async def test_scripts_that_a_server_forgets_are_loaded_again(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 0)
     consumer = client.simple_consumer("t", group="g", create_group=True)

@@ -1,4 +1,4 @@
-"""Secrets are planted wherever a user can put one, and searched for in everything that is said."""
+"""Secrets are planted wherever a user can put one, and searched for in all output."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def locked(site: Site) -> Iterator[str]:
 
 
 @pytest.mark.chaos
-def test_a_worker_at_its_most_talkative_says_no_secret_and_no_content(
+def test_a_worker_at_its_most_talkative_shows_no_secret_and_no_content(
     site: Site, locked: str
 ) -> None:
     port = free_port()
@@ -64,20 +64,20 @@ def test_a_worker_at_its_most_talkative_says_no_secret_and_no_content(
     site.client.publish("odd", [BODY])
     until(lambda: site.stats("odd").counters.get("succeed", 0) == 2, say=service.told)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-        said = answer.read().decode()
-    said += json.dumps([service.get("/livez"), service.get("/readyz")])
+        output = answer.read().decode()
+    output += json.dumps([service.get("/livez"), service.get("/readyz")])
     service.stop()
-    said += service.log_path.read_text()
+    output += service.log_path.read_text()
     assert service.process.stdout is not None
-    said += service.process.stdout.read()
-    assert "dead letter" in said
-    assert "***@" in said
-    assert_clean(said, *SECRETS, *CONTENTS)
+    output += service.process.stdout.read()
+    assert "dead letter" in output
+    assert "***@" in output
+    assert_clean(output, *SECRETS, *CONTENTS)
     stored = json.dumps([str(site.redis.xrange(key)) for key in site.redis.scan_iter("*:events")])
     assert_clean(stored, *SECRETS, *CONTENTS)
 
 
-def test_commands_say_no_secret_and_content_only_where_it_is_asked_for(
+def test_commands_show_no_secret_and_content_only_where_it_is_asked_for(
     site: Site, locked: str
 ) -> None:
     with Client(locked, namespace="test") as client:
@@ -97,20 +97,20 @@ def test_commands_say_no_secret_and_content_only_where_it_is_asked_for(
     for words in quiet:
         assert_clean(sh.ok(*words, *space), *SECRETS, *CONTENTS)
     for words in (["dlq", "show", "g", id_], ["message", id_], ["dlq", "export", "g"]):
-        said = sh.ok(*words, *space)
-        assert BODY in said
-        assert_clean(said, *SECRETS)
+        output = sh.ok(*words, *space)
+        assert BODY in output
+        assert_clean(output, *SECRETS)
     wrong = Shell(locked.replace(ENCODED, "canary%2Dwrong"))
     assert_clean(wrong.fails("status", *space, status=1), "canary-wrong", "canary%2Dwrong")
 
 
-def test_reprs_and_errors_say_no_secret(site: Site, locked: str) -> None:
+def test_reprs_and_errors_show_no_secret(site: Site, locked: str) -> None:
     app = App(locked, namespace="test")
-    said = [repr(app), str(app.settings), repr(app.settings.url), str(app.settings.url)]
+    output = [repr(app), str(app.settings), repr(app.settings.url), str(app.settings.url)]
     with Client(locked, namespace="test") as client:
-        said += [repr(client), repr(client.store), repr(client.store.session)]
+        output += [repr(client), repr(client.store), repr(client.store.session)]
         client.publish("t", 1)
-        said += [repr(node) for node in client.store.topology.nodes.values()]
+        output += [repr(node) for node in client.store.topology.nodes.values()]
     for url in (
         f"redis://u:{ENCODED}@127.0.0.1:1/0",
         f"redis+sentinel://u:{ENCODED}@127.0.0.1:1/s/0?sentinel_password={ENCODED}",
@@ -122,14 +122,14 @@ def test_reprs_and_errors_say_no_secret(site: Site, locked: str) -> None:
                 client.publish("t", BODY, headers={"h": HEADER})
         chain: BaseException | None = caught.value
         while chain is not None:
-            said += [str(chain), repr(chain)]
+            output += [str(chain), repr(chain)]
             chain = chain.__cause__ or chain.__context__
-        said.append(repr(RedisUrl.parse(url)))
+        output.append(repr(RedisUrl.parse(url)))
     asyncio.run(app.aclose())
-    assert_clean("\n".join(said), *SECRETS, *CONTENTS)
+    assert_clean("\n".join(output), *SECRETS, *CONTENTS)
 
 
-def test_an_exporter_says_no_secret_and_no_content(site: Site, locked: str) -> None:
+def test_an_exporter_shows_no_secret_and_no_content(site: Site, locked: str) -> None:
     with Client(locked, namespace="test") as client:
         client.publish("t", BODY, headers={"h": HEADER}, tag="x", keys="k")
     port = free_port()
@@ -154,9 +154,9 @@ def test_an_exporter_says_no_secret_and_no_content(site: Site, locked: str) -> N
         command_line = Path(f"/proc/{exporter.pid}/cmdline").read_bytes().decode()
     finally:
         exporter.terminate()
-        said, _ = exporter.communicate(timeout=15)
+        output, _ = exporter.communicate(timeout=15)
     assert "rqretry_" in found[0]
-    assert_clean(found[0] + said + command_line, *SECRETS, *CONTENTS)
+    assert_clean(found[0] + output + command_line, *SECRETS, *CONTENTS)
 
 
 async def test_an_ambiguous_publish_names_its_id_and_not_its_content(site: Site) -> None:

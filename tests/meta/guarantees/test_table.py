@@ -56,6 +56,6 @@ def test_what_is_impossible_and_which_fault_is_covered_are_listed() -> None:
 
 
 def test_every_reason_for_a_duplicate_is_listed() -> None:
-    letters = re.findall(r"^\* \*\*D-([a-i])\*\*", section("When a handler sees a message again"),
+    cases = re.findall(r"^\* \*\*D-([a-i])\*\*", section("When a handler sees a message again"),
                          re.MULTILINE)  # fmt: skip
-    assert "".join(letters) == "abcdefghi"
+    assert "".join(cases) == "abcdefghi"

@@ -1,8 +1,8 @@
 """Rules broken on purpose: a case names a rule, the broken behaviour, and the tests that must fail.
 
-A case quotes no source text. A change of the scripts is told in Redis calls (what a script sends or
-is answered, by command and key), a change of Python by the name of a function, method or constant,
-wherever it is defined. So moving code, and formatting it, breaks no case.
+A case quotes no source text. A change of the scripts is described in Redis calls (what a script
+sends, or what it is answered, by command and key), a change of Python by the name of a function, a
+method or a constant, wherever it is defined. So neither moving nor formatting code breaks a case.
 """
 
 from collections.abc import Callable

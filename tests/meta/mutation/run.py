@@ -73,7 +73,7 @@ def _is_caught(number: int) -> bool:
 
 
 def how(output: str) -> str:
-    """What the test said, where it failed by an error of Python or of a script alone."""
+    """The first line of the failure: was it the assertion, or an error that the case causes?"""
     lines = [line[4:] for line in output.splitlines() if line.startswith("E   ")]
     first = lines[0].strip() if lines else ""
     return f"  [{first[:110]}]"

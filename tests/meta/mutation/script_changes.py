@@ -20,10 +20,10 @@ _TABLES = frozenset({
 _NUMBERS = frozenset({
     "EXISTS", "HEXISTS", "HINCRBY", "HLEN", "LLEN", "LPUSH", "RPUSH", "ZCARD", "ZCOUNT",
 })  # fmt: skip
-_GOING_ON = frozenset({
+_CONTINUED = frozenset({
     "(", "{", "[", ",", "=", "..", "+", "-", "*", "/", "%", "and", "or", "not", "return", "in",
 })  # fmt: skip
-"""Behind these an expression goes on in the next line."""
+"""After these an expression continues on the next line."""
 _OPENING = frozenset({"function", "if", "do", "repeat"})
 """They begin a block, which ends with its own word; `for` and `while` have their `do`."""
 _NOTHING = "false"
@@ -162,12 +162,12 @@ def _closing(tokens: list[Token], at: int) -> int:
 
 
 def _is_statement(text: str, tokens: list[Token], at: int) -> bool:
-    """Nothing uses the answer: the call begins its line, and is no argument that goes on there."""
+    """Nothing uses the answer: the call begins its line, and continues no expression."""
     first = text.rfind("\n", 0, tokens[at].start) + 1
     if text[first : tokens[at].start].strip():
         return False
     before = tokens[at - 1].text if at else ""
-    return before not in _GOING_ON and before not in FLIPPED
+    return before not in _CONTINUED and before not in FLIPPED
 
 
 def _answer(command: str) -> str:

@@ -22,7 +22,7 @@ SUITES = (
     "tests/model/checker/test_journal.py", "tests/contract/integration/test_timing.py",
 )  # fmt: skip
 LEFT_OUT = ("[redis-6.2", "[fakeredis", "[cluster", "known_bug")
-"""The same tests on other servers, which tell the same; and those that break scripts themselves."""
+"""The same tests on other servers, which add nothing; and those that break scripts themselves."""
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--assert", "plain")
 CLOCK = "clock"
 """The include that the other tests replace; the tests of the real clock see to it."""

@@ -1,7 +1,7 @@
 """Drop every Redis call of every script and flip every comparison, and see that a test notices.
 
 Each mutant runs in a forked process against the tests that use its script, on a real server, the
-quickest first. What was found is kept in .script-mutants.jsonl, so that the tool goes on where it
+quickest first. What was found is kept in .script-mutants.jsonl, so that the tool resumes where it
 stopped; after a change of a test, --again tries those that survived.
 
     python -m tests.meta.mutation.scripts                 all that are not known yet, then the page
@@ -123,23 +123,23 @@ def run_all(todo: Sequence[Mutant], tests: Callable[[str], list[str]], jobs: int
                 del running[pid]
                 done += 1
                 by = taken_from(noticed_in(pid))
-                tell(mutant, result, time.monotonic() - begun, f"{done}/{len(todo)}", by)
+                report(mutant, result, time.monotonic() - begun, f"{done}/{len(todo)}", by)
         time.sleep(0.02)
 
 
 def noticed_in(pid: int) -> Path:
-    """The file in which a process tells by which test its mutant was caught."""
+    """The file in which a process notes the test that caught its mutant."""
     return RESULTS.with_suffix(f".{pid}")
 
 
-def taken_from(told: Path) -> str:
-    """What a process told; "" for nothing."""
-    by = told.read_text(encoding="utf-8") if told.exists() else ""
-    told.unlink(missing_ok=True)
+def taken_from(note: Path) -> str:
+    """What a process noted; "" for nothing."""
+    by = note.read_text(encoding="utf-8") if note.exists() else ""
+    note.unlink(missing_ok=True)
     return by
 
 
-def tell(mutant: Mutant, result: str, seconds: float, progress: str, by: str) -> None:
+def report(mutant: Mutant, result: str, seconds: float, progress: str, by: str) -> None:
     """Keep and print one result."""
     line = {"name": mutant.name, "result": result, "seconds": round(seconds, 2), "by": by}
     with RESULTS.open("a", encoding="utf-8") as file:
@@ -175,7 +175,7 @@ def in_child(mutant: Mutant, tests: Sequence[str]) -> int:
         (changed / mutant.path).write_text(mutant.text, encoding="utf-8")
         scripts.script_directory = lambda: changed
         options = [*OPTIONS, "-x", "--timeout", str(TEST_SECONDS)]
-        for part in (tests[:FEW], tests[FEW:]):  # the few tell of most mutants in a second
+        for part in (tests[:FEW], tests[FEW:]):  # the first few catch most mutants in a second
             files = sorted({node.partition("::")[0] for node in part})
             status = (
                 int(
@@ -200,15 +200,15 @@ def copy_scripts(folder: Path) -> None:
 class Chosen:
     """A plugin: only these tests, in this order."""
 
-    def __init__(self, tests: Sequence[str], told: Path) -> None:
+    def __init__(self, tests: Sequence[str], note: Path) -> None:
         self._order = {node: at for at, node in enumerate(tests)}
-        self._told = told
+        self._note = note
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tell which test noticed, and how."""
+        """Note which test failed, and how."""
         if report.failed:
             how = str(report.longrepr).strip().rpartition("\n")[2]
-            self._told.write_text(f"{report.nodeid}: {how[:100]}", encoding="utf-8")
+            self._note.write_text(f"{report.nodeid}: {how[:100]}", encoding="utf-8")
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Choose and sort."""
@@ -242,7 +242,7 @@ def write_page(mutants: Sequence[Mutant]) -> int:
     unknown = [m.name for m in alive if m.name not in reasons]
     print(f"{len(tried) - len(alive)} of {len(tried)} mutants caught ({len(mutants)} there are)")
     for name in unknown:
-        print(f"survived, and nobody says why: {name}")
+        print(f"survived without a reason: {name}")
     return 1 if unknown or share < BAR else 0
 
 
@@ -280,7 +280,7 @@ The rules are broken by hand, too, each in words and by behaviour: `make mutants
 
 ## Survivors
 
-A survivor is a missing test, or a change that nobody could notice; each says why.
+A survivor is a missing test, or a change without any effect; the reason is given for each.
 
 {survivors}
 """

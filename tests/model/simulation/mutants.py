@@ -1,7 +1,7 @@
 """Bugs on purpose: the simulation is worth something if it finds each of them.
 
-They are told as the cases of tests/meta/mutation are: by what a script sends or is answered, and by
-the name of a method.
+They are described as the cases of tests/meta/mutation are: by what a script sends or is answered,
+and by the name of a method.
 """
 
 from collections.abc import Iterator

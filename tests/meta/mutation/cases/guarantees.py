@@ -64,7 +64,7 @@ def over(original: Any) -> Any:
 
 
 def reading(original: Any) -> Any:
-    """A command that says who is there, in place of one that says that we are."""
+    """A command that lists the workers, in place of one that registers a worker."""
 
     def made(keys: Any, **named: Any) -> Any:
         from rqretry.protocol import maintain
@@ -122,9 +122,9 @@ CASES = (
          "tests/lua/test_promote.py::test_promote_moves_what_is_due_to_the_retry_lane"),
     case("R14", "the auditor does not see an index that is late",
          Symbol("checks:_due", always(())), "tests/lua/test_auditor.py::test_the_auditor_sees"),
-    case("R15", "a server that forgot a script is not told it again",
+    case("R15", "a script that the server forgot is not loaded again",
          Symbol("transport:load", always(("PING",))),
-         f"{CALLS}test_a_server_that_forgets_the_scripts_is_told_them_again"),
+         f"{CALLS}test_scripts_that_a_server_forgets_are_loaded_again"),
     case("R16", "an id is in the error that a script answers",
          LuaLine("recall", "if ARGV[2] == '' then return redis.error_reply(ARGV[2]) end"),
          f"{SCRIPTS}test_a_script_raises_no_error_and_answers_no_status_of_its_own[recall]"),

@@ -154,7 +154,7 @@ CASES = (
          Symbol("core:none_means_success", always(value=True)), NONE),
     case("1.11", "None is a failure where nothing is promised",
          Symbol("core:none_means_success", always(value=False)), NONE),
-    case("1.11", "none_is has no say",
+    case("1.11", "none_is has no effect",
          Symbol("consumer:_none_is", lambda read: lambda _, *rest: read(None, *rest)), NONE),
     case("1.12", "the automatic level is 2 + reconsume_times",
          Constant("core:FIRST_RETRY_LEVEL", "2"), WHOLE_LADDER),
