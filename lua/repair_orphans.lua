@@ -9,7 +9,7 @@ local call = redis.call
     scheduled  (members) what is to be delivered, and has no body
     backlog    what waits for a group, and has no body
     half       (pairs of id and member) a half that its transaction does not list is listed again
-    halves     (pairs of id and member) what a transaction lists, and is no half of it
+    halves     (pairs of id and member) what a transaction lists, and is not a half of it
 
   FLAGS  allow-oom
   KEYS   meta bodies pending big message_groups ids id_expiry scheduled backlog halves half_of keyed

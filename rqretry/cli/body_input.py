@@ -17,7 +17,7 @@ _IN_MEMORY = 16 * 2**20
 
 
 class BadLine(click.ClickException):
-    """A line of a file that is no message; nothing was published."""
+    """A line of a file that is not a message; nothing was published."""
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -105,7 +105,7 @@ def _read_all(source: str | None) -> bytes:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

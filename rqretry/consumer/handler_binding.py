@@ -155,7 +155,7 @@ class TaskBinding:
 
     @property
     def simple(self) -> bool:
-        """Never: the message itself is no argument."""
+        """Never: the message itself is not an argument."""
         return False
 
     def body(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class TaskBinding:
         body = message.body
         args, kwargs = _parts(body)
         if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
-            raise ReceivedMismatch("the body is no call of a task: it needs args and kwargs")
+            raise ReceivedMismatch("the body is not a call of a task: it needs args and kwargs")
         try:
             bound = self.signature.bind(*args, **kwargs)
             self._convert(bound, _received)

@@ -45,7 +45,7 @@ def seconds(
         maximum: The largest allowed value, in seconds; None for no limit.
 
     Raises:
-        InvalidArgument: It is no duration, not finite, or outside the two limits.
+        InvalidArgument: It is not a duration, not finite, or outside the two limits.
     """
     result = _in_seconds(value)
     if result is None or not math.isfinite(result):
@@ -81,7 +81,7 @@ def epoch_ms(name: str, value: datetime | float) -> int:
         value: A datetime with a time zone, or seconds since the epoch.
 
     Raises:
-        InvalidArgument: It is no date, or a datetime without a time zone.
+        InvalidArgument: It is not a date, or a datetime without a time zone.
     """
     if isinstance(value, datetime):
         if value.utcoffset() is None:
@@ -118,7 +118,7 @@ def _parts(rest_ms: int, space: str) -> list[str]:
 
 
 def _in_seconds(value: object) -> float | None:
-    """None where the value is no duration at all."""
+    """None where the value is not a duration at all."""
     if isinstance(value, bool):
         return None
     if isinstance(value, timedelta):

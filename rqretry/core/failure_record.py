@@ -19,7 +19,7 @@ from rqretry.core.errors import show
 
 MAX_MESSAGE_BYTES = 256
 REDRIVEN = "redriven"
-"""The cause of a record that is no failure: the message was sent back from the dead letters."""
+"""The cause of a record that is not a failure: the message was sent back from the dead letters."""
 _DEEPEST = 64
 _DEEPEST_KEY = 1 + 2 * _DEEPEST
 _FINGERPRINTS_KEPT = 4096
@@ -82,7 +82,7 @@ def carry_fingerprint(error: BaseException, fingerprint: str) -> None:
 
 
 def fingerprint_of_text(cause: str, text: str) -> str:
-    """The fingerprint of a failure that is no exception: its cause, and the reason given."""
+    """The fingerprint of a failure that is not an exception: its cause, and the reason given."""
     return hashlib.blake2b(f"{cause}\0{text}".encode(errors="replace"), digest_size=8).hexdigest()
 
 
@@ -97,7 +97,7 @@ def describe_exception(
 def describe_cause(
     cause: str, reason: str, worker: str = "", seconds: float = 0.0, trace: str = ""
 ) -> str:
-    """The attempt record of a failure that is no exception."""
+    """The attempt record of a failure that is not an exception."""
     fingerprint = fingerprint_of_text(cause, reason)
     return _record(cause, "", reason, fingerprint, worker, seconds, trace)
 

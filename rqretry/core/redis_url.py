@@ -295,7 +295,9 @@ def _path(parts: SplitResult, several: str) -> tuple[str, str]:
                 " redis+sentinel://host:26379/mymaster"
             )
         if not _SERVICE.fullmatch(service):
-            refuse(f"the service {show(service)} in the Redis URL is no name: A-Z a-z 0-9 . _ : -")
+            refuse(
+                f"the service {show(service)} in the Redis URL is not a name: A-Z a-z 0-9 . _ : -"
+            )
     if path not in ("", "/"):
         _check("the database", path[1:], _DB)
     return service, path
@@ -322,7 +324,7 @@ def _addresses(scheme: str, place: str, several: str) -> Sequence[str]:
             refuse("the Redis URL has something between the IPv6 address and the port: remove it")
         if port is not None and not _DIGITS.fullmatch(port):
             # Not shown: in redis://user:secret without a host it is the password.
-            refuse(f"the port in the Redis URL is no number: it must be 1 to {_MAX_PORT}")
+            refuse(f"the port in the Redis URL is not a number: it must be 1 to {_MAX_PORT}")
         if port is not None and not 1 <= int(port) <= _MAX_PORT:
             refuse(f"the port {port} in the Redis URL must be 1 to {_MAX_PORT}")
     return texts
@@ -337,7 +339,7 @@ def _check_host(scheme: str, host: str) -> None:
         if _or_none(IPv6Address, host[1:-1]) is None:
             refuse(f"the host {show(host)[1:-1]} in the Redis URL is no IPv6 address")
     elif len(host) > _MAX_HOST or not _HOST.fullmatch(host):
-        refuse(f"the host {show(host)} in the Redis URL is no host name: A-Z a-z 0-9 . _ -")
+        refuse(f"the host {show(host)} in the Redis URL is not a host name: A-Z a-z 0-9 . _ -")
 
 
 def _options(parts: SplitResult, several: str) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class RetryPolicy:
             max_retries: The group's limit; None leaves the group's own.
 
         Raises:
-            InvalidArgument: There are no steps or too many, one is no duration or out of
+            InvalidArgument: There are no steps or too many, one is not a duration or out of
                 range, or they are not in order.
         """
         return cls("ladder", _check_steps(steps), max_retries=_retries(max_retries))

@@ -119,7 +119,7 @@ def _by_msgspec(msgspec: Any, wanted: Any, what: str) -> Fit:
         try:
             return convert(value, wanted, str_keys=True, dec_hook=_decode_model)
         except (mismatch, ValueError) as error:  # a __post_init__ may refuse values too
-            raise BodyMismatch(f"{what} is no {_name(wanted)}: {error}") from error
+            raise BodyMismatch(f"{what} is not a valid {_name(wanted)}: {error}") from error
 
     return fit
 
@@ -143,7 +143,7 @@ def _by_pydantic(wanted: Any, what: str) -> Fit:
             raise mismatch(error) from error
 
     def mismatch(error: Any) -> BodyMismatch:
-        return BodyMismatch(f"{what} is no {_name(wanted)}: {_first(error)}")
+        return BodyMismatch(f"{what} is not a valid {_name(wanted)}: {_first(error)}")
 
     return fit
 
@@ -154,7 +154,9 @@ def _by_hand(wanted: Any, what: str) -> Fit:
 
     def fit(value: Any) -> Any:
         if not test(value):
-            raise BodyMismatch(f"{what} is no {_name(wanted)}: it is {type(value).__name__}")
+            raise BodyMismatch(
+                f"{what} is not a valid {_name(wanted)}: it is {type(value).__name__}"
+            )
         return value
 
     return fit
@@ -203,7 +205,7 @@ def _check_type(msgspec: Any, wanted: Any) -> None:
 def _schema_of_model(kind: Any) -> dict[str, Any]:
     """Of a class that is left to pydantic; what it takes is not needed here."""
     if not _is_pydantic(kind):
-        raise TypeError(f"{_name(kind)} is no dataclass, TypedDict, Struct or model")
+        raise TypeError(f"{_name(kind)} is not a dataclass, TypedDict, Struct or model")
     return {"type": "object"}
 
 

@@ -22,7 +22,7 @@ def asked(request: Request, *allowed: str) -> dict[str, str]:
 
 
 async def posted(request: Request, *allowed: str) -> dict[str, str]:
-    """The form's fields. Raises InvalidArgument as `asked`, and where it is no small form."""
+    """The form's fields. Raises InvalidArgument as `asked`, and where it is not a small form."""
     text = b""
     async for chunk in request.stream():
         text += chunk

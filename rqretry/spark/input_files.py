@@ -14,7 +14,7 @@ from rqretry.spark.error_messages import gist
 
 FORMATS = ("parquet", "csv", "json")
 CORRUPT = "_corrupt_record"
-"""Where Spark puts a line that is no row."""
+"""Where Spark puts a line that is not a row."""
 _ENDINGS = {
     ".parquet": "parquet",
     ".csv": "csv",

@@ -70,7 +70,7 @@ class Folder:
         return int(system.get_file_info(f"{root}/{name}").size or 0)
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files; one that is gone already is no error."""
+        """Delete files; one that is gone already is not an error."""
         system, root = self.open()
         for name in names:
             if system.get_file_info(f"{root}/{name}").type == fs.FileType.File:

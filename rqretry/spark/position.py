@@ -75,7 +75,7 @@ def _partitions(name: str, text: str, parts: object) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, value in parts.items():
         if not (isinstance(number, str) and number.isdecimal()):
-            refuse(name, number, "is no number of a partition")
+            refuse(name, number, "is not a partition number")
         found[str(int(number))] = _word(name, value)
     return found
 
@@ -84,7 +84,7 @@ def _word(name: str, value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = _KAFKA.get(value, str(value))
     if not isinstance(value, str):
-        refuse(name, value, "is no position: write it as text")
+        refuse(name, value, "is not a position: write it as text")
     if value in (EARLIEST, LATEST):
         return value
     try:

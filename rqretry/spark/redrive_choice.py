@@ -169,7 +169,7 @@ def _plain_condition(where: str) -> Iterator[None]:
         yield
     except (AnalysisException, ParseException) as error:
         raise InvalidArgument(
-            f"where {show(where)} is no condition over dead letters: {gist(error)}"
+            f"where {show(where)} is not a condition over dead letters: {gist(error)}"
         ) from None
     except _FAILED_ON_A_ROW as error:
         raise InvalidArgument(

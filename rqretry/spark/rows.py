@@ -35,7 +35,7 @@ class Mapping:
     body_is_json: bool
     columns: tuple[tuple[str, str], ...]
     corrupt: str | None = None
-    """The column that holds a line that is no row; it is no part of a body."""
+    """The column that holds a line that is not a row; it is not a part of a body."""
 
     @property
     def id_column(self) -> str | None:
@@ -173,7 +173,7 @@ def _whole_rows(batch: pa.RecordBatch, corrupt: str) -> list[Any]:
     lines = batch.column(corrupt).to_pylist()
     rows = values_of(batch.drop_columns([corrupt]).to_struct_array())
     return [
-        row if line is None else RowError(f"the line {show(line)} is no row of its file")
+        row if line is None else RowError(f"the line {show(line)} is not a row of its file")
         for row, line in zip(rows, lines, strict=True)
     ]
 

@@ -27,7 +27,7 @@ from rqretry.spark.options import Options
 from rqretry.spark.position import LATEST, Offsets, Position, Wanted
 
 _ABOUT = "@"
-"""A key of the offsets that is no topic: whose they are."""
+"""A key of the offsets that is not a topic: whose they are."""
 _NAMESPACE = "namespace"
 
 

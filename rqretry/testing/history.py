@@ -170,11 +170,13 @@ def matches(pattern: Sequence[str], states: Sequence[str]) -> bool:
 
 
 def parse(path: str) -> list[str]:
-    """The states of a path. Raises InvalidArgument for what is no state."""
+    """The states of a path. Raises InvalidArgument for what is not a state."""
     states = path.split()
     for state in states:
         if state not in (*_STATES, *_ANY):
-            refuse("path", state, f"is no state; write {', '.join(_STATES)} or ... for any of them")
+            refuse(
+                "path", state, f"is not a state; write {', '.join(_STATES)} or ... for any of them"
+            )
     if not states:
         raise InvalidArgument("path: it is empty; name at least one state")
     return states

@@ -125,7 +125,7 @@ class ClusterTopology(Topology):
             if isinstance(replies[0], Exception):
                 if "cluster support disabled" in str(replies[0]):
                     raise ConfigError(
-                        f"Redis at {url.address} is no node of a cluster: begin the URL with"
+                        f"Redis at {url.address} is not a node of a cluster: begin the URL with"
                         f" {'rediss' if url.tls else 'redis'}://"
                     )
                 continue

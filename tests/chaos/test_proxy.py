@@ -205,7 +205,7 @@ def test_a_rule_strikes_by_number_and_by_script(proxy: FaultProxy, running: Embe
         ids = [client.publish("t", n) for n in range(1, 5)]
         assert [verb for verb, _ in proxy.struck] == ["publish"] * 2
         assert proxy.passed["publish"] == already + 4
-        assert client.admin.stats("t").topics[0].stored == 5  # what is replayed is no message more
+        assert client.admin.stats("t").topics[0].stored == 5  # what is replayed is stored once
     assert len(set(ids)) == 4
 
 

@@ -247,8 +247,8 @@ WRONG: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     ((), {}, InvalidArgument, "missing a required argument: 'number'"),
     ((1, NOW, 3, 4), {}, InvalidArgument, "too many positional arguments"),
     ((1,), {"other": 1}, InvalidArgument, "unexpected keyword argument 'other'"),
-    (("one",), {}, BodyMismatch, "argument number is no int"),
-    ((1,), {"when": "yesterday"}, BodyMismatch, "argument when is no datetime"),
+    (("one",), {}, BodyMismatch, "argument number is not a valid int"),
+    ((1,), {"when": "yesterday"}, BodyMismatch, "argument when is not a valid datetime"),
     ((1,), {"when": Unknown()}, CodecError, "has no JSON form"),
     ((1,), {"free": NOW}, CodecError, "body.kwargs.free"),
 ]
@@ -273,11 +273,11 @@ async def test_wrong_arguments_are_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("text", "the body is no call of a task"),
-        ({"kwargs": {"number": 1}, "more": 1}, "the body is no call of a task"),
-        ({"args": 1}, "the body is no call of a task"),
+        ("text", "the body is not a call of a task"),
+        ({"kwargs": {"number": 1}, "more": 1}, "the body is not a call of a task"),
+        ({"args": 1}, "the body is not a call of a task"),
         ({"kwargs": {}}, "missing a required argument: 'number'"),
-        ({"kwargs": {"number": "x"}}, "argument number is no int"),
+        ({"kwargs": {"number": "x"}}, "argument number is not a valid int"),
     ],
 )
 async def test_a_stored_call_that_does_not_fit_any_more_is_dead_lettered_at_once(
@@ -322,7 +322,7 @@ def test_a_task_whose_name_is_taken_or_impossible_is_refused(lab: Lab) -> None:
         app.task("send")(lambda: None)
     with pytest.raises(InvalidArgument, match="topic"):
         app.task()(lambda: None)
-    with pytest.raises(ConfigError, match="Unknown is no dataclass"):
+    with pytest.raises(ConfigError, match="Unknown is not a dataclass"):
 
         @app.task()
         def take(value: Unknown) -> None: ...

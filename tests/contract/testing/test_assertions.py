@@ -33,7 +33,7 @@ def test_three_dots_stand_for_any_states(path: str, fits: bool) -> None:
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("ready infligth", "path 'infligth' is no state"), (" ", "path: it is empty")],
+    [("ready infligth", "path 'infligth' is not a state"), (" ", "path: it is empty")],
 )
 def test_a_path_that_cannot_be_meant_is_refused(path: str, said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):

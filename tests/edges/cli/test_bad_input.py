@@ -24,7 +24,7 @@ WRONG_USAGE = [
     (["publish", "claims", "--body", "1", "-"], "more than one source"),
     (["publish", "claims", "--body"], "requires an argument"),
     (["publish", "claims", "--body", "{bad"], "is not JSON"),
-    (["publish", "claims", "--body", "NaN"], "NaN is no JSON value"),
+    (["publish", "claims", "--body", "NaN"], "NaN is not a JSON value"),
     (["publish", "claims", "--body", '{"a": 1, "a": 2}'], "names 'a' twice"),
     (["publish", "claims", "--body", str(2**70)], "64 bits"),
     (["publish", "claims", "--body", "[" * 5000 + "]" * 5000], "nested"),

@@ -296,7 +296,7 @@ def test_status_watch_goes_on_until_it_is_stopped(program: Program, client: Clie
     watch.send_signal(signal.SIGINT)
     told, err = watch.communicate(timeout=30)
     assert watch.returncode == 0, err
-    assert "\x1b" not in told, "it is no terminal: one page below the other"
+    assert "\x1b" not in told, "it is not a terminal: one page below the other"
 
 
 def test_what_is_watched_shows_the_ladder_the_workers_and_what_died(

@@ -77,9 +77,9 @@ def test_columns_become_id_key_tag_and_delay_and_what_does_not_fit_is_put_aside(
     aside = {row["id"]: row for row in pq.read_table(done.rejected_folder).to_pylist()}
     reasons = {id_: row["rejected_because"] for id_, row in aside.items()}
     assert "tag 'no tag' holds ' '" in reasons["c"]
-    assert reasons["d"] == "the line 'd' is no row of its file"
+    assert reasons["d"] == "the line 'd' is not a row of its file"
     assert "delay 'soon'" in reasons["e"]
-    assert "is no row of its file" in reasons["f"]
+    assert "is not a row of its file" in reasons["f"]
 
 
 def test_json_lines_are_rows_and_a_broken_line_is_put_aside(

@@ -141,7 +141,7 @@ def test_the_command_ingests_what_fits_puts_the_rest_aside_and_adds_nothing_twic
     assert pipeline.bodies("t") == [{"who": "ada", "kind": "red", "n": 1}]
     aside = {row["who"]: row for row in pq.read_table(first["rejected_folder"]).to_pylist()}
     assert "tag 'no tag' holds ' '" in aside["cy"]["rejected_because"]
-    assert aside["d"]["rejected_because"] == "the line 'd' is no row of its file"
+    assert aside["d"]["rejected_because"] == "the line 'd' is not a row of its file"
 
 
 def test_what_cannot_be_read_or_written_is_one_sentence_without_the_password(

@@ -29,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply as it was sent; a push is no reply to anything."""
+    """One reply as it was sent; a push is not a reply to anything."""
 
     raw: bytes
     push: bool
@@ -75,7 +75,7 @@ def frame_end(data: bytes, start: int) -> int | None:
     """Where the value that begins at `start` ends; None when it is not complete.
 
     Raises:
-        ValueError: It is no value of the protocol.
+        ValueError: It is not a value of the protocol.
     """
     at, open_values = start, 1
     while open_values:

@@ -129,7 +129,7 @@ CASES = (
          f"{LEASES}test_consume_timeout_cancels_an_async_handler_and_counts_a_failure"),
     case("1.6", "consume_timeout counts from the start and not from the lease",
          Symbol("Execution.start", late), TIMEOUT),
-    case("1.6", "a time-out is no cause of its own",
+    case("1.6", "a time-out is not a cause of its own",
          failing(lambda f: f._replace(cause=f.cause.replace("timeout", "failure"))), TIMEOUT),
     case("1.6", "consume_timeout is 10 minutes by default",
          Constant("consumer:CONSUME_TIMEOUT_S", "600"), TIMEOUT),
