@@ -99,9 +99,9 @@ async def test_growth_that_was_cut_off_is_completed_by_the_next_call_or_start(la
         client = lab.client()
         client.publish(topic, 1)
         client.simple_consumer(topic, group="s", create_group=True)
-        run, writes = client.store.run_all, 0
+        run, step, writes = client.store.session.run, client.store.session.step, 0
 
-        def cut(commands: Any, run: Any = run) -> Any:
+        def count(commands: Any) -> None:
             nonlocal writes
             writes += any(
                 command.verb in ("compare_and_set", "configure", "subscribe")
@@ -109,9 +109,17 @@ async def test_growth_that_was_cut_off_is_completed_by_the_next_call_or_start(la
             )
             if writes == 2:  # the record says that it grows, and no partition knows
                 raise RqretryError("cut")
-            return run(commands)
 
-        client.store.run_all = cut  # type: ignore[method-assign]
+        def cut_run(command: Any, *seconds: float, run: Any = run) -> Any:
+            count([command])
+            return run(command, *seconds)
+
+        def cut_step(commands: Any, step: Any = step) -> Any:
+            count(commands if isinstance(commands, list) else [])
+            return step(commands)
+
+        client.store.session.run = cut_run  # type: ignore[method-assign]
+        client.store.session.step = cut_step  # type: ignore[method-assign]
         with pytest.raises(RqretryError, match="cut"):
             client.admin.set_topic(topic, partitions=3)
         stored = lab.redis.hget("rqretry:test:{test}:topics", topic).decode()
