@@ -110,16 +110,16 @@ async def test_growth_that_was_cut_off_is_completed_by_the_next_call_or_start(la
             if writes == 2:  # the record says that it grows, and no partition knows
                 raise RqretryError("cut")
 
-        def cut_run(command: Any, *seconds: float, run: Any = run) -> Any:
+        def cut_run(command: Any, seconds: float | None = None, run: Any = run) -> Any:
             count([command])
-            return run(command, *seconds)
+            return run(command, seconds)
 
         def cut_step(commands: Any, step: Any = step) -> Any:
             count(commands if isinstance(commands, list) else [])
             return step(commands)
 
         client.store.session.run = cut_run  # type: ignore[method-assign]
-        client.store.session.step = cut_step  # type: ignore[method-assign]
+        client.store.session.step = cut_step  # type: ignore[method-assign, assignment]
         with pytest.raises(RqretryError, match="cut"):
             client.admin.set_topic(topic, partitions=3)
         stored = lab.redis.hget("rqretry:test:{test}:topics", topic).decode()
