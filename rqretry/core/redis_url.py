@@ -38,7 +38,7 @@ _DIGITS = re.compile(r"[0-9]{1,9}")
 
 
 class _Rule(NamedTuple):
-    """What an option may be, and what it is told to be where it is not."""
+    """What an option may be, and what its error asks for."""
 
     pattern: str
     must: str

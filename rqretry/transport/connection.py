@@ -81,7 +81,7 @@ def abandon(connection: aio.AbstractConnection, loop: AbstractEventLoop) -> None
     if not loop.is_closed():
         loop.call_soon_threadsafe(writer.close)
         return
-    with suppress(RuntimeError):  # it cannot tell its loop, which is closed
+    with suppress(RuntimeError):  # its loop is closed
         writer.close()
     # A transport closes its socket in a callback of its loop; this is that callback.
     closed: Callable[[None], None] | None = getattr(writer.transport, "_call_connection_lost", None)

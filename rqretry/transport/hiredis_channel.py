@@ -78,7 +78,7 @@ class Channel(asyncio.Protocol):
         waiter: asyncio.Future[list[Any]] = loop.create_future()
         self._waiter = waiter
         self._replies, self._count = [], count
-        self._read(waiter)  # what was said unasked comes first
+        self._read(waiter)  # what was sent unasked comes first
         if self._lost is not None and not waiter.done():
             waiter.set_exception(self._lost)
         timer = loop.call_later(seconds, self._give_up, waiter)

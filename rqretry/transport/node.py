@@ -40,7 +40,7 @@ class Node:
         address: The same for errors, without them.
         scripts: The scripts that it runs.
         hint: What may be wrong where it cannot be connected to in time.
-        dialect: How it is told about the flags of scripts.
+        dialect: How it learns about the flags of scripts.
         loaded: The scripts that it was sent.
         shas: By the name of a script, the dialect and the hash it is called by.
         idle: Open connections that nobody uses.
@@ -197,6 +197,8 @@ class Receive(NamedTuple):
 
     connection: Any
     most: int
+    seconds: float | None = None
+    """How long to wait for them, where that is not as long as for any other."""
 
 
 class Release(NamedTuple):

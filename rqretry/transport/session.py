@@ -45,7 +45,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S, _BLOCK_AGAIN_S = 0.02, 1.0, 0.05
 
 
 class ServerClock:
-    """The server's time as this client estimates it, from what replies said."""
+    """The server's time as this client estimates it, from the times in replies."""
 
     def __init__(self) -> None:
         self._offset_ms: float | None = None
@@ -263,13 +263,13 @@ class Session:
 
     def block(self, step: Block) -> Procedure[str | None]:
         """Wait for a wake key; a connection that breaks while waiting counts as a wake-up."""
-        words: tuple[Argument, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
+        request: tuple[Argument, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
         try:
             yield from self.locate()
             if self.topology.spread and len(step.keys) > 1:
                 return next(iter((yield Watch(step.keys, step.seconds))), None)
             node = self.topology.node(step.keys[0])
-            (reply,) = yield RoundTrip(node, [words], step.seconds + BLOCK_MARGIN_SECONDS)
+            (reply,) = yield RoundTrip(node, [request], step.seconds + BLOCK_MARGIN_SECONDS)
         except TryAgain:
             yield Sleep(_BLOCK_AGAIN_S)
             return None

@@ -44,7 +44,7 @@ from rqretry.transport.node import (
 from rqretry.transport.replies import TryAgain, broken, refused
 from rqretry.transport.session import PING, REPEAT_SECONDS, ServerClock, Session, spell
 from rqretry.transport.topology import Handshake, topology_of
-from rqretry.transport.wakeup import Wakeups
+from rqretry.transport.wakeup import KeyWatch
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Store:
         self._locating = asyncio.Lock()
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wakeups = Wakeups(self)
+        self._key_watch = KeyWatch(self.topology, self.drive)
 
     # -- what is known ---------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Store:
         """Seconds for which a call is repeated that calls to other servers wait for."""
         return _PATIENCE_S if self.spread else self.repeat_seconds
 
-    def words(self, command: Command[Any]) -> tuple[Argument, ...]:
+    def request_for(self, command: Command[Any]) -> tuple[Argument, ...]:
         """A command as a request for the server that it goes to."""
         topology, node = self.topology, self.session.at_hand()
         try:
@@ -192,7 +192,7 @@ class Store:
             Those that are set, and those whose servers could not be asked.
         """
         await self.drive(self.session.locate())
-        return await self._wakeups.wait(keys, seconds)
+        return await self._key_watch.wait(keys, seconds)
 
     async def prove(self, command: Command[Any], seconds: float) -> None:
         """Run a command that writes, at once or not at all: can this process work now?
@@ -216,7 +216,7 @@ class Store:
 
     async def aclose(self) -> None:
         """Close all connections that are not in use."""
-        await self._wakeups.aclose()
+        await self._key_watch.aclose()
         for node in list(self.topology.nodes.values()):
             self._drop(node)
 
@@ -285,8 +285,8 @@ class Store:
                 return await self.connection_to(node)
             case Send(connection, requests):
                 return await connection.send(requests, self.reply_seconds)
-            case Receive(connection, count):
-                return await connection.receive(count, self.reply_seconds)
+            case Receive(connection, most, patience):
+                return await connection.receive(most, patience or self.reply_seconds)
             case Release(connection):
                 return self.release(connection)
             case Close(connection):
@@ -300,7 +300,7 @@ class Store:
             case Ask(url, requests):
                 return await self._ask(url, requests)
             case Watch(keys, seconds):
-                return await self._wakeups.wait(keys, seconds)
+                return await self._key_watch.wait(keys, seconds)
 
     async def _round_trip(self, trip: RoundTrip) -> list[Any]:
         node, requests, seconds = trip

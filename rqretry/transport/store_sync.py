@@ -43,7 +43,7 @@ from rqretry.transport.node import (
 from rqretry.transport.replies import SERVER_ERRORS, TryAgain, broken, refused
 from rqretry.transport.session import PING, REPEAT_SECONDS, ServerClock, Session
 from rqretry.transport.topology import Handshake, topology_of
-from rqretry.transport.wakeup_sync import wait_apart
+from rqretry.transport.wakeup import wait_apart
 
 T = TypeVar("T")
 
@@ -235,8 +235,8 @@ class SyncStore:
                 return self.connection_to(node)
             case Send(connection, requests):
                 return connection.send(requests)
-            case Receive(connection, count):
-                return connection.receive(count)
+            case Receive(connection, most, patience):
+                return connection.receive(most, patience)
             case Release(connection):
                 return self.release(connection)
             case Close(connection):
@@ -250,7 +250,7 @@ class SyncStore:
             case Ask(url, requests):
                 return self._ask(url, requests)
             case Watch(keys, seconds):
-                return wait_apart(self, keys, seconds)
+                return wait_apart(self.topology, self.drive, keys, seconds)
 
     def _round_trip(self, trip: RoundTrip) -> list[Any]:
         node, requests, seconds = trip

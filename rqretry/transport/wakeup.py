@@ -1,17 +1,34 @@
 """Waiting for wake keys on a cluster: one blocked connection per key.
 
 Keys of two partitions are in two slots, and one blocking call for both is refused. So each key is
-waited for on a connection of its own. When one is set, the others are unblocked behind the back
-of the caller; a wake-up that one of them got meanwhile is put back for whoever waits for it next.
+waited for on a connection of its own. When one is set, the others are unblocked; a wake-up that one
+of them got meanwhile is put back for whoever waits for it next.
+
+With asyncio a task waits for each key, and the rest is unblocked behind the back of the caller;
+without it a thread does, and the rest is unblocked first.
 """
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_threads
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from rqretry.core.errors import RqretryError
-from rqretry.transport.node import BLOCK_MARGIN_SECONDS, Node, Requests, Topology
+from rqretry.transport.node import (
+    BLOCK_MARGIN_SECONDS,
+    Acquire,
+    Close,
+    Procedure,
+    Receive,
+    Release,
+    RoundTrip,
+    Send,
+    Sleep,
+    Topology,
+)
 from rqretry.transport.replies import TryAgain, is_error
 
 BROKEN_S = 0.25
@@ -20,61 +37,85 @@ _UNBLOCK_EVERY_S = 0.005
 _LAST_S = 1.0
 
 
-class Connections(Protocol):
-    """The asyncio store, as far as it is needed here."""
+class Wait:
+    """One key, one connection.
 
-    @property
-    def topology(self) -> Topology:
-        """Which server holds what."""
-        ...
-
-    async def connection_to(self, node: Node) -> Any:
-        """A connection to a server. Raises TryAgain."""
-        ...
-
-    async def exchange(
-        self, connection: Any, requests: Requests, seconds: float | None = None
-    ) -> list[Any]:
-        """Send requests and read as many replies. Raises TryAgain."""
-        ...
-
-    def release(self, connection: Any) -> None:
-        """Give a connection back."""
-        ...
-
-
-class _Wait:
-    """One key, one connection."""
+    Attributes:
+        key: The key.
+        connection: The connection, once something can be sent on it.
+        woken: Whether the key was set; None before that is known, and if it cannot be.
+    """
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.connection: Any = None
-        self.task: asyncio.Task[bool | None] | None = None
+        self.woken: bool | None = None
+
+    def run(self, topology: Topology, seconds: float) -> Procedure[None]:
+        """Wait for the key."""
+        with suppress(TryAgain, RqretryError):
+            connection = yield Acquire(topology.node(self.key))
+            try:
+                reply = yield from self._block(connection, seconds)
+            except BaseException:
+                yield Close(connection)
+                raise
+            yield Release(connection)
+            if not is_error(reply):  # as where it moved, or fails over
+                self.woken = isinstance(reply, list)
+        if self.woken is None:
+            yield Sleep(BROKEN_S)
+
+    def _block(self, connection: Any, seconds: float) -> Procedure[Any]:
+        if not connection.client_id:
+            yield Send(connection, [("CLIENT", "ID")])
+            (connection.client_id,) = yield Receive(connection, 1)
+        self.connection = connection
+        yield Send(connection, [("BZPOPMIN", self.key, max(0.001, round(seconds, 3)))])
+        (reply,) = yield Receive(connection, 1, seconds + BLOCK_MARGIN_SECONDS)
+        return reply
+
+    def unblock(self) -> Procedure[None]:
+        """CLIENT UNBLOCK; to be repeated, for it may come before the blocking command."""
+        if self.connection is not None:
+            client_id = self.connection.client_id
+            yield RoundTrip(self.connection.node, [("CLIENT", "UNBLOCK", client_id)])
+
+    def put_back(self) -> Procedure[None]:
+        """The wake-up was for somebody who does not wait any more."""
+        if self.woken:
+            # At worst a hint is lost; whoever looks without one finds the messages.
+            with suppress(TryAgain, RqretryError):
+                yield RoundTrip(self.connection.node, [("ZADD", self.key, 0, "1")])
 
 
-class Wakeups:
-    """Waits for keys of several servers."""
+class KeyWatch:
+    """Waits for keys of several servers, with asyncio."""
 
-    def __init__(self, store: Connections) -> None:
-        self._store = store
+    def __init__(
+        self, topology: Topology, drive: Callable[[Procedure[None]], Coroutine[Any, Any, None]]
+    ) -> None:
+        self._topology = topology
+        self._drive = drive
         self._cleaning: set[asyncio.Task[None]] = set()
 
     async def wait(self, keys: Sequence[str], seconds: float) -> set[str]:
         """The keys that were set, or whose servers could not be asked; none after `seconds`."""
         loop = asyncio.get_running_loop()
-        waits = [_Wait(key) for key in keys]
-        for wait in waits:
-            wait.task = loop.create_task(self._wait_for(wait, seconds))
-        tasks = [wait.task for wait in waits if wait.task is not None]
+        waits = {
+            loop.create_task(self._drive(wait.run(self._topology, seconds))): wait
+            for wait in map(Wait, keys)
+        }
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            rest = [wait for wait in waits if wait.task is not None and not wait.task.done()]
+            rest = {task: wait for task, wait in waits.items() if not task.done()}
             if rest:
                 cleaning = loop.create_task(self._unblock(rest))
                 self._cleaning.add(cleaning)
                 cleaning.add_done_callback(self._cleaning.discard)
-        return {w.key for w in waits if w.task and w.task.done() and w.task.result() is not False}
+        ended = [wait for task, wait in waits.items() if task.done() and task.result() is None]
+        return {wait.key for wait in ended if wait.woken is not False}
 
     async def aclose(self) -> None:
         """End what still waits."""
@@ -87,65 +128,50 @@ class Wakeups:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    async def _wait_for(self, wait: _Wait, seconds: float) -> bool | None:
-        """Whether it was set; None if the server could not be asked."""
-        words = ("BZPOPMIN", wait.key, max(0.001, round(seconds, 3)))
+    async def _unblock(self, waits: Mapping["asyncio.Task[None]", Wait]) -> None:
         try:
-            store = self._store
-            connection = await store.connection_to(store.topology.node(wait.key))
-            try:
-                if not connection.client_id:
-                    (connection.client_id,) = await store.exchange(connection, [("CLIENT", "ID")])
-                wait.connection = connection
-                patience = seconds + BLOCK_MARGIN_SECONDS
-                (reply,) = await store.exchange(connection, [words], patience)
-            except BaseException:
-                connection.close()
-                raise
-        except (TryAgain, RqretryError):
-            await asyncio.sleep(BROKEN_S)
-            return None
-        store.release(connection)
-        if is_error(reply):  # moved, failing over
-            await asyncio.sleep(BROKEN_S)
-            return None
-        return isinstance(reply, list)
-
-    async def _unblock(self, waits: list[_Wait]) -> None:
-        tasks = [wait.task for wait in waits if wait.task is not None]
-        try:
-            while not all(task.done() for task in tasks):
-                await asyncio.gather(*(self._unblock_one(wait) for wait in waits))
-                await asyncio.wait(tasks, timeout=_UNBLOCK_EVERY_S)
+            while blocked := [wait for task, wait in waits.items() if not task.done()]:
+                await asyncio.gather(*(self._drive(wait.unblock()) for wait in blocked))
+                await asyncio.wait(waits, timeout=_UNBLOCK_EVERY_S)
         except (TryAgain, RqretryError):
             pass  # the connections that block are as broken as this one
         finally:
-            for task in tasks:
+            for task in waits:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        for wait in waits:
-            if wait.task is not None and not wait.task.cancelled() and wait.task.result():
-                await self._put_back(wait)
+            await asyncio.gather(*waits, return_exceptions=True)
+        for wait in waits.values():
+            await self._drive(wait.put_back())
 
-    async def _unblock_one(self, wait: _Wait) -> None:
-        """CLIENT UNBLOCK; repeated, for it may reach the server before the blocking command."""
-        if wait.connection is None or wait.task is None or wait.task.done():
-            return
-        await self._beside(wait.connection, ("CLIENT", "UNBLOCK", wait.connection.client_id))
 
-    async def _put_back(self, wait: _Wait) -> None:
-        """The wake-up was for somebody who does not wait any more."""
-        if wait.connection is not None:
-            # At worst a hint is lost; whoever looks without one finds the messages.
-            with suppress(TryAgain, RqretryError):
-                await self._beside(wait.connection, ("ZADD", wait.key, 0, "1"))
-
-    async def _beside(self, blocked: Any, request: tuple[Any, ...]) -> None:
-        """Send a request to the server of a connection that is blocked."""
-        connection = await self._store.connection_to(blocked.node)
+def wait_apart(
+    topology: Topology,
+    drive: Callable[[Procedure[None]], None],
+    keys: Sequence[str],
+    seconds: float,
+) -> set[str]:
+    """The same with threads, for code without asyncio."""
+    with ThreadPoolExecutor(len(keys)) as threads:
+        waits = {
+            threads.submit(drive, wait.run(topology, seconds)): wait for wait in map(Wait, keys)
+        }
+        done: set[Future[None]] = set()
         try:
-            await self._store.exchange(connection, [request])
-        except BaseException:
-            connection.close()
-            raise
-        self._store.release(connection)
+            done = wait_for_threads(waits, return_when=FIRST_COMPLETED).done
+        finally:
+            rest = {thread: wait for thread, wait in waits.items() if thread not in done}
+            _unblock(rest, drive)
+    for wait in rest.values():
+        drive(wait.put_back())
+    return {waits[thread].key for thread in done if waits[thread].woken is not False}
+
+
+def _unblock(waits: Mapping[Future[None], Wait], drive: Callable[[Procedure[None]], None]) -> None:
+    end = time.monotonic() + _LAST_S
+    with suppress(TryAgain, RqretryError):
+        while (blocked := [w for t, w in waits.items() if not t.done()]) and time.monotonic() < end:
+            for wait in blocked:
+                drive(wait.unblock())
+            wait_for_threads(waits, _UNBLOCK_EVERY_S)
+    for thread, wait in waits.items():
+        if not thread.done() and wait.connection is not None:  # it could not be unblocked
+            wait.connection.close()

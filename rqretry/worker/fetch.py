@@ -168,7 +168,10 @@ class Fetcher:
         command = self._lease(place, want)
         started = time.monotonic()
         replies = await self._wake_ups.block(
-            [place.keys.wake], self._longest([place]), [consumer], [self._store.words(command)]
+            [place.keys.wake],
+            self._longest([place]),
+            [consumer],
+            [self._store.request_for(command)],
         )
         if replies is None:
             place.may_hold_more()

@@ -55,7 +55,7 @@ def test_a_good_url_is_read(text: Any, safe: Any, kwargs: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         (None, "is NoneType, not str"),
         (123, "is int, not str"),
@@ -139,8 +139,8 @@ def test_a_good_url_is_read(text: Any, safe: Any, kwargs: Any) -> None:
         ("unix:///run/%00", "path of a socket file"),
     ],
 )
-def test_a_bad_url_is_refused_with_the_part_at_fault(text: Any, said: Any) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_bad_url_is_refused_with_the_part_at_fault(text: Any, error: Any) -> None:
+    with pytest.raises(ConfigError, match=error):
         RedisUrl.parse(text)
 
 

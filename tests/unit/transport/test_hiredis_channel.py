@@ -19,14 +19,14 @@ PATIENCE_S = 30.0
 
 
 class Server:
-    """A server that says what the test tells it to."""
+    """A server that sends what the test asks for."""
 
     def __init__(self) -> None:
         self.heard = asyncio.Event()
-        self.told = b""
+        self.received = b""
         self.writers: list[asyncio.StreamWriter] = []
         self.first = b""
-        """What it says to everybody who connects."""
+        """What it sends to everybody who connects."""
         self.hangs_up = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +36,7 @@ class Server:
         if self.hangs_up:
             writer.close()
         while data := await reader.read(65_536):
-            self.told += data
+            self.received += data
             self.heard.set()
         writer.close()
 
@@ -92,7 +92,7 @@ async def test_replies_that_come_in_pieces_are_put_together() -> None:
             await server.say(piece)
             await asyncio.sleep(0)
         assert await task == [[b"abc", 7], b"OK"]
-        assert server.told == b"hello"
+        assert server.received == b"hello"
 
 
 async def test_one_exchange_follows_another() -> None:

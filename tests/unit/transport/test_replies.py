@@ -25,9 +25,9 @@ def node() -> Node:
 
 
 def test_a_script_is_called_by_its_hash(node: Node) -> None:
-    words = spell(node, COMMAND)
+    request = spell(node, COMMAND)
 
-    assert (words[0], *words[2:]) == ("EVALSHA", 2, "k1", "k2", "g", 1)
+    assert (request[0], *request[2:]) == ("EVALSHA", 2, "k1", "k2", "g", 1)
     assert spell(node, PLAIN) == ("PING",)
 
 
@@ -88,7 +88,7 @@ SHA = "0123456789" * 4
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("text", "reason"),
     [
         (f"WRONGTYPE bad key script: {SHA}, on @user_script:20.", "WRONGTYPE bad key"),
         (f"user_script:20: boom script: {SHA}, on @user_script:20.", "boom"),
@@ -98,9 +98,9 @@ SHA = "0123456789" * 4
     ],
     ids=["7.0 command", "7.0 Lua", "6.2 command", "6.2 Lua", "6.2 arguments"],
 )
-def test_an_error_in_a_script_names_the_file_and_line(node: Node, said: str, reason: str) -> None:
+def test_an_error_in_a_script_names_the_file_and_line(node: Node, text: str, reason: str) -> None:
     with pytest.raises(ScriptError) as caught:
-        result_of(node, COMMAND, ResponseError(said))
+        result_of(node, COMMAND, ResponseError(text))
 
     assert (caught.value.script, caught.value.line) == located(node, 20)
     assert caught.value.reason.strip() == reason

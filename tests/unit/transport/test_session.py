@@ -38,6 +38,7 @@ from rqretry.transport.pipeline import in_turn
 from rqretry.transport.replies import TryAgain, broken, refused
 from rqretry.transport.session import Session
 from rqretry.transport.topology import topology_of
+from rqretry.transport.wakeup import Wait
 
 PING: Command[Any] = Command("ping", (), (), bytes, arguments=("PING",))
 NOSCRIPT = NoScriptError("No matching script")
@@ -55,6 +56,7 @@ class Connection:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.sent: list[Any] = []
+        self.client_id = 0
 
 
 class Plan:
@@ -492,6 +494,36 @@ def test_after_a_failover_the_sentinels_are_asked_again() -> None:
 
     planned = planned_for("redis+sentinel://s/svc", reply)
     assert planned.drive(planned.session.run(publish())) == ["p2:6379"]
+
+
+# -- one key of several ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "woken"),
+    [([b"k", b"1", b"0"], True), (None, False), (ReadOnlyError("no"), None), (LOST, None)],
+)
+def test_a_key_is_waited_for_on_a_connection_that_is_given_back_or_closed(
+    reply: Any, woken: bool | None
+) -> None:
+    planned, wait = plan(7, reply), Wait("k")
+    planned.drive(wait.run(planned.session.topology, 0.5))
+    assert wait.woken is woken
+    assert planned.open == 0
+    assert (planned.slept == []) is (woken is not None)
+
+
+def test_whoever_waits_is_unblocked_and_a_wake_up_too_many_is_put_back() -> None:
+    planned, wait = plan(7, [b"k", b"1", b"0"], 1), Wait("k")
+    planned.drive(wait.unblock())
+    assert planned.requests == []  # nothing is blocked yet
+    planned.drive(wait.run(planned.session.topology, 0.5))
+    planned.drive(wait.unblock())
+    planned.drive(wait.put_back())
+    assert [request[1:] for request in planned.requests[2:]] == [
+        ("CLIENT", "UNBLOCK", 7),
+        ("ZADD", "k", 0, "1"),
+    ]
 
 
 # -- in turn -------------------------------------------------------------------------------------
