@@ -1,6 +1,8 @@
 """Every case can be applied: what it names exists, once, and so do its tests."""
 
 import ast
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -71,6 +73,14 @@ def test_a_method_is_replaced_for_a_while() -> None:
     with replaced([later]):
         assert DEFAULT_LEVELS.delay_ms(1) == 5000
     assert DEFAULT_LEVELS.delay_ms(1) == 1000
+
+
+def test_the_cases_do_not_import_what_they_change() -> None:
+    """What is imported with them is there before it can be changed: every case would survive."""
+    look = "import sys, tests.meta.mutation.rules; print([m for m in sys.modules if m[:7] == NAME])"
+    code = look.replace("NAME", "'rqretry'")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout.strip() == b"[]"
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rqretry.admin.promote_purge_reset import purge
 from tests.meta.mutation.case import (
     Constant,
     Symbol,
@@ -79,6 +78,9 @@ def all_skipped(original: Any) -> Any:
     """A reset takes the dead letters, too."""
 
     def skip(context: Any, record: Any, *, dry_run: bool) -> Any:
+        # Imported with the cases, the package would be there before it is changed.
+        from rqretry.admin.promote_purge_reset import purge
+
         gone = yield from original(context, record, dry_run=dry_run)
         return gone + (yield from purge(context, record.name, all=True, dry_run=dry_run))
 
