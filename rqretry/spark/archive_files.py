@@ -1,8 +1,8 @@
-"""The archive's files: which events are in which file, told by the file's name.
+"""The archive's files: which events are in which file, as its name says.
 
 A file holds consecutive events of one partition on one day, and is named after the first and the
 last of them: `topic=flights/date=2026-11-21/0000-<first>-<last>.parquet`. So writing the same
-events again writes the same file, and the names alone tell how far the archive goes.
+events again writes the same file, and the names alone show how far the archive reaches.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from rqretry.spark.offsets import Place
+from rqretry.spark.offsets import TopicPartition
 from rqretry.spark.parquet_files import SUFFIX, Folder, Growing
 from rqretry.spark.position import Position
 
@@ -21,7 +21,7 @@ _NAME = re.compile(
     + re.escape(SUFFIX)
 )
 _INSIDE = ("topic",)
-"""Columns that the path tells; readers of partitioned folders add them."""
+"""Columns of the path; readers of partitioned folders add them."""
 
 
 class Shelf(NamedTuple):
@@ -60,7 +60,7 @@ class Book(NamedTuple):
 
 
 def read_name(path: str) -> Book | None:
-    """What a path in the archive tells; None for a file that is not ours."""
+    """The events that a path names; None for a file that is not ours."""
     match = _NAME.fullmatch(path)
     if match is None:
         return None
@@ -73,12 +73,12 @@ def books_in(folder: Folder, below: str = "") -> list[Book]:
     return sorted(book for book in map(read_name, folder.list(below)) if book is not None)
 
 
-def ends_of(books: Iterable[Book]) -> dict[Place, Position]:
-    """Where each partition's archive goes on."""
-    ends: dict[Place, Position] = {}
+def ends_of(books: Iterable[Book]) -> dict[TopicPartition, Position]:
+    """Where the archive of each partition continues."""
+    ends: dict[TopicPartition, Position] = {}
     for book in books:
         place = book.shelf.topic, book.shelf.partition
-        after = book.last._replace(place=book.last.place + 1)
+        after = book.last._replace(item=book.last.item + 1)
         ends[place] = max(after, ends.get(place, after))
     return ends
 
@@ -92,7 +92,7 @@ class Stored:
 
 
 def store_rows(folder: Folder, batches: Iterable[pa.RecordBatch]) -> Stored:
-    """Write events of one partition, in their order; what is in the archive already is left out."""
+    """Write events of one partition, in their order; what the archive has is skipped."""
     stored = Stored()
     shelf: Shelf | None = None
     growing: Growing | None = None
@@ -150,7 +150,7 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Shelf, pa.RecordB
 
 
 def _spell(position: Position) -> str:
-    return f"{position.ms:013d}.{position.number:06d}.{position.place:06d}"
+    return f"{position.ms:013d}.{position.number:06d}.{position.item:06d}"
 
 
 def _read(text: str) -> Position:

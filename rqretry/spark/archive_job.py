@@ -21,7 +21,7 @@ from rqretry.spark.archive_files import books_in, ends_of, store_rows
 from rqretry.spark.compaction import finish_merges, merge_small
 from rqretry.spark.error_messages import plain_in_worker, plain_on_driver
 from rqretry.spark.lag import Lag, lags
-from rqretry.spark.offsets import Histories, Place
+from rqretry.spark.offsets import Histories, TopicPartition
 from rqretry.spark.options import ALL_TOPICS, read_options
 from rqretry.spark.parquet_files import HIDDEN, Folder, absolute
 from rqretry.spark.position import EARLIEST
@@ -83,10 +83,10 @@ def archive(  # noqa: PLR0913 - options by name
         topics: A topic, several as "a,b", or "*" for all, also those that are created later.
         url: The server, as everywhere.
         namespace: The namespace, as everywhere.
-        follow: Go on with what comes, until `stop` says so; default: what is there now.
+        follow: Archive new events too, until `stop` is true; default: only what is there now.
         interval: How often, when it follows; seconds, or text such as "1m".
         max_events: The most in one batch.
-        fail_on_data_loss: An error where history was trimmed before it was archived; else go on.
+        fail_on_data_loss: Fail where history was trimmed before it was archived; else skip it.
         compact: Merge small files at the end of the run, and of each hour when it follows.
         progress: Told how many events were added.
         stop: Asked again and again whether to stop following.
@@ -101,9 +101,9 @@ def archive(  # noqa: PLR0913 - options by name
     checked = read_options(options)
     every = seconds(interval, name="interval", minimum=0.1)
     with Histories(checked) as histories:
-        places = histories.places()
+        partitions = histories.partitions()
     options |= {
-        "startingOffsets": _starting(folder, places),
+        "startingOffsets": _starting(folder, partitions),
         "maxOffsetsPerTrigger": str(max_events),
         "failOnDataLoss": str(fail_on_data_loss).lower(),
     }
@@ -121,11 +121,11 @@ def archive(  # noqa: PLR0913 - options by name
     return summary
 
 
-def _starting(folder: Folder, places: Collection[Place]) -> str:
+def _starting(folder: Folder, partitions: Collection[TopicPartition]) -> str:
     """Where a query without a checkpoint begins: behind what the files hold."""
     ends: dict[str, dict[str, str]] = {}
     for (topic, number), position in ends_of(books_in(folder)).items():
-        if (topic, number) in places:
+        if (topic, number) in partitions:
             ends.setdefault(topic, {})[str(number)] = str(position)
     return json.dumps(ends) if ends else EARLIEST
 

@@ -44,21 +44,26 @@ class BatchReader(DataSourceReader):
     def _spans(self, histories: Histories) -> list[Span]:
         starting: Wanted = self.options.starting or EARLIEST
         ending: Wanted = self.options.ending or LATEST
-        bounds = histories.bounds(histories.places())
+        bounds = histories.bounds(histories.partitions())
         starts = histories.resolve("startingOffsets", starting, bounds)
         ends = histories.resolve("endingOffsets", ending, bounds)
-        for place in list(bounds):
-            starts[place], ends[place] = self.pruning.clip(starts[place], ends[place])
-            if not self.pruning.takes(*place):
-                del ends[place]
-            elif starts[place] < ends[place] and self.options.fail_on_data_loss:
-                check_kept(place, starts[place], bounds[place].kept)
-        sizes = {place: bounds[place].share(starts[place], end) for place, end in ends.items()}
+        for partition in list(bounds):
+            starts[partition], ends[partition] = self.pruning.clip(
+                starts[partition], ends[partition]
+            )
+            if not self.pruning.takes(*partition):
+                del ends[partition]
+            elif starts[partition] < ends[partition] and self.options.fail_on_data_loss:
+                check_kept(partition, starts[partition], bounds[partition].kept)
+        sizes = {
+            partition: bounds[partition].share(starts[partition], end)
+            for partition, end in ends.items()
+        }
         return plan(ends, starts, self.options.min_partitions, sizes)
 
 
 class PushingReader(BatchReader):
-    """One that takes filters; a class of its own, since Spark refuses it unless it is told so."""
+    """A reader with filters; a class of its own, since Spark checks for the method."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Read less by them; Spark still applies each of them."""

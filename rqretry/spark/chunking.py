@@ -40,14 +40,14 @@ def _parts(messages: Sequence[Prepared], partitions: int) -> list[Sequence[Prepa
     """The messages of each partition, in their order."""
     if partitions == 1:
         return [messages]
-    places: list[list[int]] = [[] for _ in range(partitions)]
+    indexes: list[list[int]] = [[] for _ in range(partitions)]
     if isinstance(messages, PlainMessages):
-        for place, id_ in enumerate(messages.ids):
-            places[partition_of(id_, partitions)].append(place)
-        return [messages.at(mine) for mine in places]
-    for place, message in enumerate(messages):
-        places[partition_for(message, partitions)].append(place)
-    return [[messages[place] for place in mine] for mine in places]
+        for index, id_ in enumerate(messages.ids):
+            indexes[partition_of(id_, partitions)].append(index)
+        return [messages.at(mine) for mine in indexes]
+    for index, message in enumerate(messages):
+        indexes[partition_for(message, partitions)].append(index)
+    return [[messages[index] for index in mine] for mine in indexes]
 
 
 def _joined(first: Sequence[Prepared], then: Sequence[Prepared]) -> Sequence[Prepared]:

@@ -52,7 +52,7 @@ _ERROR: list[tuple[str, pa.DataType]] = [
     ("worker", pa.string()),
     ("seconds", pa.float64()),
 ]
-_GRAVE: list[tuple[str, pa.DataType]] = [
+_DEATH: list[tuple[str, pa.DataType]] = [
     ("group", pa.string()),
     ("cause", pa.string()),
     ("deliveries", pa.int32()),
@@ -64,7 +64,7 @@ _GRAVE: list[tuple[str, pa.DataType]] = [
     ("last_attempt_at", _TIME),
     ("errors", pa.list_(pa.struct(_ERROR))),
 ]
-_KINDS = {HISTORY: _HISTORY, MESSAGES: _MESSAGE, DEAD_LETTERS: _MESSAGE + _GRAVE}
+_KINDS = {HISTORY: _HISTORY, MESSAGES: _MESSAGE, DEAD_LETTERS: _MESSAGE + _DEATH}
 WRITABLE: dict[str, tuple[type[DataType], ...]] = {
     "id": (StringType,),
     "tag": (StringType,),

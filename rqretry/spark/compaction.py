@@ -53,7 +53,7 @@ class _Group:
 
 
 def _groups(folder: Folder, books: Iterable[Book], least: int) -> Iterator[list[Book]]:
-    """Neighbouring small files of one shelf."""
+    """Neighbouring small files of one folder."""
     group = _Group([])
     for book in books:
         size = folder.size(book.path)

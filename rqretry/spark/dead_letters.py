@@ -18,7 +18,7 @@ from rqretry.protocol import history
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.spark.event_details import error_type
 from rqretry.spark.filters import Pruning
-from rqretry.spark.offsets import Histories, Place
+from rqretry.spark.offsets import Histories, TopicPartition
 from rqretry.spark.options import DEAD_LETTERS, Options
 
 _UNREADABLE = Envelope(None, None, (), {}, None, None)
@@ -37,10 +37,10 @@ class Stored(InputPartition):
 def places_of(histories: Histories, pruning: Pruning) -> list[InputPartition]:
     """The parts of a read of dead letters or messages. Raises GroupNotFound, TopicNotFound."""
     options = histories.options
-    places = [place for place in histories.places() if pruning.takes(*place)]
+    partitions = [partition for partition in histories.partitions() if pruning.takes(*partition)]
     if options.kind != DEAD_LETTERS:
-        return [Stored(*place, "") for place in places]
-    wanted = _groups(histories, places, options.group)
+        return [Stored(*partition, "") for partition in partitions]
+    wanted = _groups(histories, partitions, options.group)
     return [
         Stored(topic, n, g)
         for (topic, n), names in wanted.items()
@@ -62,20 +62,20 @@ def read_stored(options: Options, part: Stored, schema: pa.Schema) -> Iterator[p
 
 
 def _groups(
-    histories: Histories, places: Sequence[Place], group: str | None
-) -> dict[Place, Sequence[str]]:
+    histories: Histories, partitions: Sequence[TopicPartition], group: str | None
+) -> dict[TopicPartition, Sequence[str]]:
     if group is not None:
         record = histories.store.perform(histories.catalog.groups.get(group))
-        return {place: [group] for place in places if place[0] in record.topics}
+        return {partition: [group] for partition in partitions if partition[0] in record.topics}
     records = {r.name: r for r in histories.store.perform(histories.catalog.topics.all())}
-    return {place: [g.name for g in records[place[0]].groups] for place in places}
+    return {partition: [g.name for g in records[partition[0]].groups] for partition in partitions}
 
 
 def _dead(histories: Histories, part: Stored) -> Iterator[list[Row]]:
     keys = histories.catalog.group_keys(part.topic, part.partition, part.group)
-    place = AdminPlace(part.topic, part.partition, keys)
+    partition = AdminPlace(part.topic, part.partition, keys)
     offset = 0
-    while dead_letters := histories.store.perform(read_page(place, offset, with_bodies=True)):
+    while dead_letters := histories.store.perform(read_page(partition, offset, with_bodies=True)):
         offset += len(dead_letters)
         yield [
             _message(part, dead_letter.id, dead_letter.raw) | _death(dead_letter)

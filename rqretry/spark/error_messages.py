@@ -51,10 +51,10 @@ def plain_on_driver() -> Iterator[None]:
 
 @contextmanager
 def plain_failures() -> Iterator[None]:
-    """Around a whole job: what Spark could not do is one sentence, in its words.
+    """Around a whole job: an error of Spark becomes one sentence, in Spark's words.
 
     Raises:
-        ConfigError: Spark failed at something that nobody here has words for.
+        ConfigError: Spark failed in a way that is not known here.
     """
     try:
         yield
@@ -74,7 +74,7 @@ def _cause(text: str) -> str:
 
 
 def gist(error: Exception) -> str:
-    """What an error of Spark says, in its first line and without its code."""
+    """The first line of an error of Spark, without its code."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return _CODES.sub("", lines[0]).strip()
 

@@ -1,7 +1,7 @@
-"""What an entry of the history says of each message alone: attempt, outcome, error, properties.
+"""The details of each message in an entry of the history: attempt, outcome, error, properties.
 
-Texts that say the same are read once: Arrow cuts them out of the entries and finds the different
-ones, and Python looks only at those.
+Equal texts are parsed once: Arrow cuts them out of the entries and finds the distinct ones, and
+Python parses only those.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ _CHANGING = r',"(?:[ws]":"(?:[^"\\]|\\.)*"|d":[0-9.eE+-]+)'
 """Of a failure's line: worker, trace and time, which differ where the error is the same. Inside a
 text every quote has a backslash before it, so only fields match."""
 
-PLACES = ("attempt", "outcome", "level", "due_time")
+DESTINATIONS = ("attempt", "outcome", "level", "due_time")
 ERRORS = ("error_type", "error_message", "fingerprint")
 PROPERTIES = ("tag", "keys", "message_group", "trace_id")
 
@@ -91,7 +91,7 @@ class Calls:
         return pa.array(padded, pa.binary())
 
 
-def places(calls: Calls) -> dict[str, pa.Array]:
+def destinations(calls: Calls) -> dict[str, pa.Array]:
     """Attempt, outcome, level and due time."""
     total = len(calls.ids)
     attempt, outcome, level, due = (np.full(total, _NONE, np.int64) for _ in range(4))
@@ -105,7 +105,7 @@ def places(calls: Calls) -> dict[str, pa.Array]:
             continue
         rows = calls.rows(noted)
         notes = calls.cut(noted, calls.notes, " ").dictionary_encode()
-        found = [_place(verb, note) for note in notes.dictionary.to_pylist()]
+        found = [_destination_of(verb, note) for note in notes.dictionary.to_pylist()]
         taken = np.array(found, np.int64)[notes.indices.to_numpy()]
         attempt[rows], outcome[rows], level[rows], due[rows] = taken.T
     if "change" in calls.by_verb:
@@ -138,7 +138,7 @@ def errors(calls: Calls) -> dict[str, pa.Array]:
 
 
 def properties(calls: Calls) -> dict[str, pa.Array]:
-    """Tag, keys, message group and trace, which publish tells."""
+    """Tag, keys, message group and trace, which publish records."""
     total = len(calls.ids)
     columns: dict[str, list[Any]] = {}
     for number in calls.by_verb.get("publish", []):
@@ -163,8 +163,8 @@ def error_type(error: AttemptError) -> str | None:
     return error.type or (error.cause if error.cause != "failure" else None)
 
 
-class _Place(NamedTuple):
-    """Where a note says that a message went; -1 for what it does not say."""
+class _Destination(NamedTuple):
+    """Where a message went, by its note; -1 for what is not in it."""
 
     attempt: int
     outcome: int
@@ -172,30 +172,30 @@ class _Place(NamedTuple):
     due_ms: int = _NONE
 
 
-def _place(verb: str, note: bytes) -> _Place:
-    """What a note says; nothing is worse than a note of a newer version."""
+def _destination_of(verb: str, note: bytes) -> _Destination:
+    """Parse a note; one of a newer version gives nothing."""
     try:
-        return _read_place(verb, note.decode())
+        return _read_destination(verb, note.decode())
     except (ValueError, IndexError, KeyError):
-        return _Place(_NONE, _CODES.get(_OUTCOMES.get(verb, ""), _NONE))
+        return _Destination(_NONE, _CODES.get(_OUTCOMES.get(verb, ""), _NONE))
 
 
-def _read_place(verb: str, note: str) -> _Place:
+def _read_destination(verb: str, note: str) -> _Destination:
     if verb == "lease":
-        return _Place(1 if note == "-" else int(note.split(":")[1]), _CODES["inflight"])
+        return _Destination(1 if note == "-" else int(note.split(":")[1]), _CODES["inflight"])
     if verb == "succeed":
-        return _Place(int(note), _CODES["committed"])
+        return _Destination(int(note), _CODES["committed"])
     if verb == "redrive":
         attempt, rest = _NONE, note.split(",")
     else:
         number, *rest = note.split(",")
         attempt = int(number)
     if verb == "change":
-        return _Place(attempt, _CODES["inflight"], _NONE, int(float(rest[0])))
+        return _Destination(attempt, _CODES["inflight"], _NONE, int(float(rest[0])))
     if rest[0] == "W":
         waiting = _CODES["waiting_retry"]
-        return _Place(attempt, waiting, int(float(rest[1])), int(float(rest[2])))
-    return _Place(attempt, _CODES[_LETTERS[rest[0]]])
+        return _Destination(attempt, waiting, int(float(rest[1])), int(float(rest[2])))
+    return _Destination(attempt, _CODES[_LETTERS[rest[0]]])
 
 
 def _settle_changes(calls: Calls, rows: Numbers, outcome: Numbers, due: Numbers) -> None:
@@ -214,6 +214,6 @@ def _texts(known: Sequence[str | None], which: Numbers) -> pa.Array:
 
 
 def needed(names: Sequence[str]) -> Iterator[Any]:
-    """What makes the columns that are asked for."""
-    makers = {places: PLACES, errors: ERRORS, properties: PROPERTIES}
+    """The functions that make the requested columns."""
+    makers = {destinations: DESTINATIONS, errors: ERRORS, properties: PROPERTIES}
     return (maker for maker, made in makers.items() if not set(made).isdisjoint(names))

@@ -45,9 +45,9 @@ class Page:
         self._entry = np.repeat(np.arange(len(entries)), self._counts)
         self._first, last = 0, len(self._ids)
         if entries and self._names[0].decode() == start.entry:
-            self._first = min(start.place, int(self._counts[0]))
+            self._first = min(start.item, int(self._counts[0]))
         if entries and self._names[-1].decode() == end.entry:
-            last = min(int(self._starts[-1]) + end.place, last)
+            last = min(int(self._starts[-1]) + end.item, last)
         self.rows = max(0, last - self._first)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
@@ -86,21 +86,21 @@ class Page:
         made = makers[column.name]() if column.name in makers else details[column.name]
         return made.cast(column.type)
 
-    def _of_calls(self, place: int) -> list[bytes]:
-        return [fields[place] for fields in self._fields]
+    def _of_calls(self, index: int) -> list[bytes]:
+        return [fields[index] for fields in self._fields]
 
     def _repeated(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind).take(pa.array(self._entry))
 
-    def _texts(self, place: int) -> pa.Array:
-        return self._repeated([text or None for text in self._of_calls(place)], pa.string())
+    def _texts(self, index: int) -> pa.Array:
+        return self._repeated([text or None for text in self._of_calls(index)], pa.string())
 
     def _times(self) -> pa.Array:
         ms = [int(name.partition(b"-")[0]) for name in self._names]
         return self._repeated(ms, pa.timestamp("ms", "UTC"))
 
     def _offsets(self) -> pa.Array:
-        places = np.arange(len(self._ids)) - np.repeat(self._starts, self._counts)
-        numbers = pa.array(np.arange(places.max(initial=-1) + 1)).cast(pa.string())
+        indexes = np.arange(len(self._ids)) - np.repeat(self._starts, self._counts)
+        numbers = pa.array(np.arange(indexes.max(initial=-1) + 1)).cast(pa.string())
         entries = self._repeated(self._names, pa.string())
-        return pc.binary_join_element_wise(entries, numbers.take(pa.array(places)), ":")
+        return pc.binary_join_element_wise(entries, numbers.take(pa.array(indexes)), ":")

@@ -1,4 +1,4 @@
-"""Filters that Spark offers: they cut what is read; Spark applies every one of them again."""
+"""Filters that Spark offers: they prune what is read; Spark applies each of them again."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -45,17 +45,17 @@ class Pruning:
                 self._between(one)
 
     def takes(self, topic: str, partition: int) -> bool:
-        """Whether a partition may hold what is wanted."""
+        """Whether a partition may have wanted rows."""
         return topic in self.values.get("topic", {topic}) and partition in self.values.get(
             "partition", {partition}
         )
 
     def takes_group(self, name: str) -> bool:
-        """Whether a group may hold what is wanted."""
+        """Whether a group may have wanted rows."""
         return name in self.values.get("group", {name})
 
     def clip(self, start: Position, end: Position) -> tuple[Position, Position]:
-        """The part of a range that may hold what is wanted."""
+        """The part of a range that may have wanted rows."""
         if self.since is not None:
             start = max(start, Position(max(0, self.since)))
         if self.until is not None:
@@ -63,11 +63,11 @@ class Pruning:
         return start, max(start, end)
 
     def entries(self, page: Sequence[Entry]) -> Sequence[Entry]:
-        """The entries that may hold what is wanted."""
+        """The entries that may have wanted rows."""
         tests: list[Callable[[list[bytes]], bool]] = []
-        for name, place in _FIELDS.items():
+        for name, index in _FIELDS.items():
             if name in self.values:
-                tests.append(_one_of(place, self.values[name]))
+                tests.append(_one_of(index, self.values[name]))
         if "message_id" in self.values:
             tests.append(_any_id(self.values["message_id"]))
         if not tests:
@@ -91,9 +91,9 @@ class Pruning:
             self.until = ms + 1 if self.until is None else min(self.until, ms + 1)
 
 
-def _one_of(place: int, wanted: frozenset[Any]) -> Callable[[list[bytes]], bool]:
+def _one_of(index: int, wanted: frozenset[Any]) -> Callable[[list[bytes]], bool]:
     values = {str(value).encode() for value in wanted}
-    return lambda fields: fields[place] in values
+    return lambda fields: fields[index] in values
 
 
 def _any_id(wanted: frozenset[Any]) -> Callable[[list[bytes]], bool]:

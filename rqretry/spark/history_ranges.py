@@ -14,7 +14,7 @@ from rqretry.protocol.command import Command
 from rqretry.protocol.history import Entry
 from rqretry.spark.events import IDS, Page
 from rqretry.spark.filters import Pruning
-from rqretry.spark.offsets import Histories, Place, check_kept, span
+from rqretry.spark.offsets import Histories, TopicPartition, check_kept, span
 from rqretry.spark.options import Options
 from rqretry.spark.position import Position
 
@@ -37,10 +37,10 @@ class Span(InputPartition):
 
 
 def plan(
-    ends: Mapping[Place, Position],
-    starts: Mapping[Place, Position],
+    ends: Mapping[TopicPartition, Position],
+    starts: Mapping[TopicPartition, Position],
     at_least: int | None,
-    sizes: Mapping[Place, float] | None = None,
+    sizes: Mapping[TopicPartition, float] | None = None,
 ) -> list[Span]:
     """One span for each partition that has something to read; more where more are wanted.
 
@@ -51,12 +51,12 @@ def plan(
         sizes: About how many bytes of each partition are to be read: it is cut into spans that are
             not too large. None: its rows are wanted in their order, in one span.
     """
-    places = [place for place, end in ends.items() if starts[place] < end]
-    wanted = -(-(at_least or 1) // max(1, len(places)))
+    partitions = [partition for partition, end in ends.items() if starts[partition] < end]
+    wanted = -(-(at_least or 1) // max(1, len(partitions)))
     spans: list[Span] = []
-    for place in places:
-        whole = Span(*place, starts[place], ends[place])
-        pieces = max(wanted, round((sizes or {}).get(place, 0) / _TASK_BYTES))
+    for partition in partitions:
+        whole = Span(*partition, starts[partition], ends[partition])
+        pieces = max(wanted, round((sizes or {}).get(partition, 0) / _TASK_BYTES))
         spans += _pieces(whole, pieces) if pieces > 1 else [whole]
     return spans
 
@@ -79,19 +79,23 @@ def read_span(
     Raises:
         DataLoss: A part of it was dropped, and failOnDataLoss is set.
     """
-    place = part.topic, part.partition
+    partition = part.topic, part.partition
     # The next page is on its way while Arrow and Spark work on this one.
     with Histories(options) as histories, ThreadPoolExecutor(1) as fetcher:
         position, count = part.start, _FIRST_FETCH
-        coming = fetcher.submit(_page, histories, place, position, part.end, count, options)
+        coming = fetcher.submit(_page, histories, partition, position, part.end, count, options)
         while position < part.end:
             page = coming.result()
             more = len(page) == count
             if more:
                 position = Position.after(page[-1][0].decode())
                 count = _entries_for(options.fetch_size, page)
-                coming = fetcher.submit(_page, histories, place, position, part.end, count, options)
-            rows = Page(*place, pruning.entries(page) if pruning else page, part.start, part.end)
+                coming = fetcher.submit(
+                    _page, histories, partition, position, part.end, count, options
+                )
+            rows = Page(
+                *partition, pruning.entries(page) if pruning else page, part.start, part.end
+            )
             if rows.rows:
                 yield rows.batch(schema)
             if not more:
@@ -105,9 +109,14 @@ def _entries_for(rows: int, page: Sequence[Entry]) -> int:
 
 
 def _page(
-    histories: Histories, place: Place, start: Position, end: Position, count: int, options: Options
+    histories: Histories,
+    partition: TopicPartition,
+    start: Position,
+    end: Position,
+    count: int,
+    options: Options,
 ) -> Sequence[Entry]:
-    keys = histories.keys(place)
+    keys = histories.keys(partition)
     # What was kept is asked after the entries: what is dropped in between is noticed.
     look: list[Command[Any]] = [
         history.entries(keys, **span(start, end), count=count),
@@ -115,6 +124,6 @@ def _page(
     ]
     page, kept = histories.store.run_all(look)
     if options.fail_on_data_loss:
-        check_kept(place, start, kept)
+        check_kept(partition, start, kept)
     found: Sequence[Entry] = page
     return found

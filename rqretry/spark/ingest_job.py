@@ -1,7 +1,7 @@
 """ingest: the rows of Parquet, CSV or JSON Lines files become messages of a topic.
 
 The same files into the same topic are the same job: running it again adds what is missing. The plan
-does not depend on the machine, or what is remembered of each task's rows would not fit.
+does not depend on the machine, or the record of each task's rows would not match.
 """
 
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def ingest(  # noqa: PLR0913 - options by name
         namespace: The namespace, as everywhere.
         format: "parquet", "csv" (with a header line) or "json" (one object a line); default by
             the ending of the path.
-        id: The column of the message ids: each is published once, and refused with another body.
+        id: The column of the message ids: each is published once, and rejected with another body.
         key: The column of the message keys.
         tag: The column of the tags.
         delay: The column of the delays: seconds, or text such as "5m".

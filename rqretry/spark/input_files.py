@@ -41,7 +41,7 @@ def format_of(path: str, given: str | None) -> str:
     found = next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
     if found is None:
         raise InvalidArgument(
-            f"the name {show(path)} does not tell a format: name it, {', '.join(FORMATS)}"
+            f"the name {show(path)} has no known extension: name the format, {', '.join(FORMATS)}"
         )
     return found
 
@@ -82,7 +82,7 @@ def fingerprint_of_files(
 
 def _read(spark: SparkSession, path: str, kind: str, schema: str | None) -> DataFrame:
     if schema is not None and kind == "parquet":
-        raise InvalidArgument("schema: Parquet files tell their columns themselves; leave it out")
+        raise InvalidArgument("schema: Parquet files have their own schema; remove it")
     try:
         if kind == "parquet":
             return spark.read.parquet(path)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rqretry.spark.offsets import Bounds, Histories, Place
+from rqretry.spark.offsets import Bounds, Histories, TopicPartition
 from rqretry.spark.position import Position
 
 DEFAULT_LIMIT = 64 * 1024 * 1024
@@ -21,7 +21,7 @@ class Lag:
         events: How many wait to be archived; at most a million are counted.
         seconds: The time between the first of them and the newest event; 0 without any.
         trimmed_in_seconds: When the first event that waits will be trimmed, if events come as fast
-            as in the history that is kept; None where that cannot be told.
+            as in the history that is kept; None where that is unknown.
         dropped: Entries of the history that were trimmed so far, archived or not.
     """
 
@@ -34,18 +34,23 @@ class Lag:
     dropped: int
 
 
-def lags(histories: Histories, ends: Mapping[Place, Position]) -> list[Lag]:
+def lags(histories: Histories, ends: Mapping[TopicPartition, Position]) -> list[Lag]:
     """For each partition that is read."""
-    found = histories.bounds(histories.places())
-    return [_lag(histories, place, known, ends) for place, known in sorted(found.items())]
+    found = histories.bounds(histories.partitions())
+    return [_lag(histories, partition, known, ends) for partition, known in sorted(found.items())]
 
 
-def _lag(histories: Histories, place: Place, known: Bounds, ends: Mapping[Place, Position]) -> Lag:
-    position = max(ends.get(place, known.begin), known.begin)
-    _, events = histories.walk(place, position, known.end, _COUNTED)
+def _lag(
+    histories: Histories,
+    partition: TopicPartition,
+    known: Bounds,
+    ends: Mapping[TopicPartition, Position],
+) -> Lag:
+    position = max(ends.get(partition, known.begin), known.begin)
+    _, events = histories.walk(partition, position, known.end, _COUNTED)
     behind_ms = max(0, known.end.ms - position.ms) if events else 0
     return Lag(
-        *place,
+        *partition,
         str(position),
         events,
         behind_ms / 1000,

@@ -17,9 +17,9 @@ from rqretry.spark.options import Options
 from rqretry.spark.position import EARLIEST, LATEST, Position, Wanted
 from rqretry.transport.store_sync import SyncStore, reach
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """A topic and the number of a partition."""
-Positions = dict[Place, Position]
+Positions = dict[TopicPartition, Position]
 _WALKED = 500
 
 
@@ -58,8 +58,8 @@ class Histories:
     def __exit__(self, *_: object) -> None:
         self.store.close()
 
-    def places(self) -> list[Place]:
-        """Every partition of the topics asked for. Raises TopicNotFound."""
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition of the requested topics. Raises TopicNotFound."""
         wanted = self.options.topics
         if wanted is None:
             records = self.store.perform(self.catalog.topics.all())
@@ -67,23 +67,27 @@ class Histories:
             records = [self.store.perform(self.catalog.topics.refreshed(name)) for name in wanted]
         return [(record.name, n) for record in records for n in range(record.partitions)]
 
-    def keys(self, place: Place) -> PartitionKeys:
+    def keys(self, partition: TopicPartition) -> PartitionKeys:
         """The keys of a partition."""
-        return self.catalog.partition(*place)
+        return self.catalog.partition(*partition)
 
-    def bounds(self, places: Iterable[Place]) -> dict[Place, Bounds]:
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """Where each history begins and ends now."""
-        found = list(places)
+        found = list(partitions)
         commands: list[Command[Any]] = []
         for keys in map(self.keys, found):
             commands.append(history.last_entry(keys))
             commands.append(history.first_entry(keys))
             commands.append(history.kept(keys))
         replies = self.store.run_all(commands) if commands else []
-        return {place: _bounds(*replies[3 * n : 3 * n + 3]) for n, place in enumerate(found)}
+        return {
+            partition: _bounds(*replies[3 * n : 3 * n + 3]) for n, partition in enumerate(found)
+        }
 
-    def resolve(self, name: str, wanted: Wanted, bounds: Mapping[Place, Bounds]) -> Positions:
-        """Positions for what startingOffsets or endingOffsets say.
+    def resolve(
+        self, name: str, wanted: Wanted, bounds: Mapping[TopicPartition, Bounds]
+    ) -> Positions:
+        """The positions that startingOffsets or endingOffsets name.
 
         What a JSON does not name begins at the earliest, or ends at the latest.
 
@@ -103,20 +107,22 @@ class Histories:
                         " not read here: there is no such partition, or option topic leaves it out"
                     )
         return {
-            place: _position(words.get(place[0], {}).get(str(place[1]), default), known)
-            for place, known in bounds.items()
+            partition: _position(words.get(partition[0], {}).get(str(partition[1]), default), known)
+            for partition, known in bounds.items()
         }
 
-    def walk(self, place: Place, start: Position, end: Position, rows: int) -> tuple[Position, int]:
+    def walk(
+        self, partition: TopicPartition, start: Position, end: Position, rows: int
+    ) -> tuple[Position, int]:
         """How far `rows` rows go from a position, and how many there are if `end` comes first."""
-        keys, taken = self.keys(place), 0
+        keys, taken = self.keys(partition), 0
         while start < end:
             page = self.store.run(history.entries(keys, **span(start, end), count=_WALKED))
             for entry_id, fields in page:
                 name = entry_id.decode()
-                first = start.place if name == start.entry else 0
+                first = start.item if name == start.entry else 0
                 last = fields[IDS].count(b" ") + 1
-                last = min(last, end.place) if name == end.entry else last
+                last = min(last, end.item) if name == end.entry else last
                 if taken + last - first > rows:
                     return Position.parse(f"{name}:{first + rows - taken}"), rows
                 taken += last - first
@@ -128,17 +134,17 @@ class Histories:
 
 def span(start: Position, end: Position) -> dict[str, str]:
     """The stream ids between two positions, as XRANGE takes them."""
-    return {"start": start.entry, "end": end.entry if end.place else f"({end.entry}"}
+    return {"start": start.entry, "end": end.entry if end.item else f"({end.entry}"}
 
 
-def check_kept(place: Place, position: Position, kept: Kept) -> None:
+def check_kept(partition: TopicPartition, position: Position, kept: Kept) -> None:
     """That nothing from this position on was dropped. Raises DataLoss."""
-    if kept.lost and Position.parse(kept.lost) >= position._replace(place=0):
-        topic, number = place
+    if kept.lost and Position.parse(kept.lost) >= position._replace(item=0):
+        topic, number = partition
         raise DataLoss(
             f"the history of topic {show(topic)}, partition {number}, was trimmed up to"
             f" {kept.lost} before it was read from {position}: read it more often, or raise its"
-            " limit; set failOnDataLoss to false to go on with what is left"
+            " limit; set failOnDataLoss to false to continue with what is left"
         )
 
 

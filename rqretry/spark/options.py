@@ -41,7 +41,7 @@ _MOST = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a read or a write is asked for; see docs/spark.md."""
+    """The options of a read or a write; see docs/spark.md."""
 
     settings: Settings = field(repr=False)
     topic: str
@@ -111,7 +111,7 @@ def read_options(given: Mapping[str, str]) -> Options:
 
 
 def check_batch(options: Options) -> Options:
-    """What only a batch read cannot be asked."""
+    """Options that a batch read does not have."""
     if options.max_per_trigger is not None:
         raise InvalidArgument("option maxOffsetsPerTrigger is for streaming reads: leave it out")
     if options.starting == LATEST:
@@ -122,7 +122,7 @@ def check_batch(options: Options) -> Options:
 
 
 def check_stream(options: Options) -> Options:
-    """What only a streaming read cannot be asked."""
+    """Options that a streaming read does not have."""
     if options.kind != HISTORY:
         raise InvalidArgument(
             f"kind {show(options.kind)} cannot be read as a stream: only the history is a log;"

@@ -53,11 +53,11 @@ class Folder:
     def begin(self, folder: str, schema: pa.Schema) -> "Growing":
         """A file in a folder below it that has no name yet."""
         system, root = self.open()
-        place = f"{root}/{folder}".rstrip("/")
-        system.create_dir(place, recursive=True)
-        temporary = f"{place}/{HIDDEN}{uuid.uuid4().hex}.part"
+        path = f"{root}/{folder}".rstrip("/")
+        system.create_dir(path, recursive=True)
+        temporary = f"{path}/{HIDDEN}{uuid.uuid4().hex}.part"
         writer = pq.ParquetWriter(temporary, schema, filesystem=system, compression="zstd")
-        return Growing(system, place, temporary, writer)
+        return Growing(system, path, temporary, writer)
 
     def read(self, name: str) -> pa.Table:
         """A whole file."""
@@ -82,7 +82,7 @@ class Growing:
     """A file under way: hidden until it gets its name, at once and as a whole."""
 
     system: fs.FileSystem
-    place: str
+    path: str
     temporary: str
     writer: pq.ParquetWriter
     rows: int = 0
@@ -95,7 +95,7 @@ class Growing:
     def name(self, name: str) -> None:
         """It is complete: give it its name. A file of that name is replaced."""
         self.writer.close()
-        self.system.move(self.temporary, f"{self.place}/{name}")
+        self.system.move(self.temporary, f"{self.path}/{name}")
 
     def drop(self) -> None:
         """It is not wanted."""

@@ -23,12 +23,12 @@ class Position(NamedTuple):
 
     ms: int = 0
     number: int = 0
-    place: int = 0
+    item: int = 0
     """Of the event in its entry."""
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Read "ms", "ms-number" or "ms-number:place". Raises InvalidArgument."""
+        """Read "ms", "ms-number" or "ms-number:item". Raises InvalidArgument."""
         match = _TEXT.fullmatch(text)
         if match is None:
             refuse("offset", text, "must be like 1732190400000-0:0 (or a time in milliseconds)")
@@ -46,13 +46,13 @@ class Position(NamedTuple):
         return f"{self.ms}-{self.number}"
 
     def __str__(self) -> str:
-        return f"{self.entry}:{self.place}"
+        return f"{self.entry}:{self.item}"
 
 
 Offsets = dict[str, dict[str, str]]
 """{topic: {partition: position}}, as in checkpoints and in startingOffsets."""
 Wanted = str | Offsets
-"""What startingOffsets or endingOffsets say: one word for all, or each partition's own."""
+"""startingOffsets or endingOffsets: one word for all, or one for each partition."""
 
 
 def read_offsets(name: str, text: str) -> Wanted:

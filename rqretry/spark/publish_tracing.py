@@ -16,7 +16,7 @@ _SERVICE = "rqretry-spark"
 
 
 def tracing_of_tasks(otlp: str | None) -> dict[str, str]:
-    """The settings of Spark that have its tasks traced; {} where nothing was asked for.
+    """The settings of Spark that trace its tasks; {} without --otlp.
 
     Raises:
         ConfigError: The URL cannot work, or the SDK is not installed.
@@ -33,7 +33,7 @@ def traced_task() -> Iterator[None]:
     Raises:
         ConfigError: One of the OTEL_* variables cannot work as it is written.
     """
-    if observer.installed is not None:  # somebody set it up, and sees to the end of it
+    if observer.installed is not None:  # the program set it up, and will stop it
         yield
         return
     start_tracing(trace_settings(None, service=_SERVICE))
@@ -47,9 +47,9 @@ def traced_task() -> Iterator[None]:
 def traced(
     namespace: str, topic: str, chunk: Sequence[Prepared]
 ) -> Iterator[tuple[Sequence[Prepared], Callable[[Iterable[MessageId]], None]]]:
-    """Around one call: the messages with the contexts of their spans, and what to tell the answers.
+    """Around one call: the messages with their spans' contexts, and a function for the answers.
 
-    Where nobody traces, the messages as they are, and nobody asks for an answer.
+    Without tracing, the messages unchanged, and a function that does nothing.
     """
     if observer.installed is None:
         yield chunk, _ignore

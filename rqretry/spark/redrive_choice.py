@@ -21,7 +21,7 @@ from rqretry.core.errors import InvalidArgument, show
 from rqretry.spark.error_messages import gist, plain_on_driver
 from rqretry.spark.options import ALL_TOPICS, DEAD_LETTERS
 
-_TOLD = 300
+_LOGGED = 300
 _SHOWN = 200
 _COLUMNS = (
     "topic",
@@ -70,7 +70,7 @@ class ChosenDeadLetter(NamedTuple):
 
 @dataclass(slots=True)
 class Choice:
-    """Dead letters that were chosen, and what they look like.
+    """A selection of dead letters, with a preview.
 
     Attributes:
         group: Their group.
@@ -120,8 +120,8 @@ class Deaths(DeadLetterFilter):
 
     def given(self) -> dict[str, Any]:
         """For the audit record."""
-        said = {"where": self.where[:_TOLD], "chosen": sum(map(len, self.when.values()))}
-        return said | ({"sent_before": self.sent_before} if self.sent_before else {})
+        fields = {"where": self.where[:_LOGGED], "chosen": sum(map(len, self.when.values()))}
+        return fields | ({"sent_before": self.sent_before} if self.sent_before else {})
 
     def matches(self, dead_letter: Matchable) -> bool:
         """Whether this is one of the deaths."""
@@ -141,14 +141,14 @@ def choose(
         url: The server, as everywhere.
 
     Raises:
-        InvalidArgument: The condition is not one, or fails on some dead letter.
+        InvalidArgument: The condition is not valid, or fails on a dead letter.
         GroupNotFound, StoreUnavailable: There is nothing to read from.
     """
     options = {"namespace": namespace, "topic": ALL_TOPICS, "kind": DEAD_LETTERS, "group": group}
     options |= {"includeHeaders": "true"} | ({} if url is None else {"url": url})
     with plain_on_driver(), _plain_condition(where):
         rows = spark.read.format("rqretry").options(**options).load()
-        # Three questions are asked of one reading: so they are about the same dead letters.
+        # Three queries over one reading, so that they are about the same dead letters.
         chosen = rows.where(where).selectExpr(*_COLUMNS).persist()
         try:
             dead_letters = _answer(spark, _CHOSEN, chosen)

@@ -91,8 +91,8 @@ def redrive(  # noqa: PLR0913 - options by name
     """Send dead letters back for which a condition of Spark SQL holds, each once.
 
     What was chosen is kept in a file until all of it was sent. A run that was killed, or that its
-    canaries stopped, is gone on with by the next one with the same server, namespace, group and
-    condition: it sends what is dead since before, and not what died again.
+    canaries stopped, is resumed by the next one with the same server, namespace, group and
+    condition: it sends what has been dead since then, and not what died again.
 
     Args:
         spark: The session to run on.
@@ -137,7 +137,7 @@ def still_dead(client: Client, choice: Choice) -> set[ChosenDeadLetter]:
 def summary_of(
     choice: Choice, dead: set[ChosenDeadLetter], report: RedriveReport | None = None
 ) -> RedriveSummary:
-    """What to tell of a choice of which these were dead, and of what was sent of them."""
+    """The summary of a choice of which these were dead, and of what was sent."""
     sent = len(dead) if report is None else int(report)
     return RedriveSummary(
         choice.group,

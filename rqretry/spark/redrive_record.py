@@ -1,7 +1,7 @@
-"""What a redrive chose, on disk, until all of it was sent: so a run that was killed goes on.
+"""The selection of a redrive, on disk until all of it is sent, so that a killed run can resume.
 
-The record says what was chosen. Whether one of these was sent is asked of Redis: a message that was
-sent back is not dead since that moment any more, and no crash can make that untrue.
+The record has what was chosen. Whether one of these was sent is read from Redis: a message that was
+sent back is no longer dead since that moment, which no crash can change.
 """
 
 import fcntl
@@ -86,7 +86,7 @@ class Record:
 
 
 def _lock(handle: int, folder: Path) -> None:
-    """The lock goes with the process, so one that was killed keeps nobody out."""
+    """The lock ends with the process, so a killed one locks nobody out."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

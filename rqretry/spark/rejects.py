@@ -19,20 +19,20 @@ class Rejects:
     def __init__(self, folder: Folder, task: Task) -> None:
         self._folder, self._name = folder, f"{task.producer}{SUFFIX}"
         self._batch: pa.RecordBatch | None = None
-        self._places: list[int] = []
+        self._indexes: list[int] = []
         self._reasons: list[str] = []
         self._file: Growing | None = None
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, of which `add` is told the places."""
+        """The batches that `add` gets the indexes of."""
         for batch in batches:
             self._batch = batch
             yield batch
             self._store()
 
-    def add(self, place: int, error: RqretryError) -> None:
+    def add(self, index: int, error: RqretryError) -> None:
         """A row of the newest batch."""
-        self._places.append(place)
+        self._indexes.append(index)
         self._reasons.append(str(error))
 
     def __enter__(self) -> Self:
@@ -52,11 +52,11 @@ class Rejects:
             self._file.drop()
 
     def _store(self) -> None:
-        if not self._places or self._batch is None:
+        if not self._indexes or self._batch is None:
             return
-        rows = self._batch.take(pa.array(self._places))
+        rows = self._batch.take(pa.array(self._indexes))
         found = pa.Table.from_batches([rows]).append_column(REASON, pa.array(self._reasons))
-        self._places, self._reasons = [], []
+        self._indexes, self._reasons = [], []
         if self._file is None:
             self._file = self._folder.begin("", found.schema)
         self._file.add(found)

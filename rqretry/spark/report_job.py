@@ -1,4 +1,4 @@
-"""report: what the history says about a topic's groups, as Parquet tables and one HTML page."""
+"""report: statistics of a topic's groups from its history, as Parquet tables and an HTML page."""
 
 from dataclasses import dataclass, field
 from typing import Any

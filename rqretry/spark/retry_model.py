@@ -18,7 +18,7 @@ MOST_ATTEMPTS = 10_000
 """A message that is tried more often is not followed further."""
 COMMITTED, DEAD, UNFINISHED = "committed", "dead", "unfinished"
 REJECTED = frozenset({"rejected", "undecodable", "mismatch"})
-"""Failures that say themselves that no retry can help."""
+"""Failures by which a handler declares that no retry can help."""
 _SETTLED = frozenset({"succeed", "fail", "expire"})
 
 
@@ -30,7 +30,7 @@ class Attempt(NamedTuple):
         ended: When it was settled.
         how: "succeed", "fail" or "expire".
         late: How long after it was due it was leased.
-        rejected: The handler said that no retry can help.
+        rejected: The handler declared that no retry can help.
     """
 
     begun: int

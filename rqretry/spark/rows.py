@@ -44,7 +44,7 @@ class Mapping:
 
 
 def map_columns(schema: StructType, id_column: str | None) -> Mapping:
-    """How a DataFrame with a `body` is written. Raises InvalidArgument, telling the column."""
+    """How a DataFrame with a `body` is written. Raises InvalidArgument with the column."""
     fields = {column.name: column.dataType for column in schema.fields}
     if BODY not in fields:
         raise InvalidArgument(
@@ -62,7 +62,7 @@ def map_columns(schema: StructType, id_column: str | None) -> Mapping:
     unknown = [name for name in fields if name not in known.values()]
     if unknown:
         raise InvalidArgument(
-            f"there is no place in a message for column {show(unknown[0])}: a write takes body,"
+            f"a message has no field for column {show(unknown[0])}: a write takes body,"
             f" {', '.join(WRITABLE)} and {DELAY}; put it into the body, or drop it"
         )
     for part, column in known.items():
@@ -107,7 +107,7 @@ def _check_part(part: str, column: str, kind: Any) -> None:
 
 
 class RowError(RqretryError):
-    """Raised for a row that cannot be published; says why."""
+    """Raised for a row that cannot be published, with the reason."""
 
 
 class Rows:
@@ -126,7 +126,7 @@ class Rows:
         return count
 
     def packed(self) -> list[bytes] | None:
-        """The bodies as messages without other parts; None where one has to be looked at alone.
+        """The bodies as messages without other parts; None where one needs its own encoding.
 
         Raises:
             CodecError, MessageTooLarge: One of them cannot be published.

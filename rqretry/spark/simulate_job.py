@@ -1,6 +1,6 @@
 """simulate: archived outcomes are replayed through other retry policies.
 
-What is known and what is supposed of each message: simulation.py.
+What is known and what is assumed of each message: retry_model.py.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +71,7 @@ _LEFT_OUT = "SELECT count(*) AS n FROM {played} WHERE scenario = 'not known'"
 
 @dataclass(slots=True)
 class SimulationSummary:
-    """What a simulation says.
+    """The result of a simulation.
 
     Attributes:
         rows: For each topic and group what was observed, and for each policy what it would have
@@ -107,7 +107,7 @@ ASSUMPTIONS = (
         " message is used as knowledge, not as an outcome."
     ),
 )
-"""What a simulation supposes; it is told with every answer."""
+"""The assumptions of a simulation; they are part of every result."""
 
 
 def simulate(
@@ -123,7 +123,7 @@ def simulate(
 ) -> SimulationSummary:
     """Replay the outcomes of an archive through candidate retry policies.
 
-    Nothing is written, and no server is asked.
+    Nothing is written, and no server is needed.
 
     Args:
         spark: The session to run on.

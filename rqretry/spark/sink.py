@@ -44,7 +44,7 @@ _BORN_BYTES = 9  # msgpack's form of a time in milliseconds, at the end of an en
 _OTHERS = 64
 
 Reject = Callable[[int, RqretryError], None]
-"""Told the place of a row in its batch, and why it cannot be published."""
+"""Called with the index of a row in its batch, and why it cannot be published."""
 
 
 @contextmanager
@@ -74,8 +74,8 @@ def publish_batches(
     with traced_task(), publishing_to(options) as (store, publishing):
         kind = _ByLane if mapping.id_column is None else _ById
         record = store.perform(publishing.catalog.topics.get(options.target, create=True))
-        outlet = kind(store, publishing, options, task, record.partitions)
-        return outlet.publish(batches, mapping, reject)
+        sink = kind(store, publishing, options, task, record.partitions)
+        return sink.publish(batches, mapping, reject)
 
 
 def begin_job(options: Options, task: Task, plan: str) -> None:
@@ -149,8 +149,8 @@ class _Outlet(ABC):
             if self._failed:
                 return
         try:
-            with traced(space, topic, chunk) as (sent, tell):
-                tell((yield from self.send(partition, chunk, sent)))
+            with traced(space, topic, chunk) as (sent, report):
+                report((yield from self.send(partition, chunk, sent)))
         except RqretryError:
             self._failed = True
             raise
@@ -171,14 +171,14 @@ class _Outlet(ABC):
     def _one_by_one(
         self, rows: Rows, first: int, now_ms: int, reject: Reject
     ) -> Iterator[Prepared]:
-        for place, item in enumerate(rows.items()):
+        for index, item in enumerate(rows.items()):
             try:
                 if isinstance(item, RowError):
                     raise item
-                message = self.prepare(item, f"{self.task.id_prefix}{first + place}", now_ms)
+                message = self.prepare(item, f"{self.task.id_prefix}{first + index}", now_ms)
             except RqretryError as error:
                 self.totals.rejected += 1
-                reject(place, error)
+                reject(index, error)
                 continue
             yield message
 
@@ -278,7 +278,7 @@ class _ByLane(_Outlet):
         return PlainMessages(made, stamp_all(plain, now_ms))
 
     def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
-        """With the time of publishing, which such an id does not tell."""
+        """With the time of publishing, which such an id does not have."""
         if not isinstance(item, OutgoingMessage):
             return Prepared(made_id, encode(item, born_ms=now_ms), "", "")
         named = replace(item, id=made_id)
@@ -315,7 +315,7 @@ def _lane(options: Options, task: Task, number: int) -> ReplayableLane:
 
 
 def _mark(options: Options, task: Task, what: str = "end") -> ReplayableLane:
-    """The lane that tells which epochs of a job are done, or have begun."""
+    """The lane that records which epochs of a job are done, or have begun."""
     return ReplayableLane(options.target, 0, f"spark-{short(task.job)}-{what}", task.epoch)
 
 

@@ -40,7 +40,7 @@ class RqretryDataSource(DataSource):
         return "rqretry"
 
     def schema(self) -> StructType:
-        """The columns of what is read."""
+        """The columns of a read."""
         return schema_of(self._read)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -19,8 +19,8 @@ from rqretry.spark.history_ranges import Span, plan, read_span
 from rqretry.spark.offsets import (
     Bounds,
     Histories,
-    Place,
     Positions,
+    TopicPartition,
     check_kept,
 )
 from rqretry.spark.options import Options
@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins: startingOffsets, by default what comes from now on."""
         starting: Wanted = self.options.starting or LATEST
         with plain_in_worker(), Histories(self.options) as histories:
-            bounds = histories.bounds(histories.places())
+            bounds = histories.bounds(histories.partitions())
             return self._spelled(histories.resolve("startingOffsets", starting, bounds))
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
@@ -54,7 +54,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with plain_in_worker(), Histories(self.options) as histories:
             bounds = self._bounds(histories, start)
             starts = self._starts(start, bounds)
-            ends = {place: self._end(place, known, starts) for place, known in bounds.items()}
+            ends = {
+                partition: self._end(partition, known, starts)
+                for partition, known in bounds.items()
+            }
             if isinstance(limit, ReadMaxRows):
                 ends = _admitted(histories, starts, ends, limit.max_rows)
             return self._spelled(ends)
@@ -67,14 +70,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where the history ends now; it shows in the query's progress."""
         with plain_in_worker(), Histories(self.options) as histories:
-            bounds = histories.bounds(histories.places())
-            return self._spelled({place: known.end for place, known in bounds.items()})
+            bounds = histories.bounds(histories.partitions())
+            return self._spelled({partition: known.end for partition, known in bounds.items()})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Everything up to now, and nothing that comes later."""
         with plain_in_worker(), Histories(self.options) as histories:
-            bounds = histories.bounds(histories.places())
-            self.target = {place: known.end for place, known in bounds.items()}
+            bounds = histories.bounds(histories.partitions())
+            self.target = {partition: known.end for partition, known in bounds.items()}
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """One span for each partition that has something new."""
@@ -82,10 +85,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._read(end)
             bounds = self._bounds(histories, end)
             starts = self._starts(start, bounds) if bounds else {}
-            live = {place: position for place, position in ends.items() if place in starts}
-            for place, position in live.items():
-                if starts[place] < position and self.options.fail_on_data_loss:
-                    check_kept(place, starts[place], bounds[place].kept)
+            live = {
+                partition: position for partition, position in ends.items() if partition in starts
+            }
+            for partition, position in live.items():
+                if starts[partition] < position and self.options.fail_on_data_loss:
+                    check_kept(partition, starts[partition], bounds[partition].kept)
             return plan(live, starts, self.options.min_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -100,37 +105,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is held."""
 
-    def _bounds(self, histories: Histories, offsets: Offsets) -> dict[Place, Bounds]:
-        """Of all places as they are now, and of those that the checkpoint knows."""
+    def _bounds(self, histories: Histories, offsets: Offsets) -> dict[TopicPartition, Bounds]:
+        """The bounds of all current partitions, and of those in the checkpoint."""
         self._check_origin(offsets)
-        places = histories.places()
-        gone = [place for place in self._read(offsets) if place not in places]
+        partitions = histories.partitions()
+        gone = [partition for partition in self._read(offsets) if partition not in partitions]
         if gone and self.options.fail_on_data_loss:
             topic, number = gone[0]
             raise DataLoss(
                 f"partition {number} of topic {show(topic)} is in the checkpoint, and there is no"
                 " such partition any more, or option topic leaves it out; set failOnDataLoss to"
-                " false to go on without it"
+                " false to continue without it"
             )
-        return histories.bounds(places)
+        return histories.bounds(partitions)
 
-    def _starts(self, start: Offsets, bounds: dict[Place, Bounds]) -> Positions:
-        """Where each place goes on; one that is new begins at its beginning."""
+    def _starts(self, start: Offsets, bounds: dict[TopicPartition, Bounds]) -> Positions:
+        """Where each partition continues; a new one starts at its beginning."""
         known = self._read(start)
-        return {place: known.get(place, found.begin) for place, found in bounds.items()}
+        return {partition: known.get(partition, found.begin) for partition, found in bounds.items()}
 
-    def _end(self, place: Place, known: Bounds, starts: Positions) -> Position:
+    def _end(self, partition: TopicPartition, known: Bounds, starts: Positions) -> Position:
         end = known.end
         if self.target is not None:
-            end = min(end, self.target.get(place, starts[place]))
-        if known.end < starts[place] and self.options.fail_on_data_loss:
-            topic, number = place
+            end = min(end, self.target.get(partition, starts[partition]))
+        if known.end < starts[partition] and self.options.fail_on_data_loss:
+            topic, number = partition
             raise DataLoss(
                 f"the history of topic {show(topic)}, partition {number}, ends at {known.end},"
-                f" before {starts[place]} where this query goes on: the server has lost data, or it"
+                f" before {starts[partition]} where this query continues: the server lost data, or"
                 " is another one; set failOnDataLoss to false to wait for newer events"
             )
-        return max(end, starts[place])
+        return max(end, starts[partition])
 
     def _read(self, offsets: Offsets) -> Positions:
         return {
@@ -158,9 +163,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @dataclass
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming read that was asked for wrongly.
+    """A streaming read with wrong options.
 
-    It says so when it is used: Spark 4.3 loses what is raised while it makes a reader.
+    It raises when it is used: Spark 4.3 loses what is raised while it makes a reader.
     """
 
     error: RqretryError
@@ -182,17 +187,17 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _admitted(histories: Histories, starts: Positions, ends: Positions, limit: int) -> Positions:
     """Ends for at most `limit` rows, shared out among the partitions that have any."""
-    reached = {place: starts[place] for place in ends}
-    left, active = limit, [place for place in ends if starts[place] < ends[place]]
+    reached = {partition: starts[partition] for partition in ends}
+    left, active = limit, [partition for partition in ends if starts[partition] < ends[partition]]
     while left > 0 and active:
         share = max(1, left // len(active))
-        for place in list(active):
+        for partition in list(active):
             rows = min(share, left)
             if rows == 0:
                 break
-            position, taken = histories.walk(place, reached[place], ends[place], rows)
-            reached[place] = position
+            position, taken = histories.walk(partition, reached[partition], ends[partition], rows)
+            reached[partition] = position
             left -= taken
-            if position >= ends[place]:
-                active.remove(place)
+            if position >= ends[partition]:
+                active.remove(partition)
     return reached

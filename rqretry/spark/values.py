@@ -91,8 +91,8 @@ def _listed(array: pa.Array) -> list[Any]:
         return others
     numbers: list[Any] = array.fill_null(0).to_numpy(zero_copy_only=False).tolist()
     if array.null_count:
-        for place in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
-            numbers[place] = None
+        for index in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+            numbers[index] = None
     return numbers
 
 

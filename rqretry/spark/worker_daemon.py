@@ -13,5 +13,5 @@ from rqretry.spark import archive_job, ingest_job, simulate_job, source
 NEEDED = (pyspark.worker, archive_job, ingest_job, simulate_job, source)
 
 if __name__ == "__main__":
-    gc.freeze()  # what is loaded is never garbage; to look at it would copy it for each worker
+    gc.freeze()  # what is loaded is never garbage; traversing it would copy it for each worker
     daemon.manager()

@@ -25,7 +25,7 @@ _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task tells the driver."""
+    """What one task reports to the driver."""
 
     totals: Totals
     task: Task
@@ -73,7 +73,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             context = _context()
             query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
             if query is None or batch is None:
-                raise RqretryError("Spark did not tell this task its query and its batch")
+                raise RqretryError("Spark gave this task no query and batch")
             task = Task(query, context.partitionId(), int(batch), replayable=True)
             return _publish(self.options, self.mapping, task, iterator)
 
@@ -96,9 +96,9 @@ def _publish(
             yield batch
             seen += batch.num_rows
 
-    def refuse_row(place: int, error: RqretryError) -> None:
+    def refuse_row(index: int, error: RqretryError) -> None:
         raise InvalidArgument(
-            f"row {seen + place} of partition {task.partition} cannot be published: {error}"
+            f"row {seen + index} of partition {task.partition} cannot be published: {error}"
         ) from error
 
     return Written(publish_batches(options, mapping, task, counted(), refuse_row), task)

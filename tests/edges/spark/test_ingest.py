@@ -99,7 +99,7 @@ def test_json_lines_are_rows_and_a_broken_line_is_put_aside(
     ("name", "more", "error", "said"),
     [
         ("none.parquet", {}, ConfigError, "cannot be read as parquet"),
-        ("rows.txt", {}, InvalidArgument, "does not tell a format"),
+        ("rows.txt", {}, InvalidArgument, "has no known extension"),
         ("rows.parquet", {"format": "xml"}, InvalidArgument, "format 'xml' must be one of"),
         ("rows.parquet", {"id": "x"}, InvalidArgument, "there is no column 'x' in the files"),
         ("rows.parquet", {"tag": "n"}, InvalidArgument, "column 'n' is bigint; it must be string"),

@@ -94,7 +94,7 @@ def test_two_jobs_without_a_name_are_two_jobs(pipeline: Pipeline) -> None:
     ("query", "options", "said"),
     [
         ("select 1 as n", {}, "the rows have no column body, only 'n'"),
-        ("select 1 as body, 2 as n", {}, "no place in a message for column 'n'"),
+        ("select 1 as body, 2 as n", {}, "a message has no field for column 'n'"),
         ("select 1 as body, 2 as id", {}, "column 'id' is int; it must be string"),
         ("select 1 as body", {"idColumn": "x"}, "no column 'x', which idColumn names"),
         ("select struct(cast('x' as binary) as x) as body", {}, "column 'body.x' is binary"),
