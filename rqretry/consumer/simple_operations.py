@@ -66,7 +66,7 @@ class SimpleOperations:
         self._settings = settings or {}
         self._record: GroupRecord | None = None
         self._sources: list[tuple[str, int, GroupKeys]] = []
-        self._maintenance = Maintenance(catalog, worker)
+        self._maintenance = Maintenance(catalog.topics, worker)
         self._prefer = "ready"
         self._found_at = 0.0
         self._rated = False

@@ -156,8 +156,9 @@ def _pipeline(folder: Path) -> Pipeline:
     if find_spec("pyspark") is None:
         raise ConfigError("--spark needs Spark: run pip install 'rqretry[spark]'")
     from rqretry.demo.jobs import make_room, spark_jobs  # noqa: PLC0415 - of the extra
+    from rqretry.spark.sessions import session  # noqa: PLC0415 - of the extra
 
-    return partial(spark_jobs, make_room(folder))
+    return partial(spark_jobs, session, make_room(folder))
 
 
 def load_default(progress: Console) -> list[Flight]:

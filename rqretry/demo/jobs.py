@@ -25,7 +25,6 @@ from rqretry.demo.topology import ARRIVALS, CLAIMS_GROUP, FLIGHTS
 from rqretry.spark.archive_job import archive
 from rqretry.spark.ingest_job import ingest
 from rqretry.spark.report_job import PAGE, ReportSummary, report
-from rqretry.spark.sessions import session
 
 _MASTER = "local[4]"
 """More tasks at once than the archive has: an ingest never waits until it has written a batch."""
@@ -39,18 +38,23 @@ _SOONEST_S, _LATEST_S = 1, 8
 """An arrival is known when its claim has come, or a little later, so that many a claim fails at
 first; but long before the ladder of a claim ends."""
 
+OpenSession = Callable[[str, str, dict[str, str]], SparkSession]
+"""Opens a session: the name of the program, the master, settings."""
+
 
 class SparkJobs:
     """The jobs of one run, in the order in which they are asked for; each answers with a future.
 
     Args:
+        open_session: As `rqretry.spark.sessions.session`.
         folder: Empty; flights, archive and report go there.
         url, namespace: Where the demo runs.
     """
 
     pace = Pace(seconds=2.0, first=2_000, smallest=1_000, largest=20_000)
 
-    def __init__(self, folder: Path, url: str, namespace: str) -> None:
+    def __init__(self, open_session: OpenSession, folder: Path, url: str, namespace: str) -> None:
+        self._open_session = open_session
         self._folder = folder
         self._where: dict[str, Any] = {"url": url, "namespace": namespace}
         self._all_done, self._closed = threading.Event(), threading.Event()
@@ -64,7 +68,7 @@ class SparkJobs:
         """Start Spark, and archive what happens from now on."""
 
         def follow() -> None:
-            spark = _start()
+            spark = _start(self._open_session)
             self._spark.set_result(spark)
             self._following = self._threads.submit(self._archive, spark, follow=True)
 
@@ -156,9 +160,11 @@ class SparkJobs:
 
 
 @contextmanager
-def spark_jobs(folder: Path, url: str, namespace: str) -> Iterator[SparkJobs]:
+def spark_jobs(
+    open_session: OpenSession, folder: Path, url: str, namespace: str
+) -> Iterator[SparkJobs]:
     """The jobs of one run; Spark starts, and is gone at the end."""
-    jobs = SparkJobs(folder, url, namespace)
+    jobs = SparkJobs(open_session, folder, url, namespace)
     try:
         yield jobs
     finally:
@@ -211,9 +217,9 @@ def _schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema({_ID: pa.string(), **kinds})
 
 
-def _start() -> SparkSession:
+def _start(open_session: OpenSession) -> SparkSession:
     """A session whose first Python worker has started, so that the first ingest is a quick one."""
-    spark = session("rqretry demo", _MASTER, _SETTINGS)
+    spark = open_session("rqretry demo", _MASTER, _SETTINGS)
     spark.range(1).mapInArrow(_same, "id long").collect()
     return spark
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from rqretry.catalog.catalog import Catalog
+from rqretry.catalog.topics import Topics
 from rqretry.core.dead_letter import read_dead_letter
 from rqretry.core.errors import RqretryError, TopicNotFound
 from rqretry.observability import observer
@@ -93,9 +93,9 @@ class Maintenance:
     """Moves what is due."""
 
     def __init__(
-        self, catalog: Catalog, worker: str, chance: Callable[[], float] | None = None
+        self, topics: Topics, worker: str, chance: Callable[[], float] | None = None
     ) -> None:
-        self.catalog = catalog
+        self._topics = topics
         self.worker = worker
         self._chance = chance or random.Random().random
 
@@ -150,7 +150,7 @@ class Maintenance:
                 if newer is not None:
                     stale.append(keys)
                     with suppress(TopicNotFound):
-                        yield from self.catalog.topics.note_route(keys.topic, keys.partition, newer)
+                        yield from self._topics.note_route(keys.topic, keys.partition, newer)
             if not stale:
                 break
         return [done[keys] for keys in partitions]
@@ -158,10 +158,10 @@ class Maintenance:
     def _delivery(self, keys: PartitionKeys) -> Operation[tuple[Command[Any] | None, int | None]]:
         """The call to make, or milliseconds until there is one to make; None: neither."""
         try:
-            yield from self.catalog.topics.get(keys.topic)
+            yield from self._topics.get(keys.topic)
         except TopicNotFound:  # it was deleted meanwhile, and has nothing
             return None, None
-        route = self.catalog.topics.route(keys.topic, keys.partition)
+        route = self._topics.route(keys.topic, keys.partition)
         members: list[str] = []
         if route.filtered:  # each message goes to the groups that take its tag
             members, next_ms = yield due_members(keys, limit=MAX_BATCH)

@@ -105,7 +105,7 @@ def carry_out(
 
 def _deliver(catalog: Catalog, topic: str, partition: int, worker: str) -> Operation[None]:
     """Everything that is due there now, which the halves are."""
-    maintenance, keys = Maintenance(catalog, worker), catalog.partition(topic, partition)
+    maintenance, keys = Maintenance(catalog.topics, worker), catalog.partition(topic, partition)
     while (yield from maintenance.deliver([keys]))[0].next_ms == 0:
         pass
 

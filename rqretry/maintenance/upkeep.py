@@ -41,7 +41,7 @@ class Upkeep:
 
     def __init__(self, catalog: Catalog, worker: str) -> None:
         self._catalog = catalog
-        self._maintenance = Maintenance(catalog, worker)
+        self._maintenance = Maintenance(catalog.topics, worker)
         self._seen: dict[GroupKeys, tuple[int, float]] = {}
         self._swept_at = -SWEEP_EVERY_S  # the first round sweeps
 

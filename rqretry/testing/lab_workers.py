@@ -80,7 +80,7 @@ class LabWorkers:
         self.catalog = Catalog(app.settings.namespace, app.settings.levels, "lab")
         self.catalog.topics.declared = app.declared
         self.places: list[LabPlace] = []
-        self._maintenance = Maintenance(self.catalog, "lab", chance=lambda: 0.5)
+        self._maintenance = Maintenance(self.catalog.topics, "lab", chance=lambda: 0.5)
         self._store = store
         self._async_store = LabAsyncStore(store)
         self._settlers: dict[str, Settler] = {}

@@ -41,7 +41,7 @@ class Reaper:
         self._store = store
         self._catalog = catalog
         self._places = places
-        self._maintenance = Maintenance(catalog, worker)
+        self._maintenance = Maintenance(catalog.topics, worker)
         self._put_off: dict[Place, float] = {}
         """Partitions whose server did not answer, and when to look at them again."""
         self._alarm = alarm
