@@ -11,6 +11,8 @@ local call = redis.call
   REPLY  next cursor ('0' at the end), ids
   COST   O(page); 4 commands
 ]]
+-- @include ownership
+
 local config, bodies, pending, big = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local cursor = ARGV[1]
 local PAGE, SHORT_PAGE = 500, 16
@@ -25,7 +27,7 @@ end
 if byte and #ids > 0 then
   local owed = call('HMGET', pending, unpack(ids))
   for i, id in ipairs(ids) do
-    local has = owed[i] and string.find(owed[i], byte, 1, true)
+    local has = owed[i] and owes(owed[i], byte)
     missed[#missed + 1] = not has and id or nil
   end
 end

@@ -19,6 +19,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include delivery_state
+-- @include ownership
 -- @include message_group_order
 
 local meta, config, ready, attempts, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -53,7 +54,7 @@ for i, id in ipairs(ids) do
     if not noted[i] then
       marked[#marked + 1], marked[#marked + 2] = id, owner
     end
-    if not string.find(entry, byte, 1, true) then
+    if not owes(entry, byte) then
       given[#given + 1] = id
       owed[#owed + 1], owed[#owed + 2] = id, entry .. byte
       numbers[#numbers + 1], numbers[#numbers + 2] = id, spell_entry(clock.now, 1, 0, 0)

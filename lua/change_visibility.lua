@@ -15,6 +15,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include delivery_state
+-- @include ownership
 -- @include fence
 -- @include wake_if_below_limit
 

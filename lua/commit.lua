@@ -16,6 +16,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include halves
+-- @include ownership
 -- @include message_group_order
 
 local meta, scheduled, halves, half_of, closed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

@@ -2,15 +2,15 @@ local call = redis.call
 --[[ dead_letters.lua: read only; one page of a group's dead letters in one partition, oldest first
 
   FLAGS  no-writes
-  KEYS   meta dead graves failures bodies big tracebacks
+  KEYS   meta dead deaths failures bodies big tracebacks
   ARGV   offset count with_bodies ('1' | '0') byte_limit
-  REPLY  now_ms, total, ids, dead since, graves, failure records, bodies ('' when not asked for)
+  REPLY  now_ms, total, ids, dead since, deaths, failure records, bodies ('' when not asked for)
   COST   O(log dead + count); 7 commands
 ]]
 -- @include clock
 -- @include logical
 
-local meta, dead, graves, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local meta, dead, deaths, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local bodies, big = KEYS[5], KEYS[6]
 local offset, count, with_bodies = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local byte_limit = tonumber(ARGV[4])
@@ -38,4 +38,4 @@ local function texts(key)
   end
   return found
 end
-return { clock.now, total, ids, since, texts(graves), texts(failures), with_bodies and texts(bodies) or {} }
+return { clock.now, total, ids, since, texts(deaths), texts(failures), with_bodies and texts(bodies) or {} }

@@ -10,7 +10,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta route bodies pending scheduled backlog events counters big ids id_expiry message_groups
-         keyed message_keys, then ready and wake of each group, then line and heads of each ordered
+         keyed message_keys, then ready and wake of each group, then order and heads of each ordered
          one, then broadcast, where the topic has a broadcast group
   ARGV   route_version worker limit groups, then name and byte (and 'o' for an ordered
          one) of each group, then member and bytes of its groups of each message looked at
@@ -25,6 +25,7 @@ local call = redis.call
 -- @include history
 -- @include message_keys
 -- @include forget
+-- @include ownership
 -- @include message_group_order
 -- @include broadcast
 

@@ -11,8 +11,8 @@ local call = redis.call
   look hold_ms later, by when live workers have renewed.
 
   FLAGS  allow-oom
-  KEYS   meta config retry inflight attempts failures dead graves due wake events counters bodies
-         pending ready line heads message_groups, then the delay level keys
+  KEYS   meta config retry inflight attempts failures dead deaths due wake events counters bodies
+         pending ready order heads message_groups, then the delay level keys
   ARGV   group worker limit last_seen_ms ('' on a first look) elapsed_ms hold_ms random
   REPLY  OK | HELD, now_ms, messages expired | ms to wait, and behind OK, where any message has expired,
          the ids of those that have no retries left
@@ -27,13 +27,18 @@ local call = redis.call
 -- @include wait_or_bury
 -- @include failures
 -- @include wake_if_below_limit
+-- @include ownership
+-- @include ordering
 -- @include message_group_order
 -- @include drop_given_up
 
 local meta, config, retry, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local failures, wake, events, counters = KEYS[6], KEYS[10], KEYS[11], KEYS[12]
-local keys = { dead = KEYS[7], graves = KEYS[8], due = KEYS[9] }
-local bodies, pending = KEYS[13], KEYS[14]
+local keys = {
+  inflight = inflight, dead = KEYS[7], deaths = KEYS[8], due = KEYS[9], wake = wake, bodies = KEYS[13],
+  pending = KEYS[14], ready = KEYS[15], order = KEYS[16], heads = KEYS[17], message_groups = KEYS[18],
+}
+local bodies, pending = keys.bodies, keys.pending
 local levels = { unpack(KEYS, 19) }
 local group, worker, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local last_seen_ms, elapsed_ms, hold_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -42,11 +47,7 @@ local JUMP_MS = 60000
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
-local order = {
-  used = clock.order, ordered = policy.ordered, byte = policy.byte, ready = KEYS[15], wake = wake, line = KEYS[16],
-  heads = KEYS[17], message_groups = KEYS[18], bodies = bodies, pending = pending, dead = keys.dead,
-  inflight = inflight,
-}
+local order = ordering(keys, clock, policy.ordered, policy.byte)
 local now = clock.now
 local hold = tonumber(call('HGET', meta, 'hold') or nil)
 if last_seen_ms and now - last_seen_ms - elapsed_ms > JUMP_MS and not (hold and now < hold + JUMP_MS) then
@@ -66,13 +67,13 @@ end
 -- view they are what is not dead any more, or what it has finished with.
 local owed = call('HLEN', pending) > 0 and call('HMGET', pending, unpack(overdue)) or {}
 local buried = call('ZMSCORE', keys.dead, unpack(overdue))
-local marks = policy.view and call('HMGET', keys.graves, unpack(overdue))
+local marks = policy.view and call('HMGET', keys.deaths, unpack(overdue))
 local ids, orphans, committed, leftovers = {}, {}, {}, {}
 for i, id in ipairs(overdue) do
   local kind = ids
   if call('HEXISTS', bodies, id) == 0 then
     kind = orphans
-  elseif owed[i] and not string.find(owed[i], policy.byte, 1, true) then
+  elseif not owes(owed[i], policy.byte) then
     kind = committed
   end
   if policy.view then
@@ -86,7 +87,7 @@ local function drop(list)
   call('HDEL', failures, unpack(list))
   call('HDEL', attempts, unpack(list))
   if policy.view then
-    call('HDEL', keys.graves, unpack(list))
+    call('HDEL', keys.deaths, unpack(list))
   end
   call('ZREM', inflight, unpack(list))
 end
@@ -133,7 +134,7 @@ end
 call('HSET', failures, unpack(changed))
 call('HSET', attempts, unpack(written))
 finish_lines(order, newly_dead, {})
-drop_spent(policy, plan, keys.graves, attempts, failures)
+drop_spent(policy, plan, keys.deaths, attempts, failures)
 call('ZREM', inflight, unpack(ids))
 wake_for_room(policy.max_inflight, inflight, wake, #ids)
 call('HINCRBY', counters, 'expire:' .. group, #ids)

@@ -6,8 +6,8 @@ local call = redis.call
   keeps its message group waiting, and one that is dead lets the next one go.
 
   FLAGS  allow-oom
-  KEYS   meta config inflight attempts failures dead graves tracebacks due wake bodies pending events
-         counters ready line heads message_groups, then the delay level keys
+  KEYS   meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
+         counters ready order heads message_groups, then the delay level keys
   ARGV   group worker tracebacks words (a message) random (0 to 1, for the jitter of messages of less than 7
          words) records, then fingerprint and text of each traceback, then the records that messages share (lines
          of JSON for the failure record), then of each message 7 words: id, lease_no, level (0 automatic, k that
@@ -22,6 +22,8 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include delivery_state
+-- @include ownership
+-- @include ordering
 -- @include fence
 -- @include policy
 -- @include wait_or_bury
@@ -38,8 +40,9 @@ end
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local tracebacks, wake, events, counters = KEYS[8], KEYS[10], KEYS[13], KEYS[14]
 local keys = {
-  inflight = inflight, attempts = attempts, dead = KEYS[6], graves = KEYS[7], due = KEYS[9],
-  bodies = KEYS[11], pending = KEYS[12],
+  inflight = inflight, attempts = attempts, dead = KEYS[6], deaths = KEYS[7], due = KEYS[9], wake = wake,
+  bodies = KEYS[11], pending = KEYS[12], ready = KEYS[15], order = KEYS[16], heads = KEYS[17],
+  message_groups = KEYS[18],
 }
 local levels = { unpack(KEYS, 19) }
 local group, worker, traces = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -49,11 +52,7 @@ local ASKING = 7 -- words of a message that may ask for something
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
-local order = {
-  used = clock.order, ordered = policy.ordered, byte = policy.byte, ready = KEYS[15], wake = wake, line = KEYS[16],
-  heads = KEYS[17], message_groups = KEYS[18], bodies = keys.bodies, pending = keys.pending, dead = keys.dead,
-  inflight = inflight,
-}
+local order = ordering(keys, clock, policy.ordered, policy.byte)
 local ids, verdicts, entries, _, all_ok = fence(keys, policy.byte, FIRST, STRIDE)
 local plan, done, notes, written, lines, buried = new_plan(), {}, {}, {}, {}, {}
 
@@ -153,7 +152,7 @@ if #done > 0 then
   if order.used then
     lines_of_groups()(order, buried, {})
   end
-  drop_spent(policy, plan, keys.graves, attempts, failures)
+  drop_spent(policy, plan, keys.deaths, attempts, failures)
   call('ZREM', inflight, unpack(done))
   wake_for_room(policy.max_inflight, inflight, wake, #done)
   call('HINCRBY', counters, 'fail:' .. group, #done)

@@ -3,10 +3,10 @@ local call = redis.call
 
   Every dead letter once, in the order in which they died: the view remembers how far it has come,
   and which ones of that very millisecond it has had. One that is sent back and dies again is another
-  one. A mark in the view's graves says that it owes the letter. The letter stays where it is.
+  one. A mark in the view's deaths says that it owes the letter. The letter stays where it is.
 
   FLAGS  allow-oom
-  KEYS   meta config dead ready attempts failures graves wake events counters
+  KEYS   meta config dead ready attempts failures deaths wake events counters
   ARGV   group worker limit
   REPLY  letters fed
   COST   O(limit * log dead); 13 commands
@@ -17,7 +17,7 @@ local call = redis.call
 -- @include delivery_state
 
 local meta, config, dead, ready, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local failures, graves, wake, events, counters = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local failures, deaths, wake, events, counters = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local group, worker, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local kept = call('HMGET', config, 'view', 'fed_at', 'fed_ids')
@@ -52,7 +52,7 @@ for i, id in ipairs(ids) do
     begun[#begun + 1], begun[#begun + 2] = id, spell_entry(read_entry(entries[i]) + 1, 1, 0, 0)
   end
 end
-call('HSET', graves, unpack(marks))
+call('HSET', deaths, unpack(marks))
 if #begun > 0 then
   call('HSET', attempts, unpack(begun))
   call('HDEL', failures, unpack(ids))

@@ -16,7 +16,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
-         counters failures line heads message_groups, then of a view graves and the other group's failures
+         counters failures order heads message_groups, then of a view deaths and the other group's failures
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
   REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies, entries ('' where all are first attempts, else one per id, '-' for 1:1:0:0), errors
@@ -31,6 +31,8 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
+-- @include ownership
+-- @include ordering
 -- @include last_failure
 
 -- What ordered groups need is made only where a message ever had a message group.
@@ -43,10 +45,14 @@ local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local attempts, dead, due, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local big, pending, scheduled, events, counters = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local group, worker, want, byte_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local failures, graves, origins = KEYS[16], KEYS[20], KEYS[21]
+local failures, deaths, origins = KEYS[16], KEYS[20], KEYS[21]
 local visibility_ms, prefer, tokens = tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1'
 local SMALL = 2048 -- what a body counts that is not listed in `big`, because it is at most 8 KiB
 local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
+local keys = {
+  ready = ready, inflight = inflight, dead = dead, wake = wake, bodies = bodies, pending = pending,
+  order = KEYS[17], heads = KEYS[18], message_groups = KEYS[19],
+}
 
 local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view', 'ordered')
 if not settings[1] then
@@ -103,7 +109,7 @@ end
 local strays, orphans, scheduled_in, due_in = {}, {}, '', ''
 
 -- One question for six: in most groups none of them is there.
-local odd = call('EXISTS', dead, view and graves or pending, big, attempts, due, scheduled) > 0
+local odd = call('EXISTS', dead, view and deaths or pending, big, attempts, due, scheduled) > 0
 if odd then
   due_in, scheduled_in = remaining(due), remaining(scheduled)
 end
@@ -121,11 +127,7 @@ local function looked_up(count, command, key)
   return choosy and call(count, key) > 0 and call(command, key, unpack(ids)) or {}
 end
 
-local order = {
-  used = clock.order, ordered = settings[7], byte = byte, ready = ready, wake = wake, line = KEYS[17],
-  heads = KEYS[18], message_groups = KEYS[19], bodies = bodies, pending = pending, dead = dead,
-  inflight = inflight,
-}
+local order = ordering(keys, clock, settings[7], byte)
 
 local function out_of_turn()
   local waits, asked, names, message_group_of = {}, {}, {}, lines()
@@ -164,13 +166,13 @@ local function choose()
   local taken, seen, bytes = {}, {}, 0
   local leased = earliest and call('ZMSCORE', inflight, unpack(ids)) or {}
   local buried = looked_up('ZCARD', 'ZMSCORE', dead)
-  local owed = looked_up('HLEN', 'HMGET', view and graves or pending)
+  local owed = looked_up('HLEN', 'HMGET', view and deaths or pending)
   local sizes = looked_up('HLEN', 'HMGET', big)
   local function is_owed(i)
     if view then
       return buried[i] and owed[i]
     end
-    return not buried[i] and not (owed[i] and not string.find(owed[i], byte, 1, true))
+    return not buried[i] and owes(owed[i], byte)
   end
   local all_owed = #buried + #owed == 0 and not view
   for i = 1, #ids do
@@ -257,7 +259,7 @@ local function forget_leftovers()
   if view and #strays > 0 then
     call('HDEL', failures, unpack(strays))
     call('HDEL', attempts, unpack(strays))
-    call('HDEL', graves, unpack(strays))
+    call('HDEL', deaths, unpack(strays))
   end
   if #orphans > 0 then
     call('HDEL', pending, unpack(orphans))

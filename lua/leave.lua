@@ -6,7 +6,7 @@ local call = redis.call
   nothing is deleted before the count is 0.
 
   FLAGS  allow-oom
-  KEYS   meta counters config attempts failures tracebacks graves due wake ready retry heads inflight
+  KEYS   meta counters config attempts failures tracebacks deaths due wake ready retry heads inflight
          dead line, then the delay level keys
   ARGV   group
   REPLY  messages that the group still holds

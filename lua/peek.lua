@@ -2,8 +2,8 @@ local call = redis.call
 --[[ peek.lua: read only; where is this message, for one group of one partition
 
   FLAGS  no-writes
-  KEYS   meta config ready retry inflight attempts failures dead graves bodies pending scheduled
-         backlog line heads message_groups, then the delay level keys
+  KEYS   meta config ready retry inflight attempts failures dead deaths bodies pending scheduled
+         backlog order heads message_groups, then the delay level keys
   ARGV   id most (how far to look into the lists)
   REPLY  now_ms, body, pending bytes, own byte, entry, inflight deadline, dead since, grave, failure
          record, scheduled due, place in ready, in retry, in backlog, paused, level and due of each
@@ -13,10 +13,11 @@ local call = redis.call
 ]]
 -- @include clock
 -- @include logical
+-- @include ownership
 -- @include message_group_order
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local attempts, failures, dead, graves, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local attempts, failures, dead, deaths, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local pending, scheduled, backlog = KEYS[11], KEYS[12], KEYS[13]
 local id, most = ARGV[1], tonumber(ARGV[2])
 
@@ -52,7 +53,7 @@ local settings = call('HMGET', config, 'byte', 'paused', 'max_inflight', 'rate')
 return {
   clock.now, call('HGET', bodies, id) or '', call('HGET', pending, id) or '', settings[1] or '',
   call('HGET', attempts, id) or '', call('ZSCORE', inflight, id) or '',
-  call('ZSCORE', dead, id) or '', call('HGET', graves, id) or '', call('HGET', failures, id) or '',
+  call('ZSCORE', dead, id) or '', call('HGET', deaths, id) or '', call('HGET', failures, id) or '',
   call('ZSCORE', scheduled, id) or '', place(ready), place(retry), place(backlog),
   settings[2] or '0', waiting, call('HEXISTS', bodies, id),
   call('ZCARD', inflight), settings[3] or '', settings[4] or '', head, in_line,

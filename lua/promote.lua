@@ -7,7 +7,7 @@ local call = redis.call
   goes on, and a message that was sent back with a delay goes to the end of its message group.
 
   FLAGS  allow-oom
-  KEYS   meta retry due wake events counters config line heads message_groups, then the delay level keys
+  KEYS   meta retry due wake events counters config order heads message_groups, then the delay level keys
   ARGV   group worker limit until ('' for what is due now, '+inf' for all) level ('' for every one),
          then ids to take from that level (none: any)
   REPLY  now_ms, messages promoted, next_due_ms (from now; '' for none)
@@ -16,9 +16,11 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
+-- @include ordering
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function lines()
+-- @include ownership
 -- @include message_group_order
   return heads_and_others, push_in_line
 end
@@ -29,10 +31,8 @@ local group, worker, limit, upto, only = ARGV[1], ARGV[2], tonumber(ARGV[3]), AR
 local chosen = { unpack(ARGV, 6) }
 
 local clock = read_clock(meta)
-local order = {
-  used = clock.order, ordered = clock.order and call('HGET', KEYS[7], 'ordered'), meta = meta, line = KEYS[8],
-  heads = KEYS[9], message_groups = KEYS[10],
-}
+local keys = { meta = meta, order = KEYS[8], heads = KEYS[9], message_groups = KEYS[10] }
+local order = ordering(keys, clock, clock.order and call('HGET', KEYS[7], 'ordered'))
 local ids, filled = {}, false
 upto = upto == '' and clock.now or upto
 

@@ -13,7 +13,7 @@ local call = redis.call
 
   FLAGS  none
   KEYS   meta route lane bodies big pending backlog events counters ids id_expiry scheduled
-         message_groups half_of keyed message_keys, then ready and wake of each group, then line and
+         message_groups half_of keyed message_keys, then ready and wake of each group, then order and
          heads of each ordered one, then broadcast, where the topic has a broadcast group, then the
          lane of the call in front, if any (not both)
   ARGV   route_version seq checksum lane_ttl_ms worker blob in_front ('' for none) groups messages
@@ -45,6 +45,7 @@ local function publish_each(time, room)
 -- @include dedup
 -- @include message_keys
 -- @include forget
+-- @include ownership
 -- @include message_group_order
 -- @include broadcast
 

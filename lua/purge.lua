@@ -5,8 +5,8 @@ local call = redis.call
   leaves) what is in flight. What is ready lies in lists: see purge_list.lua.
 
   FLAGS  allow-oom
-  KEYS   meta config attempts failures place graves bodies big pending ids id_expiry inflight events
-         counters ready wake line heads message_groups dead keyed message_keys
+  KEYS   meta config attempts failures place deaths bodies big pending ids id_expiry inflight events
+         counters ready wake order heads message_groups dead keyed message_keys
   ARGV   group actor, then ids
   REPLY  OK | GONE of each message
   COST   O(messages * log place); 15 commands, 3 more where some have message keys
@@ -16,13 +16,16 @@ local call = redis.call
 -- @include history
 -- @include message_keys
 -- @include forget
+-- @include ownership
+-- @include ordering
 -- @include message_group_order
 
 local meta, config, attempts, failures, place = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local graves, inflight, events, counters = KEYS[6], KEYS[12], KEYS[13], KEYS[14]
+local deaths, inflight, events, counters = KEYS[6], KEYS[12], KEYS[13], KEYS[14]
 local keys = {
-  bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11], keyed = KEYS[21],
-  message_keys = KEYS[22],
+  bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11], inflight = inflight,
+  ready = KEYS[15], wake = KEYS[16], order = KEYS[17], heads = KEYS[18], message_groups = KEYS[19],
+  dead = KEYS[20], keyed = KEYS[21], message_keys = KEYS[22],
 }
 local group, actor = ARGV[1], ARGV[2]
 local ids = { unpack(ARGV, 3) }
@@ -30,11 +33,7 @@ local ids = { unpack(ARGV, 3) }
 local settings = call('HMGET', config, 'byte', 'ordered', 'view')
 local byte = settings[1] or ''
 local clock = read_clock(meta)
-local order = {
-  used = clock.order, ordered = settings[2], byte = byte, ready = KEYS[15], wake = KEYS[16], line = KEYS[17],
-  heads = KEYS[18], message_groups = KEYS[19], bodies = keys.bodies, pending = keys.pending, dead = KEYS[20],
-  inflight = inflight,
-}
+local order = ordering(keys, clock, settings[2], byte)
 local scores, verdicts, purged, seen = call('ZMSCORE', place, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
   local here = scores[i] and not seen[id]
@@ -48,7 +47,7 @@ if #purged > 0 then
   call('HDEL', attempts, unpack(purged))
   finish_lines(order, purged, last)
   call('ZREM', inflight, unpack(purged))
-  call('HDEL', graves, unpack(purged))
+  call('HDEL', deaths, unpack(purged))
   call('ZREM', place, unpack(purged))
   call('HINCRBY', counters, 'purge:' .. group, #purged)
   append_history(clock, meta, events, 'purge', group, actor, purged, '', '')

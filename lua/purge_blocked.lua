@@ -5,7 +5,7 @@ local call = redis.call
   out (the head) lies in a list or a sorted set: see purge_list.lua and purge.lua.
 
   FLAGS  allow-oom
-  KEYS   meta config line heads message_groups attempts failures bodies big pending ids id_expiry
+  KEYS   meta config order heads message_groups attempts failures bodies big pending ids id_expiry
          events counters keyed message_keys
   ARGV   group actor, then members of the line
   REPLY  OK | GONE of each message
@@ -16,9 +16,10 @@ local call = redis.call
 -- @include history
 -- @include message_keys
 -- @include forget
+-- @include ownership
 -- @include message_group_order
 
-local meta, config, line, heads, message_groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local meta, config, order, heads, message_groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local attempts, failures, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
 local keys = {
   bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11], id_expiry = KEYS[12], keyed = KEYS[15],
@@ -32,7 +33,7 @@ for i, member in ipairs(members) do
 end
 local byte = call('HGET', config, 'byte') or ''
 local clock = read_clock(meta)
-local here, known = call('ZMSCORE', line, unpack(members)), call('HMGET', heads, unpack(names))
+local here, known = call('ZMSCORE', order, unpack(members)), call('HMGET', heads, unpack(names))
 local verdicts, gone, ids, seen = {}, {}, {}, {}
 for i, member in ipairs(members) do
   local id = id_in_line(member, names[i])
@@ -48,7 +49,7 @@ if #ids > 0 then
   if #last > 0 then
     call('HDEL', message_groups, unpack(last))
   end
-  call('ZREM', line, unpack(gone))
+  call('ZREM', order, unpack(gone))
   call('HINCRBY', counters, 'purge:' .. group, #ids)
   append_history(clock, meta, events, 'purge', group, actor, ids, '', '')
 end

@@ -9,7 +9,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config list attempts failures dead inflight bodies big pending ids id_expiry events
-         counters ready wake line heads message_groups keyed message_keys
+         counters ready wake order heads message_groups keyed message_keys
   ARGV   group actor limit, then id and answer ('1' goes, '0' stays) of each message looked at
   REPLY  messages gone, window
   COST   O(limit); 18 commands, 3 more where some have message keys
@@ -19,13 +19,16 @@ local call = redis.call
 -- @include history
 -- @include message_keys
 -- @include forget
+-- @include ownership
+-- @include ordering
 -- @include message_group_order
 
 local meta, config, list, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, inflight, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
 local keys = {
-  bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11], id_expiry = KEYS[12], keyed = KEYS[20],
-  message_keys = KEYS[21],
+  dead = dead, inflight = inflight, bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11],
+  id_expiry = KEYS[12], ready = KEYS[15], wake = KEYS[16], order = KEYS[17], heads = KEYS[18],
+  message_groups = KEYS[19], keyed = KEYS[20], message_keys = KEYS[21],
 }
 local group, actor, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local FIRST, STRIDE = 4, 2
@@ -37,11 +40,7 @@ end
 local settings = call('HMGET', config, 'byte', 'ordered', 'view')
 local byte = settings[1] or ''
 local clock = read_clock(meta)
-local order = {
-  used = clock.order, ordered = settings[2], byte = byte, ready = KEYS[15], wake = KEYS[16], line = KEYS[17],
-  heads = KEYS[18], message_groups = KEYS[19], bodies = keys.bodies, pending = keys.pending, dead = dead,
-  inflight = inflight,
-}
+local order = ordering(keys, clock, settings[2], byte)
 local ids, window = call('LRANGE', list, 0, limit - 1), 0
 if #ids == 0 then
   return { 0, 0 }
@@ -53,7 +52,7 @@ for i, id in ipairs(ids) do
   if not (all or answers[id]) then
     break
   end
-  local ended = buried[i] or owed[i] and not string.find(owed[i], byte, 1, true)
+  local ended = buried[i] or not owes(owed[i], byte)
   local ours = not (leased[i] or ended or seen[id])
   if ours and answers[id] == '0' then
     kept[#kept + 1] = id

@@ -7,8 +7,8 @@ local call = redis.call
   group it goes to the end of its message group: at once, or when it is promoted.
 
   FLAGS  allow-oom
-  KEYS   meta config ready inflight attempts failures dead graves wake bodies events counters due
-         line heads message_groups pending, then the delay level keys
+  KEYS   meta config ready inflight attempts failures dead deaths wake bodies events counters due
+         order heads message_groups pending, then the delay level keys
   ARGV   group actor, then id, delay_ms ('' at once) and record (one line of JSON for the failure
          record) of each message
   REPLY  OK | GONE of each message
@@ -22,12 +22,17 @@ local call = redis.call
 -- @include policy
 -- @include wait_or_bury
 -- @include failures
+-- @include ownership
+-- @include ordering
 -- @include message_group_order
 
 local meta, config, ready, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local failures, dead, graves, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local failures, dead, deaths, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local events, counters = KEYS[11], KEYS[12]
-local keys = { dead = dead, graves = graves, due = KEYS[13] }
+local keys = {
+  meta = meta, ready = ready, inflight = inflight, dead = dead, deaths = deaths, wake = wake, bodies = bodies,
+  due = KEYS[13], order = KEYS[14], heads = KEYS[15], message_groups = KEYS[16], pending = KEYS[17],
+}
 local levels = { unpack(KEYS, 18) }
 local group, actor = ARGV[1], ARGV[2]
 local FIRST, STRIDE = 3, 3
@@ -39,11 +44,7 @@ for at = FIRST, #ARGV, STRIDE do
 end
 local policy = read_policy(config)
 local clock = read_clock(meta)
-local order = {
-  used = clock.order, ordered = policy.ordered, byte = policy.byte, meta = meta, ready = ready, wake = wake,
-  line = KEYS[14], heads = KEYS[15], message_groups = KEYS[16], bodies = bodies, pending = KEYS[17], dead = dead,
-  inflight = inflight,
-}
+local order = ordering(keys, clock, policy.ordered, policy.byte)
 local buried, verdicts, sent, seen = call('ZMSCORE', dead, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
   local here = policy.exists and buried[i] and not seen[id] and call('HEXISTS', bodies, id) == 1
@@ -73,7 +74,7 @@ if #sent > 0 then
     filled = push_in_line(order, ready, at_once)
   end
   call('ZREM', inflight, unpack(sent))
-  call('HDEL', graves, unpack(sent))
+  call('HDEL', deaths, unpack(sent))
   call('ZREM', dead, unpack(sent))
   call('HINCRBY', counters, 'redrive:' .. group, #sent)
   if filled or earlier then

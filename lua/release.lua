@@ -6,7 +6,7 @@ local call = redis.call
   nothing is changed, so that the caller can report a failure instead.
 
   FLAGS  allow-oom
-  KEYS   meta config ready retry inflight attempts dead due wake bodies pending events counters graves,
+  KEYS   meta config ready retry inflight attempts dead due wake bodies pending events counters deaths,
          then the delay level keys
   ARGV   group worker max_postpones, then id, lease_no and delay_ms ('' at once) of each message
   REPLY  OK | STALE | GONE | LIMIT of each message
@@ -16,6 +16,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include delivery_state
+-- @include ownership
 -- @include fence
 -- @include policy
 -- @include wait_or_bury
@@ -25,7 +26,7 @@ local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local attempts, wake, events, counters = KEYS[6], KEYS[9], KEYS[12], KEYS[13]
 local keys = {
   inflight = inflight, attempts = attempts, dead = KEYS[7], due = KEYS[8], bodies = KEYS[10],
-  pending = KEYS[11], graves = KEYS[14],
+  pending = KEYS[11], deaths = KEYS[14],
 }
 local levels = { unpack(KEYS, 15) }
 local group, worker, max_postpones = ARGV[1], ARGV[2], tonumber(ARGV[3])

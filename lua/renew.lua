@@ -13,6 +13,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include delivery_state
+-- @include ownership
 -- @include fence
 
 local meta, config, inflight = KEYS[1], KEYS[2], KEYS[3]

@@ -11,7 +11,7 @@ local call = redis.call
            is the head
 
   FLAGS  allow-oom
-  KEYS   meta config ready retry inflight attempts dead wake line heads bodies pending message_groups events
+  KEYS   meta config ready retry inflight attempts dead wake order heads bodies pending message_groups events
          counters, then the delay level keys
   ARGV   group actor what, then names, members or ids
   REPLY  how many of them were looked at (the caller sends the others again), those that were mended
@@ -21,6 +21,8 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include delivery_state
+-- @include ownership
+-- @include ordering
 -- @include message_group_order
 -- @include locate
 
@@ -29,16 +31,17 @@ local events, levels = KEYS[14], { unpack(KEYS, 16) }
 local group, actor, what = ARGV[1], ARGV[2], ARGV[3]
 local MOST = 100 -- of a line that nobody heads, how many are looked at
 
+local keys = {
+  ready = ready, retry = retry, inflight = inflight, attempts = KEYS[6], dead = KEYS[7], wake = KEYS[8],
+  order = KEYS[9], heads = KEYS[10], bodies = KEYS[11], pending = KEYS[12], message_groups = KEYS[13],
+  firm = { inflight, unpack(levels) },
+}
 local settings = call('HMGET', config, 'byte', 'ordered')
 if settings[2] ~= '1' then
   return { #ARGV - 3, {} }
 end
 local clock = read_clock(meta)
-local o = {
-  used = clock.order, ordered = '1', byte = settings[1], ready = ready, retry = retry, wake = KEYS[8],
-  line = KEYS[9], heads = KEYS[10], message_groups = KEYS[13], bodies = KEYS[11], pending = KEYS[12],
-  dead = KEYS[7], inflight = inflight, attempts = KEYS[6], firm = { inflight, unpack(levels) },
-}
+local o = ordering(keys, clock, '1', settings[1])
 local told = {}
 
 local function place_of(id, name)
@@ -49,7 +52,7 @@ end
 local function mend_head(name, head)
   local place, changed = place_of(head, name), false
   if place and not stands_in_line(o, head, place) then
-    call('ZADD', o.line, 0, line_member(place, head))
+    call('ZADD', o.order, 0, line_member(place, head))
     changed = true
   end
   if not is_out(o, head) then
@@ -61,11 +64,11 @@ end
 
 -- Who is out already, else the first that can go out.
 local function choose(name)
-  local page = call('ZRANGEBYLEX', o.line, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, MOST)
+  local page = call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, MOST)
   local first
   for _, member in ipairs(page) do
     local id = id_in_line(member, name)
-    if not is_over(o, id) then
+    if owns(o, o.byte, id) then
       if is_out(o, id) then
         return id, true
       end
@@ -79,7 +82,7 @@ local realign = {}
 
 function realign.go_on(name)
   local head = call('HGET', o.heads, name)
-  if head and is_over(o, head) then
+  if head and not owns(o, o.byte, head) then
     leave_lines(o, { head }, { place_in_line(0, name) })
     return head
   elseif head then
@@ -98,11 +101,11 @@ end
 
 function realign.pass(member)
   local name = string.match(member, '^%Z+')
-  if not name or not call('ZSCORE', o.line, member) then
+  if not name or not call('ZSCORE', o.order, member) then
     return false
   end
   local id = id_in_line(member, name)
-  if not is_over(o, id) then
+  if owns(o, o.byte, id) then
     if call('HEXISTS', o.message_groups, id) == 1 then
       return false
     end
@@ -113,13 +116,13 @@ function realign.pass(member)
   if call('HGET', o.heads, name) == id then
     leave_lines(o, { id }, { place_in_line(0, name) })
   end
-  call('ZREM', o.line, member)
+  call('ZREM', o.order, member)
   return id
 end
 
 function realign.turn(id)
   local place = call('HGET', o.message_groups, id)
-  if not place or is_over(o, id) or not is_out(o, id) then
+  if not place or not owns(o, o.byte, id) or not is_out(o, id) then
     return false
   end
   local name = message_group_of(place)
@@ -128,7 +131,7 @@ function realign.turn(id)
     return false
   end
   if not stands_in_line(o, id, place) then
-    call('ZADD', o.line, 0, line_member(place, id))
+    call('ZADD', o.order, 0, line_member(place, id))
   end
   if head then
     call('LREM', ready, 0, id)

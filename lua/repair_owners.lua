@@ -21,6 +21,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include delivery_state
+-- @include ownership
 -- @include message_group_order
 -- @include locate
 
@@ -34,7 +35,7 @@ local groups, lists, known = {}, { backlog }, ''
 for n = 1, group_count do
   local at = FIRST_KEY + KEYS_EACH * (n - 1)
   groups[n] = {
-    byte = ARGV[3 + n], ready = KEYS[at], retry = KEYS[at + 1], line = KEYS[at + 4],
+    byte = ARGV[3 + n], ready = KEYS[at], retry = KEYS[at + 1], order = KEYS[at + 4],
     firm = { KEYS[at + 2], KEYS[at + 3], unpack(KEYS, at + 5, at + KEYS_EACH - 1) },
   }
   lists[#lists + 1], lists[#lists + 2] = KEYS[at], KEYS[at + 1]

@@ -14,7 +14,7 @@ local call = redis.call
     index     the index of due times is as early as the levels (no messages are named)
 
   FLAGS  allow-oom
-  KEYS   meta config ready retry inflight attempts failures dead graves due wake line heads bodies pending
+  KEYS   meta config ready retry inflight attempts failures dead deaths due wake order heads bodies pending
          message_groups events counters, then the delay level keys
   ARGV   group actor what, then ids
   REPLY  how many of the ids were looked at (the caller sends the others again), those that were mended
@@ -24,14 +24,21 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include delivery_state
+-- @include ownership
+-- @include ordering
 -- @include message_group_order
 -- @include locate
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local attempts, failures, dead, graves, due = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local attempts, failures, dead, deaths, due = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local bodies, pending, events, counters = KEYS[14], KEYS[15], KEYS[17], KEYS[18]
 local levels = { unpack(KEYS, 19) }
 local group, actor, what = ARGV[1], ARGV[2], ARGV[3]
+local keys = {
+  ready = ready, retry = retry, inflight = inflight, attempts = attempts, dead = dead, wake = KEYS[11],
+  order = KEYS[12], heads = KEYS[13], bodies = bodies, pending = pending, message_groups = KEYS[16],
+  firm = { inflight, unpack(levels) },
+}
 
 local settings = call('HMGET', config, 'byte', 'ordered', 'view')
 if not settings[1] then
@@ -39,21 +46,17 @@ if not settings[1] then
 end
 local byte, view = settings[1], settings[3] == '1'
 local clock = read_clock(meta)
-local o = {
-  used = clock.order, ordered = settings[2], byte = byte, ready = ready, retry = retry, wake = KEYS[11],
-  line = KEYS[12], heads = KEYS[13], message_groups = KEYS[16], bodies = bodies, pending = pending, dead = dead,
-  inflight = inflight, attempts = attempts, firm = { inflight, unpack(levels) },
-}
+local o = ordering(keys, clock, settings[2], byte)
 if not view then
   table.insert(o.firm, 1, dead)
 end
 
-local function owes(id)
+local function is_owed(id)
   if view then
-    return call('HEXISTS', graves, id) == 1 and call('ZSCORE', dead, id)
+    return call('HEXISTS', deaths, id) == 1 and call('ZSCORE', dead, id)
   end
   local owed = call('HGET', pending, id)
-  return owed and string.find(owed, byte, 1, true) and call('HEXISTS', bodies, id) == 1
+  return owed and owes(owed, byte) and call('HEXISTS', bodies, id) == 1
 end
 
 local function line_place(id)
@@ -63,7 +66,7 @@ end
 local mend = {}
 
 function mend.put_back(id)
-  if not owes(id) or is_out(o, id) then
+  if not is_owed(id) or is_out(o, id) then
     return false
   end
   local place = line_place(id)
@@ -77,7 +80,7 @@ function mend.put_back(id)
     return false
   end
   if not waits then
-    call('ZADD', o.line, 0, line_member(place, id))
+    call('ZADD', o.order, 0, line_member(place, id))
   end
   if not head or head == id then
     send_out(o, id)
@@ -126,7 +129,7 @@ end
 
 local function has_finished(id)
   local owed = not view and call('HGET', pending, id)
-  return owed and not string.find(owed, byte, 1, true) and owed
+  return not owes(owed, byte) and owed
 end
 
 function mend.settle(id)
@@ -166,28 +169,28 @@ function mend.lost(id)
   call('HDEL', pending, id)
   call('HDEL', failures, id)
   call('HDEL', attempts, id)
-  call('HDEL', graves, id)
+  call('HDEL', deaths, id)
   leave(id, firm_places(o, id))
   call('HINCRBY', counters, 'orphan:' .. group, 1)
   return true
 end
 
 function mend.grave(id)
-  local known = call('HEXISTS', graves, id) == 1
+  local known = call('HEXISTS', deaths, id) == 1
   if view or known == (call('ZSCORE', dead, id) and true or false) then
     return false
   end
   if known then
-    call('HDEL', graves, id)
+    call('HDEL', deaths, id)
   else
     local _, attempt = read_entry(call('HGET', attempts, id))
-    call('HSET', graves, id, attempt .. ' unknown')
+    call('HSET', deaths, id, attempt .. ' unknown')
   end
   return true
 end
 
 function mend.numbers(id)
-  if is_out(o, id) or owes(id) or stands_in_line(o, id, line_place(id)) then
+  if is_out(o, id) or is_owed(id) or stands_in_line(o, id, line_place(id)) then
     return false
   end
   return call('HDEL', failures, id) + call('HDEL', attempts, id) > 0

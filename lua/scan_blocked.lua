@@ -2,13 +2,14 @@ local call = redis.call
 --[[ scan_blocked.lua: read only; one page of the line of an ordered group, without who is out
 
   FLAGS  no-writes
-  KEYS   meta line heads failures
+  KEYS   meta order heads failures
   ARGV   after ('' for the beginning, else the last member of the page before) count
   REPLY  now_ms, last member looked at ('' at the end), members, ids, failure records ('' for none)
   COST   O(log line + count); 4 commands and 1 a message group
 ]]
 -- @include clock
 -- @include logical
+-- @include ownership
 -- @include message_group_order
 
 local meta, line, heads, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

@@ -5,7 +5,7 @@ local call = redis.call
   zero still reports its true lag.
 
   FLAGS  no-writes
-  KEYS   meta config ready retry inflight dead scheduled backlog counters bodies line heads
+  KEYS   meta config ready retry inflight dead scheduled backlog counters bodies order heads
          message_groups, then the delay level keys
   ARGV   -
   REPLY  now_ms, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, oldest ready id,

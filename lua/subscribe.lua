@@ -8,13 +8,14 @@ local call = redis.call
   step: until then what is published goes behind what waits.
 
   FLAGS  allow-oom
-  KEYS   meta route backlog ready wake counters line heads message_groups (ready, wake, line and heads
+  KEYS   meta route backlog ready wake counters order heads message_groups (ready, wake, order and heads
          of the first group)
   ARGV   version table group ('' when the topic has none) limit max_messages (0 for no limit)
          ordered ('1' where the first group is)
   REPLY  messages still in the backlog
   COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 8 commands
 ]]
+-- @include ownership
 -- @include message_group_order
 
 local meta, route, backlog, ready, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -29,7 +30,7 @@ local function install()
 end
 
 local function take_in_order(ids)
-  local o = { line = KEYS[7], heads = KEYS[8] }
+  local o = { order = KEYS[7], heads = KEYS[8] }
   local out, heads = enter_lines(o, ids, call('HMGET', KEYS[9], unpack(ids)))
   if #out > 0 then
     call('RPUSH', ready, unpack(out))

@@ -9,7 +9,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters
-         wake ready line heads message_groups keyed message_keys, then of a view graves
+         wake ready order heads message_groups keyed message_keys, then of a view deaths
   ARGV   group worker strict ('1' | '0') words (1 or 2 a message), then id and lease_no of each
          message; with 1 word each lease is the first of its message, and only ids follow
   REPLY  OK | STALE | GONE of each message; nothing where all are OK
@@ -21,6 +21,8 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include delivery_state
+-- @include ownership
+-- @include ordering
 -- @include fence
 -- @include message_keys
 -- @include forget
@@ -35,20 +37,16 @@ end
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local events, counters, wake = KEYS[12], KEYS[13], KEYS[14]
 local keys = {
-  inflight = inflight, attempts = attempts, dead = KEYS[6], bodies = KEYS[7], big = KEYS[8],
-  pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11],
-  keyed = KEYS[19], message_keys = KEYS[20],
+  inflight = inflight, attempts = attempts, dead = KEYS[6], bodies = KEYS[7], big = KEYS[8], pending = KEYS[9],
+  ids = KEYS[10], id_expiry = KEYS[11], wake = wake, ready = KEYS[15], order = KEYS[16], heads = KEYS[17],
+  message_groups = KEYS[18], keyed = KEYS[19], message_keys = KEYS[20],
 }
 local group, worker, strict = ARGV[1], ARGV[2], ARGV[3] == '1'
 
 local settings = call('HMGET', config, 'byte', 'max_inflight', 'ordered', 'view')
 local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
-local order = {
-  used = clock.order, ordered = settings[3], byte = byte, ready = KEYS[15], wake = wake, line = KEYS[16],
-  heads = KEYS[17], message_groups = KEYS[18], bodies = keys.bodies, pending = keys.pending, dead = keys.dead,
-  inflight = inflight,
-}
+local order = ordering(keys, clock, settings[3], byte)
 local ids, verdicts, entries, deadlines, all_ok = fence(keys, byte, 5, tonumber(ARGV[4]), strict)
 local done, failed_before, attempt_of, stale, spelled = {}, {}, {}, 0, {}
 

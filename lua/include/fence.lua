@@ -3,14 +3,6 @@
 -- with 1 there are ids alone, each of a message's first lease.
 local OLDEST, FEW = 2, 4 -- times as many as are asked about
 
-local function lives(bodies, pending, dead, byte, id)
-  if call('HEXISTS', bodies, id) == 0 or call('ZSCORE', dead, id) then
-    return false
-  end
-  local owed = call('HGET', pending, id)
-  return not owed or string.find(owed, byte, 1, true) ~= nil
-end
-
 local function by_deadlines(ids, deadlines)
   local here, found = {}, 0
   for i = 1, #ids do
@@ -82,7 +74,7 @@ local function fence(keys, byte, first, stride, with_deadlines)
     if here[id] and lease_no == (entry and read_entry(entry) or 1) then
       verdicts[i], here[id] = 'OK', false -- once
     else
-      verdicts[i] = lives(keys.bodies, keys.pending, keys.dead, byte, id) and 'STALE' or 'GONE'
+      verdicts[i] = owns(keys, byte, id) and 'STALE' or 'GONE'
       all_ok = false
     end
   end

@@ -36,11 +36,11 @@ local function stands_in_line(o, id, place)
     return false
   end
   local name, offset = message_group_of(place), 0
-  if call('ZSCORE', o.line, line_member(place, id)) then
+  if call('ZSCORE', o.order, line_member(place, id)) then
     return true
   end
   while true do
-    local page = call('ZRANGEBYLEX', o.line, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, 100)
+    local page = call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, 100)
     for _, member in ipairs(page) do
       if id_in_line(member, name) == id then
         return true

@@ -33,7 +33,7 @@ local function lines_behind(at)
       return nil
     end
     at = at + 2
-    return { line = KEYS[at - 1], heads = KEYS[at] }
+    return { order = KEYS[at - 1], heads = KEYS[at] }
   end
 end
 
@@ -50,7 +50,7 @@ local function enter_lines(o, ids, places)
   if #asked == 0 then
     return ids, heads
   end
-  call('ZADD', o.line, unpack(members))
+  call('ZADD', o.order, unpack(members))
   local known, head_of, at = call('HMGET', o.heads, unpack(asked)), {}, 0
   for i, id in ipairs(ids) do
     local name = places[i] and message_group_of(places[i])
@@ -123,27 +123,19 @@ local function push_new(o, ready, wake, ids, place_of)
   end
 end
 
-local function is_over(o, id)
-  if call('HEXISTS', o.bodies, id) == 0 or call('ZSCORE', o.dead, id) then
-    return true
-  end
-  local owed = call('HGET', o.pending, id)
-  return owed and not string.find(owed, o.byte, 1, true)
-end
-
 -- The first of a message group that can go out, unless its head stays: others may stand in front of it,
 -- which were committed with a transaction before it came and delivered after it. Whoever stands in front
 -- and leaves (under the number of a redrive), or was over when a call was cut, is noted in `gone`.
 local function next_in_line(o, name, head, leaving, gone)
-  if head and not leaving[head] and not is_over(o, head) then
+  if head and not leaving[head] and owns(o, o.byte, head) then
     return nil
   end
   local offset = 0
   while true do
-    local page = call('ZRANGEBYLEX', o.line, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, LOOK)
+    local page = call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, LOOK)
     for _, member in ipairs(page) do
       local id = id_in_line(member, name)
-      if leaving[id] or is_over(o, id) then
+      if leaving[id] or not owns(o, o.byte, id) then
         gone[#gone + 1] = member
       elseif not call('ZSCORE', o.inflight, id) then
         return id
@@ -184,7 +176,7 @@ local function leave_lines(o, ids, places)
     call('ZADD', o.wake, '0', '1')
   end
   if #gone > 0 then
-    call('ZREM', o.line, unpack(gone))
+    call('ZREM', o.order, unpack(gone))
   end
   set_heads(o, heads)
   if #closed > 0 then

@@ -1,13 +1,13 @@
 -- The one place that decides whether a failed attempt waits on the ladder or is dead, and that
 -- writes it. Destination first: a cut before the source is cleared leaves a duplicate, never a loss.
 local function new_plan()
-  return { waiting = {}, earliest = {}, known = {}, dead = {}, graves = {} }
+  return { waiting = {}, earliest = {}, known = {}, dead = {}, deaths = {} }
 end
 
 local function bury(plan, now, id, attempt, cause)
   local n = #plan.dead
   plan.dead[n + 1], plan.dead[n + 2] = now, id
-  plan.graves[n + 1], plan.graves[n + 2] = id, attempt .. ' ' .. cause
+  plan.deaths[n + 1], plan.deaths[n + 2] = id, attempt .. ' ' .. cause
 end
 
 -- Most messages of a call wait as long: what comes of a delay is found and spelled once, for the set, the
@@ -74,7 +74,7 @@ local function write_plan(plan, keys, levels, view)
     end
   end
   if #plan.dead > 0 and not view then
-    call('HSET', keys.graves, unpack(plan.graves))
+    call('HSET', keys.deaths, unpack(plan.deaths))
     call('ZADD', keys.dead, unpack(plan.dead))
   end
   return earlier
