@@ -86,7 +86,7 @@ class App:
         return self._registry.consumers
 
     def configure(self, url: str | None = None, namespace: str | None = None) -> None:
-        """Use another server or namespace than the code says; before the first publish.
+        """Use another server or namespace than the code names; before the first publish.
 
         The command line does this for `--url` and `--namespace`.
         """
@@ -246,7 +246,7 @@ class App:
     async def run(
         self, *, concurrency: int | None = None, grace: float = GRACE_S, signals: bool = True
     ) -> None:
-        """Run a worker in this process, until it is cancelled or (with `signals`) told to stop.
+        """Run a worker in this process, until it is cancelled or (with `signals`) gets a signal.
 
         Args:
             concurrency: Attempts at once per consumer; default each consumer's own.
@@ -344,5 +344,5 @@ class App:
             client.close()
 
     def __repr__(self) -> str:
-        place, count = self.settings.url.safe, len(self.consumers)
-        return f"<App {place} namespace {self.settings.namespace}, {count} consumers>"
+        url, count = self.settings.url.safe, len(self.consumers)
+        return f"<App {url} namespace {self.settings.namespace}, {count} consumers>"

@@ -70,7 +70,7 @@ class ConsumerSpec:
         consume_timeout_ms: Counted from the lease.
         max_postpones: How often one message may be postponed.
         none_is_success: What None means.
-        place: file:line of the handler.
+        location: file:line of the handler.
         binding: Which parameter gets what.
         in_process: Runs in processes of its own.
         retry_on: Only these exceptions are retried; None is all.
@@ -90,7 +90,7 @@ class ConsumerSpec:
     consume_timeout_ms: int
     max_postpones: int
     none_is_success: bool
-    place: str
+    location: str
     binding: Binding | TaskBinding
     in_process: bool = False
     retry_on: tuple[type[BaseException], ...] | None = None
@@ -219,7 +219,7 @@ class Registry:
             if other.group == spec.group and both:
                 raise ConfigError(
                     f"two handlers for topic {show(min(both))} in group {show(spec.group)}:"
-                    f" {other.name} ({other.place}) and {spec.name} ({spec.place});"
+                    f" {other.name} ({other.location}) and {spec.name} ({spec.location});"
                     " give one of them another group"
                 )
 
@@ -260,7 +260,7 @@ def _spec(
             options.get("max_postpones", MAX_POSTPONES), name="max_postpones", minimum=0
         ),
         none_is_success=_none_is(options.get("none_is"), binding, handler),
-        place=_place(handler),
+        location=_location(handler),
         binding=binding,
         in_process=process,
         retry_on=None if retry_on is None else _exceptions("retry_on", retry_on),
@@ -366,6 +366,6 @@ def _none_is(none_is: str | None, binding: Binding | TaskBinding, handler: Handl
     return none_is == "success"
 
 
-def _place(handler: Handler) -> str:
+def _location(handler: Handler) -> str:
     code = getattr(inspect.unwrap(handler), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else "?"

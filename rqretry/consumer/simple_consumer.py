@@ -41,7 +41,7 @@ class SimpleConsumer:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -78,7 +78,7 @@ class AsyncSimpleConsumer:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -121,7 +121,7 @@ def simple_operations(
     """Check what a simple consumer is asked for.
 
     Raises:
-        InvalidArgument: A name, a limit, tags or the start is none, or there is no topic.
+        InvalidArgument: A name or an option is outside its limits, or there is no topic.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rqretry.catalog.catalog import Catalog
+from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.durations import Duration, milliseconds, seconds
 from rqretry.core.envelope import decode
@@ -20,7 +21,6 @@ from rqretry.core.message import Message, ReceiptHandle
 from rqretry.maintenance.due import Due, Maintenance
 from rqretry.observability import observer
 from rqretry.protocol.command import Block, Command, Operation, batches
-from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import (
     GONE,
     OK,
@@ -65,7 +65,7 @@ class SimpleOperations:
         self._start = start
         self._settings = settings or {}
         self._record: GroupRecord | None = None
-        self._sources: list[tuple[str, int, GroupKeys]] = []
+        self._places: list[Place] = []
         self._maintenance = Maintenance(catalog.topics, worker)
         self._prefer = "ready"
         self._found_at = 0.0
@@ -84,16 +84,16 @@ class SimpleOperations:
                 start=self._start,
                 **self._settings,
             )
-            yield from self._find_sources()
+            yield from self._find_places()
             self._record = record  # a call that was cut off before this joins again
         return self._record
 
-    def _find_sources(self) -> Operation[None]:
+    def _find_places(self) -> Operation[None]:
         """Every partition, anew; those that are known keep their turn."""
         self._found_at = time.monotonic()
-        places = yield from self.catalog.groups.places(self.group, self.topics)
-        kept = [place for place in self._sources if place in places]
-        self._sources = [*kept, *(place for place in places if place not in kept)]
+        found = yield from self.catalog.groups.places(self.group, self.topics)
+        kept = [place for place in self._places if place in found]
+        self._places = [*kept, *(place for place in found if place not in kept)]
 
     def receive(
         self,
@@ -121,7 +121,7 @@ class SimpleOperations:
         yield from self.join()
         while True:
             if time.monotonic() >= self._found_at + _LOOK_EVERY_S:
-                yield from self._find_sources()
+                yield from self._find_places()
             asked_ns = time.time_ns()
             received, look_again_s = yield from self._sweep(most, invisible_ms)
             if received and observer.installed is not None:
@@ -130,7 +130,7 @@ class SimpleOperations:
             rest = end - time.monotonic()
             if received or rest <= 0:
                 return received
-            wakes = tuple(keys.wake for _, _, keys in self._sources)
+            wakes = tuple(keys.wake for _, _, keys in self._places)
             yield Block(wakes, min(rest, look_again_s))
 
     def ack(self, messages: Acknowledgeable | Iterable[Acknowledgeable]) -> Operation[None]:
@@ -166,8 +166,7 @@ class SimpleOperations:
     def _commit(self, handles: Sequence[ReceiptHandle]) -> Operation[list[str]]:
         """Commit them; the ids of those whose lease was over."""
         refused: list[str] = []
-        places = {(handle.topic, handle.partition): handle for handle in handles}
-        for topic, partition in places:
+        for topic, partition in dict.fromkeys((h.topic, h.partition) for h in handles):
             here = [h for h in handles if (h.topic, h.partition) == (topic, partition)]
             keys = self.catalog.group_keys(topic, partition, self.group)
             for batch in batches(here):
@@ -216,7 +215,7 @@ class SimpleOperations:
             refuse("message", item, _ACKNOWLEDGEABLE)
         text = item.receipt_handle if isinstance(item, Message) else item
         handle = ReceiptHandle.parse(text)
-        known = any((handle.topic, handle.partition) == source[:2] for source in self._sources)
+        known = any((handle.topic, handle.partition) == place[:2] for place in self._places)
         if handle.group != self.group or not known:
             raise InvalidReceiptHandle(
                 f"receipt handle {show(text)} belongs to group {show(handle.group)} of topic"
@@ -228,33 +227,31 @@ class SimpleOperations:
         """One round over all partitions; the messages, or how soon to look again."""
         received: list[Message[Any]] = []
         look_again_ms = _LOOK_EVERY_S * 1000
-        self._sources.append(self._sources.pop(0))
+        self._places.append(self._places.pop(0))
         self._prefer = "retry" if self._prefer == "ready" else "ready"
-        for source in list(self._sources):
+        for place in list(self._places):
             want = most - len(received)
             if want <= 0:
                 break
             started = time.monotonic()
-            leased = yield from self._lease(source, want, invisible_ms)
+            leased = yield from self._lease(place, want, invisible_ms)
             expires = started + invisible_ms / 1000
-            received += yield from self._messages(source, leased, expires)
+            received += yield from self._messages(place, leased, expires)
             for soon_ms in (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms):
                 if soon_ms is not None:
                     look_again_ms = min(look_again_ms, max(soon_ms, 1))
         return received, look_again_ms / 1000
 
-    def _lease(
-        self, source: tuple[str, int, GroupKeys], want: int, invisible_ms: int
-    ) -> Operation[Leased]:
+    def _lease(self, place: Place, want: int, invisible_ms: int) -> Operation[Leased]:
         """Lease as many as there are, and the group's rate limit has tokens for."""
         if not self._rated:
-            leased = yield from self._lease_and_maintain(source, want, invisible_ms)
+            leased = yield from self._lease_and_maintain(place, want, invisible_ms)
             if leased.status != "RATED":
                 return leased
-        bucket = source[2].bucket
+        bucket = place.keys.bucket
         tokens: Tokens = yield rate_take(bucket, want=want)
         self._rated = tokens.given != 0
-        leased = yield from self._lease_and_maintain(source, tokens.given or want, invisible_ms)
+        leased = yield from self._lease_and_maintain(place, tokens.given or want, invisible_ms)
         self._rated = bool(leased.rate)
         if tokens.given == 0:
             return leased._replace(next_due_ms=tokens.wait_ms)
@@ -262,11 +259,9 @@ class SimpleOperations:
             yield rate_take(bucket, want=0, returned=tokens.given - len(leased.ids))
         return leased
 
-    def _lease_and_maintain(
-        self, source: tuple[str, int, GroupKeys], want: int, invisible_ms: int
-    ) -> Operation[Leased]:
+    def _lease_and_maintain(self, place: Place, want: int, invisible_ms: int) -> Operation[Leased]:
         """Lease, and move what turns out to be due."""
-        keys = source[2]
+        keys = place.keys
         command: Command[Leased] = lease(
             keys,
             worker=self.worker,
@@ -280,7 +275,7 @@ class SimpleOperations:
         leased: Leased = yield command
         if leased.status == "NO_GROUP":
             self._record = None
-            self._sources = []
+            self._places = []
             yield from self.join()
             leased = yield command
         if 0 not in (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms):
@@ -292,19 +287,21 @@ class SimpleOperations:
         return leased if leased.ids else (yield command)
 
     def _messages(
-        self, source: tuple[str, int, GroupKeys], leased: Leased, expires: float
+        self, place: Place, leased: Leased, expires: float
     ) -> Operation[list[Message[Any]]]:
-        topic, partition, keys = source
+        topic, partition, keys = place
         record = yield from self.join()
         good: list[Message[Any]] = []
         bad: list[Failure] = []
-        for id_, data, (lease_no, attempt), line in zip(
+        for id_, data, (lease_no, attempt), last_error in zip(
             leased.ids, leased.data, leased.numbers, leased.last_errors, strict=True
         ):
             handle = ReceiptHandle(topic, partition, self.group, lease_no, id_)
             try:
                 envelope = decode(data)
-                good.append(Message(handle, envelope, attempt, record.max_retries, expires, line))
+                good.append(
+                    Message(handle, envelope, attempt, record.max_retries, expires, last_error)
+                )
             except CodecError as error:
                 cause = describe_cause("undecodable", str(error))
                 bad.append(Failure(handle.receipt, -1, "", 0.0, "undecodable", cause))

@@ -160,7 +160,7 @@ class Checkers:
         return spec
 
     def terms(self, topic: str, group: str | None, options: TransactionOptions) -> Terms:
-        """The terms of a new transaction: what is named, else what the group's checker says."""
+        """The terms of a new transaction: what is named, else what the group's checker names."""
         name = topic if group is None else group
         spec = self.specs.get(name)
         known: dict[str, Any] = dict(spec.options) if spec else {}

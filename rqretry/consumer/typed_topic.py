@@ -96,7 +96,7 @@ class Topic:
         return self._checked(item)
 
     def _checked(self, body: Any) -> Any:
-        """A body as plain values, after a look whether consumers will be able to read it."""
+        """A body as plain values that consumers can read. Raises BodyMismatch."""
         if self._fit is None:
             return plain(body)
         values = body if isinstance(body, bytes | bytearray) else packed(body)

@@ -65,7 +65,7 @@ def milliseconds(
     minimum: float = 0.0,
     maximum: float | None = None,
 ) -> int:
-    """Like `seconds`, in whole milliseconds; what is longer than nothing is at least 1.
+    """Like `seconds`, in whole milliseconds; anything above 0 is at least 1.
 
     `minimum` and `maximum` are in seconds.
     """

@@ -40,7 +40,7 @@ _new = tuple.__new__
 
 
 class Envelope(NamedTuple):
-    """A decoded message. `born_ms` is None where the id itself tells the time."""
+    """A decoded message. `born_ms` is None where the id itself holds the time."""
 
     body: Any
     tag: str | None
@@ -69,7 +69,7 @@ def encode(
         keys: The message keys.
         headers: The headers, or None.
         message_group: The message group, or None.
-        born_ms: The time of publishing, for ids that do not tell it.
+        born_ms: The time of publishing, for ids that do not hold it.
         limit: The largest body allowed, in bytes after encoding.
 
     Raises:
@@ -133,7 +133,7 @@ def decode(data: bytes) -> Envelope:
     if not _is_flat(body) and type(body) is not bytes:
         _check_body(body)
         _check_keys(data)
-    elif type(body) is dict and not _says_its_length(data, body):
+    elif type(body) is dict and not _declares_its_length(data, body):
         _check_keys(data)
     if len(fields) == _LEAST_FIELDS:
         # Half the cost of calling Envelope, whose own __new__ is written in Python.
@@ -205,7 +205,7 @@ def _check_size(size: int, limit: int) -> None:
 
 
 def _unsendable(body: object, error: Exception) -> CodecError:
-    """Find the value the packer stumbled over."""
+    """The error for a body that the packer refused: with the path to the value at fault."""
     try:
         _check_body(body, closely=True)
     except CodecError as found:
@@ -213,10 +213,10 @@ def _unsendable(body: object, error: Exception) -> CodecError:
     return CodecError(f"the message cannot be encoded: {str(error) or type(error).__name__}")
 
 
-def _says_its_length(data: bytes, body: dict[Any, Any]) -> bool:
-    """Whether a map that stands where `encode` puts it says how many keys were read of it.
+def _declares_its_length(data: bytes, body: dict[Any, Any]) -> bool:
+    """Whether a body's map declares as many keys as were read of it.
 
-    One that names a key twice says more; what is spelled in another way is looked at closely.
+    One that names a key twice declares more; what `encode` would not write is checked closely.
     """
     head = data[2]
     if head & 0xF0 == _FIXMAP:

@@ -1,6 +1,6 @@
 """Every exception a user of rqretry can catch, and how a bad value is shown in one.
 
-All of them are `RqretryError`; each class has one sentence that says when it is
+All of them are `RqretryError`; each class has one sentence about when it is
 raised. The message of every error is one plain sentence: the value at fault, what is
 allowed and what to do. Exceptions with fields build that sentence themselves, and all
 of them can be pickled, because a handler may run in another process.
@@ -129,10 +129,10 @@ class NotConfirmed(RqretryError):
 
 
 class PublishError(RqretryError):
-    """Raised when a part of `publish_many` failed; it says which ids are where.
+    """Raised when a part of `publish_many` failed; it lists which ids are stored.
 
     Args:
-        done: Ids that are stored; where a durability was asked for, each id's says what it has.
+        done: Ids that are stored; where a durability was asked for, each has what it got.
         failed: Ids that are not stored.
         ambiguous: Ids that may be stored; safe to repeat with the same id.
         reason: The first error, in words; may be empty.
@@ -176,8 +176,8 @@ class ScriptError(RqretryError):
         super().__init__(script, line, reason)
 
     def __str__(self) -> str:
-        place = f"{self.script}:{self.line}" if self.line else self.script
-        return f"{place}: {self.reason} (a bug in rqretry; please report it)"
+        location = f"{self.script}:{self.line}" if self.line else self.script
+        return f"{location}: {self.reason} (a bug in rqretry; please report it)"
 
 
 def show(value: object) -> str:

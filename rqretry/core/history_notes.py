@@ -70,7 +70,7 @@ class NotedColumns(NamedTuple):
 
 
 def decode_columns(blob: bytes, ids: Sequence[str]) -> NotedColumns:
-    """What is noted of the messages of a history entry; a blob that cannot be read says nothing."""
+    """What is noted of the messages of a history entry; nothing of a blob that cannot be read."""
     try:
         version, sent, *columns = msgpack.unpackb(blob)
         if version != VERSION or len(columns) != _LISTS - 1:
@@ -85,12 +85,12 @@ def decode_columns(blob: bytes, ids: Sequence[str]) -> NotedColumns:
 
 def decode_noted(blob: bytes, ids: Sequence[str]) -> list[Noted]:
     """The same, message by message."""
-    said, nothing = decode_columns(blob, ids), [None] * len(ids)
+    found, nothing = decode_columns(blob, ids), [None] * len(ids)
     columns = (
-        said.tag or nothing,
-        said.keys or nothing,
-        said.message_group or nothing,
-        said.trace_id or nothing,
+        found.tag or nothing,
+        found.keys or nothing,
+        found.message_group or nothing,
+        found.trace_id or nothing,
     )
     return [
         Noted(tag, tuple(names or ()), group, trace)

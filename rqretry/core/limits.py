@@ -35,7 +35,7 @@ MAX_RETRIES = 1_000_000
 DEFAULT_MAX_RETRIES = 16
 UNLIMITED = -1
 DLQ = "%DLQ%"
-"""Before the name of a group: the topic that its dead letters are for other groups."""
+"""The prefix that makes a topic of a group: other groups consume its dead letters there."""
 LATEST, EARLIEST = "latest", "earliest"
 MAX_TRANSACTION_MESSAGES = 8000
 """Their due times differ by 1/1024 ms, and all lie within the 8 ms before the decision."""
@@ -57,7 +57,7 @@ def check_topic(value: object) -> str:
 
 
 def check_source(value: object) -> str:
-    """What a consumer names as its topic: a topic, or "%DLQ%" and a group: its dead letters."""
+    """What a consumer subscribes to: a topic, or "%DLQ%" and a group for its dead letters."""
     if isinstance(value, str) and value.startswith(DLQ):
         return DLQ + check_group(value.removeprefix(DLQ))
     return check_topic(value)
@@ -88,7 +88,7 @@ def check_message_id(value: object) -> str:
 
 
 def are_message_ids(values: Sequence[object]) -> bool:
-    """Whether `check_message_id` takes all of these as they are; of many it is told sooner."""
+    """Whether `check_message_id` takes all of these as they are; faster for many."""
     if not {str}.issuperset(map(type, values)):
         return False
     texts = cast("Sequence[str]", values)
@@ -233,9 +233,9 @@ def check_count(value: object, *, name: str, minimum: int = 1, maximum: int | No
     return int(value)
 
 
-def _check_name(kind: str, value: object, longest: int) -> str:
+def _check_name(name: str, value: object, longest: int) -> str:
     if not isinstance(value, str) or not _fits(value, longest, _NAME):
-        _refuse_name(kind, value, longest, _NAME, _NAME_CHARACTERS)
+        _refuse_name(name, value, longest, _NAME, _NAME_CHARACTERS)
     return _plain(value)
 
 
@@ -244,28 +244,28 @@ def _fits(value: str, longest: int, allowed: re.Pattern[str]) -> bool:
 
 
 def _refuse_name(
-    kind: str, value: object, longest: int, allowed: re.Pattern[str], characters: str
+    name: str, value: object, longest: int, allowed: re.Pattern[str], characters: str
 ) -> NoReturn:
     rule = f"must be 1 to {longest} characters of {characters}"
     if not isinstance(value, str):
-        refuse(kind, value, f"is {type(value).__name__}, not str: it {rule}")
+        refuse(name, value, f"is {type(value).__name__}, not str: it {rule}")
     good = allowed.match(value)
     position = good.end() if good else 0
     if position < len(value):
-        refuse(kind, value, f"holds {_named(value, position)}: it {rule}")
-    refuse(kind, value, f"has {len(value)} characters: it {rule}")
+        refuse(name, value, f"holds {_named(value, position)}: it {rule}")
+    refuse(name, value, f"has {len(value)} characters: it {rule}")
 
 
-def _check_visible(kind: str, value: object, longest: int) -> str:
+def _check_visible(name: str, value: object, longest: int) -> str:
     """Any script, but nothing a reader cannot see or a terminal would act upon."""
     rule = f"must be 1 to {longest} characters without blanks or control characters"
     if not isinstance(value, str):
-        refuse(kind, value, f"is {type(value).__name__}, not str: it {rule}")
+        refuse(name, value, f"is {type(value).__name__}, not str: it {rule}")
     if not 0 < len(value) <= longest:
-        refuse(kind, value, f"has {len(value)} characters: it {rule}")
+        refuse(name, value, f"has {len(value)} characters: it {rule}")
     if not value.isprintable() or " " in value:
         position = next(i for i, c in enumerate(value) if not _is_visible(c))
-        refuse(kind, value, f"holds {_named(value, position)}: it {rule}")
+        refuse(name, value, f"holds {_named(value, position)}: it {rule}")
     return _plain(value)
 
 
@@ -275,11 +275,11 @@ def _check_header_name(name: object) -> str:
     return _check_visible("header name", name, MAX_HEADER_NAME)
 
 
-def _bytes_in(kind: str, text: str) -> int:
+def _bytes_in(name: str, text: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        refuse(kind, text, "holds half of a surrogate pair, which no UTF-8 text can")
+        refuse(name, text, "holds half of a surrogate pair, which no UTF-8 text can")
 
 
 def _is_visible(character: str) -> bool:

@@ -51,6 +51,6 @@ def check_rate_limit(value: object) -> str:
 
 
 def describe_limits(rate_limit: str | None, max_inflight: int | None) -> str:
-    """What bounds a group, in words: "200/s and 10 in flight"; nothing where nothing does."""
+    """The limits of a group as text, such as "200/s and 10 in flight"; "" without any."""
     most = f"{max_inflight} in flight" if max_inflight else None
     return " and ".join(filter(None, (rate_limit, most)))

@@ -126,7 +126,7 @@ class RetryPolicy:
 
     @classmethod
     def parse(cls, text: str) -> "RetryPolicy":
-        """Read a policy as the command line spells it, without its max_retries.
+        """Read a policy as the command line writes it, without its max_retries.
 
         "rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1"; the
         later parts of an exponential one may be left out.

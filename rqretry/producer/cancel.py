@@ -18,11 +18,11 @@ def recall(catalog: Catalog, id_: str, topic: str | None, *, worker: str) -> Ope
         records = yield from catalog.topics.all()
     else:
         records = [(yield from catalog.topics.refreshed(check_topic(topic)))]
-    # Where its id says it should be first; elsewhere if partitions were added since.
+    # First where its id puts it; elsewhere if partitions were added since.
     likely = [(r.name, partition_of(checked, r.partitions)) for r in records]
-    places = [*likely, *((r.name, n) for r in records for n in range(r.partitions))]
+    partitions = [*likely, *((r.name, n) for r in records for n in range(r.partitions))]
     late = False
-    for name, partition in dict.fromkeys(places):
+    for name, partition in dict.fromkeys(partitions):
         keys = catalog.partition(name, partition)
         tag = yield from _tag(keys, checked)
         verdict = yield operate.recall(keys, checked, worker=worker, tag=tag)

@@ -43,7 +43,7 @@ one piece of memory: 470 ids as text fit into 8 KiB (500 would take 10), and pac
 
 
 class SamePartition(Sequence[tuple[int, Prepared]]):
-    """Plain messages that all go to partition 0; with that for each where somebody asks."""
+    """Plain messages that all go to partition 0; pairs of partition and message, made on demand."""
 
     def __init__(self, messages: PlainMessages) -> None:
         self.messages = messages
@@ -110,10 +110,10 @@ class Encoder:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Make very many objects, of which none is garbage, without being searched for garbage.
+    """Pause the garbage collector while very many objects are made, none of them garbage.
 
-    Python looks through all of them again whenever their number has grown by a quarter, which took
-    half the CPU of publishing in bulk. Only for code that does not wait for anything.
+    It would scan all of them whenever their number has grown by a quarter, which took half the CPU
+    of publishing in bulk. Only for code that does not wait for anything.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -284,7 +284,7 @@ def in_order(
 def ids_or_error(
     answers: list[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
 ) -> list[MessageId]:
-    """The ids, or a PublishError that says what is where, or a NotConfirmed for what has less."""
+    """The ids; else a PublishError with what is stored, or a NotConfirmed with what has less."""
     if set(map(type, answers)) == {MessageId}:
         return cast("list[MessageId]", answers)
     done: list[MessageId] = []

@@ -180,7 +180,7 @@ class Publishing:
         return _verdicts(messages, answer, call.durability)
 
     def _may_be_followed(self, lane: Lane, messages: Sequence[Prepared]) -> bool:
-        """Whether a call may be sent ahead of an answer: it is told by nothing but its checksum."""
+        """Whether a call may be sent before this one is answered: its checksum alone names it."""
         if lane.durability or self._unresolved:
             return False
         return self.may_be_ahead(lane.topic, lane.partition, messages)
@@ -301,16 +301,14 @@ def _verdicts(
     again = answer.status == "DUPLICATE"
     if not (again or answer.verdicts or durability):
         return [*new_ids(ids_of(messages))]
-    letters = answer.verdicts or "A" * len(messages)
+    codes = answer.verdicts or "A" * len(messages)
     return [
-        refused(message.id, letter)
-        if letter in "CH"
+        refused(message.id, code)
+        if code in "CH"
         else NotConfirmed([message.id], durability, answer.doubt)
         if answer.doubt
-        else MessageId(
-            message.id, duplicate=letter == "D" or again, durability=durability or MEMORY
-        )
-        for message, letter in zip(messages, letters, strict=True)
+        else MessageId(message.id, duplicate=code == "D" or again, durability=durability or MEMORY)
+        for message, code in zip(messages, codes, strict=True)
     ]
 
 
@@ -342,9 +340,9 @@ def _content_digest(data: bytes) -> str:
     return digest(encode(body, tag=tag, keys=keys, headers=untraced, message_group=group))
 
 
-def refused(id_: str, letter: str) -> InvalidArgument:
+def refused(id_: str, code: str) -> InvalidArgument:
     """The error for an id of the caller's that a script refused, with C or H."""
-    if letter == "H":
+    if code == "H":
         return InvalidArgument(
             f"id {show(id_)} is the id of a message in a transaction that is not decided;"
             " decide that one, or publish under a new id"

@@ -52,13 +52,13 @@ class LaneQueue:
 
     async def send(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
         """Send messages (one call's worth); an id or an error for each."""
-        self._notice_loop()
+        self._start_over_in_new_loop()
         if not self._busy:
             self._busy = True
             try:
                 return await self._call(messages)
             finally:
-                self._go_on()
+                self._send_waiting()
         future: asyncio.Future[list[MessageId | Exception]] = (
             asyncio.get_running_loop().create_future()
         )
@@ -70,8 +70,8 @@ class LaneQueue:
         if self._task is not None and self._loop is asyncio.get_running_loop():
             await asyncio.wait([self._task])
 
-    def _notice_loop(self) -> None:
-        """Another asyncio.run(): what the last one left unfinished ended with its loop."""
+    def _start_over_in_new_loop(self) -> None:
+        """In another asyncio.run() nothing is under way: that ended with the other loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._task, self._busy = loop, None, False
@@ -81,7 +81,7 @@ class LaneQueue:
     async def _call(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
         return await self._store.perform(self._publishing.send(self._lane, messages))
 
-    def _go_on(self) -> None:
+    def _send_waiting(self) -> None:
         if self._waiting:
             self._task = asyncio.get_running_loop().create_task(self._drain())
         else:
@@ -92,7 +92,7 @@ class LaneQueue:
             batch = self._next_batch()
             try:
                 answers = await self._call([m for messages, _ in batch for m in messages])
-            except Exception as error:  # noqa: BLE001 - every waiting publisher is told
+            except Exception as error:  # noqa: BLE001 - every waiting publisher gets it
                 for messages, future in batch:
                     if not future.done():
                         future.set_exception(_own(error, messages))
@@ -196,7 +196,7 @@ class Publisher:
 
 
 def _own(error: Exception, messages: Sequence[Prepared]) -> Exception:
-    """An error of a shared call, in the words of one of its publishers."""
+    """An error of a shared call, as one of its publishers gets it: with its own ids."""
     if isinstance(error, AmbiguousResult):
         return AmbiguousResult("publish", [message.id for message in messages], error.reason)
     return error

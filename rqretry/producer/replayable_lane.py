@@ -5,7 +5,7 @@ same order, cut into the same chunks. Its lane is named after the task, its ids 
 and the row, and its checksums are chained, so that one of them answers for every chunk before it. A
 chunk that the partition knows already is skipped, the last one it knows is compared, and what comes
 after it is published (docs/decisions/0002-publishing-lanes.md). A chunk may be sent before the one
-in front of it is answered (transport/pipeline.py); it says what the lane must hold by then, and
+in front of it is answered (transport/pipeline.py); it names what the lane must hold by then, and
 after a failure nothing more is published.
 """
 
@@ -29,7 +29,7 @@ MAX_EPOCH = 90_000_000
 
 @dataclass(slots=True)
 class ReplayableLane:
-    """One task's line into one partition, in one epoch.
+    """One task's session with one partition, in one epoch.
 
     Attributes:
         topic, partition: Where it leads.

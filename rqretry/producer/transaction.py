@@ -58,7 +58,7 @@ class TransactionOperations:
         self.id: str = make_id(encoder.clock.now_ms())
         self.decision = ""
         self._number = 0
-        self._places: set[tuple[str, int]] = set()
+        self._partitions: set[tuple[str, int]] = set()
 
     def publish(
         self, body: Any, *, topic: str | None = None, **options: Unpack[PublishOptions]
@@ -121,7 +121,7 @@ class TransactionOperations:
                 f" {WORDS[self.decision]} before, by this program"
             )
         self.decision = decision  # also where the answer is lost: no more messages then
-        if self._places:
+        if self._partitions:
             yield from resolve(
                 self.catalog, self.id, self.terms.group, decision, worker=self.worker
             )
@@ -148,7 +148,7 @@ class TransactionOperations:
             return made
 
     def _send(self, items: list[Any], name: str) -> Operation[list[MessageId]]:
-        if not self._encoder.clock.known:  # ids tell the server's time
+        if not self._encoder.clock.known:  # ids hold the server's time
             yield Command("ping", (), (), bytes, arguments=("PING",))
         prepared = yield from self._encoder.prepare(name, items)
         self._check_open()
@@ -183,15 +183,15 @@ class TransactionOperations:
                         " delivered when it is committed"
                     )
 
-    def _enlist(self, place: tuple[str, int]) -> Operation[None]:
-        if place in self._places:
+    def _enlist(self, partition: tuple[str, int]) -> Operation[None]:
+        if partition in self._partitions:
             return
         answer = yield transaction.enlist(
             self.catalog.keys,
             self.id,
-            place,
+            partition,
             self.terms,
-            known=bool(self._places),
+            known=bool(self._partitions),
             worker=self.worker,
         )
         if answer.status == "GONE":
@@ -202,7 +202,7 @@ class TransactionOperations:
                 f"transaction {show(self.id)} takes no more messages: it was"
                 f" {WORDS[answer.status]} by {answer.decider}{because}"
             )
-        self._places.add(place)
+        self._partitions.add(partition)
 
     def _prepare(
         self, topic: str, partition: int, halves: list[Half], answers: dict[int, MessageId]
@@ -211,8 +211,8 @@ class TransactionOperations:
         for chunk in chunks([half.message for half in halves]):
             batch = [by_id[id(message)] for message in chunk]
             answer = yield from self._call(topic, partition, batch)
-            for half, letter in zip(batch, answer.verdicts, strict=True):
-                answers[half.number] = self._verdict(half.message, letter)
+            for half, code in zip(batch, answer.verdicts, strict=True):
+                answers[half.number] = self._verdict(half.message, code)
 
     def _call(self, topic: str, partition: int, batch: list[Half]) -> Operation[PreparedHalves]:
         answer = PreparedHalves("STALE_ROUTE")
@@ -238,10 +238,10 @@ class TransactionOperations:
             )
         return answer
 
-    def _verdict(self, message: Prepared, letter: str) -> MessageId:
-        if letter in "CH":
-            raise refused(message.id, letter)
-        return MessageId(message.id, duplicate=letter == "D")
+    def _verdict(self, message: Prepared, code: str) -> MessageId:
+        if code in "CH":
+            raise refused(message.id, code)
+        return MessageId(message.id, duplicate=code == "D")
 
 
 class Transaction:
@@ -270,7 +270,7 @@ class Transaction:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
@@ -314,7 +314,7 @@ class AsyncTransaction:
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:

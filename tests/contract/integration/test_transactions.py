@@ -354,15 +354,15 @@ async def test_a_lost_answer_to_a_commit_is_safe_to_repeat(
     client = lab.client()
     tx = client.transaction("t")
     tx.publish(1)
-    run = client.store.run_all
+    run = client.store.session.run
 
-    def losing(commands: Any) -> Any:
-        answers = run(commands)
-        if commands[0].verb == "decide":
+    def losing(command: Command[Any], *rest: Any) -> Any:
+        answer = yield from run(command, *rest)
+        if command.verb == "decide":
             raise StoreUnavailable("lost")
-        return answers
+        return answer
 
-    monkeypatch.setattr(client.store, "run_all", losing)
+    monkeypatch.setattr(client.store.session, "run", losing)
     with pytest.raises(StoreUnavailable):
         tx.commit()
     with pytest.raises(TransactionDecided):
@@ -435,7 +435,7 @@ async def test_fsck_finds_halves_whose_transaction_is_lost(lab: Lab) -> None:
     tx.publish(1)
     stored = lab.redis.hget("rqretry:test:{test}:transactions", tx.id)
     lab.redis.hdel("rqretry:test:{test}:transactions", tx.id)
-    with pytest.raises(AssertionError, match=f"waits for transaction {tx.id}, which nobody knows"):
+    with pytest.raises(AssertionError, match=f"waits for transaction {tx.id}, which has no record"):
         lab.audit()
     lab.redis.hset("rqretry:test:{test}:transactions", tx.id, stored)
     found: Command[Any] = transaction.read(client.catalog.keys, tx.id)
