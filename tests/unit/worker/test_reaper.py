@@ -21,7 +21,7 @@ async def test_only_what_is_due_before_the_next_look_wakes_it(in_s: float, *, wo
     seen = Polled(now_ms=0, next_due_ms=None, next_deadline_ms=None, next_scheduled_ms=None)
     place.schedule.note(seen, 0.0, time.monotonic())
     nothing, alarm = cast(Store, None), Alarm()
-    reaper = Reaper(nothing, cast(Catalog, None), [place], "w", alarm)
+    reaper = Reaper(nothing, Catalog("n"), [place], "w", alarm)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         sleeping = group.create_task(reaper._sleep())
         await asyncio.sleep(0)
