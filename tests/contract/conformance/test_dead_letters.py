@@ -1,4 +1,4 @@
-"""Identity and the dead-letter queue."""
+"""Identity and the dead-dead_letter queue."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -28,11 +28,11 @@ def test_the_id_and_the_topic_are_the_same_everywhere(lab: Lab) -> None:
     seen = failing(lab, max_retries=1)
     order = lab.publish("orders", 1, id="order-17")
     lab.advance("1m")
-    (letter,) = lab.admin.dead_letters("billing")
+    (dead_letter,) = lab.admin.dead_letters("billing")
     assert lab.admin.redrive("billing", all=True) == 1
     lab.run_until_idle()
-    assert {m.id for m in seen} == {letter.id} == {order} == {"order-17"}
-    assert {m.topic for m in seen} == {letter.topic} == {"orders"}
+    assert {m.id for m in seen} == {dead_letter.id} == {order} == {"order-17"}
+    assert {m.topic for m in seen} == {dead_letter.topic} == {"orders"}
     assert [m.attempt for m in seen] == [1, 2, 1]
 
 
@@ -46,8 +46,10 @@ def test_a_group_has_one_dead_letter_queue_for_all_its_topics(lab: Lab) -> None:
 
     order, back = lab.publish("orders", 1), lab.publish("returns", 2)
     lab.run_until_idle()
-    letters = {letter.topic: letter.id for letter in lab.admin.dead_letters("billing")}
-    assert letters == {"orders": order, "returns": back} == dict(looked)
+    dead_letters = {
+        dead_letter.topic: dead_letter.id for dead_letter in lab.admin.dead_letters("billing")
+    }
+    assert dead_letters == {"orders": order, "returns": back} == dict(looked)
     assert lab.admin.redrive("billing", all=True) == 2
     lab.run_until_idle()
     assert [(m.topic, m.id) for m in seen] == [("orders", order), ("returns", back)] * 2
@@ -58,15 +60,19 @@ def test_a_dead_letter_keeps_what_was_published_and_adds_how_it_died(lab: Lab) -
     lab.advance("5s")
     order = lab.publish("orders", {"n": [1, None]}, tag="eu", keys=["k1", "k2"], headers={"h": "v"})
     lab.advance("1m")
-    (letter,) = lab.admin.dead_letters("billing")
-    assert (letter.id, letter.topic, letter.group) == (order, "orders", "billing")
-    assert (letter.body, letter.tag, letter.keys) == ({"n": [1, None]}, "eu", ("k1", "k2"))
-    assert letter.headers == {"h": "v"}
+    (dead_letter,) = lab.admin.dead_letters("billing")
+    assert (dead_letter.id, dead_letter.topic, dead_letter.group) == (order, "orders", "billing")
+    assert (dead_letter.body, dead_letter.tag, dead_letter.keys) == (
+        {"n": [1, None]},
+        "eu",
+        ("k1", "k2"),
+    )
+    assert dead_letter.headers == {"h": "v"}
     begin_ms = round(BEGIN.timestamp() * 1000)
-    assert letter.born_ms == begin_ms + 5000
-    assert letter.dead_since_ms == begin_ms + 15_000
-    assert (letter.deliveries, letter.cause) == (2, "failure")
-    assert [(e.attempt, e.at_ms - begin_ms, e.type, e.message) for e in letter.errors] == [
+    assert dead_letter.born_ms == begin_ms + 5000
+    assert dead_letter.dead_since_ms == begin_ms + 15_000
+    assert (dead_letter.deliveries, dead_letter.cause) == (2, "failure")
+    assert [(e.attempt, e.at_ms - begin_ms, e.type, e.message) for e in dead_letter.errors] == [
         (1, 5000, "ValueError", "no 1"),
         (2, 15_000, "ValueError", "no 0"),
     ]
@@ -78,14 +84,14 @@ def test_the_first_3_and_the_last_16_errors_are_kept_and_one_traceback_of_a_kind
     failing(lab, policy=RetryPolicy.fixed(1), max_retries=24)
     lab.publish("orders", 1)
     lab.advance("1m")
-    (letter,) = lab.admin.dead_letters("billing")
-    assert letter.deliveries == 25
-    assert [error.attempt for error in letter.errors] == [1, 2, 3, *range(10, 26)]
-    assert {error.fingerprint for error in letter.errors} == {letter.fingerprint}
+    (dead_letter,) = lab.admin.dead_letters("billing")
+    assert dead_letter.deliveries == 25
+    assert [error.attempt for error in dead_letter.errors] == [1, 2, 3, *range(10, 26)]
+    assert {error.fingerprint for error in dead_letter.errors} == {dead_letter.fingerprint}
     keys = lab.client.catalog.group_keys("orders", 0, "billing")
     size: Command[int] = Command("read", (), (), int, arguments=("HLEN", keys.tracebacks))
     assert lab.client.store.run(size) == 1
-    (trace,) = lab.client.store.run(tracebacks(keys, [letter.fingerprint]))
+    (trace,) = lab.client.store.run(tracebacks(keys, [dead_letter.fingerprint]))
     assert "ValueError: no 1" in str(trace)
 
 
@@ -93,8 +99,8 @@ def test_exactly_19_errors_are_all_kept(lab: Lab) -> None:
     failing(lab, policy=RetryPolicy.fixed(1), max_retries=18)
     lab.publish("orders", 1)
     lab.advance("1m")
-    (letter,) = lab.admin.dead_letters("billing")
-    assert [error.attempt for error in letter.errors] == list(range(1, 20))
+    (dead_letter,) = lab.admin.dead_letters("billing")
+    assert [error.attempt for error in dead_letter.errors] == list(range(1, 20))
 
 
 def test_time_and_other_groups_take_nothing_out_of_it(lab: Lab) -> None:
@@ -112,11 +118,11 @@ def test_time_and_other_groups_take_nothing_out_of_it(lab: Lab) -> None:
     lab.advance("400d")
     lab.admin.reset("billing")
     lab.admin.delete_group("fine", force=True)
-    assert [letter.id for letter in lab.admin.dead_letters("billing")] == orders
+    assert [dead_letter.id for dead_letter in lab.admin.dead_letters("billing")] == orders
     assert lab.admin.dead_letters("triage") == []
     assert lab.admin.redrive("billing", ids=[orders[0]]) == 1
     assert lab.admin.purge("billing", ids=[orders[1]]) == 1
-    assert [letter.id for letter in lab.admin.dead_letters("billing")] == orders[2:]
+    assert [dead_letter.id for dead_letter in lab.admin.dead_letters("billing")] == orders[2:]
 
 
 def test_a_redriven_message_starts_again_for_its_group_alone(lab: Lab) -> None:

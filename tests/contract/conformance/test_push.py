@@ -200,9 +200,9 @@ async def test_consume_timeout_counts_from_the_lease_and_is_15_minutes(live: Liv
         await asyncio.sleep(0.5)  # the second one spends half of its time in the buffer
         go_on.set()
         await counted(live, "g", succeed=1, fail=1, dead=1)
-        (letter,) = await app.admin.dead_letters("g")
+        (dead_letter,) = await app.admin.dead_letters("g")
 
-    assert letter.cause == "timeout"
+    assert dead_letter.cause == "timeout"
     assert ran[0] < 1  # it would be 1 s at least, were it counted from the start
     plain = App("redis://localhost")
     plain.consumer("t", group="g")(print)

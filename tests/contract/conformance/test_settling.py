@@ -29,12 +29,12 @@ def cutting(proxy: FaultProxy, seen: Seen, visibility: float) -> App:
 
 
 @pytest.mark.parametrize(
-    ("visibility", "said", "lease"),
+    ("visibility", "logged", "lease"),
     [(30, "settling failed, trying again", 1), (1.5, "a result was rejected", 2)],
     ids=["while the lease lasts", "until it is lost"],
 )
-async def test_a_result_is_told_again_until_the_lease_is_lost(
-    live: LiveLab, caplog: pytest.LogCaptureFixture, visibility: float, said: str, lease: int
+async def test_a_result_is_reported_again_until_the_lease_is_lost(
+    live: LiveLab, caplog: pytest.LogCaptureFixture, visibility: float, logged: str, lease: int
 ) -> None:
     seen = Seen()
     with caplog.at_level(logging.WARNING, "rqretry"):
@@ -43,7 +43,7 @@ async def test_a_result_is_told_again_until_the_lease_is_lost(
             async with live.working(app) as worker:
                 worker._store.repeat_seconds = 0.05
                 live.client().publish("t", 1)
-                await until(lambda: said in caplog.text)
+                await until(lambda: logged in caplog.text)
                 proxy.rules = []
                 await counted(live, "g", succeed=1, lease=lease, fail=0)
             await app.aclose()

@@ -57,8 +57,8 @@ def test_every_expiry_makes_it_ready_at_once_and_the_last_one_dead(
         assert received(consumer) == []
         lab.advance("1ms")
     assert received(consumer) == []
-    (letter,) = lab.admin.dead_letters("audit")
-    assert (letter.id, letter.deliveries, letter.cause) == (order, 3, "expired")
+    (dead_letter,) = lab.admin.dead_letters("audit")
+    assert (dead_letter.id, dead_letter.deliveries, dead_letter.cause) == (order, 3, "expired")
     lab.assert_path(order, "ready " + "inflight ready " * 2 + "inflight dead")
 
 

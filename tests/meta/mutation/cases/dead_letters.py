@@ -27,7 +27,7 @@ from tests.meta.mutation.cases.common import (
 )
 
 RETENTION = "tests/contract/integration/test_retention.py::"
-SETTLING = "tests/contract/conformance/test_settling.py::test_a_result_is_told_again_until_the_lease_is_lost"
+SETTLING = "tests/contract/conformance/test_settling.py::test_a_result_is_reported_again_until_the_lease_is_lost"
 STORY = f"{DEAD_LETTERS}test_a_dead_letter_keeps_what_was_published_and_adds_how_it_died"
 ONE_QUEUE = f"{DEAD_LETTERS}test_a_group_has_one_dead_letter_queue_for_all_its_topics"
 ERRORS = (
