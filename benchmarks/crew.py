@@ -22,7 +22,7 @@ from typing import Any, Self
 from benchmarks.handlers import Tally, register
 from benchmarks.workload import TOPIC, loop_factory
 from rqretry import App
-from rqretry.worker.gc_tuning import calm_collector
+from rqretry.worker.gc_tuning import collect_less_often
 from rqretry.worker.worker import Worker
 
 _spawn = multiprocessing.get_context("spawn")
@@ -215,7 +215,7 @@ def _main(job: Job, count: Any, ready: Any, stop: Any, reports: Connection) -> N
         sys.modules["opentelemetry"] = None  # type: ignore[assignment] # cannot be imported
     elif job.otel:
         import_module("rqretry.otel.setup")
-    calm_collector()
+    collect_less_often()
     # What a worker logs is formatted and written, as it would be; but nobody wants to read it.
     logging.basicConfig(stream=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -46,7 +46,7 @@ class ProcessDied(Exception):
 
 
 class RemoteError(Exception):
-    """What a handler raised in its process, where the exception itself cannot travel."""
+    """What a handler raised in its process, where the exception itself cannot be pickled."""
 
 
 class Answer(NamedTuple):
@@ -56,8 +56,8 @@ class Answer(NamedTuple):
         value: What was returned, if it is a ConsumeResult, None or False; True for anything else.
         raised: The value is the result that the handler raised, or that it did not run at all.
         error: What was raised, pickled; b"" for nothing.
-        kind: The exception's type, in words.
-        text: What it said.
+        type_name: The exception's type.
+        text: Its text.
         trace: Its traceback.
         fingerprint: See rqretry.core.failure_record.
     """
@@ -65,7 +65,7 @@ class Answer(NamedTuple):
     value: ConsumeResult | bool | None
     raised: bool = False
     error: bytes = b""
-    kind: str = ""
+    type_name: str = ""
     text: str = ""
     trace: str = ""
     fingerprint: str = ""
@@ -123,7 +123,7 @@ class ProcessSlot:
             self._process = self._pipe = None
 
     def close(self) -> None:
-        """End the process for good; one that is observed may first give away what it holds."""
+        """End the process for good; one that is observed may first send what it holds."""
         with self._lock:
             self._closed = True
             process, pipe = self._process, self._pipe
@@ -154,7 +154,7 @@ def _start() -> tuple[SpawnProcess, Connection]:
 
 
 def how_ended(code: int | None) -> str:
-    """The exit code of a process in words: a signal, or an exit status."""
+    """How a process ended, by its exit code: a signal, or an exit status."""
     if code is not None and code < 0:
         try:
             return signal.Signals(-code).name
@@ -164,11 +164,11 @@ def how_ended(code: int | None) -> str:
 
 
 def _raised(answer: Answer) -> BaseException:
-    """The exception of the handler, or one of the same name that says the same."""
+    """The exception of the handler, or one of the same name with the same text."""
     try:
         error: BaseException = ForkingPickler.loads(answer.error)
     except Exception:  # noqa: BLE001 - anything can go wrong with somebody's exception
-        error = type(answer.kind, (RemoteError,), {})(answer.text)
+        error = type(answer.type_name, (RemoteError,), {})(answer.text)
     carry_fingerprint(error, answer.fingerprint)
     return error
 
@@ -237,12 +237,12 @@ def _find(module: str, name: str) -> Any:
 
 
 def _failed(error: BaseException) -> Answer:
-    kind = type(error)
+    type_ = type(error)
     text = "".join(traceback.format_exception_only(error)).strip()
-    text = text.removeprefix(f"{kind.__module__}.").removeprefix(f"{kind.__qualname__}: ")
+    text = text.removeprefix(f"{type_.__module__}.").removeprefix(f"{type_.__qualname__}: ")
     trace, fingerprint = "".join(traceback.format_exception(error)), fingerprint_of(error)
-    data, name = _portable(error, text), kind.__qualname__
-    return Answer(None, error=data, kind=name, text=text, trace=trace, fingerprint=fingerprint)
+    data, name = _portable(error, text), type_.__qualname__
+    return Answer(None, error=data, type_name=name, text=text, trace=trace, fingerprint=fingerprint)
 
 
 def _portable(error: BaseException, text: str) -> bytes:
@@ -260,14 +260,14 @@ def _portable(error: BaseException, text: str) -> bytes:
 class _Bare:
     """Is read as an exception of a type, with a text and nothing else."""
 
-    def __init__(self, kind: type[BaseException], text: str) -> None:
-        self._parts = (kind, text)
+    def __init__(self, type_: type[BaseException], text: str) -> None:
+        self._parts = (type_, text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _bare, self._parts
 
 
-def _bare(kind: type[BaseException], text: str) -> BaseException:
-    error = kind.__new__(kind, text)
+def _bare(type_: type[BaseException], text: str) -> BaseException:
+    error = type_.__new__(type_, text)
     error.args = (text,)
     return error

@@ -20,7 +20,7 @@ from rqretry.observability import observer
 from rqretry.observability.counters import Figures, Tally
 from rqretry.observability.log_format import LogSettings, set_up_logging
 from rqretry.observability.trace_settings import TraceSettings, start_tracing
-from rqretry.worker.gc_tuning import calm_collector
+from rqretry.worker.gc_tuning import collect_less_often
 from rqretry.worker.recycle_process import retire_above_memory
 from rqretry.worker.registration import Condition
 from rqretry.worker.worker import GRACE_S, Worker
@@ -93,7 +93,7 @@ def run_worker_process(config: WorkerConfig, reports: Connection) -> None:
         if config.counted:
             observer.install(Tally(observer.installed))
         app = config.load_app()
-        calm_collector()
+        collect_less_often()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             status = runner.run(_work(app, config, reports))
     except RqretryError as error:

@@ -76,7 +76,7 @@ class Position:
         return taken
 
     def take(self, entry: Entry) -> list[Delivery]:
-        """Go past an entry; its messages for this group, and what was missed is counted."""
+        """Move past an entry: its messages for this group. What was missed is counted."""
         missed = entry.first - self.mark.passed
         if missed > 0:
             self.count("gap", missed)
@@ -300,4 +300,4 @@ def _takes(group: RouteGroup, data: bytes) -> bool:
     try:
         return group.takes(decode(data).tag or "")
     except CodecError:
-        return True  # let the attempt say what is wrong with it
+        return True  # the attempt fails, and shows what is wrong with it

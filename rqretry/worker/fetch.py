@@ -178,7 +178,7 @@ class Fetcher:
             return
         reply = replies[1]
         if is_error(reply):
-            leased = await self._store.run(command)  # loads the script, or says what is wrong
+            leased = await self._store.run(command)  # loads the script, or raises what is wrong
         else:
             leased = command.decode(reply)
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
@@ -217,7 +217,7 @@ class Fetcher:
         """Lease next from those that were woken, or were not looked at for long."""
         now = time.monotonic()
         late = [p for p in watched if now - p.schedule.looked_at >= _patience(p)]
-        if woken is not None and not woken:  # nobody said that there is something: that is usual
+        if woken is not None and not woken:  # no wake-up came: that is usual
             late = await self._look(late)
         for place in watched:
             if woken is None or place.keys.wake in woken or place in late:
@@ -234,7 +234,7 @@ class Fetcher:
         return [c for c in dict(self._pairs) if known.issuperset(c.places)]
 
     async def _look(self, places: list[Place]) -> list[Place]:
-        """Look at all of them with one command; which need a lease to tell what they hold."""
+        """Look at all of them with one command; which of them only a lease can show."""
         plain = [place for place in places if place.simple]
         if self._store.spread or len(plain) < 2:  # noqa: PLR2004 - a lease is one command, too
             return places

@@ -6,7 +6,7 @@ _YOUNG = 20_000
 _GENERATIONS = 20
 
 
-def calm_collector() -> None:
+def collect_less_often() -> None:
     """Collect less often, and leave alone what is there already; for worker processes.
 
     A message in flight is a handful of objects that reference counting frees as soon as it is

@@ -16,7 +16,7 @@ from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failure, Leased, Polled
 
 LOOK_EVERY_S = 5.0
-"""How often each place is looked at, whatever its server said."""
+"""How often each place is looked at, whatever its server reported."""
 
 
 class Delivery:
@@ -186,7 +186,7 @@ class Tracebacks:
 
 
 class Schedule:
-    """When something is due at a place, in monotonic time, as its server said last."""
+    """When something is due at a place, in monotonic time, as its server reported last."""
 
     __slots__ = ("_look_after_s", "deadline_at", "due_at", "looked_at", "scheduled_at", "seen")
 
@@ -298,7 +298,7 @@ class Place:
         return found
 
     def may_hold_more(self) -> None:
-        """A wake-up or maintenance says so: the next round leases from it."""
+        """A wake-up came, or maintenance moved something: the next round leases from it."""
         self.empty = False
 
     def unreachable(self, now: float) -> None:

@@ -1,7 +1,7 @@
 """The tokens of groups with a rate limit, as one process takes them (docs/decisions/0019).
 
 They are taken before a lease, for as many messages as there is room for, and what the lease did not
-find comes back. While there are none the process waits exactly as long as the server said.
+find comes back. While there are none the process waits exactly as long as the server asks for.
 """
 
 import logging

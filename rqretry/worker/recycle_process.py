@@ -1,4 +1,4 @@
-"""When a worker process has done enough and is replaced: by messages finished, and by memory."""
+"""When a worker process is replaced by a fresh one: by messages finished, and by memory."""
 
 import asyncio
 import os
@@ -33,17 +33,17 @@ class MessageLimit:
 async def retire_above_memory(most: int, retire: Retire) -> None:
     """Call `retire` when the resident memory of this process is above `most` bytes."""
     await asyncio.sleep(_FIRST_LOOK_S)
-    while (held := resident_bytes()) <= most:  # noqa: ASYNC110 - nothing tells when it grows
+    while (held := resident_bytes()) <= most:  # noqa: ASYNC110 - there is no event for that
         await asyncio.sleep(LOOK_EVERY_S)
     retire(f"it holds {held // _MIB} MiB of memory, more than {most // _MIB} (--max-memory)")
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process. Raises ConfigError where the system does not tell."""
+    """The resident memory of this process. Raises ConfigError where the system does not say."""
     try:
         pages = int(_STATM.read_text(encoding="ascii").split()[1])
     except OSError as error:
         raise ConfigError(
-            f"--max-memory needs {_STATM}, which this system does not have: leave it out"
+            f"--max-memory needs {_STATM}, which this system does not have: remove --max-memory"
         ) from error
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -2,7 +2,7 @@
 
 While one round trip is under way the next batch gathers. A settle is repeated with back-off until
 it is answered or the lease is over. Where it is rejected, or there is no answer at all, the history
-tells whether the result was taken the first time (settle_recovery.py).
+shows whether the result was taken the first time (settle_recovery.py).
 """
 
 import asyncio

@@ -33,7 +33,7 @@ class OutcomeReporter:
         *,
         retried_too: bool,
     ) -> None:
-        """The server has this failure; `retried_too`: as `wants_failures` said before."""
+        """The server has this failure; `retried_too`: what `wants_failures` was."""
         if watch is not None:
             _end_attempt(watch, failure, result)
         if result.dead or (retried_too and result.verdict == "OK"):

@@ -69,7 +69,7 @@ def recover_results(
 
 
 def _results(fields: dict[str, bytes]) -> Iterator[tuple[Result, Failed]]:
-    """Of an entry of either verb."""
+    """The results in an entry of the history."""
     verb, notes = _VERBS[fields["e"]], fields["d"].split()
     for index, id_ in enumerate(fields["i"].decode().split(" ")):
         if verb == "fail":

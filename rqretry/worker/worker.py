@@ -317,7 +317,7 @@ class Worker:
         stopped.cancel()
         for task in tasks:
             if task.done():
-                task.result()  # a part that ends by itself has failed: say why, and be replaced
+                task.result()  # a part that ends by itself has failed: raise why, and be replaced
                 raise RuntimeError(f"{task.get_name()} ended")
 
     async def _wait_for_stop(self) -> None:
