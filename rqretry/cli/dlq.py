@@ -163,7 +163,9 @@ def export(context: click.Context, /, group: str, file: str, **given: Any) -> No
     """
     check_chosen(given, default_all=True)
     if given["as_json"] and file == "-":
-        raise click.UsageError("--json tells what was written to a file: give --file, or leave it")
+        raise click.UsageError(
+            "--json reports what was written to a file: give --file, or remove --json"
+        )
     with connected(context) as client:
         wanted = read_filter(client, given)
         find_group(client, group)

@@ -117,7 +117,7 @@ class CheckerSpec(NamedTuple):
 
     function: Callable[..., Any]
     group: str
-    options: TransactionCheckerOptions
+    options: TransactionOptions
     timeout_s: float
     every_s: float
     """How often a worker looks for transactions to check, at least."""
@@ -150,12 +150,13 @@ class Checkers:
                 f"two transaction checkers for producer group {show(group)}:"
                 f" {self.specs[checked].name} and {show(function)}; keep one"
             )
-        terms = terms_of(checked, checked, options)
+        when: Any = {name: value for name, value in options.items() if name != "timeout"}
+        terms = terms_of(checked, checked, when)
         timeout = milliseconds(
             options.get("timeout", TIMEOUT_S), name="timeout", minimum=_LEAST_S, maximum=_MOST_S
         )
         often = min(terms.after_ms, terms.every_ms) / 1000
-        spec = CheckerSpec(function, checked, options, timeout / 1000, often)
+        spec = CheckerSpec(function, checked, when, timeout / 1000, often)
         self.specs[checked] = spec
         return spec
 
@@ -163,9 +164,7 @@ class Checkers:
         """The terms of a new transaction: what is named, else what the group's checker names."""
         name = topic if group is None else group
         spec = self.specs.get(name)
-        known: dict[str, Any] = dict(spec.options) if spec else {}
-        known.pop("timeout", None)
-        return terms_of(topic, name, {**known, **options})  # type: ignore[typeddict-item]
+        return terms_of(topic, name, {**spec.options, **options} if spec else options)
 
 
 def terms_of(topic: str, group: str, options: TransactionOptions) -> Terms:
@@ -175,7 +174,7 @@ def terms_of(topic: str, group: str, options: TransactionOptions) -> Terms:
         given: Any = options.get(name, default)
         return milliseconds(given, name=name, minimum=_LEAST_S, maximum=_MOST_S)
 
-    unknown = sorted(options.keys() - TransactionCheckerOptions.__annotations__.keys())
+    unknown = sorted(options.keys() - TransactionOptions.__annotations__.keys())
     if unknown:
         known = ", ".join(sorted(TransactionOptions.__annotations__))
         refuse("transaction option", unknown[0], f"is not one of {known}")

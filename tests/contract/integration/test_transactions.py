@@ -426,6 +426,8 @@ async def test_options_are_checked_before_anything_is_sent(lab: Lab) -> None:
         app.transaction("t", producer_group="a b")
     with pytest.raises(InvalidArgument, match="'nonsense' is not one of"):
         app.transaction("t", nonsense=1)  # type: ignore[call-arg]
+    with pytest.raises(InvalidArgument, match="'timeout' is not one of"):
+        app.transaction("t", timeout=1)  # type: ignore[call-arg] # a checker's alone
     assert lab.redis.dbsize() == 0
 
 

@@ -322,3 +322,12 @@ def test_typed_bodies_and_tasks_run_as_in_a_worker(lab: Lab) -> None:
     assert sent == [("a@example.org", 2)]
     lab.assert_committed(first)
     lab.assert_dead(second, reason="mismatch")
+
+
+def test_ids_count_up_so_that_every_run_has_the_same_order(lab: Lab) -> None:
+    bare = [lab.publish("t", number) for number in range(3)]
+    full = [lab.client.publish("t", number, tag="a") for number in range(2)]
+    bulk = lab.client.publish_many("t", [1, 2, 3])
+
+    numbers = [int(id_[7:]) for id_ in (*bare, *full, *bulk)]
+    assert numbers == list(range(numbers[0], numbers[0] + 8))
