@@ -19,7 +19,7 @@ local call = redis.call
          counters failures order heads message_groups, then of a view deaths and the other group's failures
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
   REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
-         bodies, entries ('' where all are first attempts, else one per id, '-' for 1:1:0:0), errors
+         bodies, entries ('' if all are first attempts, else one per id, '-' for 1:1:0:0), errors
          (none, or per id the newest line of its failure record, '' for none; on a first attempt in a view why the
          message died), now_ms, rate
          or LIMITED and the same: the group has all it may have in flight

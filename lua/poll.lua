@@ -9,7 +9,7 @@ local call = redis.call
   KEYS   of each place meta config ready retry inflight due scheduled
   ARGV   -
   REPLY  of each place now_ms, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none),
-         or nothing where a lease may find something
+         or nothing if a lease may find something
   COST   O(places); 8 commands a place
 ]]
 -- @include clock

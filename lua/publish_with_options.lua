@@ -40,7 +40,7 @@ local call = redis.call
 
 -- Messages of any kind. It takes thirty functions, which would be a third of the time of a call with one
 -- message that has but an id, so they are made in here; and all of these capture next to nothing, which takes
--- time at each call, too. Answers what was accepted and the verdicts; nothing where there is no room.
+-- time at each call, too. Answers what was accepted and the verdicts; nothing if there is no room.
 local function publish_each(time, room)
 -- @include dedup
 -- @include message_keys

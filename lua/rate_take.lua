@@ -8,7 +8,7 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta (the bucket)
   ARGV   want returned
-  REPLY  tokens ('' where the group has no limit), ms until the next block
+  REPLY  tokens ('' if the group has no limit), ms until the next block
   COST   O(1); 4 commands
 ]]
 -- @include clock

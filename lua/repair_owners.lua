@@ -13,7 +13,7 @@ local call = redis.call
   ARGV   actor levels groups, then the byte of each group, then of each message id, its member of
          scheduled, and the bytes of the groups that its tag is for
   REPLY  how many messages were looked at (the caller sends the others again), for each of them the bytes
-         that owe it now ('' where none were written), and those that were changed
+         that owe it now ('' if none were written), and those that were changed
   COST   O(messages * groups * (ready + retry + levels * log waiting)); 3 commands and 1 a group, then 7
          and 5 a group and 1 a level of it for a message
 ]]

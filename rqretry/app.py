@@ -251,7 +251,7 @@ class App:
         Args:
             concurrency: Attempts at once per consumer; default each consumer's own.
             grace: Seconds that running handlers get when it stops.
-            signals: Stop on SIGTERM and SIGINT; False where the process is somebody else's.
+            signals: Stop on SIGTERM and SIGINT; False if the process is somebody else's.
 
         Raises:
             ConfigError: There are no consumers, or one does not fit its group.

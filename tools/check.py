@@ -69,7 +69,7 @@ def changed_files() -> list[str]:
 
 
 def git(*arguments: str) -> list[str]:
-    """The lines that git prints; none where it fails."""
+    """The lines that git prints; none if it fails."""
     done = subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )

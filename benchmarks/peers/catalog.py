@@ -9,7 +9,7 @@ class Peer:
 
     Attributes:
         packages: What its environment gets from the package index; npm where `node`.
-        worker: What its own command for one worker process is; () where the adapter starts it.
+        worker: What its own command for one worker process is; () if the adapter starts it.
         settings: How it is set up, for the table.
         messages: How many messages its draining is measured with.
         failing: How many where each fails once: some seconds of work.

@@ -28,7 +28,7 @@ local function answer_at_once(now)
   return nil, tonumber(current[2] or 0)
 end
 
--- Notes in counters, lane and history what was accepted; noted: the ids, none where the blob holds them.
+-- Notes in counters, lane and history what was accepted; noted: the ids, none if the blob holds them.
 local function answer_accepted(clock, count, noted, verdicts)
   if count > 0 then
     call('HINCRBY', KEYS[9], 'publish', count == tonumber(ARGV[9]) and ARGV[9] or count) -- spelling one takes time

@@ -1,5 +1,5 @@
 -- Whether a group still owns a message, or it ended for the group. `owed` is what `pending` has of it: the
--- bytes of the groups that owe it, or nothing where it is one group's alone.
+-- bytes of the groups that owe it, or nothing if it is one group's alone.
 local function owes(owed, byte)
   return not owed or string.find(owed, byte, 1, true) ~= nil
 end

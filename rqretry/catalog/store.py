@@ -283,7 +283,7 @@ class CatalogStore:
             yield limit
 
     def _shares(self, group: GroupRecord) -> Operation[dict[tuple[str, int], int]]:
-        """Each partition's share of a group's max_inflight; none where there is no limit."""
+        """Each partition's share of a group's max_inflight; none if there is no limit."""
         if not group.max_inflight:
             return {}
         partitions = yield from self.partitions_of(group.topics)

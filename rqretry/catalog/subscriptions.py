@@ -45,7 +45,7 @@ class Subscriptions:
     def join(self, wish: Wish, now_ms: int) -> Operation[GroupRecord | None]:
         """A group's record and the routes of its topics as the consumer asks for.
 
-        None where the group is still leaving one of them, which is completed first.
+        None if the group is still leaving one of them, which is completed first.
         """
 
         def joined(old: GroupRecord | None) -> GroupRecord:

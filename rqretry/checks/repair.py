@@ -32,7 +32,7 @@ class Repaired(NamedTuple):
 
     step: str
     group: str
-    """"" where it concerns no group."""
+    """"" if it concerns no group."""
     ids: tuple[str, ...]
     """Messages; of "mend index", delay levels."""
 

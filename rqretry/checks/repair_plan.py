@@ -78,7 +78,7 @@ class Task(NamedTuple):
 
 
 def step_of(seen: Snapshot, finding: Finding, *, leaving: bool = False) -> str:
-    """The repair of a finding, one of STEPS; "" where a person must decide.
+    """The repair of a finding, one of STEPS; "" if a person must decide.
 
     Args:
         seen: The partition as it was seen.

@@ -21,7 +21,7 @@ class BadLine(click.ClickException):
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Read JSON. Raises ValueError where it is none, or means two things at once."""
+    """Read JSON. Raises ValueError if it is none, or means two things at once."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:

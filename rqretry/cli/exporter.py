@@ -56,7 +56,7 @@ class Metrics:
         self._until = 0.0
 
     def text(self) -> str:
-        """Raises RqretryError where the server does not answer."""
+        """Raises RqretryError if the server does not answer."""
         with self._lock:
             if time.monotonic() >= self._until:
                 self._text = render(self._client.admin.stats())

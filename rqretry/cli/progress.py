@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on standard error where it is a terminal, and nothing where not.
+"""Progress of long work: a bar on standard error where it is a terminal, and nothing if not.
 
 The operator's verbs are operations: they yield their calls one by one. So the bar reads the
 answers as they pass, and no verb knows about it.

@@ -46,7 +46,7 @@ def test_{test_name}(lab: Lab) -> None:
 
 
 def write_test(file: str, dead_letter: DeadLetterRecord, target: str, app_dir: str) -> None:
-    """Write it into a new file. Raises ClickException where that is there already."""
+    """Write it into a new file. Raises ClickException if that is there already."""
     path = Path(file)
     try:
         with path.open("x", encoding="utf-8") as stream:

@@ -192,7 +192,7 @@ def _server(redis: str | None, url: str | None) -> Iterator[str | None]:
 
 
 def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
-    """Say what the worker will do. Raises UnsafeServer where it must not start."""
+    """Say what the worker will do. Raises UnsafeServer if it must not start."""
     client = app.client
     reached, findings = True, list[Finding]()
     try:

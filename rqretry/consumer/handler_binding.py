@@ -217,7 +217,7 @@ class TaskBinding:
 
 
 def bind_task(function: Callable[..., Any]) -> TaskBinding:
-    """Read a task's signature once. Raises ConfigError where an annotation cannot be checked."""
+    """Read a task's signature once. Raises ConfigError if an annotation cannot be checked."""
     signature = inspect.signature(function)
     fits = {}
     for name, parameter in signature.parameters.items():

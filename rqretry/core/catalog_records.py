@@ -134,7 +134,7 @@ class TopicRecord:
 
     @staticmethod
     def decode(name: str, stored: str) -> "TopicRecord":
-        """Read what `encode` wrote. Raises CodecError where it is damaged."""
+        """Read what `encode` wrote. Raises CodecError if it is damaged."""
         try:
             fields = json.loads(stored)
             groups = tuple(RouteGroup.decode(group) for group in fields["groups"])
@@ -225,7 +225,7 @@ class GroupRecord:
     def changed(self, by: str, at_ms: int, **fields: Any) -> "GroupRecord":
         """The record with other fields and the next version; itself if nothing differs.
 
-        Raises InvalidArgument where an ordered group would get a policy that is not fixed.
+        Raises InvalidArgument if an ordered group would get a policy that is not fixed.
         """
         if self.ordered and "policy" in fields:
             fields["policy"].check_ordered()
@@ -260,7 +260,7 @@ class GroupRecord:
 
     @staticmethod
     def decode(name: str, stored: str) -> "GroupRecord":
-        """Read what `encode` wrote. Raises CodecError where it is damaged."""
+        """Read what `encode` wrote. Raises CodecError if it is damaged."""
         try:
             fields = json.loads(stored)
             return GroupRecord(

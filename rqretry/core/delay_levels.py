@@ -48,7 +48,7 @@ class LevelTable:
 
     @classmethod
     def decode(cls, stored: str) -> "LevelTable":
-        """Read what `encode` wrote; raises CodecError where the text is damaged."""
+        """Read what `encode` wrote; raises CodecError if the text is damaged."""
         try:
             return cls(tuple(int(part) for part in stored.split(" ")))
         except ValueError as error:

@@ -118,7 +118,7 @@ def _parts(rest_ms: int, space: str) -> list[str]:
 
 
 def _in_seconds(value: object) -> float | None:
-    """None where the value is not a duration at all."""
+    """None if the value is not a duration at all."""
     if isinstance(value, bool):
         return None
     if isinstance(value, timedelta):

@@ -40,7 +40,7 @@ _new = tuple.__new__
 
 
 class Envelope(NamedTuple):
-    """A decoded message. `born_ms` is None where the id itself holds the time."""
+    """A decoded message. `born_ms` is None if the id itself holds the time."""
 
     body: Any
     tag: str | None

@@ -39,12 +39,12 @@ class AttemptError:
         attempt: Which delivery failed; 0 marks a redrive.
         at_ms: When the server learned of it, milliseconds since the epoch.
         cause: "failure", "timeout", "expired", "undecodable", "rejected", "redriven", ...
-        type: The exception's type, or "" where none was raised.
+        type: The exception's type, or "" if none was raised.
         message: Its text, or the handler's reason; at most 256 bytes.
         fingerprint: The same for failures of the same cause and code.
-        worker: Who ran the attempt; "" where that is not known.
+        worker: Who ran the attempt; "" if that is not known.
         seconds: How long the handler ran.
-        trace: The attempt's W3C traceparent; "" where it was not traced.
+        trace: The attempt's W3C traceparent; "" if it was not traced.
     """
 
     attempt: int
@@ -129,7 +129,7 @@ def latest(errors: Sequence[AttemptError]) -> Sequence[AttemptError]:
 
 
 def read_attempt_record(line: str) -> AttemptError | None:
-    """Read an attempt record; None where it is damaged, or there is none."""
+    """Read an attempt record; None if it is damaged, or there is none."""
     if not line:  # of a first attempt, and so of most
         return None
     try:

@@ -43,7 +43,7 @@ def noted(
 
 
 def encode_noted(ids: Sequence[str], notes: Sequence[Noted | None], *, partial: bool) -> bytes:
-    """The blob of one call; b"" where nothing is to be noted.
+    """The blob of one call; b"" if nothing is to be noted.
 
     Args:
         ids: The ids of the messages sent.
@@ -61,7 +61,7 @@ def encode_noted(ids: Sequence[str], notes: Sequence[Noted | None], *, partial: 
 
 
 class NotedColumns(NamedTuple):
-    """The same of the messages of an entry, in step with them; None where nothing is noted."""
+    """The same of the messages of an entry, in step with them; None if nothing is noted."""
 
     tag: list[str | None] | None = None
     keys: list[list[str] | None] | None = None

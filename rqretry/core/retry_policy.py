@@ -56,7 +56,7 @@ class CompiledPolicy:
 class RetryPolicy:
     """The waits between attempts; make one with the constructors below.
 
-    `max_retries` is None where it is not named: the group keeps its own (16 at first).
+    `max_retries` is None if it is not named: the group keeps its own (16 at first).
     "unlimited" is kept as -1.
     """
 
@@ -217,7 +217,7 @@ class RetryPolicy:
 
     @classmethod
     def decode(cls, stored: object) -> "RetryPolicy":
-        """Read what `encode` wrote; raises CodecError where it is damaged or newer."""
+        """Read what `encode` wrote; raises CodecError if it is damaged or newer."""
         if not isinstance(stored, Mapping):
             _refuse_stored(stored)
         text, retries = stored.get("policy"), stored.get("max_retries")

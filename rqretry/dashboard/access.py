@@ -106,7 +106,7 @@ class Guard:
 
 
 def host_name(hosts: Iterable[str]) -> str | None:
-    """The name in the one Host header, in lower case and without port; None where it has none."""
+    """The name in the one Host header, in lower case and without port; None if it has none."""
     listed = list(hosts)
     if len(listed) != 1:
         return None

@@ -172,7 +172,7 @@ class Maintenance:
     def _report_deaths(self, keys: GroupKeys, expired: Expired) -> Operation[None]:
         """Report the dead letters that an expire has made to the observer, if there is one.
 
-        Costs nothing where nobody observes. Bodies over 8 KiB are not read: their headers, and
+        Costs nothing if nobody observes. Bodies over 8 KiB are not read: their headers, and
         with them the trace of the publish, are then not known.
         """
         seen = observer.installed

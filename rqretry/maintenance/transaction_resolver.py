@@ -50,7 +50,7 @@ def resolve(
         reason: Why, for the record.
 
     Returns:
-        Whether this call decided it: False where it was decided so before, or the turn is over.
+        Whether this call decided it: False if it was decided so before, or the turn is over.
 
     Raises:
         TransactionDecided: It was decided the other way before.

@@ -1,4 +1,4 @@
-"""What a worker process counts and times for its metrics port; nothing where there is none.
+"""What a worker process counts and times for its metrics port; nothing if there is none.
 
 Labels are topics, groups and outcomes: as many as the app declares, and no more.
 """

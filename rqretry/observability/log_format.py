@@ -102,7 +102,7 @@ def within_attempt(facts: AttemptFacts | None) -> Iterator[None]:
 
 
 def settings_elsewhere() -> LogSettings | None:
-    """How another process of this one should log; None where the user set logging up."""
+    """How another process of this one should log; None if the user set logging up."""
     return _installed[-1] if _installed else None
 
 

@@ -122,7 +122,7 @@ class SpanEncoder:
         return known[1]
 
     def _attributes(self, attributes: Iterable[tuple[str, Any]]) -> bytes | None:
-        """Attributes as fields of their span; None where one has an unusual type."""
+        """Attributes as fields of their span; None if one has an unusual type."""
         known = self._known
         parts: list[bytes] = []
         for name, value in attributes:

@@ -93,14 +93,14 @@ def when(at_ms: int) -> dict[str, Any]:
 
 
 def traceparent_of(context: SpanContext) -> str:
-    """A span's context as a W3C traceparent; "" where it has none."""
+    """A span's context as a W3C traceparent; "" if it has none."""
     if not context.is_valid:
         return ""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 def read(traceparent: str) -> SpanContext | None:
-    """A W3C traceparent from Redis, which anybody may have written; None where it is not one."""
+    """A W3C traceparent from Redis, which anybody may have written; None if it is not one."""
     parts = parse(traceparent)
     if parts is None:
         return None

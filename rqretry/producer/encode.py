@@ -151,7 +151,7 @@ def draft(item: Any, made_id: str, now_ms: int) -> Draft:
     Args:
         item: What publish was given.
         made_id: The id it gets if it brings none.
-        now_ms: The server's time as the client estimates it; 0 where it is not known.
+        now_ms: The server's time as the client estimates it; 0 if it is not known.
 
     Raises:
         InvalidArgument, MessageTooLarge, CodecError: It cannot be published.

@@ -69,8 +69,8 @@ class Lane:
     durability: str = ""
     """What the server must confirm for each message of the lane; '' for nothing."""
     record: str | None = None
-    """What the partition keeps of the call under way once it is done; '' where nobody knows that,
-    and None where none is under way."""
+    """What the partition keeps of the call under way once it is done; '' if nobody knows that,
+    and None if none is under way."""
 
     def beside(self) -> "Lane":
         """Another lane into the same partition."""

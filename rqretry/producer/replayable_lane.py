@@ -52,7 +52,7 @@ class ReplayableLane:
     last: tuple[int, str] | None = None
     """Number and checksum of the lane's last call, as far as this attempt knows."""
     under_way: str = ""
-    """What the partition keeps of the newest call once it is done; '' where none is under way."""
+    """What the partition keeps of the newest call once it is done; '' if none is under way."""
     failed: bool = False
     """A call was not done, or nobody knows: what comes behind it must not be published."""
 

@@ -154,12 +154,12 @@ def read_records(records: str) -> Command[dict[str, str]]:
 
 
 def read_body(keys: PartitionKeys, id_: str) -> Command[bytes | None]:
-    """The bytes of a message; None where it is not stored."""
+    """The bytes of a message; None if it is not stored."""
     return Command("read", (), (), lambda reply: reply, arguments=("HGET", keys.bodies, id_))
 
 
 def read_due(keys: PartitionKeys, member: str) -> Command[int | None]:
-    """When a scheduled member is due, in server ms; None where it is not scheduled."""
+    """When a scheduled member is due, in server ms; None if it is not scheduled."""
     return Command("read", (), (), number, arguments=("ZSCORE", keys.scheduled, member))
 
 
@@ -239,7 +239,7 @@ def dead_letters(
 
 
 def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str]]:
-    """The tracebacks kept for these fingerprints; "" where there is none."""
+    """The tracebacks kept for these fingerprints; "" if there is none."""
     return Command(
         "read",
         (),

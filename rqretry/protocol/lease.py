@@ -120,7 +120,7 @@ class Polled(NamedTuple):
 def poll(places: Sequence[GroupKeys]) -> Command[list[Polled | None]]:
     """Is there anything to lease in these places, which need not be of one partition; reads only.
 
-    None where there may be, also because the partition does not know the group. Not on a cluster.
+    None if there may be, also because the partition does not know the group. Not on a cluster.
     """
     touched = [
         key

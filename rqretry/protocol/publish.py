@@ -62,7 +62,7 @@ class PlainMessages(Sequence[Prepared]):
     Attributes:
         ids: Their ids.
         data: Their envelopes, in step.
-        digests: Of ids that the caller gave; None where the client made them.
+        digests: Of ids that the caller gave; None if the client made them.
     """
 
     __slots__ = ("data", "digests", "ids")
@@ -132,13 +132,13 @@ class Published(NamedTuple):
             written; `route` is the partition's), "FULL" (nothing was written; `stored` and
             `limit` say why), "LANE_GAP" (nothing was written: the call in front was not done) or
             "LANE_CONFLICT" (a bug: a lane used twice).
-        now_ms: The server's time, 0 where nothing was written.
+        now_ms: The server's time, 0 if nothing was written.
         verdicts: A letter per message, A accepted, D duplicate, C another body has this id,
             H a half of an undecided transaction has it.
         route: The partition's route, where the one sent was stale.
         stored: Messages in the partition, where it is full.
         limit: How many it may hold, where it is full.
-        doubt: Why the durability that was asked for is not confirmed; "" where it is.
+        doubt: Why the durability that was asked for is not confirmed; "" if it is.
     """
 
     status: str
@@ -274,7 +274,7 @@ def _targets(
 
 
 def _mode(route: Route, messages: Sequence[Prepared]) -> str | None:
-    """None where all are bare, as most are: for publish.lua. Else publish_with_options.lua's."""
+    """None if all are bare, as most are: for publish.lua. Else publish_with_options.lua's."""
     if route.filtered:
         return _FILTERED
     if route.broadcast:

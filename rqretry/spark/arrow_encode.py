@@ -20,7 +20,7 @@ _HEAD = encode(None)[:-1]
 
 
 def pack_structs(rows: pa.StructArray) -> list[bytes] | None:
-    """`encode_all` of the rows as dicts; None where they need one encoding each.
+    """`encode_all` of the rows as dicts; None if they need one encoding each.
 
     That is so where one is null or large, and where a field is nested or holds what JSON has no
     number for.

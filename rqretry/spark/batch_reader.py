@@ -34,7 +34,7 @@ class BatchReader(DataSourceReader):
             return places_of(histories, self.pruning)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one part; Spark asks for None where there is none."""
+        """The rows of one part; Spark asks for None if there is none."""
         with plain_in_worker():
             if isinstance(partition, Span):
                 yield from read_span(self.options, partition, self.schema, self.pruning)

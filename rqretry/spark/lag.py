@@ -21,7 +21,7 @@ class Lag:
         events: How many wait to be archived; at most a million are counted.
         seconds: The time between the first of them and the newest event; 0 without any.
         trimmed_in_seconds: When the first event that waits will be trimmed, if events come as fast
-            as in the history that is kept; None where that is unknown.
+            as in the history that is kept; None if that is unknown.
         dropped: Entries of the history that were trimmed so far, archived or not.
     """
 

@@ -65,7 +65,7 @@ class Folder:
         return pq.read_table(f"{root}/{name}", filesystem=system, partitioning=None)
 
     def size(self, name: str) -> int:
-        """The bytes of a file; 0 where it is not there."""
+        """The bytes of a file; 0 if it is not there."""
         system, root = self.open()
         return int(system.get_file_info(f"{root}/{name}").size or 0)
 

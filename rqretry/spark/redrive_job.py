@@ -30,11 +30,11 @@ class RedriveSummary:
         chosen: Dead letters for which it held.
         before: How many of these an earlier run of the same redrive had sent already.
         sent: How many this run sent back (or would send, with dry_run).
-        left: How many are dead still: not 0 where a canary stopped it, and with dry_run.
+        left: How many are dead still: not 0 if a canary stopped it, and with dry_run.
         canaries: Sent first and watched.
         failed: Canaries that failed again.
         due_in: With a rate, seconds until the last of them is due.
-        reason: Why the rest was not sent; "" where nothing stopped it.
+        reason: Why the rest was not sent; "" if nothing stopped it.
         resumed: It went on with what an earlier run had chosen.
         dry_run: Nothing was sent.
         kinds: How many were chosen of each topic, cause and error; the 20 most frequent.

@@ -39,7 +39,7 @@ class Record:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other runs with this folder out. Raises ConfigError where one is under way."""
+        """Keep other runs with this folder out. Raises ConfigError if one is under way."""
         with _plain_file(self.folder, "used"):
             self.folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.folder, os.O_RDONLY)

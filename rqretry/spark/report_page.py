@@ -37,7 +37,7 @@ class Bar(NamedTuple):
 
 
 Plot = tuple[str, Sequence[Bar]]
-"""Bars on one scale, and what they are of; "" where there is one plot only."""
+"""Bars on one scale, and what they are of; "" if there is one plot only."""
 
 
 def page(tables: Mapping[str, Sequence[Row]], source: str) -> str:

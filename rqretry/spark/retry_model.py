@@ -44,7 +44,7 @@ class Case(NamedTuple):
     """What is known of one message in one group.
 
     Attributes:
-        ready: When it could first be delivered; None where that is not in the archive.
+        ready: When it could first be delivered; None if that is not in the archive.
         attempts: All that were settled, in time; the first one was attempt 1.
         before: How many of them were before the message was ever redriven.
         outcome: What had become of it by then.
@@ -63,7 +63,7 @@ class Played(NamedTuple):
         outcome: "committed", "dead" or "unfinished".
         begun: When each delivery began.
         busy: How long handlers ran.
-        took: From ready to committed; None where it was not, or that is not known.
+        took: From ready to committed; None if it was not, or that is not known.
         known: Nothing had to be supposed of an attempt whose outcome is not known.
     """
 
@@ -90,7 +90,7 @@ class Candidate:
 
 
 def read_case(ready: int | None, steps: Sequence[Mapping[str, Any]], retried: int) -> Case | None:
-    """A case from its events in order; None where its beginning is not among them.
+    """A case from its events in order; None if its beginning is not among them.
 
     Args:
         ready: When it could first be delivered.

@@ -126,7 +126,7 @@ class Rows:
         return count
 
     def packed(self) -> list[bytes] | None:
-        """The bodies as messages without other parts; None where one needs its own encoding.
+        """The bodies as messages without other parts; None if one needs its own encoding.
 
         Raises:
             CodecError, MessageTooLarge: One of them cannot be published.

@@ -300,7 +300,7 @@ class _ByLane(_Outlet):
 
 
 def _packed(rows: Rows) -> list[bytes] | None:
-    """Most batches are bare bodies, with ids or without; None where this one is not."""
+    """Most batches are bare bodies, with ids or without; None if this one is not."""
     if rows.parts.keys() - {ID} or not are_message_ids(rows.parts.get(ID, ())):
         return None
     try:

@@ -18,7 +18,7 @@ _POLL_S = 0.2
 
 
 class SmallServer(ThreadingHTTPServer):
-    """A server of a thread for each request. Raises OSError where the port cannot be opened."""
+    """A server of a thread for each request. Raises OSError if the port cannot be opened."""
 
     daemon_threads = True
 
@@ -82,7 +82,7 @@ S = TypeVar("S", bound=SmallServer)
 
 
 def opened(make: Callable[[], S], host: str, port: int, option: str) -> S:
-    """A server that is not serving yet. Raises ConfigError where the port cannot be opened."""
+    """A server that is not serving yet. Raises ConfigError if the port cannot be opened."""
     try:
         return make()
     except (OSError, UnicodeError) as error:

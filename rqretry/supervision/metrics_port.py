@@ -77,12 +77,12 @@ def _families(board: Board, figures: Figures) -> Iterator[Family]:
 
 
 def open_server(host: str, port: int, render: Callable[[], str], option: str) -> "MetricsServer":
-    """A server that is not serving yet. Raises ConfigError where the port cannot be opened."""
+    """A server that is not serving yet. Raises ConfigError if the port cannot be opened."""
     return opened(lambda: MetricsServer(host, port, render), host, port, option)
 
 
 class MetricsServer(SmallServer):
-    """Answers one path with a text. Raises OSError where the port cannot be opened."""
+    """Answers one path with a text. Raises OSError if the port cannot be opened."""
 
     def __init__(self, host: str, port: int, render: Callable[[], str]) -> None:
         self.render = render

@@ -38,8 +38,8 @@ class Step:
         verb: What did it: publish, lease, fail, ...
         attempt: The delivery it belongs to; 0 before the first.
         worker: Who did it.
-        error: Why the attempt failed; "" where it did not.
-        due: When the message will be ready again, in seconds; None where it does not wait.
+        error: Why the attempt failed; "" if it did not.
+        due: When the message will be ready again, in seconds; None if it does not wait.
     """
 
     at: float
@@ -71,7 +71,7 @@ class Attempt:
         at: When it was leased, in seconds since the beginning of the lab.
         outcome: "success", "postponed", "released", "running" (under a lease now), or why it
             failed: "failure", "timeout", "rejected", "mismatch", "undecodable", "expired".
-        error: The error's type and text, or the handler's reason; "" where it did not fail.
+        error: The error's type and text, or the handler's reason; "" if it did not fail.
     """
 
     number: int
@@ -102,7 +102,7 @@ class MessageHistory:
     """It waits for the delay it was published with, now."""
 
     def group(self, group: str | None) -> str:
-        """The group that is meant. Raises InvalidArgument where that is not clear."""
+        """The group that is meant. Raises InvalidArgument if that is not clear."""
         if group is None and len(self.groups) <= 1:
             return self.groups[0] if self.groups else ""
         if group not in self.groups:

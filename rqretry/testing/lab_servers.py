@@ -34,7 +34,7 @@ def redis_store(server: EmbeddedRedis) -> LabStore:
 
 
 def fake_store() -> LabStore:
-    """A store on a fakeredis of its own. Raises ConfigError where that is not installed."""
+    """A store on a fakeredis of its own. Raises ConfigError if that is not installed."""
     try:
         module = import_module("rqretry.testing.fakeredis_store")
         import_module("lupa")

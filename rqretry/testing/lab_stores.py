@@ -99,7 +99,7 @@ def score(store: LabStore, key: str, id_: str | bytes) -> int | None:
 
 
 def first_score(store: LabStore, key: str) -> int | None:
-    """The earliest time in a sorted set; None where it is empty."""
+    """The earliest time in a sorted set; None if it is empty."""
     command: Command[list[bytes]] = Command("read", (), (), list, arguments=("ZRANGE", key, 0, 0))
     first = store.run(command)
     return score(store, key, first[0]) if first else None

@@ -18,7 +18,7 @@ from rqretry.core.errors import ConfigError, show
 from rqretry.core.redis_url import RedisUrl
 
 make_reader: Callable[..., Any] | None
-"""A parser of replies; None where there is only redis-py's own, which reads from its streams."""
+"""A parser of replies; None if there is only redis-py's own, which reads from its streams."""
 pack_one: Callable[[tuple[Any, ...]], bytes]
 """A request as bytes to write."""
 _PACKER = aio.Connection()

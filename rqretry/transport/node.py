@@ -259,7 +259,7 @@ Inquiry = Generator[Ask, Any, None]
 
 
 def key_of(command: Command[Any]) -> str | None:
-    """A key of the command, all of which are in one slot; None where it has none."""
+    """A key of the command, all of which are in one slot; None if it has none."""
     if command.keys:
         return command.keys[0]
     name = (

@@ -130,7 +130,7 @@ class _Pipeline(Generic[T]):
             yield from self._lose(connection, again)
 
     def _connection_for(self, command: Command[Any]) -> Procedure[Any]:
-        """The connection, where it leads to the server of this command; None where not."""
+        """The connection, where it leads to the server of this command; None if not."""
         session = self._session
         try:
             if self._connection is None:

@@ -23,7 +23,7 @@ class DryRun:
 
     Attributes:
         outcome: "success", "postponed", or why it failed: "failure", "rejected", "mismatch", ...
-        reason: The error's type and text, or the handler's reason; "" where it did not fail.
+        reason: The error's type and text, or the handler's reason; "" if it did not fail.
         error: The exception that the handler raised; None for none.
         seconds: How long it took.
     """

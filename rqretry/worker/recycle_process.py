@@ -39,7 +39,7 @@ async def retire_above_memory(most: int, retire: Retire) -> None:
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process. Raises ConfigError where the system does not say."""
+    """The resident memory of this process. Raises ConfigError if the system does not say."""
     try:
         pages = int(_STATM.read_text(encoding="ascii").split()[1])
     except OSError as error:
