@@ -13,7 +13,7 @@ from rqretry.protocol.command import Operation
 _IDS_NOTED = 50
 """How many messages of a repair are named in the audit record; all are counted."""
 
-Place = tuple[TopicRecord, int]
+NumberedPartition = tuple[TopicRecord, int]
 
 
 def fsck(context: AdminContext, *, repair: bool = False) -> Operation[Checkup]:
@@ -30,31 +30,33 @@ def fsck(context: AdminContext, *, repair: bool = False) -> Operation[Checkup]:
     Returns:
         What was found, what was done, and what is left.
     """
-    places = yield from _all_places(context)
+    partitions = yield from _all_partitions(context)
     problems: list[Problem] = []
     repairs: list[Repair] = []
     left: list[Problem] = []
-    for place in places:
-        findings, site = yield from _examined(context, place)
-        found = _problems(place, site, findings)
+    for partition in partitions:
+        findings, site = yield from _examined(context, partition)
+        found = _problems(partition, site, findings)
         problems += found
         if repair and any(problem.remedy for problem in found):
-            repairs += yield from _repaired(context, place, site, findings)
-            findings, site = yield from _examined(context, place)
-            found = _problems(place, site, findings)
+            repairs += yield from _repaired(context, partition, site, findings)
+            findings, site = yield from _examined(context, partition)
+            found = _problems(partition, site, findings)
         left += found
     return Checkup(
-        len(places), tuple(_errors_first(problems)), tuple(repairs), tuple(_errors_first(left))
+        len(partitions), tuple(_errors_first(problems)), tuple(repairs), tuple(_errors_first(left))
     )
 
 
-def _all_places(context: AdminContext) -> Operation[list[Place]]:
+def _all_partitions(context: AdminContext) -> Operation[list[NumberedPartition]]:
     topics = yield from context.catalog.topics.all()
     return [(topic, number) for topic in topics for number in range(topic.partitions)]
 
 
-def _examined(context: AdminContext, place: Place) -> Operation[tuple[list[Finding], Site]]:
-    topic, number = place
+def _examined(
+    context: AdminContext, partition: NumberedPartition
+) -> Operation[tuple[list[Finding], Site]]:
+    topic, number = partition
     keys = context.catalog.partition(topic.name, number)
     groups = [context.catalog.group_keys(topic.name, number, g.name) for g in topic.members]
     findings: list[Finding]
@@ -70,9 +72,9 @@ def _is_being_left(context: AdminContext, topic: str) -> Operation[bool]:
 
 
 def _repaired(
-    context: AdminContext, place: Place, site: Site, findings: list[Finding]
+    context: AdminContext, partition: NumberedPartition, site: Site, findings: list[Finding]
 ) -> Operation[list[Repair]]:
-    topic, number = place
+    topic, number = partition
     done: list[Repaired] = yield from repair(site, findings)
     for step, group, ids in done:
         arguments = {
@@ -83,8 +85,8 @@ def _repaired(
     return [Repair(topic.name, number, group, STEPS[step], ids) for step, group, ids in done]
 
 
-def _problems(place: Place, site: Site, findings: list[Finding]) -> list[Problem]:
-    topic, number = place
+def _problems(partition: NumberedPartition, site: Site, findings: list[Finding]) -> list[Problem]:
+    topic, number = partition
     problems = []
     for finding in findings:
         step = step_of(site.seen, finding, leaving=site.leaving)

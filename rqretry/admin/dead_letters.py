@@ -191,8 +191,8 @@ def _send_back(
     sent = 0
     for at in range(0, len(rows), size or 1):
         by_place: dict[GroupKeys, list[tuple[DeadLetterRecord, int | str]]] = {}
-        for place, (dead_letter, keys) in rows[at : at + size]:
-            delay_ms = wait_ms + (round(place * 1000 / pace) if pace else 0)
+        for index, (dead_letter, keys) in rows[at : at + size]:
+            delay_ms = wait_ms + (round(index * 1000 / pace) if pace else 0)
             by_place.setdefault(keys, []).append((dead_letter, delay_ms or ""))
         for keys, part in by_place.items():
             for batch in batches(part):

@@ -36,8 +36,8 @@ def states(
 
 def _has(p: Peeked) -> bool:
     """Whether the message was found in one of this group's lists or sets."""
-    places = (p.in_ready, p.in_retry, p.deadline_ms, p.dead_since_ms, p.in_line)
-    return bool(p.waiting) or any(place is not None for place in places)
+    found = (p.in_ready, p.in_retry, p.deadline_ms, p.dead_since_ms, p.in_line)
+    return bool(p.waiting) or any(where is not None for where in found)
 
 
 def _is_early(p: Peeked) -> bool:
@@ -124,8 +124,8 @@ def _why_ready(p: Peeked, *, live: bool) -> str:
     if p.max_inflight is not None and p.inflight >= p.max_inflight:
         has = f"{p.inflight} in flight in this partition, of at most {p.max_inflight}"
         return f"ready, but the group is at its max_inflight: it has {has}"
-    place = p.in_retry if p.in_retry is not None else p.in_ready
-    ahead = "" if place is None else f", {place} messages are ahead of it"
+    before = p.in_retry if p.in_retry is not None else p.in_ready
+    ahead = "" if before is None else f", {before} messages are ahead of it"
     if not live:
         return f"ready, but the group has no live worker{ahead}"
     limit = f"; the group takes {p.rate} (rate_limit)" if p.rate else ""

@@ -60,11 +60,11 @@ def _everything(keys: GroupKeys) -> Iterator[tuple[str, bool]]:
         yield level, False
 
 
-def _attempts(keys: GroupKeys, place: str, *, in_list: bool) -> Operation[Counter[int]]:
+def _attempts(keys: GroupKeys, key: str, *, in_list: bool) -> Operation[Counter[int]]:
     counts: Counter[int] = Counter()
     offset, total = 0, 1
     while offset < total:
-        look: Command[Held] = scan_group(keys, place, in_list=in_list, offset=offset)
+        look: Command[Held] = scan_group(keys, key, in_list=in_list, offset=offset)
         page = yield look
         if not page.ids:
             break

@@ -219,8 +219,8 @@ def _purge(
     keys = place.keys
     if state == "ready":
         gone = yield from _purge_blocked(context, place, wanted, dry_run=dry_run)
-        for lane in (keys.ready, keys.retry):
-            gone += yield from _purge_list(context, place, lane, wanted, dry_run=dry_run)
+        for key in (keys.ready, keys.retry):
+            gone += yield from _purge_list(context, place, key, wanted, dry_run=dry_run)
         return gone
     sets = keys.levels if state == "waiting_retry" else (keys.dead,)
     gone = 0
@@ -264,22 +264,22 @@ def _purge_blocked(
 
 
 def _purge_list(
-    context: AdminContext, place: Place, lane: str, wanted: DeadLetterFilter, *, dry_run: bool
+    context: AdminContext, place: Place, key: str, wanted: DeadLetterFilter, *, dry_run: bool
 ) -> Operation[int]:
     if dry_run:
-        ids = yield from _matching(place, lane, wanted, in_list=True)
+        ids = yield from _matching(place, key, wanted, in_list=True)
         return len(ids)
     if wanted.takes_all:
-        return (yield from drop_all(place.keys, lane, context.actor))
+        return (yield from drop_all(place.keys, key, context.actor))
     rest, gone = -1, 0
     while rest:
-        look: Command[Held] = scan_group(place.keys, lane, in_list=True, offset=0)
+        look: Command[Held] = scan_group(place.keys, key, in_list=True, offset=0)
         page = yield look
         rest = page.total if rest < 0 else rest
         answers = [(c.id, wanted.matches(c)) for c in _candidates(place.topic, page)][:rest]
         if not answers:
             break
-        step: Command[Dropped] = purge_list(place.keys, lane, actor=context.actor, answers=answers)
+        step: Command[Dropped] = purge_list(place.keys, key, actor=context.actor, answers=answers)
         dropped = yield step
         gone += dropped.gone
         # If consumers took the whole window meanwhile, it is done too.

@@ -174,7 +174,7 @@ def audit(context: AdminContext, count: int = 100) -> Operation[list[AuditEntry]
     """
     most = check_count(count, name="count", maximum=10_000)
     found = yield notes(context.catalog.keys, count=most)
-    return [AuditEntry(*line) for line in found]
+    return [AuditEntry(*entry) for entry in found]
 
 
 def _look(context: AdminContext, id_: str) -> Operation[MessageView | None]:

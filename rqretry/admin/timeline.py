@@ -102,11 +102,11 @@ def with_record(
 def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[TimelineEvent]:
     ids, notes = fields["i"].split(b" "), fields["d"].split(b" ")
     verb, group, worker = (fields[name].decode() for name in "egw")
-    for place, id_ in enumerate(ids):
+    for index, id_ in enumerate(ids):
         if id_ == wanted:
-            note = notes[place].decode() if place < len(notes) else ""
+            note = notes[index].decode() if index < len(notes) else ""
             attempt, level, due_ms, state = _read(verb, note)
-            error, trace_id = _blob(verb, fields["b"], ids, place)
+            error, trace_id = _blob(verb, fields["b"], ids, index)
             text = _describe(state, level, due_ms, error)
             yield TimelineEvent(
                 at_ms, verb, group, worker, text, attempt, level, due_ms, error, trace_id
@@ -122,8 +122,8 @@ def _read(verb: str, note: str) -> tuple[int | None, int | None, int | None, str
         return (int(note) if note.isdecimal() else 1), None, None, ""
     head, *rest = note.split(",")
     attempt = int(head) if head.isdecimal() else None
-    place = rest if attempt is not None else [head, *rest]
-    match place:
+    outcome = rest if attempt is not None else [head, *rest]
+    match outcome:
         case ["W", level, due]:
             return attempt, int(level), int(float(due)), "waits"
         case ["D"]:
@@ -131,18 +131,18 @@ def _read(verb: str, note: str) -> tuple[int | None, int | None, int | None, str
         case ["R"]:
             return attempt, None, None, "ready"
         case _:
-            return attempt, None, None, note if place != [""] else ""
+            return attempt, None, None, note if outcome != [""] else ""
 
 
-def _blob(verb: str, blob: bytes, ids: Sequence[bytes], place: int) -> tuple[str, str | None]:
+def _blob(verb: str, blob: bytes, ids: Sequence[bytes], index: int) -> tuple[str, str | None]:
     """The error and the trace of one message of an entry."""
     if verb == "publish" and blob:
         notes = decode_noted(blob, [id_.decode() for id_ in ids])
-        return "", notes[place].trace_id
+        return "", notes[index].trace_id
     if verb == "expire":
         return _LEASE_ENDED, None
     lines = blob.decode(errors="replace").split("\n") if verb == "fail" else []
-    found = read_attempt_record(f"0 0 {lines[place]}") if place < len(lines) else None
+    found = read_attempt_record(f"0 0 {lines[index]}") if index < len(lines) else None
     return ("", None) if found is None else (str(found), trace_id_of(found.trace))
 
 

@@ -1,7 +1,7 @@
 """Adding partitions to a topic, in two phases (docs/decisions/0017).
 
 First the new partitions are made complete: every group is configured there and the route is there.
-Only then does the route tell publishers of them. A call that is cut off in between is completed by
+Only then does the route show them to publishers. A call that is cut off in between is completed by
 the next one, or by the next start of a group of the topic.
 """
 

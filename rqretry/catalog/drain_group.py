@@ -27,33 +27,33 @@ def drain(keys: GroupKeys, actor: str) -> Operation[int]:
     gone = 0
     while True:
         gone += yield from clear_all(keys, actor)
-        for place in (keys.ready, keys.retry):
-            gone += yield from drop_all(keys, place, actor)
-        for place in (*keys.levels, keys.inflight, keys.dead):
-            gone += yield from purge_all(keys, place, actor)
-        # What moved from one place to another meanwhile is found in the next round.
+        for key in (keys.ready, keys.retry):
+            gone += yield from drop_all(keys, key, actor)
+        for key in (*keys.levels, keys.inflight, keys.dead):
+            gone += yield from purge_all(keys, key, actor)
+        # What moved from one list to another meanwhile is found in the next round.
         if not (yield leave(keys)):
             return gone
 
 
 def _let_go(keys: GroupKeys) -> Operation[int]:
-    """A group that consumes dead letters forgets its lists; the letters are not its own."""
+    """A group that consumes dead letters forgets its lists; the dead letters are not its own."""
     held_here = 0
-    for place in (keys.ready, keys.retry, *keys.levels, keys.inflight):
+    for key in (keys.ready, keys.retry, *keys.levels, keys.inflight):
         look: Command[Held] = scan_group(
-            keys, place, in_list=place in (keys.ready, keys.retry), offset=0, count=1
+            keys, key, in_list=key in (keys.ready, keys.retry), offset=0, count=1
         )
         held_here += (yield look).total
     yield erase_group(keys)
     return held_here
 
 
-def drop_all(keys: GroupKeys, place: str, actor: str) -> Operation[int]:
+def drop_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
     """What a list holds now is gone; what is added meanwhile stays."""
-    rest = (yield scan_group(keys, place, in_list=True, offset=0, count=1)).total
+    rest = (yield scan_group(keys, key, in_list=True, offset=0, count=1)).total
     gone = 0
     while rest > 0:
-        step: Command[Dropped] = purge_list(keys, place, actor=actor, limit=min(rest, MAX_BATCH))
+        step: Command[Dropped] = purge_list(keys, key, actor=actor, limit=min(rest, MAX_BATCH))
         dropped = yield step
         if dropped.window == 0:
             break
@@ -76,19 +76,19 @@ def clear_all(keys: GroupKeys, actor: str) -> Operation[int]:
             return gone
 
 
-def purge_all(keys: GroupKeys, place: str, actor: str) -> Operation[int]:
+def purge_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
     """What a sorted set holds now is gone; of what is added meanwhile, as many stay."""
     rest, gone = 1, 0
     first = True
     while rest > 0:
-        look: Command[Held] = scan_group(keys, place, in_list=False, offset=0)
+        look: Command[Held] = scan_group(keys, key, in_list=False, offset=0)
         page = yield look
         if first:
             rest, first = page.total, False
         ids = page.ids[:rest]
         if not ids:
             break
-        verdicts: list[bytes] = yield purge(keys, ids, actor=actor, place=place)
+        verdicts: list[bytes] = yield purge(keys, ids, actor=actor, place=key)
         gone += verdicts.count(b"OK")
         rest -= len(ids)
     return gone

@@ -50,7 +50,7 @@ class TopicRecord:
         return max(self.partitions, self.growing)
 
     def growing_to(self, partitions: int) -> "TopicRecord":
-        """The record that says so."""
+        """The record of a topic to which partitions are being added."""
         if partitions <= self.all_partitions or self.deleting:
             return self
         return replace(self, version=self.version + 1, growing=partitions)

@@ -96,7 +96,7 @@ class Maintenance:
         self, topics: Topics, worker: str, chance: Callable[[], float] | None = None
     ) -> None:
         self._topics = topics
-        self.worker = worker
+        self._worker = worker
         self._chance = chance or random.Random().random
 
     def move(self, places: Sequence[Due]) -> Operation[list[Moved]]:
@@ -117,12 +117,12 @@ class Maintenance:
     def _calls(self, due: Due) -> list[Command[Any]]:
         calls: list[Command[Any]] = []
         if due.promote:
-            calls.append(promote(due.keys, worker=self.worker))
+            calls.append(promote(due.keys, worker=self._worker))
         if due.expire:
             calls.append(
                 expire(
                     due.keys,
-                    worker=self.worker,
+                    worker=self._worker,
                     hold_ms=due.hold_ms,
                     random=self._chance(),
                     last_seen_ms=due.seen_ms,
@@ -167,7 +167,7 @@ class Maintenance:
             members, next_ms = yield due_members(keys, limit=MAX_BATCH)
             if not members:
                 return None, next_ms
-        return deliver(keys, route, worker=self.worker, limit=MAX_BATCH, members=members), None
+        return deliver(keys, route, worker=self._worker, limit=MAX_BATCH, members=members), None
 
     def _report_deaths(self, keys: GroupKeys, expired: Expired) -> Operation[None]:
         """Report the dead letters that an expire has made to the observer, if there is one.
@@ -197,7 +197,7 @@ class Maintenance:
             )
             for id_, death, failure in zip(ids, deaths, failures, strict=True)
         ]
-        seen.dead_lettered(keys.partition.namespace, dead_letters, self.worker)
+        seen.dead_lettered(keys.partition.namespace, dead_letters, self._worker)
 
 
 def _many(key: str, ids: Sequence[str]) -> Command[list[Any]]:
