@@ -47,6 +47,7 @@ class Node:
         greeted: Whether it has reported its version and time.
         version: Such as "7.0.15"; "" before that.
         fault: Why calls to it fail at the moment; None while they succeed.
+        retired: Whether it is not in use any more.
     """
 
     def __init__(self, url: RedisUrl, scripts: ScriptLibrary) -> None:
@@ -62,6 +63,7 @@ class Node:
         self.greeted = False
         self.version = ""
         self.fault: str | None = None
+        self.retired = False
 
 
 class Topology:
@@ -118,6 +120,8 @@ class Topology:
         """Use exactly these servers from now on."""
         wanted = list(urls)
         self._gone = [node for url, node in self.nodes.items() if url not in wanted]
+        for node in self._gone:
+            node.retired = True
         self.nodes = {url: self._node(url) for url in wanted}
 
 

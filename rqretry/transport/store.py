@@ -249,7 +249,7 @@ class Store:
     def release(self, connection: Connection) -> None:
         """Give a connection back."""
         node = connection.node
-        if len(node.idle) < MAX_IDLE and self.topology.nodes.get(node.url) is node:
+        if len(node.idle) < MAX_IDLE and not node.retired:
             node.idle.append(connection)
         else:
             connection.close()

@@ -322,7 +322,7 @@ class SyncStore:
         """Give a connection back."""
         node = connection.node
         with self._lock:
-            if self.topology.nodes.get(node.url) is node:
+            if not node.retired:
                 node.idle.append(connection)
                 return
         connection.close()
