@@ -128,7 +128,7 @@ class App:
         Args:
             topics: A topic or several; created if they are not there.
             group: The consumer group; created when a worker starts.
-            options: See ConsumerOptions.
+            options: See rqretry.ConsumerOptions.
 
         Raises:
             InvalidArgument: A value is outside its limits.
@@ -162,7 +162,7 @@ class App:
 
         Args:
             name: Its topic and group; default the function's name.
-            options: See ConsumerOptions.
+            options: See rqretry.ConsumerOptions.
 
         Raises:
             InvalidArgument: A value is outside its limits.
