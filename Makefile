@@ -71,8 +71,8 @@ lint: setup ## check style, types (mypy, and pyright for users), layers, structu
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python tools/lint_lua.py
-	-$(BIN)/python tools/structure.py
-	-$(BIN)/python tools/trace_files.py
+	$(BIN)/python tools/structure.py
+	$(BIN)/python tools/trace_files.py
 
 simulation: setup ## run simulated systems, each from one seed (SEEDS=n of them, from SEED=n on, JOBS=n)
 	@$(BIN)/python -m tests.model.simulation --seeds $(SEEDS) --seed $(or $(SEED),1) $(if $(JOBS),--jobs $(JOBS))

@@ -202,7 +202,7 @@ CASES = (
          Symbol("RetryPolicy.check_ordered", always(None)),
          f"{ORDERED}test_an_ordered_consumer_with_another_policy_is_refused"),
     case("1.18", "a failure blocks every message group",
-         Symbol("Prepared.message_group", lambda get: lambda self: get(self) and "x"), ONE_SECOND),
+         Symbol("core:check_message_group", always("x")), ONE_SECOND),
     case("1.19", "a dead letter blocks its message group",
          drops("RPUSH", "ready", "fail"), ONE_SECOND),
     case("1.20", "unlimited is 7 retries",
