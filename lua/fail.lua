@@ -95,7 +95,7 @@ local function line_of(at)
   return shared > 0 and shared_lines[word] or word
 end
 
--- Answers whether it is dead, and a note of what became of it.
+-- Returns whether it is dead, and a note of what became of it.
 local function one_by_one(i, at, id, its)
   local cause = 'failure'
   if STRIDE < ASKING then -- one number for all, far from each other in their order

@@ -40,7 +40,7 @@ local call = redis.call
 
 -- Messages of any kind. It takes thirty functions, which would be a third of the time of a call with one
 -- message that has but an id, so they are made in here; and all of these capture next to nothing, which takes
--- time at each call, too. Answers what was accepted and the verdicts; nothing if there is no room.
+-- time at each call, too. Returns what was accepted and the verdicts; nothing if there is no room.
 local function publish_each(time, room)
 -- @include dedup
 -- @include message_keys
@@ -307,7 +307,7 @@ local function is_any_known(now, ids, begun)
     and is_any_in(id_expiry, 'ZMSCORE', ids)
 end
 
--- Bodies under ids that the caller chose, with nothing else, all for every group. Answers the ids; nothing
+-- Bodies under ids that the caller chose, with nothing else, all for every group. Returns the ids; nothing
 -- where one may be known.
 local function publish_named(now, groups, messages)
   local meta, FIRST_KEY, FIRST_GROUP, BIG, BEGUN_CALL = KEYS[1], 17, 11, 8192, '?' -- BEGUN of include/dedup

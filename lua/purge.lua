@@ -1,5 +1,5 @@
 local call = redis.call
---[[ purge.lua: dead | waiting_retry | inflight -> gone, by an operator's word
+--[[ purge.lua: dead | waiting_retry | inflight -> gone, on behalf of an operator
 
   One call is about one sorted set of the group: its dead letters, a delay level, or (where the group
   leaves) what is in flight. What is ready lies in lists: see purge_list.lua.

@@ -1,5 +1,5 @@
 local call = redis.call
---[[ purge_blocked.lua: blocked -> gone, by an operator's word
+--[[ purge_blocked.lua: blocked -> gone, on behalf of an operator
 
   Messages of an ordered group that wait in line behind another one of their message group. Who is
   out (the head) lies in a list or a sorted set: see purge_list.lua and purge.lua.

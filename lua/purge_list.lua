@@ -1,5 +1,5 @@
 local call = redis.call
---[[ purge_list.lua: ready -> gone, by an operator's word
+--[[ purge_list.lua: ready -> gone, on behalf of an operator
 
   The head of one list of a group, a window per call. Without answers all of it goes; else the caller
   has looked at the messages and says of each whether it goes or stays. What stays moves to the tail,

@@ -1,5 +1,5 @@
 local call = redis.call
---[[ rate_set.lua: a group's rate limit, as its bucket of tokens knows it; newer wins
+--[[ rate_set.lua: a group's rate limit, as stored in its token bucket; newer wins
 
   The bucket lies in a slot of its own, since all partitions of the group draw from it. A new limit
   starts with one token, so that the first message need not wait and the first seconds hold it too.

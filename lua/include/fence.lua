@@ -42,7 +42,7 @@ local function in_flight(inflight, ids, deadlines)
   return here, found
 end
 
--- Answers ids, verdicts, entries (none if no message has one), the deadlines if asked for, and whether
+-- Returns ids, verdicts, entries (none if no message has one), the deadlines if asked for, and whether
 -- all are OK; then there may be no verdicts.
 local function fence(keys, byte, first, stride, with_deadlines)
   local ids, verdicts, n = stride == 1 and { unpack(ARGV, first) } or {}, {}, 0

@@ -46,7 +46,7 @@ local function start_id_expiry(keys, now, ids)
   end
 end
 
--- Answers those whose body is gone.
+-- Returns those whose body is gone.
 local function forget(keys, byte, now, ids)
   local last = ids
   if call('EXISTS', keys.pending, keys.ids, keys.big, keys.keyed) > 0 then -- one question for four

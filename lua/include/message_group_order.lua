@@ -37,7 +37,7 @@ local function lines_behind(at)
   end
 end
 
--- places[i] is what `message_groups` keeps of ids[i]. Answers who may go out now, in order, and the
+-- places[i] is what `message_groups` keeps of ids[i]. Returns which may go out now, in order, and the
 -- new heads: the caller pushes the ones and then calls set_heads with the others.
 local function enter_lines(o, ids, places)
   local members, asked, out, heads = {}, {}, {}, {}
@@ -75,7 +75,7 @@ local function set_heads(o, heads)
 end
 
 -- Messages with a message group get numbers in the order in which they came; what a call that was
--- cut has numbered keeps its number. Answers the place of each.
+-- cut has numbered keeps its number. Returns the position of each.
 local function number_messages(meta, message_groups, ids, name_of)
   local kept, number, numbered, place_of = call('HMGET', message_groups, unpack(ids)), 0, {}, {}
   for i, id in ipairs(ids) do

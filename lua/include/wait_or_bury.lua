@@ -26,7 +26,7 @@ local function place_for(plan, policy, now, delay_ms)
   return known
 end
 
--- Answers level, due time and a note of both.
+-- Returns level, due time and a note of both.
 local function wait(plan, policy, now, id, delay_ms)
   local place = place_for(plan, policy, now, delay_ms)
   local members = place.members
@@ -41,7 +41,7 @@ local function by_ladder(policy, attempt)
 end
 
 -- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
--- delay wins over a level. An ordered group always waits its fixed interval. Answers a note for
+-- delay wins over a level. An ordered group always waits its fixed interval. Returns a note for
 -- history and reply: "W level due" or "D".
 local function wait_or_bury(plan, policy, now, id, attempt, cause, choice)
   if choice.level == -1 or attempt >= policy.max_attempts then
@@ -62,7 +62,7 @@ local function wait_or_bury(plan, policy, now, id, attempt, cause, choice)
   return note
 end
 
--- Answers whether something is now due earlier than anything before.
+-- Returns whether something is now due earlier than anything before.
 local function write_plan(plan, keys, levels, view)
   local first = call('ZRANGE', keys.due, '0', '0', 'WITHSCORES')
   local earlier = false

@@ -17,7 +17,7 @@ from rqretry.protocol.operate import (
 
 
 def drain(keys: GroupKeys, actor: str) -> Operation[int]:
-    """A group that has left the route holds nothing more here, and is forgotten.
+    """Remove everything of a group that has left the route, then the group itself.
 
     Returns:
         How many messages it gave up.

@@ -22,7 +22,7 @@ from rqretry.cli.session import connected, elsewhere
 @server_options
 @click.pass_context
 def audit(context: click.Context, *, count: int, as_json: bool) -> None:
-    """Show the audit record of the namespace, the newest entry first.
+    """Show the audit record of the namespace, newest first.
 
     The actor is host:pid:number of the process that did it.
     """

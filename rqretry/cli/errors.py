@@ -64,7 +64,7 @@ class LazyGroup(CommandGroup):
 
 
 class Program(LazyGroup):
-    """The program: nothing leaves it but an exit status and, at most, one sentence."""
+    """Run the program: it ends with an exit status and at most one sentence, not a traceback."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run, and exit with the status; only `standalone_mode=False` returns."""

@@ -63,7 +63,7 @@ def read_date(
 
 
 def read_host(_context: click.Context, parameter: click.Parameter, host: str | None) -> str | None:
-    """An address to listen on; an empty one would be every address of the machine."""
+    """An address to listen on; an empty one would mean every address of the machine."""
     if host == "":
         raise click.UsageError(f"{parameter.opts[0]} is empty: name an address, such as 127.0.0.1")
     return host

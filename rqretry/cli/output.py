@@ -74,7 +74,7 @@ def print_fields(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def note(sentence: str) -> None:
-    """A sentence for a person, beside the answer: on standard error."""
+    """Print a sentence for people, on standard error."""
     click.echo(clean(sentence), err=True)
 
 

@@ -1,4 +1,4 @@
-"""rqretry reaper: upkeep of the namespace, for a time in which no worker does it."""
+"""rqretry reaper: maintenance of the namespace while no worker runs."""
 
 import time
 from contextlib import suppress
@@ -55,7 +55,7 @@ def _finish(client: Client) -> Round:
 
 
 def _run(client: Client) -> Round:
-    """Rounds until a signal; a server that is away is waited for."""
+    """Run rounds until a signal; wait while the server is unavailable."""
     upkeep, total, away = Upkeep(client.catalog, client.name), Round(), False
     with suppress(StoppedEarly), Stoppable():
         while True:

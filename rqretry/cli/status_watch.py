@@ -14,7 +14,7 @@ _MOST_KINDS = 5
 
 
 def details(client: Client, stats: Stats) -> Iterator[Part]:
-    """Below the numbers of the groups; nothing if there is nothing to tell."""
+    """Below the numbers of the groups; nothing if there is nothing to show."""
     yield from _ladder(client, stats)
     yield from _workers(client.admin.workers())
     for group in dict.fromkeys(g.group for g in stats.groups if g.dead):

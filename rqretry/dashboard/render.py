@@ -79,7 +79,7 @@ def guarded(page: Page) -> Page:
 
 
 def not_found() -> Response:
-    """For an address without a page."""
+    """The page for an unknown address."""
     return _error_page(404, "Not found", "There is no such page.")
 
 

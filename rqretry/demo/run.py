@@ -186,7 +186,7 @@ class _Run:
         return Archived(events, self._answer(self._jobs.report()))
 
     def _keep_history(self) -> None:
-        """Before anything happens: nothing is trimmed before it is archived."""
+        """Keep enough history that nothing is trimmed before it is archived."""
         for topic in (FLIGHTS, ARRIVALS):
             keys = self._client.catalog.partition(topic, 0)
             words = ("HSET", keys.meta, "limit", _HISTORY_BYTES)
@@ -253,7 +253,7 @@ class _Run:
         )
 
     def _redrive(self, ids: Sequence[str]) -> int:
-        """Publish arrivals by hand, redrive the dead claims; how many of them are settled then."""
+        """Publish missing arrivals, redrive the dead claims; how many of them are settled then."""
         if not ids:
             return 0
         self._feed.publish_arrivals(_made_up(id_) for id_ in ids)

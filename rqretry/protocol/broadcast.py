@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
     @property
     def end(self) -> Mark:
-        """The place behind it."""
+        """The position after this entry."""
         return Mark(self.id, self.first + len(self.messages))
 
 

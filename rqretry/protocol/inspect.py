@@ -1,4 +1,4 @@
-"""subscribe, configure, swap, and what only reads: stats, peek, dead letters, history."""
+"""subscribe, configure, compare_and_set; read only: stats, peek, dead letters, history."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -96,7 +96,7 @@ class DeadPage(NamedTuple):
 
 
 def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
-    """Install a route; the first group takes the backlog. Answers what is left of it."""
+    """Install a route; the first group takes the backlog. Returns what is left of it."""
     first = route.groups[0].name if route.groups else ""
     ordered = bool(route.groups) and route.groups[0].ordered
     group = keys.group(first, 0)

@@ -43,7 +43,7 @@ class Blocked(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """What a drop answered."""
+    """What a call of purge_list returned."""
 
     gone: int
     window: int

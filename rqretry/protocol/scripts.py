@@ -37,7 +37,7 @@ _LEGACY_ALLOW_OOM = "redis.call('HDEL', KEYS[1], '~')"
 
 
 class Dialect(Enum):
-    """How a server is told about a script's flags."""
+    """How a server is given a script's flags."""
 
     SHEBANG = "shebang"
     """Redis 7.0 and later, Valkey: a first line `#!lua flags=...`."""

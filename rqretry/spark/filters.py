@@ -51,7 +51,7 @@ class Pruning:
         )
 
     def takes_group(self, name: str) -> bool:
-        """Whether a group may have wanted rows."""
+        """Whether a group may have rows that are wanted."""
         return name in self.values.get("group", {name})
 
     def clip(self, start: Position, end: Position) -> tuple[Position, Position]:

@@ -67,7 +67,7 @@ def traced(
 
 
 def _ignore(_answers: Iterable[MessageId]) -> None:
-    """No span ends with them."""
+    """Ignore the ids: there is no span to end."""
 
 
 def _begun(spans: list[Publication], namespace: str, topic: str, message: Prepared) -> Prepared:

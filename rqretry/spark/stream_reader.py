@@ -63,7 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._spelled(ends)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """MaxOffsetsPerTrigger."""
+        """The read limit: the option maxOffsetsPerTrigger."""
         most = self.options.max_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 

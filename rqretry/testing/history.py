@@ -102,7 +102,7 @@ class MessageHistory:
     """It waits for the delay it was published with, now."""
 
     def group(self, group: str | None) -> str:
-        """The group that is meant. Raises InvalidArgument if that is not clear."""
+        """The group that the caller means. Raises InvalidArgument if that is ambiguous."""
         if group is None and len(self.groups) <= 1:
             return self.groups[0] if self.groups else ""
         if group not in self.groups:

@@ -1,4 +1,4 @@
-"""The workers of one app in the lab: one per consumer group, and named like it.
+"""The workers of one app in the lab: one per consumer group, and named after it.
 
 They are made of the parts of a real worker (Consumer, Execution, Settler). What a worker does in
 time and in tasks (fetching, heartbeat, reaper) the lab does step by step; see engine.py.

@@ -41,7 +41,7 @@ _new = tuple.__new__
 
 @dataclass(frozen=True, slots=True)
 class ConsumerContext:
-    """What is around a consumer."""
+    """What a consumer gets from its worker."""
 
     worker: str
     hooks: Hooks
@@ -307,7 +307,7 @@ class Consumer:
             self._context.limit.count()
 
     def _keep_slot(self, task: asyncio.Task[None] | None) -> None:
-        """It was the attempt that was cancelled, even where its handler swallowed that."""
+        """The attempt itself was cancelled, even if its handler suppressed that."""
         while task is not None and not self._abandoned and task.cancelling():
             task.uncancel()
 

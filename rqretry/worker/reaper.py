@@ -134,7 +134,7 @@ class Reaper:
             place.may_hold_more()
 
     async def _look_after_others(self, now: float) -> None:
-        """Simple groups whose consumers may all be gone: what they leased expires by anybody."""
+        """Expire the leases of simple groups, whose consumers may all be gone."""
         if now < self._others_at:
             return
         self._others_at = now + LOOK_EVERY_S

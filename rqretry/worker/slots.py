@@ -64,7 +64,7 @@ class Slots(Generic[T]):
         return bool(self._buffer)
 
     def one_finished(self) -> bool:
-        """An item is done; whether there may be room for more, as `room` would say."""
+        """Mark an item as done. Returns whether there may be room for more."""
         self._finished += 1
         return 2 * len(self._buffer) < self._target
 

@@ -46,7 +46,7 @@ async def run_until_stopped(worker: Stops, *, signals: bool) -> None:
 
 
 class StoppedEarly(BaseException):
-    """Raised in the main thread by the first signal; no handler of `Exception` takes it."""
+    """Raised in the main thread by the first signal; `except Exception` does not catch it."""
 
 
 class Stoppable:

@@ -155,7 +155,7 @@ class WakeUps:
     async def _any_of_apart(
         self, wakes: Sequence[str], seconds: float, covered: Collection[HasRoom]
     ) -> set[str] | None:
-        """The same on a cluster, where each partition is waited for by itself."""
+        """The same on a cluster, where each partition is waited for separately."""
         watching = asyncio.get_running_loop().create_task(self._store.watch(wakes, seconds))
         self._covered, self._watching = covered, watching
         try:
