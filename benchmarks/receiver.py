@@ -51,9 +51,9 @@ class Receiver:
         self._mine.close()
 
 
-def _main(spans: Any, tell: Any) -> None:
+def _main(spans: Any, report: Any) -> None:
     with _Server(spans) as server:
-        tell.send(server.server_address[1])
+        report.send(server.server_address[1])
         server.serve_forever()
 
 

@@ -33,8 +33,8 @@ def install(name: str) -> str | None:
             pip = (str(place / "bin" / "python"), "-m", "pip", "--quiet", "install")
             _run((*pip, *peer.packages))
     except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        return str(said).strip().splitlines()[-1]
+        text = getattr(error, "stderr", "") or str(error)
+        return str(text).strip().splitlines()[-1]
     return None
 
 

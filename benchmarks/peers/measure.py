@@ -50,7 +50,7 @@ class Bench:
 
     @contextmanager
     def worker(self, expected: int, **more: str) -> Iterator[Path]:
-        """One worker process, told more by its environment; the file that it writes at its end."""
+        """One worker process, configured by its environment; the file that it writes at its end."""
         out = self.place / f"{time.monotonic_ns()}.json"
         own = PEERS[self.name].worker
         command = (*(program(self.name) or ()), *own) if own else (*self._adapter(), "work")
@@ -187,7 +187,7 @@ def _wait_for(out: Path, seconds: float) -> None:
     until = time.monotonic() + seconds
     while not out.exists():
         if time.monotonic() > until:
-            said = (out.parent / _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
-            last = f"; it said last: {said[-1]}" if said else ""
+            lines = (out.parent / _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+            last = f"; its last line: {lines[-1]}" if lines else ""
             raise TimeoutError(f"the worker did not finish within {seconds:.0f} s{last}")
         time.sleep(0.02)

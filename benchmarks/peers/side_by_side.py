@@ -32,7 +32,7 @@ _COLUMNS = (
 def side_by_side(
     names: Sequence[str], repeat: int, messages: int | None, *, kill: bool = True
 ) -> dict[str, dict[str, Any]]:
-    """Medians of each system, rqretry first; one that is not installed is skipped, and said so.
+    """Medians of each system, rqretry first; one that is not installed is skipped with a note.
 
     What a kill -9 loses is tried once, in the first turn.
     """
@@ -121,7 +121,7 @@ def _cell(figures: Mapping[str, Any], key: str) -> str:
 
 
 def _reservation(figures: Mapping[str, Any], key: str) -> str:
-    """What has to be said beside a rate: the count was wrong, or time was over before the end."""
+    """The remark beside a rate: a wrong count, or the time ran out."""
     if figures.get(_CHECKS.get(key, "")) is False:
         return " (not each as often as it had to be)"
     if key == "w3_per_s" and figures.get("w3_done", 0) < figures.get("w3_messages", 0):

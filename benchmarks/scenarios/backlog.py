@@ -5,9 +5,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-from benchmarks.crew import Crew, Job, rate_of
 from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.workers import Job, Workers, rate_of
 from benchmarks.workload import bodies, encoded_size, join, publish_all, unfinished
 
 _SLICE = 100_000
@@ -61,9 +61,9 @@ def _measure(waiting: int, measured: int) -> dict[str, float]:
             made, publish_s = publisher.submit(_publish, server.url, measured).result()
         redis_us = (server.cpu_s() - used) / measured * MICROSECONDS
         ids.update(made)
-        with Crew(Job(server.url, "noop")) as crew:
-            crew.wait_for(measured)
-            (report,) = crew.finish()
+        with Workers(Job(server.url, "noop")) as workers:
+            workers.wait_for(measured)
+            (report,) = workers.finish()
         seen = report.tally.ids
         left = unfinished(server.url)
         slowest = server.slowest_ms()

@@ -5,10 +5,10 @@ import multiprocessing
 import os
 import time
 
-from benchmarks.crew import wait_until
 from benchmarks.figures import Figures
 from benchmarks.handlers import Tally, count_up, register
 from benchmarks.servers import Server
+from benchmarks.workers import wait_until
 from benchmarks.workload import TOPIC, run
 from rqretry import App
 

@@ -2,9 +2,9 @@
 
 import time
 
-from benchmarks.crew import Crew, Job, wait_until
 from benchmarks.figures import Figures, percentile
 from benchmarks.servers import Server
+from benchmarks.workers import Job, Workers, wait_until
 from benchmarks.workload import bodies, check, publish_all, unfinished
 
 VISIBILITY_S = 2
@@ -17,9 +17,9 @@ def crash(messages: int | None) -> Figures:
     options = {"visibility": VISIBILITY_S, "concurrency": count}
     with Server() as server:
         ids = publish_all(server.url, bodies(count))
-        with Crew(Job(server.url, "hangs", options=options)) as doomed:
+        with Workers(Job(server.url, "hangs", options=options)) as doomed:
             doomed.wait_for(count)
-            with Crew(Job(server.url, "timed", options=options)) as living:
+            with Workers(Job(server.url, "timed", options=options)) as living:
                 time.sleep(VISIBILITY_S / 2)
                 doomed.kill()
                 killed_at = time.monotonic()

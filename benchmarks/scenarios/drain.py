@@ -1,9 +1,9 @@
 """W1 and W2: a worker drains what was published before it started."""
 
 from benchmarks import floor
-from benchmarks.crew import Crew, Job, rate_of
 from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.workers import Job, Workers, rate_of
 from benchmarks.workload import LARGE, SMALL, bodies, check, encoded_size, join, publish_all
 
 GROUPS = ("one", "two", "three")
@@ -68,9 +68,9 @@ def drain(
         join(server.url, *groups)
         ids = publish_all(server.url, bodies(count, filling))
         waiting, commands = server.memory(), server.requests()
-        with Crew(Job(server.url, "noop", groups=groups), processes) as crew:
-            crew.wait_for(count * len(groups))
-            reports = crew.finish()
+        with Workers(Job(server.url, "noop", groups=groups), processes) as workers:
+            workers.wait_for(count * len(groups))
+            reports = workers.finish()
         cpu, commands = server.cpu_s() - cpu, server.requests() - commands
         bare = floor.drain_rate(server.url, count, filling)
     check(ids, (id_ for report in reports for id_ in report.tally.ids), len(groups))

@@ -1,8 +1,8 @@
 """W3: every message fails once and then succeeds. The ladder: every message fails 17 times."""
 
-from benchmarks.crew import Crew, Job, rate_of
 from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.workers import Job, Workers, rate_of
 from benchmarks.workload import bodies, check, publish_all, unfinished
 from rqretry import RetryPolicy
 
@@ -18,9 +18,9 @@ def w3(messages: int | None) -> Figures:
         cpu = server.cpu_s()
         ids = publish_all(server.url, bodies(count))
         calls = server.requests()
-        with Crew(Job(server.url, "fails_once", options={"policy": policy})) as crew:
-            crew.wait_for(2 * count)
-            reports = crew.finish()
+        with Workers(Job(server.url, "fails_once", options={"policy": policy})) as workers:
+            workers.wait_for(2 * count)
+            reports = workers.finish()
         cpu, calls = server.cpu_s() - cpu, server.requests() - calls
     tally = reports[0].tally
     check(ids, tally.ids, 2)
@@ -42,9 +42,9 @@ def retry_ladder(messages: int | None) -> Figures:
     with Server() as server:
         ids = publish_all(server.url, bodies(count))
         cpu, calls = server.cpu_s(), server.requests()
-        with Crew(Job(server.url, "always_fails", options={"policy": policy})) as crew:
-            crew.wait_for(DELIVERIES * count)
-            reports = crew.finish()
+        with Workers(Job(server.url, "always_fails", options={"policy": policy})) as workers:
+            workers.wait_for(DELIVERIES * count)
+            reports = workers.finish()
         cpu, calls = server.cpu_s() - cpu, server.requests() - calls
         dead = unfinished(server.url)
     check(ids, reports[0].tally.ids, DELIVERIES)

@@ -2,9 +2,9 @@
 
 import time
 
-from benchmarks.crew import Crew, Job
 from benchmarks.figures import Figures
 from benchmarks.servers import Server
+from benchmarks.workers import Job, Workers
 
 PAIRS = ("a", "b", "c", "d")
 
@@ -14,13 +14,13 @@ def idle(messages: int | None) -> Figures:
     seconds = (messages or 200) / 10
     with Server() as server:
         job = Job(server.url, "noop", PAIRS, look_every_s=1.0)
-        with Crew(job) as crew:
+        with Workers(job) as workers:
             time.sleep(min(2.0, seconds))
-            commands, own, cpu = server.requests(), crew.cpu_s(), server.cpu_s()
+            commands, own, cpu = server.requests(), workers.cpu_s(), server.cpu_s()
             time.sleep(seconds)
             commands = server.requests() - commands
-            own, cpu = crew.cpu_s() - own, server.cpu_s() - cpu
-            (report,) = crew.finish()
+            own, cpu = workers.cpu_s() - own, server.cpu_s() - cpu
+            (report,) = workers.finish()
     return Figures(
         rate=commands / seconds,
         checked=not report.tally.ids,

@@ -7,10 +7,10 @@ import asyncio
 import time
 from contextlib import aclosing
 
-from benchmarks.crew import Crew, Job
 from benchmarks.figures import Figures, percentile
 from benchmarks.servers import MICROSECONDS, Server
 from benchmarks.waking import REDIS_PY, SOCKETS, bare_waits_ms
+from benchmarks.workers import Job, Workers
 from benchmarks.workload import TOPIC, body, check, run
 from rqretry import App
 
@@ -21,15 +21,15 @@ _SETTLE_S = 0.5
 def w4(messages: int | None) -> Figures:
     """The latency of single messages."""
     count = messages or 500
-    with Server() as server, Crew(Job(server.url, "timed", look_every_s=0.1)) as crew:
+    with Server() as server, Workers(Job(server.url, "timed", look_every_s=0.1)) as workers:
         run(_publish_slowly(server.url, 1))
-        crew.wait_for(1)
+        workers.wait_for(1)
         time.sleep(_SETTLE_S)
         cpu = server.cpu_s()
         sent = run(_publish_slowly(server.url, count))
-        crew.wait_for(count + 1)
+        workers.wait_for(count + 1)
         cpu = server.cpu_s() - cpu
-        (report,) = crew.finish()
+        (report,) = workers.finish()
         bare = bare_waits_ms(server, count, EVERY_S)
     seen = dict(zip(report.tally.ids[1:], report.tally.starts[1:], strict=True))
     check(sent, report.tally.ids[1:])

@@ -2,9 +2,9 @@
 
 import time
 
-from benchmarks.crew import Crew, Job, rate_of
 from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.workers import Job, Workers, rate_of
 from benchmarks.workload import bodies, check, publish_all
 
 LARGE = 1_000_000
@@ -18,9 +18,9 @@ def limits(messages: int | None) -> Figures:
         cpu, started = server.cpu_s(), time.perf_counter()
         ids = publish_all(server.url, bodies(count, LARGE))
         published = count / (time.perf_counter() - started)
-        with Crew(Job(server.url, "noop")) as crew:
-            crew.wait_for(count)
-            reports = crew.finish()
+        with Workers(Job(server.url, "noop")) as workers:
+            workers.wait_for(count)
+            reports = workers.finish()
         cpu, slowest = server.cpu_s() - cpu, server.slowest_ms()
     check(ids, reports[0].tally.ids)
     return Figures(

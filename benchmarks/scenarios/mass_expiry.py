@@ -1,8 +1,8 @@
 """A worker that held many messages is gone: how soon do they start again?"""
 
-from benchmarks.crew import Crew, Job, rate_of
 from benchmarks.figures import Figures, percentile
 from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.workers import Job, Workers, rate_of
 from benchmarks.workload import TOPIC, bodies, check, publish_all
 from rqretry import App
 from rqretry.protocol.command import MAX_BATCH
@@ -19,9 +19,9 @@ def mass_expiry(messages: int | None) -> Figures:
         _lease_all(server.url, count)
         deadlines = _deadlines(server)
         cpu = server.cpu_s()
-        with Crew(Job(server.url, "timed", options={"visibility": 30})) as crew:
-            crew.wait_for(count)
-            reports = crew.finish()
+        with Workers(Job(server.url, "timed", options={"visibility": 30})) as workers:
+            workers.wait_for(count)
+            reports = workers.finish()
         cpu = server.cpu_s() - cpu
     tally = reports[0].tally
     check(ids, tally.ids)

@@ -1,8 +1,8 @@
 """Message groups: one message of each at a time, in the order of publishing."""
 
-from benchmarks.crew import Crew, Job, rate_of
 from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.workers import Job, Workers, rate_of
 from benchmarks.workload import body, check, publish_all
 from rqretry import OutgoingMessage
 
@@ -19,9 +19,9 @@ def ordered(messages: int | None) -> Figures:
     with Server() as server:
         cpu = server.cpu_s()
         ids = publish_all(server.url, items)
-        with Crew(Job(server.url, "noop", options={"ordered": True})) as crew:
-            crew.wait_for(count)
-            reports = crew.finish()
+        with Workers(Job(server.url, "noop", options={"ordered": True})) as workers:
+            workers.wait_for(count)
+            reports = workers.finish()
         cpu = server.cpu_s() - cpu
     handled = reports[0].tally.ids
     check(ids, handled)

@@ -2,9 +2,9 @@
 
 import time
 
-from benchmarks.crew import Crew, Job, wait_until
 from benchmarks.figures import Figures, percentile
 from benchmarks.servers import Server
+from benchmarks.workers import Job, Workers, wait_until
 from benchmarks.workload import check, publish_all
 
 LEAD_MS = 4000
@@ -16,15 +16,15 @@ _SINGLE_EVERY_MS = 150
 def punctuality(messages: int | None) -> Figures:
     """All due within one second, after it some single ones; none may come early."""
     count = messages or 10_000
-    with Server() as server, Crew(Job(server.url, "punctual")) as crew:
+    with Server() as server, Workers(Job(server.url, "punctual")) as workers:
         at_ms = time.time_ns() / 1e6 + LEAD_MS
         wanted = [at_ms + number * WITHIN_MS / count for number in range(count)]
         alone_from = at_ms + WITHIN_MS + 1000
         wanted += [alone_from + number * _SINGLE_EVERY_MS for number in range(SINGLES)]
         ids = publish_all(server.url, [{"at_ms": at} for at in wanted])
         due = _due(server, len(ids))
-        crew.wait_for(len(ids))
-        (report,) = crew.finish()
+        workers.wait_for(len(ids))
+        (report,) = workers.finish()
     check(ids, report.tally.ids)
     late = {
         id_: wall - due[id_] for id_, wall in zip(report.tally.ids, report.tally.walls, strict=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 import redis
 
-from benchmarks.crew import Crew, Job, family_cpu_s
 from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.workers import Job, Workers, family_cpu_s
 from benchmarks.workload import TOPIC, bodies, publish_all
 from rqretry import RetryPolicy
 from rqretry.core.message_id import spell_ids
@@ -47,9 +47,9 @@ def spark_read(messages: int | None) -> Figures:
     policy = RetryPolicy.fixed("10ms")
     with Server() as server:
         publish_all(server.url, bodies(count))
-        with Crew(Job(server.url, "fails_once", options={"policy": policy})) as crew:
-            crew.wait_for(2 * count)
-            crew.finish()
+        with Workers(Job(server.url, "fails_once", options={"policy": policy})) as workers:
+            workers.wait_for(2 * count)
+            workers.finish()
         rounds = _rounds(server, count * EVENTS)
     by_floor = [one.spark[0] / one.bare[0] for one in rounds]
     every = [one.every_column[0] / one.bare[0] for one in rounds]

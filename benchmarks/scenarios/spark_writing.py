@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.crew import family_cpu_s
 from benchmarks.figures import Figures
 from benchmarks.servers import MICROSECONDS, Server
+from benchmarks.workers import family_cpu_s
 from rqretry import Client
 from rqretry.core.settings import Settings
 from rqretry.demo.flights import load

@@ -4,10 +4,10 @@ import statistics
 import time
 from typing import NamedTuple
 
-from benchmarks.crew import ABSENT, LOADED, Crew, Job, Report, rate_of
 from benchmarks.figures import Figures
 from benchmarks.receiver import Receiver
 from benchmarks.servers import Server
+from benchmarks.workers import ABSENT, LOADED, Job, Report, Workers, rate_of
 from benchmarks.workload import bodies, check, publish_all
 
 TRACED, OFF = 40_000, 100_000
@@ -86,25 +86,25 @@ def _pair(share: int, *, loaded_first: bool) -> tuple[_Spent, _Spent]:
     with Server() as one, Server() as other:
         servers = (one.url, other.url)
         with (
-            Crew(Job(one.url, "noop", otel=ABSENT)) as absent,
-            Crew(Job(other.url, "noop", otel=LOADED)) as loaded,
+            Workers(Job(one.url, "noop", otel=ABSENT)) as absent,
+            Workers(Job(other.url, "noop", otel=LOADED)) as loaded,
         ):
-            crews = (absent, loaded)
+            all_workers = (absent, loaded)
             published: tuple[list[str], list[str]] = ([], [])
             seconds = [0.0, 0.0]
-            for crew in crews:
-                crew.halt()
+            for workers in all_workers:
+                workers.pause()
             for turn in range(TURNS):
                 for which in (0, 1) if loaded_first is bool(turn % 2) else (1, 0):
                     published[which].extend(publish_all(servers[which], bodies(share)))
                     began = time.perf_counter()
-                    crews[which].go_on()
-                    crews[which].wait_for(share * (turn + 1))
-                    crews[which].halt()
+                    all_workers[which].resume()
+                    all_workers[which].wait_for(share * (turn + 1))
+                    all_workers[which].pause()
                     seconds[which] += time.perf_counter() - began
-            for crew in crews:
-                crew.go_on()
-            reports = [report for crew in crews for report in crew.finish()]
+            for workers in all_workers:
+                workers.resume()
+            reports = [report for workers in all_workers for report in workers.finish()]
     for ids, report in zip(published, reports, strict=True):
         check(ids, report.tally.ids)
     first, second = (
@@ -116,8 +116,8 @@ def _pair(share: int, *, loaded_first: bool) -> tuple[_Spent, _Spent]:
 def _drain(count: int, otel: str = "") -> Report:
     with Server() as server:
         ids = publish_all(server.url, bodies(count))
-        with Crew(Job(server.url, "noop", otel=otel)) as crew:
-            crew.wait_for(count)
-            (report,) = crew.finish()
+        with Workers(Job(server.url, "noop", otel=otel)) as workers:
+            workers.wait_for(count)
+            (report,) = workers.finish()
     check(ids, report.tally.ids)
     return report

@@ -112,7 +112,7 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
         find_group(client, name)
         named = {setting: value for setting, value in settings.items() if value is not None}
         changed = client.admin.set_group(name, **named, dry_run=given["dry_run"])
-    _tell(changed, as_json=given["as_json"])
+    _print_info(changed, as_json=given["as_json"])
 
 
 @group.command(epilog="Example: rqretry group pause claims")
@@ -125,7 +125,7 @@ def pause(context: click.Context, *, name: str, as_json: bool) -> None:
     with connected(context) as client:
         find_group(client, name)
         changed = client.admin.pause(name)
-    _tell(changed, as_json=as_json)
+    _print_info(changed, as_json=as_json)
 
 
 @group.command(epilog="Example: rqretry group resume claims")
@@ -138,14 +138,14 @@ def resume(context: click.Context, *, name: str, as_json: bool) -> None:
     with connected(context) as client:
         find_group(client, name)
         changed = client.admin.resume(name)
-    _tell(changed, as_json=as_json)
+    _print_info(changed, as_json=as_json)
 
 
 for command in (promote, purge, reset, unsubscribe, delete):
     group.add_command(command)
 
 
-def _tell(info: GroupInfo, *, as_json: bool) -> None:
+def _print_info(info: GroupInfo, *, as_json: bool) -> None:
     if as_json:
         print_json(_fields(info))
     else:

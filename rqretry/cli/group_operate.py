@@ -41,7 +41,7 @@ def promote(context: click.Context, /, **given: Any) -> None:
         find_group(client, name)
         with working(client, f"promoting retries of {name}") as admin:
             count = admin.promote(name, wanted, level=given["level"], dry_run=dry_run)
-    _tell("promote", name, count, "made ready", given)
+    _print_result("promote", name, count, "made ready", given)
 
 
 @click.command(epilog="Example: rqretry group purge claims --state ready --topic flights --dry-run")
@@ -75,7 +75,7 @@ def purge(context: click.Context, /, **given: Any) -> None:
                 ask(f"delete {counted(count, f'{state} message')} of group {name}?")
             with working(client, f"deleting messages of {name}", count) as admin:
                 count = admin.purge(name, wanted, state=state)
-    _tell("purge", name, count, "deleted", given)
+    _print_result("purge", name, count, "deleted", given)
 
 
 @click.command(epilog="Example: rqretry group reset claims --dry-run")
@@ -112,7 +112,7 @@ def reset(context: click.Context, /, **given: Any) -> None:
             ask(question.format(counted(count, "message"), name))
         with working(client, f"resetting {name}", count) as admin:
             count = admin.reset(name, to, dry_run=dry_run)
-    _tell("reset", name, count, done, given)
+    _print_result("reset", name, count, done, given)
 
 
 @click.command(epilog="Example: rqretry group unsubscribe claims flights --yes")
@@ -135,7 +135,7 @@ def unsubscribe(context: click.Context, /, **given: Any) -> None:
             ask(f"unsubscribe group {name}, which drops {counted(count, 'message')}?")
         with working(client, f"unsubscribing {name}", count) as admin:
             count = admin.unsubscribe(name, topic, force=force, dry_run=dry_run)
-    _tell("unsubscribe", name, count, "dropped", given)
+    _print_result("unsubscribe", name, count, "dropped", given)
 
 
 @click.command(epilog="Example: rqretry group delete claims --dry-run")
@@ -157,10 +157,10 @@ def delete(context: click.Context, /, **given: Any) -> None:
             ask(f"delete group {name} with {counted(count, 'message')}?")
         with working(client, f"deleting group {name}", count) as admin:
             count = admin.delete_group(name, force=force, dry_run=dry_run)
-    _tell("delete", name, count, "dropped", given)
+    _print_result("delete", name, count, "dropped", given)
 
 
-def _tell(verb: str, group: str, count: int, done: str, given: dict[str, Any]) -> None:
+def _print_result(verb: str, group: str, count: int, done: str, given: dict[str, Any]) -> None:
     dry_run = given["dry_run"]
     if given["as_json"]:
         print_json({"group": group, "verb": verb, "count": count, "dry_run": dry_run})

@@ -71,7 +71,7 @@ def redrive(context: click.Context, /, **given: Any) -> int:
             note_patience(given, len(dead), patience)
             with working(client, f"redriving {group}", len(dead)) as admin:
                 summary = send(client, choice, record, pace, admin)
-    _tell(summary, given)
+    _print_result(summary, given)
     return FAILED if summary.reason else DONE
 
 
@@ -130,7 +130,7 @@ def _error(kind: str | None, message: str | None) -> str:
     return clean(": ".join(filter(None, (kind, message))) or "-", _CUT)
 
 
-def _tell(summary: RedriveSummary, given: dict[str, Any]) -> None:
+def _print_result(summary: RedriveSummary, given: dict[str, Any]) -> None:
     if given["as_json"]:
         said = {"verb": "redrive", "count": summary.sent, "stopped": bool(summary.reason)}
         print_json(asdict(summary) | said)

@@ -68,7 +68,7 @@ def commit(context: click.Context, *, id_: str, as_json: bool) -> None:
     """Commit an undecided transaction: its messages are delivered."""
     with connected(context) as client:
         done = client.admin.commit_transaction(id_)
-    _tell(id_, "committed", done=done, as_json=as_json)
+    _print_result(id_, "committed", done=done, as_json=as_json)
 
 
 @transaction.command(epilog="Example: rqretry transaction rollback P6y4bNm15urSMpZP")
@@ -80,10 +80,10 @@ def rollback(context: click.Context, *, id_: str, as_json: bool) -> None:
     """Roll an undecided transaction back: its messages are removed."""
     with connected(context) as client:
         done = client.admin.rollback_transaction(id_)
-    _tell(id_, "rolled_back", done=done, as_json=as_json)
+    _print_result(id_, "rolled_back", done=done, as_json=as_json)
 
 
-def _tell(id_: str, state: str, *, done: bool, as_json: bool) -> None:
+def _print_result(id_: str, state: str, *, done: bool, as_json: bool) -> None:
     if as_json:
         print_json({"id": id_, "state": state, "done": done})
         return

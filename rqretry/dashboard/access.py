@@ -82,12 +82,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        async def told(message: Message) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await (self._refusal(scope) or self._app)(scope, receive, told)
+        await (self._refusal(scope) or self._app)(scope, receive, with_headers)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)

@@ -113,7 +113,7 @@ def read_options(given: Mapping[str, str]) -> Options:
 def check_batch(options: Options) -> Options:
     """Options that a batch read does not have."""
     if options.max_per_trigger is not None:
-        raise InvalidArgument("option maxOffsetsPerTrigger is for streaming reads: leave it out")
+        raise InvalidArgument("option maxOffsetsPerTrigger is for streaming reads: remove it")
     if options.starting == LATEST:
         raise InvalidArgument('option startingOffsets "latest" would read nothing in a batch')
     if options.ending == EARLIEST:
@@ -129,7 +129,7 @@ def check_stream(options: Options) -> Options:
             " read it as a batch"
         )
     if options.ending is not None:
-        raise InvalidArgument("option endingOffsets is for batch reads: leave it out")
+        raise InvalidArgument("option endingOffsets is for batch reads: remove it")
     return options
 
 

@@ -39,7 +39,7 @@ limits AS (
                                            AND outcome IN ('waiting_retry', 'ready')) AS retried,
            unix_millis(max(event_time)) AS until
     FROM {events} GROUP BY `group`),
-told AS (
+known AS (
     SELECT topic, partition, `group`, message_id,
            array_sort(collect_list(struct(position, event, unix_millis(event_time) AS at, attempt,
                                           outcome, error_type, unix_millis(due_time) AS due)))
@@ -47,7 +47,7 @@ told AS (
     FROM {events} WHERE event IN ('lease', 'succeed', 'fail', 'expire', 'release', 'redrive')
     GROUP BY topic, partition, `group`, message_id)
 SELECT topic, `group`, unix_millis(ready_at) AS ready, coalesce(retried, 0) AS retried, until, steps
-FROM told JOIN limits USING (`group`) LEFT JOIN born USING (topic, partition, message_id)
+FROM known JOIN limits USING (`group`) LEFT JOIN born USING (topic, partition, message_id)
 """
 _SUMS = """
 WITH windows AS (
@@ -217,13 +217,13 @@ def _named(row: dict[str, Any], tried: Sequence[Candidate]) -> dict[str, Any]:
     number = row.pop("policy")
     one = tried[number] if number >= 0 else None
     most = one.deliveries if one else None
-    told = {
+    fields = {
         "topic": row.pop("topic"),
         "group": row.pop("group"),
         "policy": one.name if one else None,
         "max_retries": None if one is None else "unlimited" if most is None else most - 1,
     }
-    return told | row
+    return fields | row
 
 
 _SCHEMA = pa.schema(

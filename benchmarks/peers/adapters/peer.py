@@ -117,7 +117,7 @@ def _report() -> None:
     whole.rename(OUT)
 
 
-def told(took: float, sent: list[float]) -> None:
+def reported(took: float, sent: list[float]) -> None:
     """Answer the harness."""
     print(json.dumps({"took": took, "sent": sent}))
 
@@ -149,7 +149,7 @@ def serve(
             time.sleep(max(0.0, due - time.monotonic()))
         sent.append(time.monotonic())
         one(number)
-    told(time.perf_counter() - started, sent)
+    reported(time.perf_counter() - started, sent)
 
 
 def serve_async(
@@ -175,6 +175,6 @@ def serve_async(
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
             sent.append(time.monotonic())
             await one(number)
-        told(time.perf_counter() - started, sent)
+        reported(time.perf_counter() - started, sent)
 
     asyncio.run(publish())

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.crew import wait_until
 from benchmarks.peers import environments, measure
 from benchmarks.peers.catalog import PEERS, Peer
 from benchmarks.peers.side_by_side import markdown
 from benchmarks.servers import Server
+from benchmarks.workers import wait_until
 
 HEADS = len(markdown({}).splitlines()[0].strip("|").split("|"))
 TOY = """

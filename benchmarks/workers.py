@@ -73,7 +73,7 @@ class Report:
     dropped: int = 0
 
 
-class Crew:
+class Workers:
     """Some worker processes, all doing the same job."""
 
     def __init__(self, job: Job, processes: int = 1) -> None:
@@ -129,12 +129,12 @@ class Crew:
             os.kill(member.process.pid or 0, signal.SIGKILL)
             member.process.join()
 
-    def halt(self) -> None:
+    def pause(self) -> None:
         """Stop them where they are, until `go_on`; they use no CPU meanwhile."""
         for pid in self.pids:
             os.kill(pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """After a `halt`."""
         for pid in self.pids:
             os.kill(pid, signal.SIGCONT)
