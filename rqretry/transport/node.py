@@ -125,18 +125,21 @@ class Topology:
         self.nodes = {url: self._node(url) for url in wanted}
 
 
+Notify = Callable[[], None] | None
+"""What is called when calls begin to fail, or succeed again."""
+
+
 class Faults:
     """Why calls fail at the moment.
 
     Attributes:
         everywhere: Why no server can be used at all; None: one can.
-        on_change: Called when calls begin to fail, or succeed again.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, notify: Notify = None) -> None:
         self._topology = topology
         self.everywhere: str | None = None
-        self.on_change: Callable[[], None] = lambda: None
+        self._notify = notify or (lambda: None)
 
     @property
     def now(self) -> str | None:
@@ -158,7 +161,7 @@ class Faults:
 
     def _compare(self, before: str | None) -> None:
         if self.now != before:
-            self.on_change()
+            self._notify()
 
 
 class RoundTrip(NamedTuple):

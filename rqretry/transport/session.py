@@ -3,8 +3,8 @@
 A request is sent once per attempt. What is worth repeating is repeated with back-off until the
 deadline, on a fresh connection, at the server that has the keys by then; all verbs are safe to
 repeat. What was answered is not: a second lease would leave the first one's messages to their
-deadline. What may have happened and was not confirmed in the end is AmbiguousResult, what certainly
-did not happen is StoreUnavailable (docs/guarantees.md R19).
+deadline. What may have happened is AmbiguousResult in the end, what certainly did not is
+StoreUnavailable (docs/guarantees.md R19).
 """
 
 import random
@@ -25,6 +25,7 @@ from rqretry.transport.node import (
     Faults,
     Locate,
     Node,
+    Notify,
     Procedure,
     Requests,
     RoundTrip,
@@ -143,8 +144,7 @@ class Session:
 
     Attributes:
         topology: Which server holds what.
-        clock: The server's time as this client estimates it; of a cluster, roughly.
-        clocks: The same for each node.
+        clock, clocks: The server's time as this client estimates it; of each node.
         repeat_seconds: How long a call is repeated.
         proved_at: Monotonic time of the last call that the server answered.
         faults: Why calls fail at the moment.
@@ -153,13 +153,13 @@ class Session:
 
     ahead = True
 
-    def __init__(self, topology: Topology, repeat_seconds: float) -> None:
+    def __init__(self, topology: Topology, repeat_seconds: float, notify: Notify = None) -> None:
         self.topology = topology
         self.clock = ServerClock()
         self.clocks: dict[Node, ServerClock] = defaultdict(ServerClock)
         self.repeat_seconds = repeat_seconds
         self.proved_at = 0.0
-        self.faults = Faults(topology)
+        self.faults = Faults(topology, notify)
 
     def perform(
         self, operation: Operation[T], result: Any = None, error: BaseException | None = None

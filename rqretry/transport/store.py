@@ -6,7 +6,7 @@ Nothing here repeats a request. What breaks is TryAgain, with `sent` from the fi
 import asyncio
 import os
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -28,6 +28,7 @@ from rqretry.transport.node import (
     Drop,
     Locate,
     Node,
+    Notify,
     Procedure,
     RareEffect,
     Receive,
@@ -71,9 +72,12 @@ class Store:
         *,
         repeat_seconds: float = REPEAT_SECONDS,
         reply_seconds: float = REPLY_SECONDS,
+        notify: Notify = None,
     ) -> None:
+        """Connect to nothing yet; `notify` is called when calls begin to fail or succeed again."""
         self.url = url
-        self.session = Session(topology_of(url, library or ScriptLibrary()), repeat_seconds)
+        topology = topology_of(url, library or ScriptLibrary())
+        self.session = Session(topology, repeat_seconds, notify)
         self.connect_seconds = url.option("socket_connect_timeout", CONNECT_SECONDS)
         self.reply_seconds = url.option("socket_timeout", reply_seconds)
         self._locating = asyncio.Lock()
@@ -111,15 +115,6 @@ class Store:
     def proved_at(self) -> float:
         """Monotonic time of the last call that the server answered."""
         return self.session.proved_at
-
-    @property
-    def on_change(self) -> Callable[[], None]:
-        """Called when calls begin to fail, or succeed again."""
-        return self.session.faults.on_change
-
-    @on_change.setter
-    def on_change(self, called: Callable[[], None]) -> None:
-        self.session.faults.on_change = called
 
     @property
     def fault(self) -> str | None:

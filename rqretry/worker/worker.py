@@ -85,7 +85,7 @@ class Worker:
         self._explicit = explicit
         self._library = library
         self._specs = [replace(s, concurrency=concurrency) if concurrency else s for s in specs]
-        self._store = store or Store(settings.url, library)
+        self._store = store or Store(settings.url, library, notify=self._store_changed)
         self._declared = declared or {}
         self._catalog = self._new_catalog()
         self._limit: MessageLimit | None = None
@@ -107,7 +107,6 @@ class Worker:
         self.changed = asyncio.Event()
         """What `condition` answers may have changed."""
         self._registration = Registration(self._store, self._catalog.keys, self.name, self._specs)
-        self._store.on_change = self._store_changed
 
     def stop(self) -> None:
         """Stop gracefully; called a second time, at once."""

@@ -218,7 +218,7 @@ def test_a_lost_reply_of_a_read_is_only_unavailable() -> None:
 def test_a_repetition_succeeds_on_a_new_connection_and_ends_the_fault() -> None:
     planned, changes = plan(LOST, [b"OK"]), []
     faults = planned.session.faults
-    faults.on_change = lambda: changes.append(faults.now)
+    faults._notify = lambda: changes.append(faults.now)
     assert planned.drive(planned.session.run(publish())) == [b"OK"]
     assert "Drop" in planned.effects[: planned.effects.index("Together")]
     assert [fault is None for fault in changes] == [False, True]
