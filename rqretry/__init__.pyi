@@ -1,155 +1,76 @@
-from rqretry.admin.dead_letter_filter import DeadLetterFilter
-from rqretry.admin.results import (
-    AuditEntry,
-    Checkup,
-    InflightMessage,
-    Problem,
-    RedriveReport,
-    Repair,
-    WorkerInfo,
-)
-from rqretry.admin.transactions import TransactionInfo
-from rqretry.admin.views import (
-    AttemptForecast,
-    GroupForecast,
-    GroupInfo,
-    GroupState,
-    GroupStats,
-    MessageView,
-    Stats,
-    TimelineEvent,
-    TopicInfo,
-    TopicStats,
-    Waiting,
-)
-from rqretry.app import App
-from rqretry.client import Admin, AsyncAdmin, AsyncClient, Client
-from rqretry.consumer.registry import ConsumerOptions
-from rqretry.consumer.simple_consumer import (
-    AsyncSimpleConsumer,
-    SimpleConsumer,
-    SimpleConsumerOptions,
-)
-from rqretry.consumer.task import Task, TaskSender
+from rqretry.admin.dead_letter_filter import DeadLetterFilter as DeadLetterFilter
+from rqretry.admin.results import AuditEntry as AuditEntry
+from rqretry.admin.results import Checkup as Checkup
+from rqretry.admin.results import InflightMessage as InflightMessage
+from rqretry.admin.results import Problem as Problem
+from rqretry.admin.results import RedriveReport as RedriveReport
+from rqretry.admin.results import Repair as Repair
+from rqretry.admin.results import WorkerInfo as WorkerInfo
+from rqretry.admin.transactions import TransactionInfo as TransactionInfo
+from rqretry.admin.views import AttemptForecast as AttemptForecast
+from rqretry.admin.views import GroupForecast as GroupForecast
+from rqretry.admin.views import GroupInfo as GroupInfo
+from rqretry.admin.views import GroupState as GroupState
+from rqretry.admin.views import GroupStats as GroupStats
+from rqretry.admin.views import MessageView as MessageView
+from rqretry.admin.views import Stats as Stats
+from rqretry.admin.views import TimelineEvent as TimelineEvent
+from rqretry.admin.views import TopicInfo as TopicInfo
+from rqretry.admin.views import TopicStats as TopicStats
+from rqretry.admin.views import Waiting as Waiting
+from rqretry.app import App as App
+from rqretry.client import Admin as Admin
+from rqretry.client import AsyncAdmin as AsyncAdmin
+from rqretry.client import AsyncClient as AsyncClient
+from rqretry.client import Client as Client
+from rqretry.consumer.registry import ConsumerOptions as ConsumerOptions
+from rqretry.consumer.simple_consumer import AsyncSimpleConsumer as AsyncSimpleConsumer
+from rqretry.consumer.simple_consumer import SimpleConsumer as SimpleConsumer
+from rqretry.consumer.simple_consumer import SimpleConsumerOptions as SimpleConsumerOptions
+from rqretry.consumer.task import Task as Task
+from rqretry.consumer.task import TaskSender as TaskSender
+from rqretry.consumer.transaction_checker import HalfMessage as HalfMessage
+from rqretry.consumer.transaction_checker import TransactionCheck as TransactionCheck
 from rqretry.consumer.transaction_checker import (
-    HalfMessage,
-    TransactionCheck,
-    TransactionCheckerOptions,
-    TransactionOptions,
-    TransactionResolution,
+    TransactionCheckerOptions as TransactionCheckerOptions,
 )
-from rqretry.consumer.typed_topic import Topic
-from rqretry.core.consume_result import (
-    ConsumeResult,
-    DeadLetter,
-    HandlerSignal,
-    Outcome,
-    Postpone,
-    Retry,
-)
-from rqretry.core.dead_letter import DeadLetterRecord
-from rqretry.core.durations import Duration
-from rqretry.core.errors import (
-    AmbiguousResult,
-    CodecError,
-    ConfigError,
-    GroupNotFound,
-    InvalidArgument,
-    InvalidReceiptHandle,
-    MessageNotFound,
-    MessageTooLarge,
-    NotConfirmed,
-    PublishError,
-    QueueFull,
-    RqretryError,
-    StoreUnavailable,
-    TopicNotFound,
-    TransactionDecided,
-    TransactionNotFound,
-    UnsafeServer,
-)
-from rqretry.core.failure_record import AttemptError
-from rqretry.core.message import Message, OutgoingMessage, PublishOptions
-from rqretry.core.message_id import MessageId
-from rqretry.core.middleware import CallNext, Event
-from rqretry.core.retry_policy import RetryPolicy
-from rqretry.core.typed_body import BodyMismatch
-from rqretry.producer.transaction import AsyncTransaction, Transaction
-from rqretry.version import __version__
-
-__all__ = [
-    "Admin",
-    "AmbiguousResult",
-    "App",
-    "AsyncAdmin",
-    "AsyncClient",
-    "AsyncSimpleConsumer",
-    "AsyncTransaction",
-    "AttemptError",
-    "AttemptForecast",
-    "AuditEntry",
-    "BodyMismatch",
-    "CallNext",
-    "Checkup",
-    "Client",
-    "CodecError",
-    "ConfigError",
-    "ConsumeResult",
-    "ConsumerOptions",
-    "DeadLetter",
-    "DeadLetterFilter",
-    "DeadLetterRecord",
-    "Duration",
-    "Event",
-    "GroupForecast",
-    "GroupInfo",
-    "GroupNotFound",
-    "GroupState",
-    "GroupStats",
-    "HalfMessage",
-    "HandlerSignal",
-    "InflightMessage",
-    "InvalidArgument",
-    "InvalidReceiptHandle",
-    "Message",
-    "MessageId",
-    "MessageNotFound",
-    "MessageTooLarge",
-    "MessageView",
-    "NotConfirmed",
-    "Outcome",
-    "OutgoingMessage",
-    "Postpone",
-    "Problem",
-    "PublishError",
-    "PublishOptions",
-    "QueueFull",
-    "RedriveReport",
-    "Repair",
-    "Retry",
-    "RetryPolicy",
-    "RqretryError",
-    "SimpleConsumer",
-    "SimpleConsumerOptions",
-    "Stats",
-    "StoreUnavailable",
-    "Task",
-    "TaskSender",
-    "TimelineEvent",
-    "Topic",
-    "TopicInfo",
-    "TopicNotFound",
-    "TopicStats",
-    "Transaction",
-    "TransactionCheck",
-    "TransactionCheckerOptions",
-    "TransactionDecided",
-    "TransactionInfo",
-    "TransactionNotFound",
-    "TransactionOptions",
-    "TransactionResolution",
-    "UnsafeServer",
-    "Waiting",
-    "WorkerInfo",
-    "__version__",
-]
+from rqretry.consumer.transaction_checker import TransactionOptions as TransactionOptions
+from rqretry.consumer.transaction_checker import TransactionResolution as TransactionResolution
+from rqretry.consumer.typed_topic import Topic as Topic
+from rqretry.core.consume_result import ConsumeResult as ConsumeResult
+from rqretry.core.consume_result import DeadLetter as DeadLetter
+from rqretry.core.consume_result import HandlerSignal as HandlerSignal
+from rqretry.core.consume_result import Outcome as Outcome
+from rqretry.core.consume_result import Postpone as Postpone
+from rqretry.core.consume_result import Retry as Retry
+from rqretry.core.dead_letter import DeadLetterRecord as DeadLetterRecord
+from rqretry.core.durations import Duration as Duration
+from rqretry.core.errors import AmbiguousResult as AmbiguousResult
+from rqretry.core.errors import CodecError as CodecError
+from rqretry.core.errors import ConfigError as ConfigError
+from rqretry.core.errors import GroupNotFound as GroupNotFound
+from rqretry.core.errors import InvalidArgument as InvalidArgument
+from rqretry.core.errors import InvalidReceiptHandle as InvalidReceiptHandle
+from rqretry.core.errors import MessageNotFound as MessageNotFound
+from rqretry.core.errors import MessageTooLarge as MessageTooLarge
+from rqretry.core.errors import NotConfirmed as NotConfirmed
+from rqretry.core.errors import PublishError as PublishError
+from rqretry.core.errors import QueueFull as QueueFull
+from rqretry.core.errors import RqretryError as RqretryError
+from rqretry.core.errors import StoreUnavailable as StoreUnavailable
+from rqretry.core.errors import TopicNotFound as TopicNotFound
+from rqretry.core.errors import TransactionDecided as TransactionDecided
+from rqretry.core.errors import TransactionNotFound as TransactionNotFound
+from rqretry.core.errors import UnsafeServer as UnsafeServer
+from rqretry.core.failure_record import AttemptError as AttemptError
+from rqretry.core.message import Message as Message
+from rqretry.core.message import OutgoingMessage as OutgoingMessage
+from rqretry.core.message import PublishOptions as PublishOptions
+from rqretry.core.message_id import MessageId as MessageId
+from rqretry.core.middleware import CallNext as CallNext
+from rqretry.core.middleware import Event as Event
+from rqretry.core.retry_policy import RetryPolicy as RetryPolicy
+from rqretry.core.typed_body import BodyMismatch as BodyMismatch
+from rqretry.producer.transaction import AsyncTransaction as AsyncTransaction
+from rqretry.producer.transaction import Transaction as Transaction
+from rqretry.version import __version__ as __version__

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rqretry.admin.context import AdminContext
-from rqretry.core.limits import check_transaction
+from rqretry.core.limits import check_message_id
 from rqretry.maintenance.transaction_resolver import record_of, resolve, unresolved
 from rqretry.protocol import transaction as transacting
 from rqretry.protocol.command import Operation
@@ -64,7 +64,7 @@ def transactions(
 
 def transaction(context: AdminContext, id: str) -> Operation[TransactionInfo]:  # noqa: A002 - as for messages
     """One transaction; finished ones are kept for ten minutes. Raises TransactionNotFound."""
-    record = yield from record_of(context.catalog, check_transaction(id))
+    record = yield from record_of(context.catalog, check_message_id(id, name="transaction"))
     return (yield from _info(context, record))
 
 
@@ -95,7 +95,7 @@ def rollback_transaction(context: AdminContext, id: str) -> Operation[bool]:  # 
 
 
 def _resolve(context: AdminContext, id_: str, decision: str, verb: str) -> Operation[bool]:
-    record = yield from record_of(context.catalog, check_transaction(id_))
+    record = yield from record_of(context.catalog, check_message_id(id_, name="transaction"))
     done = yield from resolve(
         context.catalog,
         record.id,

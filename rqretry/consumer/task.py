@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Publishes(Protocol):
-    """What a task needs of its app."""
+    """What a task or a topic needs of its app."""
 
     async def publish(self, topic: str, body: Any) -> MessageId:
         """Publish one body or OutgoingMessage."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar, Unpack
 
 from rqretry.consumer.registry import ConsumerOptions
+from rqretry.consumer.task import Publishes
 from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.core.typed_body import fitting, packed, plain
@@ -12,7 +13,7 @@ from rqretry.core.typed_body import fitting, packed, plain
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Registers(Protocol):
+class Registers(Publishes, Protocol):
     """What a topic needs of its app."""
 
     def register(
@@ -26,18 +27,10 @@ class Registers(Protocol):
         """Register a handler."""
         ...
 
-    async def publish(self, topic: str, body: Any) -> MessageId:
-        """Publish one body or OutgoingMessage."""
-        ...
-
     async def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """Publish many of them."""
-        ...
-
-    def publish_sync(self, topic: str, body: Any) -> MessageId:
-        """`publish` without asyncio."""
         ...
 
     def publish_many_sync(

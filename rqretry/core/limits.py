@@ -80,10 +80,10 @@ def check_namespace(value: object) -> str:
     return _check_name("namespace", value, MAX_NAMESPACE)
 
 
-def check_message_id(value: object) -> str:
-    """A message id: 1 to 128 characters of A-Z a-z 0-9 _ . : -."""
+def check_message_id(value: object, *, name: str = "message id") -> str:
+    """A message id, or a transaction's: 1 to 128 characters of A-Z a-z 0-9 _ . : -."""
     if not isinstance(value, str) or not _fits(value, MAX_MESSAGE_ID, _ID):
-        _refuse_name("message id", value, MAX_MESSAGE_ID, _ID, _ID_CHARACTERS)
+        _refuse_name(name, value, MAX_MESSAGE_ID, _ID, _ID_CHARACTERS)
     return _plain(value)
 
 
@@ -95,13 +95,6 @@ def are_message_ids(values: Sequence[object]) -> bool:
     if "" in texts or max(map(len, texts), default=0) > MAX_MESSAGE_ID:
         return False
     return not "".join(texts).encode(errors="replace").translate(None, _ID_BYTES)
-
-
-def check_transaction(value: object) -> str:
-    """A transaction's id: of the same form as a message id."""
-    if not isinstance(value, str) or not _fits(value, MAX_MESSAGE_ID, _ID):
-        _refuse_name("transaction", value, MAX_MESSAGE_ID, _ID, _ID_CHARACTERS)
-    return _plain(value)
 
 
 def check_tag(value: object) -> str:

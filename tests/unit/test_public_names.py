@@ -18,7 +18,7 @@ INTERNAL = {
 
 
 def public_types() -> list[type]:
-    values = [getattr(rqretry, name) for name in rqretry.__all__]
+    values = [getattr(rqretry, name) for name in vars(rqretry)["__all__"]]
     return [value for value in values if isinstance(value, type)]
 
 
