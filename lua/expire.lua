@@ -24,7 +24,7 @@ local call = redis.call
 -- @include history
 -- @include delivery_state
 -- @include policy
--- @include wait_or_bury
+-- @include wait_or_dead_letter
 -- @include failures
 -- @include wake_if_below_limit
 -- @include ownership
@@ -66,7 +66,7 @@ end
 -- Leftovers of a settle that was cut: committed by this group, dead already, or without a body. In a
 -- view they are what is not dead any more, or what it has finished with.
 local owed = call('HLEN', pending) > 0 and call('HMGET', pending, unpack(overdue)) or {}
-local buried = call('ZMSCORE', keys.dead, unpack(overdue))
+local is_dead = call('ZMSCORE', keys.dead, unpack(overdue))
 local marks = policy.view and call('HMGET', keys.deaths, unpack(overdue))
 local ids, orphans, committed, leftovers = {}, {}, {}, {}
 for i, id in ipairs(overdue) do
@@ -77,8 +77,8 @@ for i, id in ipairs(overdue) do
     kind = committed
   end
   if policy.view then
-    kind = buried[i] and marks[i] and ids or committed
-  elseif buried[i] then
+    kind = is_dead[i] and marks[i] and ids or committed
+  elseif is_dead[i] then
     kind = leftovers
   end
   kind[#kind + 1] = id
@@ -118,7 +118,7 @@ for i, id in ipairs(ids) do
   if at_once and attempt < policy.max_attempts then
     back[#back + 1], note = id, 'R'
   else
-    note = wait_or_bury(plan, policy, now, id, attempt, 'expired', { level = 0, random = random })
+    note = wait_or_dead_letter(plan, policy, now, id, attempt, 'expired', { level = 0, random = random })
   end
   notes[i] = attempt .. ',' .. note
   newly_dead[#newly_dead + 1] = note == 'D' and id or nil

@@ -26,7 +26,7 @@ local call = redis.call
 -- @include ordering
 -- @include fence
 -- @include policy
--- @include wait_or_bury
+-- @include wait_or_dead_letter
 -- @include failures
 -- @include wake_if_below_limit
 -- @include drop_given_up
@@ -54,7 +54,7 @@ local policy = read_policy(config)
 local clock = read_clock(meta)
 local order = ordering(keys, clock, policy.ordered, policy.byte)
 local ids, verdicts, entries, _, all_ok = fence(keys, policy.byte, FIRST, STRIDE)
-local plan, done, notes, written, lines, buried = new_plan(), {}, {}, {}, {}, {}
+local plan, done, notes, written, lines, died = new_plan(), {}, {}, {}, {}, {}
 
 -- Most messages of a call have the same numbers: each entry is read, and what comes of it found and spelled,
 -- once. Those that ask for nothing, and are not spread by jitter, wait at the same place.
@@ -104,7 +104,7 @@ local function one_by_one(i, at, id, its)
     choice.level, choice.delay_ms, choice.random = number_of(ARGV[at + 2]), number_of(ARGV[at + 3]), ARGV[at + 4]
     cause = ARGV[at + 5]
   end
-  local verdict = wait_or_bury(plan, policy, clock.now, id, its.attempt, cause, choice)
+  local verdict = wait_or_dead_letter(plan, policy, clock.now, id, its.attempt, cause, choice)
   return verdict == 'D', its.before .. verdict
 end
 
@@ -122,7 +122,7 @@ for i = 1, #ids do
     done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, line_of(at), its.text
     written[2 * n - 1], written[2 * n] = id, dead and its.dies or its.waits
     if dead then
-      buried[#buried + 1] = id
+      died[#died + 1] = id
     end
   end
 end
@@ -150,7 +150,7 @@ if #done > 0 then
   write_failure_records()
   call('HSET', attempts, unpack(written))
   if order.used then
-    lines_of_groups()(order, buried, {})
+    lines_of_groups()(order, died, {})
   end
   drop_spent(policy, plan, keys.deaths, attempts, failures)
   call('ZREM', inflight, unpack(done))

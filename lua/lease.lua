@@ -165,16 +165,16 @@ local function choose()
   end
   local taken, seen, bytes = {}, {}, 0
   local leased = earliest and call('ZMSCORE', inflight, unpack(ids)) or {}
-  local buried = looked_up('ZCARD', 'ZMSCORE', dead)
+  local is_dead = looked_up('ZCARD', 'ZMSCORE', dead)
   local owed = looked_up('HLEN', 'HMGET', view and deaths or pending)
   local sizes = looked_up('HLEN', 'HMGET', big)
   local function is_owed(i)
     if view then
-      return buried[i] and owed[i]
+      return is_dead[i] and owed[i]
     end
-    return not buried[i] and owes(owed[i], byte)
+    return not is_dead[i] and owes(owed[i], byte)
   end
-  local all_owed = #buried + #owed == 0 and not view
+  local all_owed = #is_dead + #owed == 0 and not view
   for i = 1, #ids do
     local id = ids[i]
     if not (all_owed or is_owed(i)) then

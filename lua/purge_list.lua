@@ -45,14 +45,14 @@ local ids, window = call('LRANGE', list, 0, limit - 1), 0
 if #ids == 0 then
   return { 0, 0 }
 end
-local leased, buried = call('ZMSCORE', inflight, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
+local leased, is_dead = call('ZMSCORE', inflight, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
 local owed = call('HLEN', keys.pending) > 0 and call('HMGET', keys.pending, unpack(ids)) or {}
 local gone, kept, over, seen = {}, {}, {}, {}
 for i, id in ipairs(ids) do
   if not (all or answers[id]) then
     break
   end
-  local ended = buried[i] or not owes(owed[i], byte)
+  local ended = is_dead[i] or not owes(owed[i], byte)
   local ours = not (leased[i] or ended or seen[id])
   if ours and answers[id] == '0' then
     kept[#kept + 1] = id

@@ -20,7 +20,7 @@ local call = redis.call
 -- @include history
 -- @include delivery_state
 -- @include policy
--- @include wait_or_bury
+-- @include wait_or_dead_letter
 -- @include failures
 -- @include ownership
 -- @include ordering
@@ -45,9 +45,9 @@ end
 local policy = read_policy(config)
 local clock = read_clock(meta)
 local order = ordering(keys, clock, policy.ordered, policy.byte)
-local buried, verdicts, sent, seen = call('ZMSCORE', dead, unpack(ids)), {}, {}, {}
+local is_dead, verdicts, sent, seen = call('ZMSCORE', dead, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
-  local here = policy.exists and buried[i] and not seen[id] and call('HEXISTS', bodies, id) == 1
+  local here = policy.exists and is_dead[i] and not seen[id] and call('HEXISTS', bodies, id) == 1
   verdicts[i], seen[id] = here and 'OK' or 'GONE', true
   sent[#sent + 1] = here and id or nil
 end

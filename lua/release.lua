@@ -19,7 +19,7 @@ local call = redis.call
 -- @include ownership
 -- @include fence
 -- @include policy
--- @include wait_or_bury
+-- @include wait_or_dead_letter
 -- @include wake_if_below_limit
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

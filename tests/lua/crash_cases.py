@@ -96,7 +96,7 @@ def overdue_again(world: World, *names: str) -> None:
     world.advance(VISIBILITY_MS)
 
 
-def buried(world: World, *names: str) -> None:
+def dead_lettered(world: World, *names: str) -> None:
     leased(world, *names)
     world.fail(failure("a", level=-1), failure("b", level=-1))
 
@@ -348,10 +348,15 @@ CASES = [
         ends="ab",
         ends_for_others="b",
     ),
-    Case("redrive", buried, lambda w: w.redrive("a", "b")),
-    Case("redrive, two groups", lambda w: buried(w, *TWO), lambda w: w.redrive("a", "b")),
-    Case("purge", buried, lambda w: w.purge("a", "b"), ends="ab"),
-    Case("purge, two groups", lambda w: buried(w, *TWO), lambda w: w.purge("a", "b"), ends="ab"),
+    Case("redrive", dead_lettered, lambda w: w.redrive("a", "b")),
+    Case("redrive, two groups", lambda w: dead_lettered(w, *TWO), lambda w: w.redrive("a", "b")),
+    Case("purge", dead_lettered, lambda w: w.purge("a", "b"), ends="ab"),
+    Case(
+        "purge, two groups",
+        lambda w: dead_lettered(w, *TWO),
+        lambda w: w.purge("a", "b"),
+        ends="ab",
+    ),
     Case(
         "purge a level",
         failed_before,
@@ -366,7 +371,7 @@ CASES = [
     Case("purge_list retries", expired, lambda w: w.drop(lane="retry"), ends="ab", leaves="ab"),
     Case("purge_list leftovers", leased_and_listed, lambda w: w.drop(limit=2)),
     Case("promote early", failed_before, lambda w: w.promote(early=True)),
-    Case("redrive later", buried, lambda w: w.redrive("a", "b", delays_ms=["", SECOND])),
+    Case("redrive later", dead_lettered, lambda w: w.redrive("a", "b", delays_ms=["", SECOND])),
     Case("recall", lambda w: scheduled_later(w, "g"), lambda w: w.recall("a"), ends="a"),
     Case("leave", left, lambda w: w.leave("h")),
     Case(

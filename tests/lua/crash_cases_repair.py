@@ -1,6 +1,6 @@
 """The repairs of the auditor, cut: start states that were damaged by hand, and the calls."""
 
-from tests.lua.crash_cases import TWO, Case, buried, leased, published
+from tests.lua.crash_cases import TWO, Case, dead_lettered, leased, published
 from tests.lua.crash_cases_ordered import in_order, ordered
 from tests.support.builders import failure
 from tests.support.mending import adopt, mend, realign, repaired, tidy
@@ -91,7 +91,7 @@ def leftovers(world: World) -> None:
 
 
 def without_graves(world: World) -> None:
-    buried(world)
+    dead_lettered(world)
     world.client.delete(world.group().deaths)
 
 

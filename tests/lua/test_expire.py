@@ -180,7 +180,7 @@ def test_expire_clears_what_this_group_has_committed_and_another_still_owes(worl
 
 def test_expire_clears_a_dead_letter_that_is_still_in_flight(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     world.client.zadd(world.group().inflight, {"a": DEADLINE})
     world.set_time(DEADLINE)
     with world.changes() as changed:

@@ -52,9 +52,9 @@ def expire(world: World) -> maintain.Expired:
 
 def test_feed_lists_each_letter_once_in_the_order_of_death(world: World) -> None:
     view(world)
-    world.bury("a", "b")
+    world.dead_letter("a", "b")
     world.advance(1)
-    world.bury("c")
+    world.dead_letter("c")
     with world.changes() as changed:
         assert feed(world) == 3
     assert changed == {
@@ -72,11 +72,11 @@ def test_feed_lists_each_letter_once_in_the_order_of_death(world: World) -> None
 
 def test_feed_finds_letters_that_died_in_the_millisecond_it_has_looked_at(world: World) -> None:
     view(world)
-    world.bury("b")
+    world.dead_letter("b")
     assert feed(world) == 1
-    world.bury("a", "c")
+    world.dead_letter("a", "c")
     assert feed(world) == 2
-    world.bury("d")
+    world.dead_letter("d")
     assert feed(world) == 1
     assert feed(world) == 0
     assert world.state()["v:ready"] == ["b", "a", "c", "d"]
@@ -84,7 +84,7 @@ def test_feed_finds_letters_that_died_in_the_millisecond_it_has_looked_at(world:
 
 def test_feed_goes_on_where_a_bounded_one_has_stopped(world: World) -> None:
     view(world)
-    world.bury(*"abcdefg")
+    world.dead_letter(*"abcdefg")
     assert [feed(world, limit=3) for _ in range(4)] == [3, 3, 1, 0]
     assert world.state()["v:ready"] == list("abcdefg")
 
@@ -92,7 +92,7 @@ def test_feed_goes_on_where_a_bounded_one_has_stopped(world: World) -> None:
 def test_feed_of_a_group_that_consumes_topics_changes_nothing(world: World) -> None:
     world.subscribe("g")
     world.subscribe("v")
-    world.bury("a")
+    world.dead_letter("a")
     with world.changes() as changed:
         assert feed(world) == 0
     assert changed == {}
@@ -100,7 +100,7 @@ def test_feed_of_a_group_that_consumes_topics_changes_nothing(world: World) -> N
 
 def test_success_forgets_the_mark_and_leaves_the_letter(world: World) -> None:
     view(world)
-    world.bury("a")
+    world.dead_letter("a")
     feed(world)
     leased = lease(world)
     assert leased.ids == ["a"]
@@ -118,7 +118,7 @@ def test_success_forgets_the_mark_and_leaves_the_letter(world: World) -> None:
 
 def test_what_is_given_up_is_dropped_and_leaves_the_letter(world: World) -> None:
     view(world, max_retries=1)
-    world.bury("a")
+    world.dead_letter("a")
     feed(world)
     lease(world)
     assert not fail(world, failure("a", delay_ms=1))[0].dead
@@ -140,7 +140,7 @@ def test_what_is_given_up_is_dropped_and_leaves_the_letter(world: World) -> None
 
 def test_an_expired_lease_comes_back_and_is_dropped_after_the_last(world: World) -> None:
     view(world, max_retries=1)
-    world.bury("a")
+    world.dead_letter("a")
     feed(world)
     lease(world)
     world.advance(VISIBILITY_MS)
@@ -156,7 +156,7 @@ def test_an_expired_lease_comes_back_and_is_dropped_after_the_last(world: World)
 @pytest.mark.parametrize("end", ["purge", "redrive"])
 def test_a_letter_that_is_gone_goes_away(world: World, end: str) -> None:
     view(world)
-    world.bury("a", "b", "c")
+    world.dead_letter("a", "b", "c")
     feed(world)
     assert lease(world, 1).ids == ["a"]
     getattr(world, end)("a", "b")
@@ -173,7 +173,7 @@ def test_a_letter_that_is_gone_goes_away(world: World, end: str) -> None:
 
 def test_a_letter_that_is_gone_takes_its_numbers_and_failures_along(world: World) -> None:
     view(world)
-    world.bury("a")
+    world.dead_letter("a")
     feed(world)
     lease(world)
     fail(world, failure("a", delay_ms=1))
@@ -187,7 +187,7 @@ def test_a_letter_that_is_gone_takes_its_numbers_and_failures_along(world: World
 
 def test_a_letter_that_dies_again_is_another_one(world: World) -> None:
     view(world)
-    world.bury("a")
+    world.dead_letter("a")
     feed(world)
     lease(world)
     fail(world, failure("a", delay_ms=9 * SECOND))
@@ -205,7 +205,7 @@ def test_feed_cut_anywhere_and_repeated_loses_no_letter(server_of: ServerOf) -> 
     for call in range(1, 30):
         world = world_on(server_of, "redis-7", cut())
         view(world)
-        world.bury("a", "b")
+        world.dead_letter("a", "b")
         world.client.set(CUT_KEY, call)
         try:
             feed(world)
@@ -230,9 +230,9 @@ def test_feed_cut_anywhere_and_repeated_loses_no_letter(server_of: ServerOf) -> 
 
 def test_letters_that_were_not_looked_at_yet_count_as_ready(world: World) -> None:
     view(world)
-    world.bury("a", "b")
+    world.dead_letter("a", "b")
     assert world.run(inspect.stats(keys_of(world))).ready == 2
     feed(world)
     world.advance(1)
-    world.bury("c")
+    world.dead_letter("c")
     assert world.run(inspect.stats(keys_of(world))).ready == 3

@@ -228,7 +228,7 @@ def test_lease_of_an_id_that_both_lists_hold_and_nothing_else_leases_it_once(wor
 
 def test_lease_drops_a_dead_letter_that_is_still_in_a_list(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     world.client.rpush(world.group().retry, "a")
     with world.changes() as changed:
         assert world.lease().ids == []
@@ -338,7 +338,7 @@ def test_lease_tells_the_newest_failure_of_each_message_that_failed_before(world
 
 def test_lease_tells_of_a_redrive_and_of_no_failure_before_it(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     world.release(*world.leased("b"))
     world.redrive("a")
     leased = world.lease()

@@ -75,7 +75,7 @@ def test_failure_keeps_its_message_group_waiting_for_the_fixed_interval(world: W
     assert line(world) == ["x1a", "x2b", "y3c"]
 
 
-def test_the_last_failure_buries_the_message_and_lets_the_next_one_go(world: World) -> None:
+def test_the_last_failure_dead_letters_the_message_and_lets_the_next_one_go(world: World) -> None:
     world.subscribe(ordered=True, max_retries=0)
     world.publish(*sent("ab"))
     world.lease()

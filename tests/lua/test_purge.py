@@ -27,7 +27,7 @@ def test_purge_leaves_nothing_behind(world: World) -> None:
 def test_purge_keeps_the_body_for_the_groups_that_still_owe_it(world: World) -> None:
     world.subscribe("g")
     world.subscribe("h")
-    world.bury("a")
+    world.dead_letter("a")
     with world.changes() as changed:
         assert world.purge("a") == ["OK"]
     assert "bodies" not in changed
@@ -47,7 +47,7 @@ def test_purge_of_what_is_not_dead_is_gone_and_changes_nothing(world: World) -> 
 
 def test_purge_repeated_and_twice_in_one_call_counts_once(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     assert world.purge("a", "a") == ["OK", "GONE"]
     assert world.purge("a") == ["GONE"]
     assert world.state()["counters"]["purge:g"] == "1"
@@ -55,7 +55,7 @@ def test_purge_repeated_and_twice_in_one_call_counts_once(world: World) -> None:
 
 def test_purge_removes_a_dead_letter_whose_body_is_missing(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     world.damage().hdel(world.keys.bodies, "a")
     assert world.purge("a") == ["OK"]
     assert "g:dead" not in world.state()
@@ -87,7 +87,7 @@ def test_purge_of_what_is_in_flight_makes_its_receipt_useless(world: World) -> N
 
 def test_purge_of_a_dead_letter_that_a_cut_call_left_in_flight(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     world.client.zadd(world.group().inflight, {"a": START_MS})
     with world.changes() as changed:
         assert world.purge("a") == ["OK"]

@@ -71,7 +71,7 @@ def test_drop_keeps_the_body_for_the_groups_that_still_owe_it(world: World) -> N
 def test_drop_of_leftovers_only_trims_the_list(world: World) -> None:
     world.subscribe("g")
     world.subscribe("h")
-    world.bury("dead")
+    world.dead_letter("dead")
     world.leased("inflight")
     world.succeed(*world.leased("done"))
     world.client.rpush(world.group().ready, "inflight", "dead", "done")

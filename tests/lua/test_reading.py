@@ -104,7 +104,7 @@ def test_peek_finds_a_message_in_the_backlog_and_who_owes_it(world: World) -> No
 def test_dead_letters_come_in_pages_oldest_first(world: World) -> None:
     world.subscribe()
     for id_ in ("c", "a", "b"):
-        world.bury(id_)
+        world.dead_letter(id_)
         world.advance(SECOND)
     page = dead_letters(world, count=2, with_bodies=True)
     assert (page.total, page.ids) == (3, ["c", "a"])

@@ -9,7 +9,7 @@ FIRST_LINE = '1 1000000 {"c":"failure"}\n'
 
 def test_redrive_starts_again_at_the_first_attempt_and_keeps_the_lineage(world: World) -> None:
     world.subscribe()
-    world.bury("a", "b")
+    world.dead_letter("a", "b")
     world.advance(5)
     with world.changes() as changed:
         assert world.redrive("a") == ["OK"]
@@ -50,7 +50,7 @@ def test_redrive_of_what_is_not_dead_is_gone_and_changes_nothing(world: World) -
 
 def test_redrive_repeated_and_twice_in_one_call_sends_back_once(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     assert world.redrive("a", "a") == ["OK", "GONE"]
     assert world.redrive("a") == ["GONE"]
     assert world.state()["g:ready"] == ["a"]
@@ -58,7 +58,7 @@ def test_redrive_repeated_and_twice_in_one_call_sends_back_once(world: World) ->
 
 def test_redrive_of_a_dead_letter_without_a_body_is_gone(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     world.damage().hdel(world.keys.bodies, "a")
     with world.changes() as changed:
         assert world.redrive("a") == ["GONE"]
@@ -67,7 +67,7 @@ def test_redrive_of_a_dead_letter_without_a_body_is_gone(world: World) -> None:
 
 def test_redrive_in_a_partition_that_does_not_know_the_group_is_gone(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     world.client.delete(world.group().config)
     with world.changes() as changed:
         assert world.redrive("a") == ["GONE"]
@@ -77,7 +77,7 @@ def test_redrive_in_a_partition_that_does_not_know_the_group_is_gone(world: Worl
 def test_redrive_is_for_this_group_only(world: World) -> None:
     world.subscribe("g")
     world.subscribe("h")
-    world.bury("a")
+    world.dead_letter("a")
     world.succeed(*world.leased("a", group="h", publish=False), group="h")
     world.redrive("a")
     assert world.lease(group="h").ids == []
@@ -86,7 +86,7 @@ def test_redrive_is_for_this_group_only(world: World) -> None:
 
 def test_redrive_wakes_only_where_the_ready_list_was_empty(world: World) -> None:
     world.subscribe()
-    world.bury("a", "b")
+    world.dead_letter("a", "b")
     for id_, wakes in (("a", True), ("b", False)):
         with world.changes() as changed:
             world.redrive(id_)
@@ -95,7 +95,7 @@ def test_redrive_wakes_only_where_the_ready_list_was_empty(world: World) -> None
 
 def test_redrive_lets_a_message_die_again_with_its_whole_record(world: World) -> None:
     world.subscribe(max_retries=0)
-    world.bury("a")
+    world.dead_letter("a")
     world.redrive("a")
     world.lease()
     world.fail(failure("a", 3))
@@ -108,7 +108,7 @@ def test_redrive_lets_a_message_die_again_with_its_whole_record(world: World) ->
 
 def test_redrive_with_delays_spreads_the_messages_over_time(world: World) -> None:
     world.subscribe()
-    world.bury("a", "b", "c")
+    world.dead_letter("a", "b", "c")
     with world.changes() as changed:
         assert world.redrive("a", "b", "c", delays_ms=["", 1000, 7000]) == ["OK"] * 3
     assert changed["g:ready"] == ["a"]
@@ -125,7 +125,7 @@ def test_redrive_with_delays_spreads_the_messages_over_time(world: World) -> Non
 
 def test_redrive_with_a_delay_wakes_where_nothing_was_due_earlier(world: World) -> None:
     world.subscribe()
-    world.bury("a", "b")
+    world.dead_letter("a", "b")
     for id_, delay_ms, wakes in (("a", 2000, True), ("b", 3000, False)):
         with world.changes() as changed:
             world.redrive(id_, delays_ms=[delay_ms])
@@ -134,7 +134,7 @@ def test_redrive_with_a_delay_wakes_where_nothing_was_due_earlier(world: World) 
 
 def test_redrive_of_a_dead_letter_that_a_cut_call_left_in_flight(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     world.client.zadd(world.group().inflight, {"a": START_MS})
     with world.changes() as changed:
         assert world.redrive("a") == ["OK"]

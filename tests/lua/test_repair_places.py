@@ -47,7 +47,7 @@ def test_what_waits_in_line_under_the_number_of_a_redrive_is_not_put_back(world:
 
 def test_a_view_has_its_letter_put_back_as_long_as_it_is_dead(world: World) -> None:
     view(world)
-    world.bury("a", "b", "c")
+    world.dead_letter("a", "b", "c")
     feed(world)
     keys = keys_of(world)
     world.damage().delete(keys.ready)

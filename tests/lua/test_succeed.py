@@ -98,7 +98,7 @@ def test_succeed_of_a_message_that_is_not_leased_is_stale(world: World) -> None:
 
 def test_succeed_of_a_dead_letter_or_an_unknown_message_is_gone(world: World) -> None:
     world.subscribe()
-    world.bury("a")
+    world.dead_letter("a")
     assert world.succeed(*first("a", "unknown"), Receipt("a", 2)) == ["GONE", "GONE", "GONE"]
 
 

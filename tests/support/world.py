@@ -310,7 +310,7 @@ class World:
         assert self.lease(len(ids), group=group).ids == list(ids)
         return first(*ids)
 
-    def bury(self, *ids: str, group: str = "g") -> None:
+    def dead_letter(self, *ids: str, group: str = "g") -> None:
         """Publish these, lease them and let them die at the first attempt."""
         self.leased(*ids, group=group)
         self.fail(*(failure(id_, level=-1) for id_ in ids), group=group)

@@ -80,7 +80,7 @@ class Bench:
         answers = self.client.store.run(fail(keys, rows, worker="w", tracebacks={}))
         assert {answer.verdict for answer in answers} <= {"OK"}
 
-    def bury(self, *bodies: Any, reason: str = "boom", **places: Any) -> list[MessageId]:
+    def dead_letter(self, *bodies: Any, reason: str = "boom", **places: Any) -> list[MessageId]:
         """Publish, and let die at the first attempt."""
         topic = places.get("topic", "t")
         ids = self.publish(*bodies, topic=topic)

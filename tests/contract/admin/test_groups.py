@@ -93,7 +93,7 @@ def test_a_partial_change_keeps_the_rest_and_says_who_and_when(bench: Bench) -> 
 
 def test_unsubscribing_frees_what_only_this_group_had(bench: Bench) -> None:
     bench.group("g", "t", "other")
-    bench.bury("dead")
+    bench.dead_letter("dead")
     bench.publish("waits", "flies", "x" * 9000)
     receipts = bench.lease(2)
     bench.fail(receipts[:1])
@@ -184,7 +184,7 @@ def test_an_unsubscribe_that_was_cut_off_is_completed_by_the_next_start(bench: B
 
 def test_a_deleted_group_frees_its_memory(bench: Bench) -> None:
     bench.group("g", "t", "u")
-    bench.bury("dead")
+    bench.dead_letter("dead")
     bench.publish(*range(700))
     bench.publish(1, topic="u")
     assert bench.admin.delete_group("g", dry_run=True) == 702

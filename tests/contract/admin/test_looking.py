@@ -57,7 +57,7 @@ def test_explaining_a_message_in_every_state(bench: Bench) -> None:
         (sentence,) = bench.admin.explain(id_).values()
         return sentence
 
-    (dead,) = bench.bury("d", reason="no use")
+    (dead,) = bench.dead_letter("d", reason="no use")
     assert said(dead) == "dead after 1 delivery, cause failure: no use"
     (waits,) = bench.publish("w")
     bench.fail(bench.lease())
@@ -161,7 +161,7 @@ def test_numbers_of_a_user_who_may_not_ask_for_memory(bench: Bench) -> None:
 
 def test_the_audit_record_says_who_what_and_when(bench: Bench) -> None:
     bench.group()
-    bench.bury(1)
+    bench.dead_letter(1)
     assert bench.admin.audit() == []
     bench.admin.pause("g")
     bench.admin.set_group("g", max_retries=3, pin=True)
@@ -189,7 +189,7 @@ def test_every_cause_has_a_sentence_of_its_own(bench: Bench) -> None:
 
     (date,) = bench.publish("date", delay=60)
     explain("a date", date)
-    (dead,) = bench.bury("dead", reason="no use")
+    (dead,) = bench.dead_letter("dead", reason="no use")
     explain("dead", dead)
     (level,) = bench.publish("level")
     bench.fail(bench.lease())

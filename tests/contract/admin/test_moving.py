@@ -74,7 +74,7 @@ def test_what_promote_does_not_take_is_refused(bench: Bench) -> None:
 
 def test_purging_what_is_ready_takes_both_lanes_and_nothing_else(bench: Bench) -> None:
     bench.group()
-    bench.bury("dead")
+    bench.dead_letter("dead")
     waiting(bench, "retry", delay_ms=1)
     bench.admin.promote("g")
     waiting(bench, "waits")
@@ -121,7 +121,7 @@ def test_purging_is_for_one_group_and_one_topic(bench: Bench) -> None:
 
 def test_dead_letters_are_what_purge_means_by_default(bench: Bench) -> None:
     bench.group()
-    bench.bury("a", "b")
+    bench.dead_letter("a", "b")
     bench.publish("ready")
     assert bench.admin.purge("g", all=True) == 2
     assert bench.numbers() == (1, 0, 0, 0, 0)
@@ -148,7 +148,7 @@ def test_what_purge_does_not_take_is_refused(
 def test_a_reset_skips_what_waits_and_keeps_what_runs_or_is_dead(bench: Bench) -> None:
     bench.group("g")
     bench.group("h")
-    bench.bury("dead")
+    bench.dead_letter("dead")
     waiting(bench, "waits")
     bench.publish("runs")
     running = bench.lease()
@@ -299,7 +299,7 @@ def test_a_reset_to_anything_else_is_refused(bench: Bench) -> None:
 
 def test_a_dry_run_changes_nothing_and_leaves_no_audit_record(bench: Bench) -> None:
     bench.group()
-    bench.bury("dead")
+    bench.dead_letter("dead")
     waiting(bench, "waits")
     bench.publish("ready")
     before = bench.numbers()

@@ -44,7 +44,7 @@ def consuming(bench: Bench, handle: Callable[[list[Receipt]], None]) -> Iterator
 
 def test_a_rate_spreads_due_times_so_that_nobody_has_to_wait(bench: Bench) -> None:
     bench.group()
-    bench.bury(*range(5))
+    bench.dead_letter(*range(5))
     report = bench.admin.redrive("g", all=True, rate="2/s")
     assert (report, report.stopped, report.matched) == (5, False, 5)
     assert bench.numbers()[4] == 0
@@ -77,7 +77,7 @@ def test_a_rate_goes_on_over_all_partitions(bench: Bench) -> None:
 @pytest.mark.parametrize("rate", ["fast", 0, -1, "0/s", "5/d", True, float("inf")])
 def test_what_is_no_rate_is_refused(bench: Bench, rate: object) -> None:
     bench.group()
-    bench.bury(1)
+    bench.dead_letter(1)
     with pytest.raises(InvalidArgument, match="rate"):
         bench.admin.redrive("g", all=True, rate=rate)  # type: ignore[arg-type]
     assert bench.numbers()[4] == 1
@@ -85,7 +85,7 @@ def test_what_is_no_rate_is_refused(bench: Bench, rate: object) -> None:
 
 def test_canaries_that_succeed_let_the_rest_go(bench: Bench) -> None:
     bench.group()
-    bench.bury(*range(10))
+    bench.dead_letter(*range(10))
     with consuming(bench, bench.succeed):
         report = bench.admin.redrive("g", all=True, canary=3)
     assert (report, report.canaries, report.failed, report.stopped) == (10, 3, 0, False)
@@ -96,7 +96,7 @@ def test_canaries_that_succeed_let_the_rest_go(bench: Bench) -> None:
 
 def test_a_canary_that_fails_again_with_its_error_stops_the_redrive(bench: Bench) -> None:
     bench.group()
-    bench.bury(*range(10))
+    bench.dead_letter(*range(10))
     with consuming(bench, lambda receipts: bench.fail(receipts, "boom", delay_ms=3_600_000)):
         report = bench.admin.redrive("g", all=True, canary=2, rate="50/s")
     assert (report, report.matched, report.stopped) == (2, 10, True)
@@ -110,7 +110,7 @@ def test_a_canary_that_fails_again_with_its_error_stops_the_redrive(bench: Bench
 
 def test_a_canary_that_dies_again_stops_the_redrive_too(bench: Bench) -> None:
     bench.group()
-    bench.bury(*range(4))
+    bench.dead_letter(*range(4))
     with consuming(bench, lambda receipts: bench.fail(receipts, "boom", level=-1)):
         report = bench.admin.redrive("g", all=True, canary=1)
     assert (report, report.stopped) == (1, True)
@@ -119,7 +119,7 @@ def test_a_canary_that_dies_again_stops_the_redrive_too(bench: Bench) -> None:
 
 def test_a_canary_that_fails_with_another_error_does_not_stop_it(bench: Bench) -> None:
     bench.group()
-    bench.bury(*range(4))
+    bench.dead_letter(*range(4))
 
     def handle(receipts: list[Receipt]) -> None:
         bench.fail(receipts, "something else", delay_ms=3_600_000)
@@ -131,7 +131,7 @@ def test_a_canary_that_fails_with_another_error_does_not_stop_it(bench: Bench) -
 
 def test_canaries_that_nobody_handles_stop_it_in_the_end(bench: Bench) -> None:
     bench.group()
-    bench.bury(1, 2, 3)
+    bench.dead_letter(1, 2, 3)
     report = bench.admin.redrive("g", all=True, canary=1, canary_timeout=0.4)
     assert (report, report.stopped) == (1, True)
     assert "1 of 1 canaries were not done in time" in report.reason
@@ -141,7 +141,7 @@ def test_canaries_that_nobody_handles_stop_it_in_the_end(bench: Bench) -> None:
 def test_a_canary_is_done_when_this_group_has_committed_it(bench: Bench) -> None:
     bench.group("g")
     bench.group("h")
-    bench.bury(1, 2)
+    bench.dead_letter(1, 2)
     with consuming(bench, bench.succeed):
         report = bench.admin.redrive("g", all=True, canary=1)
     assert (report, report.stopped) == (2, False)
@@ -150,7 +150,7 @@ def test_a_canary_is_done_when_this_group_has_committed_it(bench: Bench) -> None
 
 def test_a_redriven_message_starts_again_also_with_a_rate(bench: Bench) -> None:
     bench.group()
-    (sent,) = bench.bury(1)
+    (sent,) = bench.dead_letter(1)
     bench.admin.redrive("g", all=True, rate="10/s")
     assert [(receipt.id, receipt.lease_no) for receipt in bench.lease()] == [(sent, 3)]
     assert bench.admin.inflight("g")[0].attempt == 1
@@ -169,7 +169,7 @@ def test_one_kind_of_a_thousand_is_redriven(bench: Bench) -> None:
 
 def test_an_export_is_json_with_bodies_of_every_kind(bench: Bench) -> None:
     bench.group()
-    bench.bury({"n": 1}, b"\x00raw", None)
+    bench.dead_letter({"n": 1}, b"\x00raw", None)
     rows = json.loads(json.dumps(bench.admin.export("g")))
     by_body = [{k: row[k] for k in ("body", "body_base64") if k in row} for row in rows]
     assert sorted(map(json.dumps, by_body)) == sorted(
@@ -188,7 +188,7 @@ def test_an_export_is_json_with_bodies_of_every_kind(bench: Bench) -> None:
 
 def test_an_export_of_a_body_that_cannot_be_read_has_its_bytes(bench: Bench) -> None:
     bench.group()
-    (sent,) = bench.bury(1)
+    (sent,) = bench.dead_letter(1)
     bench.redis.hset("rqretry:test:{t:0}:bodies", sent, b"\xc1garbage")
     (row,) = bench.admin.export("g", ids=[sent])
     assert base64.b64decode(row["body_base64"]) == b"\xc1garbage"

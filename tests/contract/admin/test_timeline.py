@@ -46,7 +46,7 @@ def test_a_timeline_tells_each_step_with_attempt_error_due_time_and_trace(bench:
 
 def test_what_the_history_has_lost_the_failure_record_still_tells(bench: Bench) -> None:
     bench.group()
-    (id_,) = bench.bury("d", reason="no use")
+    (id_,) = bench.dead_letter("d", reason="no use")
     bench.redis.delete("rqretry:test:{t:0}:events")
     (event,) = bench.admin.timeline(id_)
     assert (event.event, event.group, event.attempt, event.error) == ("fail", "g", 1, "no use")

@@ -19,8 +19,8 @@ from rqretry import (
 from tests.contract.integration.harness import Lab, Seen, counted, until
 
 
-async def buried(lab: Lab, app: App, seen: Seen, *bodies: Any) -> list[str]:
-    """Publish these and let group g bury them."""
+async def dead_lettered(lab: Lab, app: App, seen: Seen, *bodies: Any) -> list[str]:
+    """Publish these and let group g dead-letter them."""
 
     @app.consumer("t", group="g", max_retries=1, policy=RetryPolicy.fixed("1ms"))
     async def handle(message: Message[Any]) -> ConsumeResult:
@@ -39,7 +39,7 @@ async def buried(lab: Lab, app: App, seen: Seen, *bodies: Any) -> list[str]:
 
 async def test_a_redriven_message_starts_again_with_its_id_and_body(lab: Lab) -> None:
     app, seen = lab.app(), Seen()
-    (sent,) = await buried(lab, app, seen, {"deep": [1, 2]})
+    (sent,) = await dead_lettered(lab, app, seen, {"deep": [1, 2]})
 
     assert await app.admin.redrive("g", ids=[sent]) == 1
     async with lab.working(app):
@@ -57,7 +57,7 @@ async def test_a_redriven_message_starts_again_with_its_id_and_body(lab: Lab) ->
 async def test_a_redrive_is_for_one_group_only(lab: Lab) -> None:
     app, seen, other = lab.app(), Seen(), Seen()
     app.consumer("t", group="other")(other.add)
-    (sent,) = await buried(lab, app, seen, 1)
+    (sent,) = await dead_lettered(lab, app, seen, 1)
     await app.admin.redrive("g", all=True)
     async with lab.working(app):
         await counted(lab, "g", succeed=1)
@@ -70,7 +70,7 @@ async def test_a_redrive_is_for_one_group_only(lab: Lab) -> None:
 
 async def test_redrive_and_purge_choose_by_the_same_filter(lab: Lab) -> None:
     app, seen = lab.app(), Seen()
-    ids = await buried(lab, app, seen, "a", "b", "reject", "reject")
+    ids = await dead_lettered(lab, app, seen, "a", "b", "reject", "reject")
     letters = await app.admin.dead_letters("g")
     by_cause = {letter.id: letter.cause for letter in letters}
     mine = next(letter for letter in letters if letter.body == "a")
@@ -95,7 +95,7 @@ async def test_redrive_and_purge_choose_by_the_same_filter(lab: Lab) -> None:
 @pytest.mark.parametrize("verb", ["redrive", "purge"])
 async def test_moving_dead_letters_without_choosing_any_is_refused(lab: Lab, verb: str) -> None:
     app, seen = lab.app(), Seen()
-    await buried(lab, app, seen, 1)
+    await dead_lettered(lab, app, seen, 1)
     move = getattr(app.admin, verb)
 
     with pytest.raises(InvalidArgument, match="all=True"):
@@ -110,7 +110,7 @@ async def test_moving_dead_letters_without_choosing_any_is_refused(lab: Lab, ver
 
 async def test_a_dead_letter_tells_the_whole_story(lab: Lab) -> None:
     app, seen = lab.app(), Seen()
-    (sent,) = await buried(lab, app, seen, "why")
+    (sent,) = await dead_lettered(lab, app, seen, "why")
     (letter,) = await app.admin.dead_letters("g")
 
     assert (letter.id, letter.topic, letter.group, letter.attempt) == (sent, "t", "g", 2)
@@ -127,7 +127,7 @@ async def test_a_dead_letter_tells_the_whole_story(lab: Lab) -> None:
 
 async def test_the_failure_record_keeps_the_lineage_across_a_redrive(lab: Lab) -> None:
     app, seen = lab.app(), Seen()
-    (sent,) = await buried(lab, app, seen, 1)
+    (sent,) = await dead_lettered(lab, app, seen, 1)
     await app.admin.redrive("g", all=True)
 
     (state,) = (await app.admin.message(sent)).states

@@ -10,7 +10,7 @@ from rqretry.maintenance.retention import forget_old
 from tests.contract.integration.harness import Lab, counted
 
 
-async def bury(lab: Lab, count: int, group: str = "g") -> None:
+async def dead_letter(lab: Lab, count: int, group: str = "g") -> None:
     app = lab.app()
 
     @app.consumer("t", group=group, max_retries=0)
@@ -37,7 +37,7 @@ def purge(lab: Lab, group: str = "g") -> int:
 
 
 async def test_by_default_a_dead_letter_is_kept_for_ever(lab: Lab) -> None:
-    await bury(lab, 3)
+    await dead_letter(lab, 3)
     age(lab, 10 * 365 * 86_400)
     assert purge(lab) == 0
     assert lab.stats("g").dead == 3
@@ -47,7 +47,7 @@ async def test_with_a_retention_the_older_ones_are_purged_and_the_history_says_s
     lab: Lab,
 ) -> None:
     client = lab.client()
-    await bury(lab, 1200)
+    await dead_letter(lab, 1200)
     (letter,) = client.admin.dead_letters("g")[:1]
     age(lab, 3600)
     assert client.admin.set_group("g", dlq_retention="2h").dlq_retention_s == 7200
@@ -63,7 +63,7 @@ async def test_with_a_retention_the_older_ones_are_purged_and_the_history_says_s
 
 async def test_a_retention_is_taken_back(lab: Lab) -> None:
     client = lab.client()
-    await bury(lab, 1)
+    await dead_letter(lab, 1)
     client.admin.set_group("g", dlq_retention="1m")
     client.admin.set_group("g", max_retries=3)
     assert client.admin.group("g").dlq_retention_s == 60

@@ -45,7 +45,7 @@ class Shell:
         return lines[0]
 
 
-def bury(client: Client, topic: str, group: str, *bodies: Any) -> list[str]:
+def dead_letter(client: Client, topic: str, group: str, *bodies: Any) -> list[str]:
     """Dead letters: published, received once by a group without retries, and expired."""
     client.admin.create_topic(topic)
     consumer = client.simple_consumer(topic, group=group, create_group=True, max_retries=0)

@@ -11,7 +11,7 @@ import redis
 
 from rqretry import Client
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from tests.edges.cli.shell import Shell, bury
+from tests.edges.cli.shell import Shell, dead_letter
 
 WRONG_USAGE = [
     (["pubish", "claims"], "did you mean publish?"),
@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there_is_named(shell: Shell) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_named(shell: Shell, client: Client) -> None:
-    bury(client, "t", "g", 1)
+    dead_letter(client, "t", "g", 1)
     assert "/no/such" in shell.fails("dlq", "export", "g", "--file", "/no/such/f", status=1)
 
 
@@ -199,7 +199,7 @@ def test_a_group_of_another_kind_is_refused(shell: Shell, client: Client) -> Non
 
 
 def test_an_unknown_dead_letter_is_named(shell: Shell, client: Client) -> None:
-    bury(client, "t", "g", 1)
+    dead_letter(client, "t", "g", 1)
     assert "'nope'" in shell.fails("dlq", "show", "g", "nope", status=1)
 
 

@@ -9,7 +9,7 @@ import pytest
 from rqretry import Client
 from rqretry.protocol.command import Command
 from rqretry.version import __version__
-from tests.edges.cli.shell import Shell, bury
+from tests.edges.cli.shell import Shell, dead_letter
 
 
 def test_version_is_printed(shell: Shell) -> None:
@@ -206,7 +206,7 @@ def test_groups_are_listed_shown_and_set(shell: Shell, client: Client) -> None:
 
 
 def test_dlq_list_groups_by_fingerprint(shell: Shell, client: Client) -> None:
-    ids = bury(client, "claims", "g", 1, 2, 3)
+    ids = dead_letter(client, "claims", "g", 1, 2, 3)
     answer = shell.json("dlq", "list", "g")
     assert answer["group"] == "g"
     (cluster,) = answer["clusters"]
@@ -217,7 +217,7 @@ def test_dlq_list_groups_by_fingerprint(shell: Shell, client: Client) -> None:
 
 
 def test_dlq_list_by_message_names_each(shell: Shell, client: Client) -> None:
-    ids = bury(client, "claims", "g", 1, 2)
+    ids = dead_letter(client, "claims", "g", 1, 2)
     answer = shell.json("dlq", "list", "%DLQ%g", "--by", "message")
     assert {message["id"] for message in answer["messages"]} == set(ids)
     assert set(answer["messages"][0]) == {"id", "topic", "attempt", "cause", "error"}
@@ -226,7 +226,7 @@ def test_dlq_list_by_message_names_each(shell: Shell, client: Client) -> None:
 
 
 def test_dlq_show_has_body_and_errors(shell: Shell, client: Client) -> None:
-    (id_,) = bury(client, "claims", "g", {"flight": 1})
+    (id_,) = dead_letter(client, "claims", "g", {"flight": 1})
     answer = shell.json("dlq", "show", "g", id_)
     assert answer["body"] == {"flight": 1}
     assert (answer["cause"], answer["attempt"]) == ("expired", 1)
@@ -235,7 +235,7 @@ def test_dlq_show_has_body_and_errors(shell: Shell, client: Client) -> None:
 
 
 def test_a_dry_run_moves_nothing(shell: Shell, client: Client) -> None:
-    bury(client, "claims", "g", 1, 2)
+    dead_letter(client, "claims", "g", 1, 2)
     assert shell.json("dlq", "redrive", "g", "--all", "--dry-run")["count"] == 2
     assert "2 dead letters of group g would be deleted" in shell.ok(
         "dlq", "purge", "g", "--all", "--dry-run"
@@ -244,7 +244,7 @@ def test_a_dry_run_moves_nothing(shell: Shell, client: Client) -> None:
 
 
 def test_redrive_sends_back_what_was_chosen(shell: Shell, client: Client) -> None:
-    first, second, third = bury(client, "claims", "g", 1, 2, 3)
+    first, second, third = dead_letter(client, "claims", "g", 1, 2, 3)
     answer = shell.json("dlq", "redrive", "g", "--ids", f"{first},{second}", "--yes")
     assert answer == {
         "group": "g", "verb": "redrive", "count": 2, "dry_run": False, "matched": 2, "canaries": 0,
@@ -272,7 +272,7 @@ def test_redrive_sends_back_what_was_chosen(shell: Shell, client: Client) -> Non
 def test_purge_deletes_what_was_chosen(
     shell: Shell, client: Client, chosen: list[str], count: int
 ) -> None:
-    bury(client, "claims", "g", 1, 2)
+    dead_letter(client, "claims", "g", 1, 2)
     assert shell.json("dlq", "purge", "g", *chosen, "--yes")["count"] == count
     assert client.admin.stats().dead == 2 - count
 
@@ -290,7 +290,7 @@ def test_doctor_lists_its_findings(shell: Shell) -> None:
 
 
 def test_fsck_of_a_sound_namespace_finds_nothing(shell: Shell, client: Client) -> None:
-    bury(client, "claims", "g", 1)
+    dead_letter(client, "claims", "g", 1)
     client.publish("claims", 2)
     answer = shell.json("fsck")
     assert answer == {"namespace": "default", "partitions": 1, "findings": []}

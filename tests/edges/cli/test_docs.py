@@ -9,7 +9,7 @@ import pytest
 
 from rqretry import Client
 from tests.edges.cli.conftest import ROOT
-from tests.edges.cli.shell import Shell, bury
+from tests.edges.cli.shell import Shell, dead_letter
 
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
@@ -30,7 +30,7 @@ def test_every_command_of_the_operations_page_works_in_its_order(
     shell: Shell, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ids = bury(client, "flights", "claims", *range(6))
+    ids = dead_letter(client, "flights", "claims", *range(6))
     delayed = client.publish("flights", 7, delay="1h")
     (cluster,) = shell.json("dlq", "list", "claims")["clusters"]
     tx = client.transaction("flights")

@@ -16,7 +16,7 @@ from rqretry.core.receipt import Receipt
 from rqretry.protocol.lease import Failure, fail, lease
 from rqretry.protocol.maintain import register
 from tests.edges.cli.conftest import ROOT
-from tests.edges.cli.shell import CLEAN, Shell, bury
+from tests.edges.cli.shell import CLEAN, Shell, dead_letter
 
 
 def last(shell: Shell) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_topic_delete_counts_then_deletes(shell: Shell, client: Client) -> None:
 
 
 def test_topic_delete_with_groups_needs_force(shell: Shell, client: Client) -> None:
-    bury(client, "claims", "g", 1)
+    dead_letter(client, "claims", "g", 1)
     assert "g" in shell.fails("topic", "delete", "claims", "--yes", status=2)
     assert shell.json("topic", "delete", "claims", "--yes", "--force")["count"] == 1
     assert client.admin.topics() == []
@@ -190,7 +190,7 @@ def test_unsubscribe_gives_up_what_is_left(shell: Shell, client: Client) -> None
 
 
 def test_group_delete_forgets_the_group_and_its_dead_letters(shell: Shell, client: Client) -> None:
-    bury(client, "claims", "g", 1, 2)
+    dead_letter(client, "claims", "g", 1, 2)
     assert shell.json("group", "delete", "g", "--dry-run")["count"] == 2
     assert client.admin.stats().dead == 2
     out = shell.ok("group", "delete", "g", "--yes")
@@ -215,7 +215,7 @@ DESTROYING = [
 def test_what_destroys_asks_on_a_terminal_and_does_nothing_after_a_no(
     shell: Shell, client: Client, words: list[str], answer: str, status: int
 ) -> None:
-    bury(client, "claims", "g", 1, 2)
+    dead_letter(client, "claims", "g", 1, 2)
     client.publish("claims", 3)
     before = entries(shell)
     assert at_terminal(shell, words, answer) == status
@@ -228,7 +228,7 @@ def test_what_destroys_asks_on_a_terminal_and_does_nothing_after_a_no(
 def test_what_destroys_needs_yes_off_a_terminal(
     shell: Shell, client: Client, words: list[str]
 ) -> None:
-    bury(client, "claims", "g", 1)
+    dead_letter(client, "claims", "g", 1)
     assert "give --yes or --dry-run" in shell.fails(*words, status=2)
     assert client.admin.stats().dead == 1
 
@@ -267,7 +267,7 @@ def test_a_group_with_a_live_worker_is_deleted_with_force_only(
 
 
 def test_redrive_with_a_rate_spaces_the_due_times(shell: Shell, client: Client) -> None:
-    bury(client, "claims", "g", *range(5))
+    dead_letter(client, "claims", "g", *range(5))
     out = shell.ok("dlq", "redrive", "g", "--all", "--rate", "1/m", "--yes")
     assert "5 dead letters of group g sent back" in out
     assert "the last one is due in 4 m" in out
@@ -279,7 +279,7 @@ def test_redrive_with_a_rate_spaces_the_due_times(shell: Shell, client: Client) 
 
 
 def test_canaries_that_are_not_done_in_time_stop_a_redrive(shell: Shell, client: Client) -> None:
-    bury(client, "claims", "g", 1, 2, 3)
+    dead_letter(client, "claims", "g", 1, 2, 3)
     words = ("--all", "--canary", "1", "--canary-timeout", "300ms", "--yes", "--json")
     result = shell("dlq", "redrive", "g", *words)
     assert result.exit_code == 1
@@ -294,7 +294,7 @@ def test_canaries_that_are_not_done_in_time_stop_a_redrive(shell: Shell, client:
 def test_export_writes_a_line_for_each_dead_letter(
     shell: Shell, client: Client, tmp_path: Path
 ) -> None:
-    ids = bury(client, "claims", "g", {"n": 1}, b"\x00\xff")
+    ids = dead_letter(client, "claims", "g", {"n": 1}, b"\x00\xff")
     rows = [json.loads(line) for line in shell.ok("dlq", "export", "g").splitlines()]
     assert {row["id"] for row in rows} == set(ids)
     assert {row["schema"] for row in rows} == {1}

@@ -15,7 +15,7 @@ from rqretry.cli.dead_letter_export import exported
 from rqretry.cli.progress import watched
 from rqretry.protocol.command import Command, Operation, Pause
 from rqretry.protocol.operate import Dropped
-from tests.edges.cli.shell import CLEAN, Shell, bury
+from tests.edges.cli.shell import CLEAN, Shell, dead_letter
 
 ROOT = Path(__file__).parents[3]
 
@@ -59,7 +59,7 @@ def test_a_drop_counts_what_is_gone() -> None:
 
 def test_an_export_reads_page_by_page_in_the_order_of_death(client: Client) -> None:
     client.admin.create_topic("claims", partitions=2)
-    ids = bury(client, "claims", "g", *range(1100))
+    ids = dead_letter(client, "claims", "g", *range(1100))
     pages: list[int] = []
     rows = exported(client, "g", DeadLetterFilter(all=True), pages.append)
     first = next(rows)
@@ -86,7 +86,7 @@ def test_an_export_reads_page_by_page_in_the_order_of_death(client: Client) -> N
 def test_long_work_shows_a_bar_on_a_terminal_only(
     shell: Shell, client: Client, words: list[str], text: str, seen: bool
 ) -> None:
-    bury(client, "claims", "g", 1, 2)
+    dead_letter(client, "claims", "g", 1, 2)
     status, errors = with_errors_at(shell, words, terminal=seen)
     assert status == 0
     assert (text in errors) == seen

@@ -26,7 +26,7 @@ from rqretry.protocol.lease import Failure, fail, lease
 from rqretry.protocol.maintain import register
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.cli.conftest import Program
-from tests.edges.cli.shell import Shell, bury
+from tests.edges.cli.shell import Shell, dead_letter
 from tests.support.servers import free_port
 
 SHOP = """
@@ -58,7 +58,7 @@ def scrape(port: int) -> str:
 
 
 def test_one_round_of_the_reaper_does_what_is_due(shell: Shell, client: Client) -> None:
-    bury(client, "claims", "g", 1, 2)
+    dead_letter(client, "claims", "g", 1, 2)
     shell.ok("dlq", "redrive", "g", "--all", "--rate", "100/s")
     client.publish("claims", 3, delay=0.02)
     client.simple_consumer("claims", group="h", create_group=True)
@@ -128,7 +128,7 @@ def test_the_reaper_runs_until_a_signal_and_survives_a_restart_of_redis(
     with EmbeddedRedis(directory=tmp_path, appendonly=True) as server:
         reaper = program("reaper", "--url", server.url)
         with Client(server.url) as client:
-            bury(client, "claims", "g", 1, 2, 3)
+            dead_letter(client, "claims", "g", 1, 2, 3)
             assert client.admin.redrive("g", all=True, rate="10/s") == 3
             wait_until(lambda: moved(client) == 2)
             server.restart()
@@ -159,7 +159,7 @@ def delivered(client: Client) -> int:
 
 
 def test_the_exporter_answers_with_the_numbers(program: Program, client: Client) -> None:
-    bury(client, "claims", "g", 1, 2)
+    dead_letter(client, "claims", "g", 1, 2)
     client.publish("claims", 3)
     port = free_port()
     exporter = program("exporter", "--port", str(port))
@@ -302,7 +302,7 @@ def test_status_watch_goes_on_until_it_is_stopped(program: Program, client: Clie
 def test_what_is_watched_shows_the_ladder_the_workers_and_what_died(
     shell: Shell, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bury(client, "claims", "checks", 1, 2)
+    dead_letter(client, "claims", "checks", 1, 2)
     client.store.perform(client.catalog.join("g", "push", ["t"]))
     id_ = client.publish("t", 1)
     keys = client.catalog.group_keys("t", 0, "g")

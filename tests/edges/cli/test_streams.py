@@ -10,14 +10,14 @@ import pytest
 import rqretry.__main__ as program_module
 from rqretry import Client
 from tests.edges.cli.conftest import Program
-from tests.edges.cli.shell import bury
+from tests.edges.cli.shell import dead_letter
 
 TEXT = "Zürich \N{HIGH VOLTAGE SIGN} \N{PILE OF POO}"
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_closed_stream_is_no_error(program: Program, client: Client, number: int) -> None:
-    (id_,) = bury(client, "t", "g", 1)
+    (id_,) = dead_letter(client, "t", "g", 1)
 
     close = partial(os.close, number)
     process = program("dlq", "redrive", "g", "--ids", id_, preexec_fn=close)
@@ -40,7 +40,7 @@ def test_a_full_disk_is_one_sentence(program: Program, client: Client) -> None:
 
 
 def test_what_an_encoding_lacks_is_escaped(program: Program, client: Client) -> None:
-    (id_,) = bury(client, "t", "g", TEXT)
+    (id_,) = dead_letter(client, "t", "g", TEXT)
     latin = partial(program, env={"PYTHONIOENCODING": "latin-1"}, encoding="latin-1")
 
     shown, err = latin("dlq", "show", "g", id_).communicate(timeout=30)

@@ -85,7 +85,7 @@ async def dashboard(bench: Bench) -> dict[str, str]:
     """Its pages, with long names and errors, and the stylesheet in them."""
     group = f"g{LONG[:100]}"
     bench.group(group, "orders")
-    (id_, *_) = bench.bury(*range(3), reason=LONG, group=group, topic="orders")
+    (id_, *_) = bench.dead_letter(*range(3), reason=LONG, group=group, topic="orders")
     bench.publish({"n": LONG}, topic="orders", tag="t" * 60, headers={"h": LONG})
     bench.fail(bench.lease(1, group=group, topic="orders"), level=4, group=group, topic="orders")
     bench.admin.redrive(group, ids=[id_])

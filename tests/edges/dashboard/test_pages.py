@@ -37,7 +37,7 @@ def words(page: str) -> str:
 async def test_the_overview_has_the_numbers_of_every_group(bench: Bench) -> None:
     bench.publish(1, 2, 3, topic="orders")
     bench.fail(bench.lease(1, **PLACE), level=4, **PLACE)
-    bench.bury(9, **PLACE)
+    bench.dead_letter(9, **PLACE)
     bench.admin.set_group("billing", max_inflight=7, rate_limit="5/s")
     bench.admin.pause("billing")
     async with browsing(bench.url) as browser:
@@ -64,8 +64,8 @@ async def test_a_group_shows_its_ladder_and_when_it_fires(bench: Bench) -> None:
 
 
 async def test_dead_letters_are_clustered_by_fingerprint_and_listed(bench: Bench) -> None:
-    bench.bury(1, 2, reason="boom", **PLACE)
-    bench.bury(3, reason="other", **PLACE)
+    bench.dead_letter(1, 2, reason="boom", **PLACE)
+    bench.dead_letter(3, reason="other", **PLACE)
     (first, *_) = bench.admin.dead_letters("billing")
     async with browsing(bench.url) as browser:
         all_ = words((await browser.get("/dead/billing")).text)
@@ -118,7 +118,7 @@ async def test_nothing_foreign_is_ever_markup(bench: Bench) -> None:
 
 
 async def test_looking_changes_nothing(bench: Bench) -> None:
-    (id_,) = bench.bury(1, **PLACE)
+    (id_,) = bench.dead_letter(1, **PLACE)
     before = everything(bench)
     async with browsing(bench.url, operator=True) as browser:
         for path in ("/", "/group/billing", "/dead/billing", f"/message/{id_}"):

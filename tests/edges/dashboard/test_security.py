@@ -79,7 +79,7 @@ async def test_what_is_not_there_is_404(bench: Bench) -> None:
 
 
 async def test_without_operator_rights_every_action_is_refused(bench: Bench) -> None:
-    bench.bury(1, **PLACE)
+    bench.dead_letter(1, **PLACE)
     async with browsing(bench.url) as browser:
         for verb in ("pause", "resume", "redrive", "purge"):
             assert (await browser.get(f"/confirm/{verb}/billing")).status_code == 403
@@ -101,8 +101,8 @@ async def test_an_operator_pauses_and_resumes_and_it_is_on_record(bench: Bench) 
 
 
 async def test_an_operator_sends_one_cluster_back_and_purges_another(bench: Bench) -> None:
-    bench.bury(1, 2, reason="boom", **PLACE)
-    bench.bury(3, reason="other", **PLACE)
+    bench.dead_letter(1, 2, reason="boom", **PLACE)
+    bench.dead_letter(3, reason="other", **PLACE)
     boom, _, other = (letter.fingerprint for letter in bench.admin.dead_letters("billing"))
     async with browsing(bench.url, operator=True) as browser:
         data = await form(browser, "redrive", f"?fingerprint={boom}")

@@ -38,7 +38,9 @@ def run_block(text: str, url: str) -> types.ModuleType:
     return module
 
 
-async def test_the_consumer_bills_what_is_paid_and_buries_what_can_never_be_right(url: str) -> None:
+async def test_the_consumer_bills_what_is_paid_and_rejects_what_can_never_be_right(
+    url: str,
+) -> None:
     app: App = run_block(blocks("python")[0], url).app
     worker = Worker(app.settings, app.consumers)
     task = asyncio.get_running_loop().create_task(worker.run())

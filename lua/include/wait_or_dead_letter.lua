@@ -4,7 +4,7 @@ local function new_plan()
   return { waiting = {}, earliest = {}, known = {}, dead = {}, deaths = {} }
 end
 
-local function bury(plan, now, id, attempt, cause)
+local function dead_letter(plan, now, id, attempt, cause)
   local n = #plan.dead
   plan.dead[n + 1], plan.dead[n + 2] = now, id
   plan.deaths[n + 1], plan.deaths[n + 2] = id, attempt .. ' ' .. cause
@@ -43,9 +43,9 @@ end
 -- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
 -- delay wins over a level. An ordered group always waits its fixed interval. Returns a note for
 -- history and reply: "W level due" or "D".
-local function wait_or_bury(plan, policy, now, id, attempt, cause, choice)
+local function wait_or_dead_letter(plan, policy, now, id, attempt, cause, choice)
   if choice.level == -1 or attempt >= policy.max_attempts then
-    bury(plan, now, id, attempt, cause)
+    dead_letter(plan, now, id, attempt, cause)
     return 'D'
   end
   local chosen = policy.ordered ~= '1'
