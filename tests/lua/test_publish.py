@@ -296,6 +296,15 @@ def test_publish_that_would_go_over_the_limit_stores_nothing(world: World) -> No
     assert world.publish("c").status == "OK"
 
 
+def test_publish_of_ids_of_the_caller_over_the_limit_stores_nothing(world: World) -> None:
+    limited(world, 1)
+    new = (prepared("a", digest="x"), prepared("b", digest="y"))
+    with world.changes() as changed:
+        assert world.publish(*new).status == "FULL"
+    assert changed == {}
+    assert world.publish(new[0]).status == "OK"
+
+
 def test_publish_to_a_full_topic_goes_on_when_messages_are_done(world: World) -> None:
     limited(world, 1)
     receipts = world.leased("a")
