@@ -1,4 +1,4 @@
--- The globals that every supported server gives a script; tools/lint_lua.py reads this list too.
+-- The globals that every supported server gives a script.
 std = "none"
 read_globals = {
   "KEYS", "ARGV", "redis",
@@ -7,4 +7,4 @@ read_globals = {
 }
 max_line_length = 120
 -- The main chunk of a script counts as one function: it checks, then writes, a whole batch.
-max_cyclomatic_complexity = 40
+max_cyclomatic_complexity = 15

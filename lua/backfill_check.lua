@@ -27,7 +27,7 @@ end
 if byte and #ids > 0 then
   local owed = call('HMGET', pending, unpack(ids))
   for i, id in ipairs(ids) do
-    local has = owed[i] and owes(owed[i], byte)
+    local has = owed[i] and owns(byte, owed[i])
     missed[#missed + 1] = not has and id or nil
   end
 end

@@ -32,12 +32,13 @@ if settings[2] ~= '1' then
   return { -1, 0, 0 }
 end
 local byte, clock = settings[1], read_clock(meta)
-local ids
-if kind == 'list' then
-  ids = call('LRANGE', place, -(offset + count), -(offset + 1))
-else
-  ids = call('ZRANGE', place, offset, offset + count - 1)
+local function read_page()
+  if kind == 'list' then
+    return call('LRANGE', place, -(offset + count), -(offset + 1))
+  end
+  return call('ZRANGE', place, offset, offset + count - 1)
 end
+local ids = read_page()
 if #ids == 0 then
   return { 0, 0, 0 }
 end
@@ -54,7 +55,7 @@ for i, id in ipairs(ids) do
     if not noted[i] then
       marked[#marked + 1], marked[#marked + 2] = id, owner
     end
-    if not owes(entry, byte) then
+    if not owns(byte, entry) then
       given[#given + 1] = id
       owed[#owed + 1], owed[#owed + 2] = id, entry .. byte
       numbers[#numbers + 1], numbers[#numbers + 2] = id, spell_entry(clock.now, 1, 0, 0)

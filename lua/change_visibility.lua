@@ -30,27 +30,30 @@ local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
 local ids, verdicts, entries, deadlines = fence(keys, byte, FIRST, STRIDE, true)
 local done, notes, written, moved, back, back_retry, earliest = {}, {}, {}, {}, {}, {}, nil
-for i, id in ipairs(ids) do
-  if verdicts[i] == 'OK' and tonumber(deadlines[i]) <= clock.now then
-    verdicts[i] = 'STALE'
-  elseif verdicts[i] == 'OK' then
-    local duration_ms = tonumber(ARGV[FIRST + (i - 1) * STRIDE + 2])
-    local lease_no, attempt, expiries, postpones = read_entry(entries[i])
-    local n, due = #done + 1, clock.now + duration_ms
-    done[n], notes[n], verdicts[i] = id, attempt .. ',' .. due, tostring(lease_no + 1)
-    -- The receipt answered for duration 0 names no lease; the next lease must not have its number.
-    local next_no = duration_ms > 0 and lease_no + 1 or lease_no + 2
-    written[2 * n - 1], written[2 * n] = id, spell_entry(next_no, attempt, expiries, postpones)
-    if duration_ms > 0 then
-      moved[#moved + 1], moved[#moved + 2] = due, id
-      earliest = math.min(earliest or due, due)
-    else
-      local lane = attempt > 1 and back_retry or back
-      table.insert(lane, 1, id)
+local function change_each()
+  for i, id in ipairs(ids) do
+    if verdicts[i] == 'OK' and tonumber(deadlines[i]) <= clock.now then
+      verdicts[i] = 'STALE'
+    elseif verdicts[i] == 'OK' then
+      local duration_ms = tonumber(ARGV[FIRST + (i - 1) * STRIDE + 2])
+      local lease_no, attempt, expiries, postpones = read_entry(entries[i])
+      local n, due = #done + 1, clock.now + duration_ms
+      done[n], notes[n], verdicts[i] = id, attempt .. ',' .. due, tostring(lease_no + 1)
+      -- The receipt answered for duration 0 names no lease; the next lease must not have its number.
+      local next_no = duration_ms > 0 and lease_no + 1 or lease_no + 2
+      written[2 * n - 1], written[2 * n] = id, spell_entry(next_no, attempt, expiries, postpones)
+      if duration_ms > 0 then
+        moved[#moved + 1], moved[#moved + 2] = due, id
+        earliest = math.min(earliest or due, due)
+      else
+        local lane = attempt > 1 and back_retry or back
+        table.insert(lane, 1, id)
+      end
     end
   end
 end
-if #done > 0 then
+
+local function write()
   local first = call('ZRANGE', inflight, 0, 0, 'WITHSCORES')[2]
   local news = earliest and (not first or earliest < tonumber(first))
   if #back > 0 then
@@ -75,5 +78,10 @@ if #done > 0 then
   end
   call('HINCRBY', counters, 'change:' .. group, #done)
   append_history(clock, meta, events, 'change', group, worker, done, table.concat(notes, ' '), '')
+end
+
+change_each()
+if #done > 0 then
+  write()
 end
 return verdicts

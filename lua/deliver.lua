@@ -61,10 +61,14 @@ local function still_due()
   return due, theirs
 end
 
-local everybody = ''
-for group = 1, groups do
-  everybody = everybody .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
+local function bytes_of_groups()
+  local bytes = ''
+  for group = 1, groups do
+    bytes = bytes .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
+  end
+  return bytes
 end
+
 local members, asked
 if looked then
   members, asked = still_due()
@@ -93,12 +97,16 @@ if stream and #members > 0 then
   members = within_bounds()
 end
 local live, targets = {}, {}
-for i, member in ipairs(members) do
-  local id = string.match(member, '^%S+')
-  if call('HEXISTS', bodies, id) == 1 then
-    live[#live + 1], targets[#targets + 1] = id, asked[i] or everybody
+local function find_bodies()
+  local everybody = bytes_of_groups()
+  for i, member in ipairs(members) do
+    local id = string.match(member, '^%S+')
+    if call('HEXISTS', bodies, id) == 1 then
+      live[#live + 1], targets[#targets + 1] = id, asked[i] or everybody
+    end
   end
 end
+find_bodies()
 
 -- What a delivery that was cut has noted stays: its groups may have finished with the message.
 local function note_who_owes()
@@ -170,7 +178,7 @@ local function show_all()
   cast(clock, meta, stream, live, body_of)
 end
 
-if #live > 0 then
+local function write()
   if stream then
     show_all()
   end
@@ -178,6 +186,10 @@ if #live > 0 then
   if looked or groups == 0 and stream then
     forget_unwanted()
   end
+end
+
+if #live > 0 then
+  write()
 end
 if #members > 0 then
   call('ZREM', scheduled, unpack(members))

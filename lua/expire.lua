@@ -28,7 +28,6 @@ local call = redis.call
 -- @include failures
 -- @include wake_if_below_limit
 -- @include ownership
--- @include ordering
 -- @include message_group_order
 -- @include drop_given_up
 
@@ -47,13 +46,18 @@ local JUMP_MS = 60000
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
-local order = ordering(keys, clock, policy.ordered, policy.byte)
+local ordered, byte = policy.ordered, policy.byte
+-- @include ordering
 local now = clock.now
-local hold = tonumber(call('HGET', meta, 'hold') or nil)
-if last_seen_ms and now - last_seen_ms - elapsed_ms > JUMP_MS and not (hold and now < hold + JUMP_MS) then
-  hold = now + hold_ms
-  call('HSET', meta, 'hold', hold)
+local function held_until()
+  local hold = tonumber(call('HGET', meta, 'hold') or nil)
+  if last_seen_ms and now - last_seen_ms - elapsed_ms > JUMP_MS and not (hold and now < hold + JUMP_MS) then
+    hold = now + hold_ms
+    call('HSET', meta, 'hold', hold)
+  end
+  return hold
 end
+local hold = held_until()
 if hold and now < hold then
   return { 'HELD', now, hold - now }
 end
@@ -65,24 +69,28 @@ end
 
 -- Leftovers of a settle that was cut: committed by this group, dead already, or without a body. In a
 -- view they are what is not dead any more, or what it has finished with.
-local owed = call('HLEN', pending) > 0 and call('HMGET', pending, unpack(overdue)) or {}
-local is_dead = call('ZMSCORE', keys.dead, unpack(overdue))
-local marks = policy.view and call('HMGET', keys.deaths, unpack(overdue))
 local ids, orphans, committed, leftovers = {}, {}, {}, {}
-for i, id in ipairs(overdue) do
-  local kind = ids
-  if call('HEXISTS', bodies, id) == 0 then
-    kind = orphans
-  elseif not owes(owed[i], policy.byte) then
-    kind = committed
+local function sort_out()
+  local owed = call('HLEN', pending) > 0 and call('HMGET', pending, unpack(overdue)) or {}
+  local is_dead = call('ZMSCORE', keys.dead, unpack(overdue))
+  local marks = policy.view and call('HMGET', keys.deaths, unpack(overdue))
+  for i, id in ipairs(overdue) do
+    local list = ids
+    if call('HEXISTS', bodies, id) == 0 then
+      list = orphans
+    elseif not owns(policy.byte, owed[i]) then
+      list = committed
+    end
+    if policy.view then
+      list = is_dead[i] and marks[i] and ids or committed
+    elseif is_dead[i] then
+      list = leftovers
+    end
+    list[#list + 1] = id
   end
-  if policy.view then
-    kind = is_dead[i] and marks[i] and ids or committed
-  elseif is_dead[i] then
-    kind = leftovers
-  end
-  kind[#kind + 1] = id
 end
+sort_out()
+
 local function drop(list)
   call('HDEL', failures, unpack(list))
   call('HDEL', attempts, unpack(list))
@@ -91,58 +99,68 @@ local function drop(list)
   end
   call('ZREM', inflight, unpack(list))
 end
-if #leftovers > 0 then
-  finish_lines(order, leftovers, {})
-  call('ZREM', inflight, unpack(leftovers))
+local function drop_leftovers()
+  if #leftovers > 0 then
+    finish_lines(order, leftovers, {})
+    call('ZREM', inflight, unpack(leftovers))
+  end
+  if #committed > 0 then
+    finish_lines(order, committed, {})
+    drop(committed)
+  end
+  if #orphans > 0 then
+    finish_orphans(order, orphans)
+    call('HDEL', pending, unpack(orphans))
+    drop(orphans)
+    call('HINCRBY', counters, 'orphan:' .. group, #orphans)
+  end
 end
-if #committed > 0 then
-  finish_lines(order, committed, {})
-  drop(committed)
-end
-if #orphans > 0 then
-  finish_orphans(order, orphans)
-  call('HDEL', pending, unpack(orphans))
-  drop(orphans)
-  call('HINCRBY', counters, 'orphan:' .. group, #orphans)
-end
+drop_leftovers()
 if #ids == 0 then
   return { 'OK', now, #overdue }
 end
 
 local entries, records = call('HMGET', attempts, unpack(ids)), call('HMGET', failures, unpack(ids))
 local plan, notes, written, changed, back, newly_dead = new_plan(), {}, {}, {}, {}, {}
-for i, id in ipairs(ids) do
-  local lease_no, attempt, expiries, postpones = read_entry(entries[i])
-  local at_once = policy.kind == 'simple' or expiries == 0
-  local note
-  if at_once and attempt < policy.max_attempts then
-    back[#back + 1], note = id, 'R'
-  else
-    note = wait_or_dead_letter(plan, policy, now, id, attempt, 'expired', { level = 0, random = random })
+local function fail_each()
+  for i, id in ipairs(ids) do
+    local lease_no, attempt, expiries, postpones = read_entry(entries[i])
+    local at_once = policy.kind == 'simple' or expiries == 0
+    local note
+    if at_once and attempt < policy.max_attempts then
+      back[#back + 1], note = id, 'R'
+    else
+      note = wait_or_dead_letter(plan, policy, now, id, attempt, 'expired', { level = 0, random = random })
+    end
+    notes[i] = attempt .. ',' .. note
+    newly_dead[#newly_dead + 1] = note == 'D' and id or nil
+    local next_attempt = note == 'D' and attempt or attempt + 1
+    written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, next_attempt, expiries + 1, postpones)
+    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, now, '{"c":"expired"}')
   end
-  notes[i] = attempt .. ',' .. note
-  newly_dead[#newly_dead + 1] = note == 'D' and id or nil
-  local next_attempt = note == 'D' and attempt or attempt + 1
-  written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, next_attempt, expiries + 1, postpones)
-  changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, now, '{"c":"expired"}')
 end
 
-local earlier, filled = write_plan(plan, keys, levels, policy.view), false
-if #back > 0 then
-  filled = call('RPUSH', retry, unpack(back)) == #back
+local function write()
+  local earlier, filled = write_plan(plan, keys, levels, policy.view), false
+  if #back > 0 then
+    filled = call('RPUSH', retry, unpack(back)) == #back
+  end
+  call('HSET', failures, unpack(changed))
+  call('HSET', attempts, unpack(written))
+  finish_lines(order, newly_dead, {})
+  drop_spent(policy, plan, keys.deaths, attempts, failures)
+  call('ZREM', inflight, unpack(ids))
+  wake_for_room(policy.max_inflight, inflight, wake, #ids)
+  call('HINCRBY', counters, 'expire:' .. group, #ids)
+  if #plan.dead > 0 then
+    call('HINCRBY', counters, (policy.view and 'dropped:' or 'dead:') .. group, #plan.dead / 2)
+  end
+  if filled or earlier then
+    call('ZADD', wake, 0, '1')
+  end
+  append_history(clock, meta, events, 'expire', group, worker, ids, table.concat(notes, ' '), '')
 end
-call('HSET', failures, unpack(changed))
-call('HSET', attempts, unpack(written))
-finish_lines(order, newly_dead, {})
-drop_spent(policy, plan, keys.deaths, attempts, failures)
-call('ZREM', inflight, unpack(ids))
-wake_for_room(policy.max_inflight, inflight, wake, #ids)
-call('HINCRBY', counters, 'expire:' .. group, #ids)
-if #plan.dead > 0 then
-  call('HINCRBY', counters, (policy.view and 'dropped:' or 'dead:') .. group, #plan.dead / 2)
-end
-if filled or earlier then
-  call('ZADD', wake, 0, '1')
-end
-append_history(clock, meta, events, 'expire', group, worker, ids, table.concat(notes, ' '), '')
+
+fail_each()
+write()
 return { 'OK', now, #overdue, newly_dead }

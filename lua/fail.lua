@@ -23,7 +23,6 @@ local call = redis.call
 -- @include history
 -- @include delivery_state
 -- @include ownership
--- @include ordering
 -- @include fence
 -- @include policy
 -- @include wait_or_dead_letter
@@ -52,7 +51,8 @@ local ASKING = 7 -- words of a message that may ask for something
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
-local order = ordering(keys, clock, policy.ordered, policy.byte)
+local ordered, byte = policy.ordered, policy.byte
+-- @include ordering
 local ids, verdicts, entries, _, all_ok = fence(keys, policy.byte, FIRST, STRIDE)
 local plan, done, notes, written, lines, died = new_plan(), {}, {}, {}, {}, {}
 
@@ -145,7 +145,7 @@ local function write_failure_records()
   end
 end
 
-if #done > 0 then
+local function write()
   local earlier = write_plan(plan, keys, levels, policy.view)
   write_failure_records()
   call('HSET', attempts, unpack(written))
@@ -164,18 +164,22 @@ if #done > 0 then
   end
   append_history(clock, meta, events, 'fail', group, worker, done, table.concat(notes, ' '), table.concat(lines, '\n'))
 end
+
+if #done > 0 then
+  write()
+end
 if #done < #ids then
   call('HINCRBY', counters, 'stale:' .. group, #ids - #done)
 end
-local function are_alike()
-  for i = 2, #verdicts do
-    if verdicts[i] ~= verdicts[1] then
-      return false
-    end
-  end
-  return #verdicts > 1
-end
 
-verdicts = are_alike() and { verdicts[1] } or verdicts
-verdicts[#verdicts + 1] = string.format('%d', clock.now)
-return verdicts
+-- One verdict where it is the same of all.
+local function answer()
+  local same = #verdicts > 1
+  for i = 2, #verdicts do
+    same = same and verdicts[i] == verdicts[1]
+  end
+  local out = same and { verdicts[1] } or verdicts
+  out[#out + 1] = string.format('%d', clock.now)
+  return out
+end
+return answer()

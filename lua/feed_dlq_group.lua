@@ -31,17 +31,20 @@ end
 local page = call('ZRANGEBYSCORE', dead, kept[2] or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, limit + count)
 local ids, marks, last = {}, {}, kept[2] or ''
 local latest = { kept[3] or '' }
-for i = 1, #page, 2 do
-  local id, at = page[i], page[i + 1]
-  if not (known[id] and at == kept[2]) then
-    ids[#ids + 1] = id
-    marks[#marks + 1], marks[#marks + 2] = id, at
-    if at ~= last then
-      last, latest = at, {}
+local function skip_fed()
+  for i = 1, #page, 2 do
+    local id, at = page[i], page[i + 1]
+    if not (known[id] and at == kept[2]) then
+      ids[#ids + 1] = id
+      marks[#marks + 1], marks[#marks + 2] = id, at
+      if at ~= last then
+        last, latest = at, {}
+      end
+      latest[#latest + 1] = id
     end
-    latest[#latest + 1] = id
   end
 end
+skip_fed()
 if #ids == 0 then
   return 0
 end

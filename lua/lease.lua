@@ -32,13 +32,23 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include ownership
--- @include ordering
 -- @include last_failure
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function lines()
 -- @include message_group_order
   return message_group_of, finish_orphans, finish_lines
+end
+
+local function peek_lists(first, second, want)
+  local ids = call('LRANGE', first, '0', want - 1)
+  local from_first = #ids
+  if from_first < want then
+    for i, id in ipairs(call('LRANGE', second, '0', want - from_first - 1)) do
+      ids[from_first + i] = id
+    end
+  end
+  return ids, from_first
 end
 
 local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -90,21 +100,13 @@ if refused then
     refused, remaining(due), remaining(inflight), remaining(scheduled), 0, {}, {}, '', {}, clock.now, rate,
   }
 end
-if most then
-  want = math.min(want, most - held)
-end
+want = most and math.min(want, most - held) or want
 local first, second = ready, retry
 if prefer == 'retry' then
   first, second = retry, ready
 end
 
-local ids = call('LRANGE', first, '0', want - 1)
-local from_first = #ids
-if from_first < want then
-  for i, id in ipairs(call('LRANGE', second, '0', want - from_first - 1)) do
-    ids[from_first + i] = id
-  end
-end
+local ids, from_first = peek_lists(first, second, want)
 
 local strays, orphans, scheduled_in, due_in = {}, {}, '', ''
 
@@ -115,7 +117,7 @@ if odd then
 end
 
 -- The first that ends of what others hold; where there is none, nothing is in flight.
-local earliest = tonumber(first_score(inflight) or nil)
+local earliest = tonumber(first_score(inflight))
 
 -- What makes some of the ids leftovers, or bounds the bytes of a lease: the same for three.
 local function is_choosy()
@@ -127,9 +129,14 @@ local function looked_up(count, command, key)
   return choosy and call(count, key) > 0 and call(command, key, unpack(ids)) or {}
 end
 
-local order = ordering(keys, clock, settings[7], byte)
+local ordered = settings[7]
+-- @include ordering
 
+-- Of an ordered group: who is not the head of its message group.
 local function out_of_turn()
+  if not (order.used and order.ordered == '1') then
+    return {}
+  end
   local waits, asked, names, message_group_of = {}, {}, {}, lines()
   for i, place in ipairs(call('HMGET', order.message_groups, unpack(ids))) do
     if place then
@@ -158,7 +165,7 @@ end
 
 -- Which of the ids are to be leased, and how many were looked at.
 local function choose()
-  local waits = order.used and order.ordered == '1' and out_of_turn() or {}
+  local waits = out_of_turn()
   plain = are_plain(waits)
   if plain then
     return ids, #ids
@@ -168,11 +175,14 @@ local function choose()
   local is_dead = looked_up('ZCARD', 'ZMSCORE', dead)
   local owed = looked_up('HLEN', 'HMGET', view and deaths or pending)
   local sizes = looked_up('HLEN', 'HMGET', big)
+  local function size_of(i)
+    return sizes[i] and tonumber(sizes[i]) or SMALL
+  end
   local function is_owed(i)
     if view then
       return is_dead[i] and owed[i]
     end
-    return not is_dead[i] and owes(owed[i], byte)
+    return not is_dead[i] and owns(byte, owed[i])
   end
   local all_owed = #is_dead + #owed == 0 and not view
   for i = 1, #ids do
@@ -180,7 +190,7 @@ local function choose()
     if not (all_owed or is_owed(i)) then
       strays[#strays + 1] = id
     elseif not (leased[i] or seen[id] or waits[id]) then
-      bytes = bytes + (sizes[i] and tonumber(sizes[i]) or SMALL)
+      bytes = bytes + size_of(i)
       if bytes > byte_limit and #taken > 0 then
         return taken, i - 1
       end
@@ -247,12 +257,13 @@ local function leave_out_repeated(errors)
   return kept[4]
 end
 
-local taken, scanned = {}, 0
+local scanned = 0
 if #ids > 0 then
+  local taken
   taken, scanned = choose()
-end
-if #taken > 0 then
-  read_messages(taken)
+  if #taken > 0 then
+    read_messages(taken)
+  end
 end
 -- What was in the lists and is not leased: a view has marks of it, and messages without a body have bytes.
 local function forget_leftovers()
@@ -267,14 +278,17 @@ local function forget_leftovers()
   end
 end
 
-local errors = (view or not all_first) and newest_failures(failures, found, entries, origins) or {}
-if #found > 0 then
-  local added = call('ZADD', inflight, 'NX', unpack(members))
-  if added < #found then
-    errors = leave_out_repeated(errors)
+local function write_in_flight()
+  local errors = (view or not all_first) and newest_failures(failures, found, entries, origins) or {}
+  if #found > 0 then
+    local added = call('ZADD', inflight, 'NX', unpack(members))
+    if added < #found then
+      errors = leave_out_repeated(errors)
+    end
   end
+  return errors, all_first and '' or table.concat(entries, ' ')
 end
-local entry_text = all_first and '' or table.concat(entries, ' ')
+local errors, entry_text = write_in_flight()
 -- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
 local function let_next_go()
   local _, finish_orphans, finish_lines = lines()
@@ -283,36 +297,45 @@ local function let_next_go()
     finish_orphans(order, orphans)
   end
 end
-if #strays + #orphans > 0 then
-  let_next_go()
+local function trim_lists()
+  if #strays + #orphans > 0 then
+    let_next_go()
+  end
+  if scanned > 0 then
+    call('LTRIM', first, math.min(scanned, from_first), '-1')
+  end
+  if scanned > from_first then
+    call('LTRIM', second, scanned - from_first, '-1')
+  end
+  if #strays + #orphans > 0 then
+    forget_leftovers()
+  end
+  if #ids == want or #strays + #orphans > 0 then -- the lists were not read to their ends, or got followers
+    return call('LLEN', ready) + call('LLEN', retry)
+  end
+  return #ids - scanned
 end
-if scanned > 0 then
-  call('LTRIM', first, math.min(scanned, from_first), '-1')
-end
-if scanned > from_first then
-  call('LTRIM', second, scanned - from_first, '-1')
-end
-if #strays + #orphans > 0 then
-  forget_leftovers()
-end
-local left = #ids - scanned
-if #ids == want or #strays + #orphans > 0 then -- the lists were not read to their ends, or got followers
-  left = call('LLEN', ready) + call('LLEN', retry)
-end
-if #found > 0 then
-  call('HINCRBY', counters, 'lease:' .. group, #found)
-  append_history(clock, meta, events, 'lease', group, worker, found, entry_text, '')
-end
-local full = most and held + #found >= most
+local left = trim_lists()
 -- Others learn of a short lease at once; of a longer one when they look the next time.
 local function has_news()
   return #found > 0 and visibility_ms < LOOKED_AT_MS and (not earliest or deadline < earliest)
 end
-if not full and (left > 0 or has_news()) then
-  call('ZADD', wake, '0', '1')
+local function finish()
+  if #found > 0 then
+    call('HINCRBY', counters, 'lease:' .. group, #found)
+    append_history(clock, meta, events, 'lease', group, worker, found, entry_text, '')
+  end
+  local full = most and held + #found >= most
+  if not full and (left > 0 or has_news()) then
+    call('ZADD', wake, '0', '1')
+  end
+  if #found > 0 then
+    earliest = math.min(earliest or deadline, deadline)
+  end
+  return full and 'LIMITED' or 'OK'
 end
-local next_deadline = #found > 0 and math.min(earliest or deadline, deadline) or earliest
+local status = finish()
 return {
-  full and 'LIMITED' or 'OK', due_in, ahead(next_deadline), scheduled_in, left, found,
+  status, due_in, ahead(earliest), scheduled_in, left, found,
   texts, entry_text, errors, clock.now, rate,
 }

@@ -36,63 +36,90 @@ if (current[1] or '0') ~= route_version then
   return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
 end
 
-local ids, chosen, members = {}, {}, {}
-for at = FIRST, #ARGV, STRIDE do
-  local id = ARGV[at + 1]
-  ids[#ids + 1] = id
-  chosen[#chosen + 1] = ARGV[at + 3] ~= '' and id or nil
-  members[#ids] = table.concat({ transaction, string.format('%08d', ARGV[at]), id, ARGV[at + 4], ARGV[at + 5] }, ' ')
+local ids, digests, members = {}, {}, {}
+local function read_halves()
+  local chosen = {}
+  for at = FIRST, #ARGV, STRIDE do
+    local id = ARGV[at + 1]
+    ids[#ids + 1] = id
+    chosen[#chosen + 1] = ARGV[at + 3] ~= '' and id or nil
+    local number = string.format('%08d', ARGV[at])
+    members[#ids] = table.concat({ transaction, number, id, ARGV[at + 4], ARGV[at + 5] }, ' ')
+  end
+  if #chosen > 0 then
+    local known = { meta = meta, ids = ids_key, id_expiry = id_expiry, bodies = bodies }
+    digests = look_up_chosen(known, now, chosen)
+  end
 end
-local known_ids = { meta = KEYS[1], ids = ids_key, id_expiry = id_expiry, bodies = bodies }
-local digests = #chosen > 0 and look_up_chosen(known_ids, now, chosen) or {}
+read_halves()
 local there = call('HMGET', half_of, unpack(ids))
 
 local stored, sizes, begun, remembered, reborn, lexed, noted, carried = {}, {}, {}, {}, {}, {}, {}, {}
 local accepted, verdicts, taken = {}, {}, {}
+
+local function remember(id, digest)
+  if digest ~= '' then
+    remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
+    reborn[#reborn + 1] = id
+  end
+end
+
+local function accept(i, id, body, digest, names)
+  taken[id] = true
+  accepted[#accepted + 1] = id
+  stored[#stored + 1], stored[#stored + 2] = id, body
+  lexed[#lexed + 1], lexed[#lexed + 2] = 0, members[i]
+  noted[#noted + 1], noted[#noted + 2] = id, members[i]
+  if names ~= '' then
+    carried[#carried + 1], carried[#carried + 2] = id, names
+  end
+  if #body > BIG then
+    sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
+  end
+  if digest ~= '' then
+    begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
+  end
+  remember(id, digest)
+end
+
+local function judge(i, id, digest)
+  local ours = there[i] and string.sub(there[i], 1, #transaction + 1) == transaction .. ' '
+  local known = digest ~= '' and digests[id]
+  if there[i] and not ours then
+    return 'H'
+  elseif known and known ~= digest and known ~= ANY then
+    return 'C'
+  end
+  return (known or there[i] or taken[id]) and 'D' or 'A'
+end
+
 for i, id in ipairs(ids) do
   local at = FIRST + STRIDE * (i - 1)
   local body, digest = ARGV[at + 2], ARGV[at + 3]
-  local ours = there[i] and string.sub(there[i], 1, #transaction + 1) == transaction .. ' '
-  local known = digest ~= '' and digests[id]
   if there[i] == members[i] then
     verdicts[i] = 'A' -- this very call, again: what it left to do of the id's memory is done below
-    if digest ~= '' then
-      remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
-      reborn[#reborn + 1] = id
-    end
-  elseif there[i] and not ours then
-    verdicts[i] = 'H'
-  elseif known and known ~= digest and known ~= ANY then
-    verdicts[i] = 'C'
-  elseif known or there[i] or taken[id] then
-    verdicts[i] = 'D'
+    remember(id, digest)
   else
-    verdicts[i], taken[id] = 'A', true
-    accepted[#accepted + 1] = id
-    stored[#stored + 1], stored[#stored + 2] = id, body
-    lexed[#lexed + 1], lexed[#lexed + 2] = 0, members[i]
-    noted[#noted + 1], noted[#noted + 2] = id, members[i]
-    if ARGV[at + 6] ~= '' then
-      carried[#carried + 1], carried[#carried + 2] = id, ARGV[at + 6]
-    end
-    if #body > BIG then
-      sizes[#sizes + 1], sizes[#sizes + 2] = id, #body
-    end
-    if digest ~= '' then
-      begun[#begun + 1], begun[#begun + 2] = id, BEGUN .. digest
-      remembered[#remembered + 1], remembered[#remembered + 2] = id, digest
-      reborn[#reborn + 1] = id
+    verdicts[i] = judge(i, id, digest)
+    if verdicts[i] == 'A' then
+      accept(i, id, body, digest, ARGV[at + 6])
     end
   end
 end
-local most = tonumber(current[3] or 0)
-if most > 0 and #accepted > 0 then
-  local here = call('HLEN', bodies)
-  if here + #accepted > most then
+-- The answer where the topic cannot hold these, too.
+local function full()
+  local most = tonumber(current[3] or 0)
+  local here = most > 0 and #accepted > 0 and call('HLEN', bodies)
+  if here and here + #accepted > most then
     return { 'FULL', here, most }
   end
 end
-if #accepted > 0 then
+local refused = full()
+if refused then
+  return refused
+end
+
+local function store()
   if #begun > 0 then
     call('HSET', ids_key, unpack(begun))
   end
@@ -105,6 +132,10 @@ if #accepted > 0 then
   end
   call('ZADD', halves, unpack(lexed))
   call('HSET', half_of, unpack(noted))
+end
+
+if #accepted > 0 then
+  store()
 end
 if #remembered > 0 then
   call('HSET', ids_key, unpack(remembered))

@@ -16,7 +16,6 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include history
--- @include ordering
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function lines()
@@ -32,7 +31,8 @@ local chosen = { unpack(ARGV, 6) }
 
 local clock = read_clock(meta)
 local keys = { meta = meta, order = KEYS[8], heads = KEYS[9], message_groups = KEYS[10] }
-local order = ordering(keys, clock, clock.order and call('HGET', KEYS[7], 'ordered'))
+local ordered, byte = clock.order and call('HGET', KEYS[7], 'ordered'), nil
+-- @include ordering
 local ids, filled = {}, false
 upto = upto == '' and clock.now or upto
 

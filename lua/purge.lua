@@ -17,7 +17,6 @@ local call = redis.call
 -- @include message_keys
 -- @include forget
 -- @include ownership
--- @include ordering
 -- @include message_group_order
 
 local meta, config, attempts, failures, place = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -33,7 +32,8 @@ local ids = { unpack(ARGV, 3) }
 local settings = call('HMGET', config, 'byte', 'ordered', 'view')
 local byte = settings[1] or ''
 local clock = read_clock(meta)
-local order = ordering(keys, clock, settings[2], byte)
+local ordered = settings[2]
+-- @include ordering
 local scores, verdicts, purged, seen = call('ZMSCORE', place, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
   local here = scores[i] and not seen[id]

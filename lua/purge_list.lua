@@ -20,7 +20,6 @@ local call = redis.call
 -- @include message_keys
 -- @include forget
 -- @include ownership
--- @include ordering
 -- @include message_group_order
 
 local meta, config, list, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -40,7 +39,8 @@ end
 local settings = call('HMGET', config, 'byte', 'ordered', 'view')
 local byte = settings[1] or ''
 local clock = read_clock(meta)
-local order = ordering(keys, clock, settings[2], byte)
+local ordered = settings[2]
+-- @include ordering
 local ids, window = call('LRANGE', list, 0, limit - 1), 0
 if #ids == 0 then
   return { 0, 0 }
@@ -48,21 +48,24 @@ end
 local leased, is_dead = call('ZMSCORE', inflight, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
 local owed = call('HLEN', keys.pending) > 0 and call('HMGET', keys.pending, unpack(ids)) or {}
 local gone, kept, over, seen = {}, {}, {}, {}
-for i, id in ipairs(ids) do
-  if not (all or answers[id]) then
-    break
+local function sort_out()
+  for i, id in ipairs(ids) do
+    if not (all or answers[id]) then
+      break
+    end
+    local ended = is_dead[i] or not owns(byte, owed[i])
+    local ours = not (leased[i] or ended or seen[id])
+    if ours and answers[id] == '0' then
+      kept[#kept + 1] = id
+    elseif ours then
+      gone[#gone + 1] = id
+    elseif ended then
+      over[#over + 1] = id
+    end
+    seen[id], window = true, i
   end
-  local ended = is_dead[i] or not owes(owed[i], byte)
-  local ours = not (leased[i] or ended or seen[id])
-  if ours and answers[id] == '0' then
-    kept[#kept + 1] = id
-  elseif ours then
-    gone[#gone + 1] = id
-  elseif ended then
-    over[#over + 1] = id
-  end
-  seen[id], window = true, i
 end
+sort_out()
 if #kept > 0 then
   call('RPUSH', list, unpack(kept))
 end

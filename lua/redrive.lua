@@ -23,7 +23,6 @@ local call = redis.call
 -- @include wait_or_dead_letter
 -- @include failures
 -- @include ownership
--- @include ordering
 -- @include message_group_order
 
 local meta, config, ready, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -44,14 +43,15 @@ for at = FIRST, #ARGV, STRIDE do
 end
 local policy = read_policy(config)
 local clock = read_clock(meta)
-local order = ordering(keys, clock, policy.ordered, policy.byte)
+local ordered, byte = policy.ordered, policy.byte
+-- @include ordering
 local is_dead, verdicts, sent, seen = call('ZMSCORE', dead, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
   local here = policy.exists and is_dead[i] and not seen[id] and call('HEXISTS', bodies, id) == 1
   verdicts[i], seen[id] = here and 'OK' or 'GONE', true
   sent[#sent + 1] = here and id or nil
 end
-if #sent > 0 then
+local function send_back()
   local entries, records = call('HMGET', attempts, unpack(sent)), call('HMGET', failures, unpack(sent))
   local plan, written, changed, at_once, notes = new_plan(), {}, {}, {}, {}
   for i, id in ipairs(sent) do
@@ -82,5 +82,9 @@ if #sent > 0 then
   end
   local note = #at_once < #sent and table.concat(notes, ' ') or ''
   append_history(clock, meta, events, 'redrive', group, actor, sent, note, '')
+end
+
+if #sent > 0 then
+  send_back()
 end
 return verdicts

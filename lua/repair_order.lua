@@ -22,7 +22,6 @@ local call = redis.call
 -- @include history
 -- @include delivery_state
 -- @include ownership
--- @include ordering
 -- @include message_group_order
 -- @include locate
 
@@ -41,22 +40,23 @@ if settings[2] ~= '1' then
   return { #ARGV - 3, {} }
 end
 local clock = read_clock(meta)
-local o = ordering(keys, clock, '1', settings[1])
+local ordered, byte = '1', settings[1]
+-- @include ordering
 local told = {}
 
 local function place_of(id, name)
-  local place = call('HGET', o.message_groups, id)
+  local place = call('HGET', order.message_groups, id)
   return place and message_group_of(place) == name and place
 end
 
 local function mend_head(name, head)
   local place, changed = place_of(head, name), false
-  if place and not stands_in_line(o, head, place) then
-    call('ZADD', o.order, 0, line_member(place, head))
+  if place and not stands_in_line(order, head, place) then
+    call('ZADD', order.order, 0, line_member(place, head))
     changed = true
   end
-  if not is_out(o, head) then
-    send_out(o, head)
+  if not is_out(order, head) then
+    send_out(order, head)
     changed = true
   end
   return changed and head
@@ -64,12 +64,12 @@ end
 
 -- Who is out already, else the first that can go out.
 local function choose(name)
-  local page = call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, MOST)
+  local page = call('ZRANGEBYLEX', order.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, MOST)
   local first
   for _, member in ipairs(page) do
     local id = id_in_line(member, name)
-    if owns(o, o.byte, id) then
-      if is_out(o, id) then
+    if owns(order.byte, nil, order, id) then
+      if is_out(order, id) then
         return id, true
       end
       first = first or id
@@ -81,9 +81,9 @@ end
 local realign = {}
 
 function realign.go_on(name)
-  local head = call('HGET', o.heads, name)
-  if head and not owns(o, o.byte, head) then
-    leave_lines(o, { head }, { place_in_line(0, name) })
+  local head = call('HGET', order.heads, name)
+  if head and not owns(order.byte, nil, order, head) then
+    leave_lines(order, { head }, { place_in_line(0, name) })
     return head
   elseif head then
     return mend_head(name, head)
@@ -93,51 +93,51 @@ function realign.go_on(name)
     return false
   end
   if not out then
-    send_out(o, chosen)
+    send_out(order, chosen)
   end
-  call('HSET', o.heads, name, chosen)
+  call('HSET', order.heads, name, chosen)
   return chosen
 end
 
 function realign.pass(member)
   local name = string.match(member, '^%Z+')
-  if not name or not call('ZSCORE', o.order, member) then
+  if not name or not call('ZSCORE', order.order, member) then
     return false
   end
   local id = id_in_line(member, name)
-  if owns(o, o.byte, id) then
-    if call('HEXISTS', o.message_groups, id) == 1 then
+  if owns(order.byte, nil, order, id) then
+    if call('HEXISTS', order.message_groups, id) == 1 then
       return false
     end
     local number = string.sub(member, #name + 2, #name + 1 + DIGITS)
-    call('HSET', o.message_groups, id, number .. name)
+    call('HSET', order.message_groups, id, number .. name)
     return id
   end
-  if call('HGET', o.heads, name) == id then
-    leave_lines(o, { id }, { place_in_line(0, name) })
+  if call('HGET', order.heads, name) == id then
+    leave_lines(order, { id }, { place_in_line(0, name) })
   end
-  call('ZREM', o.order, member)
+  call('ZREM', order.order, member)
   return id
 end
 
 function realign.turn(id)
-  local place = call('HGET', o.message_groups, id)
-  if not place or not owns(o, o.byte, id) or not is_out(o, id) then
+  local place = call('HGET', order.message_groups, id)
+  if not place or not owns(order.byte, nil, order, id) or not is_out(order, id) then
     return false
   end
   local name = message_group_of(place)
-  local head = call('HGET', o.heads, name)
+  local head = call('HGET', order.heads, name)
   if head == id or head and copies(ready, id) + copies(retry, id) == 0 then
     return false
   end
-  if not stands_in_line(o, id, place) then
-    call('ZADD', o.order, 0, line_member(place, id))
+  if not stands_in_line(order, id, place) then
+    call('ZADD', order.order, 0, line_member(place, id))
   end
   if head then
     call('LREM', ready, 0, id)
     call('LREM', retry, 0, id)
   else
-    call('HSET', o.heads, name, id)
+    call('HSET', order.heads, name, id)
   end
   return id
 end

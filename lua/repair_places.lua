@@ -25,7 +25,6 @@ local call = redis.call
 -- @include history
 -- @include delivery_state
 -- @include ownership
--- @include ordering
 -- @include message_group_order
 -- @include locate
 
@@ -46,9 +45,10 @@ if not settings[1] then
 end
 local byte, view = settings[1], settings[3] == '1'
 local clock = read_clock(meta)
-local o = ordering(keys, clock, settings[2], byte)
+local ordered = settings[2]
+-- @include ordering
 if not view then
-  table.insert(o.firm, 1, dead)
+  table.insert(order.firm, 1, dead)
 end
 
 local function is_owed(id)
@@ -56,35 +56,35 @@ local function is_owed(id)
     return call('HEXISTS', deaths, id) == 1 and call('ZSCORE', dead, id)
   end
   local owed = call('HGET', pending, id)
-  return owed and owes(owed, byte) and call('HEXISTS', bodies, id) == 1
+  return owed and owns(byte, owed) and call('HEXISTS', bodies, id) == 1
 end
 
 local function line_place(id)
-  return o.ordered == '1' and call('HGET', o.message_groups, id)
+  return order.ordered == '1' and call('HGET', order.message_groups, id)
 end
 
 local mend = {}
 
 function mend.put_back(id)
-  if not is_owed(id) or is_out(o, id) then
+  if not is_owed(id) or is_out(order, id) then
     return false
   end
   local place = line_place(id)
   if not place then
-    send_out(o, id)
+    send_out(order, id)
     return true
   end
-  local name, waits = message_group_of(place), stands_in_line(o, id, place)
-  local head = call('HGET', o.heads, name)
+  local name, waits = message_group_of(place), stands_in_line(order, id, place)
+  local head = call('HGET', order.heads, name)
   if waits and head and head ~= id then
     return false
   end
   if not waits then
-    call('ZADD', o.order, 0, line_member(place, id))
+    call('ZADD', order.order, 0, line_member(place, id))
   end
   if not head or head == id then
-    send_out(o, id)
-    call('HSET', o.heads, name, id)
+    send_out(order, id)
+    call('HSET', order.heads, name, id)
   end
   return true
 end
@@ -99,7 +99,7 @@ local function leave(id, firm, keep)
   call('LREM', retry, 0, id)
 end
 
--- The order of o.firm is that of the truth, but of two levels the later one stays: no retry is early.
+-- The order of order.firm is that of the truth, but of two levels the later one stays: no retry is early.
 local function truest(firm)
   local best
   for _, place in ipairs(firm) do
@@ -129,11 +129,11 @@ end
 
 local function has_finished(id)
   local owed = not view and call('HGET', pending, id)
-  return not owes(owed, byte) and owed
+  return not owns(byte, owed) and owed
 end
 
 function mend.settle(id)
-  local firm, owed = firm_places(o, id), has_finished(id)
+  local firm, owed = firm_places(order, id), has_finished(id)
   local keep = truest(firm)
   if owed and keep and keep.key == dead then
     call('HSET', pending, id, owed .. byte)
@@ -141,7 +141,7 @@ function mend.settle(id)
     if not keep and copies(ready, id) + copies(retry, id) == 0 then
       return false
     end
-    finish_lines(o, { id }, {})
+    finish_lines(order, { id }, {})
     call('HDEL', failures, id)
     call('HDEL', attempts, id)
     leave(id, firm)
@@ -154,23 +154,23 @@ function mend.settle(id)
     return false
   end
   if keep.key == dead then
-    finish_lines(o, { id }, {})
+    finish_lines(order, { id }, {})
   end
   leave(id, firm, keep)
-  call('ZADD', o.wake, 0, '1')
+  call('ZADD', order.wake, 0, '1')
   return true
 end
 
 function mend.lost(id)
-  if view or call('HEXISTS', bodies, id) == 1 or not is_out(o, id) then
+  if view or call('HEXISTS', bodies, id) == 1 or not is_out(order, id) then
     return false
   end
-  finish_orphans(o, { id })
+  finish_orphans(order, { id })
   call('HDEL', pending, id)
   call('HDEL', failures, id)
   call('HDEL', attempts, id)
   call('HDEL', deaths, id)
-  leave(id, firm_places(o, id))
+  leave(id, firm_places(order, id))
   call('HINCRBY', counters, 'orphan:' .. group, 1)
   return true
 end
@@ -190,7 +190,7 @@ function mend.grave(id)
 end
 
 function mend.numbers(id)
-  if is_out(o, id) or is_owed(id) or stands_in_line(o, id, line_place(id)) then
+  if is_out(order, id) or is_owed(id) or stands_in_line(order, id, line_place(id)) then
     return false
   end
   return call('HDEL', failures, id) + call('HDEL', attempts, id) > 0
@@ -206,7 +206,7 @@ local function index()
     end
   end
   if #raised > 0 then
-    call('ZADD', o.wake, 0, '1')
+    call('ZADD', order.wake, 0, '1')
   end
   return { 0, raised }
 end

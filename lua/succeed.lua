@@ -22,7 +22,6 @@ local call = redis.call
 -- @include history
 -- @include delivery_state
 -- @include ownership
--- @include ordering
 -- @include fence
 -- @include message_keys
 -- @include forget
@@ -46,7 +45,8 @@ local group, worker, strict = ARGV[1], ARGV[2], ARGV[3] == '1'
 local settings = call('HMGET', config, 'byte', 'max_inflight', 'ordered', 'view')
 local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
-local order = ordering(keys, clock, settings[3], byte)
+local ordered = settings[3]
+-- @include ordering
 local ids, verdicts, entries, deadlines, all_ok = fence(keys, byte, 5, tonumber(ARGV[4]), strict)
 local done, failed_before, attempt_of, stale, spelled = {}, {}, {}, 0, {}
 

@@ -42,41 +42,54 @@ local function in_flight(inflight, ids, deadlines)
   return here, found
 end
 
+local function ids_in_arguments(first, stride)
+  if stride == 1 then
+    return { unpack(ARGV, first) }
+  end
+  local ids, n = {}, 0
+  for at = first, #ARGV, stride do
+    n = n + 1
+    ids[n] = ARGV[at]
+  end
+  return ids
+end
+
 -- Returns ids, verdicts, entries (none if no message has one), the deadlines if asked for, and whether
 -- all are OK; then there may be no verdicts.
 local function fence(keys, byte, first, stride, with_deadlines)
-  local ids, verdicts, n = stride == 1 and { unpack(ARGV, first) } or {}, {}, 0
+  local ids = {}
   if stride == 1 then
-    n = #ids
+    ids = { unpack(ARGV, first) }
   else
     for at = first, #ARGV, stride do
-      n = n + 1
-      ids[n] = ARGV[at]
+      ids[#ids + 1] = ARGV[at]
     end
   end
+  local n = #ids
   if n == 0 then
-    return ids, verdicts, {}, {}, true
+    return ids, {}, {}, {}, true
   end
   local deadlines = with_deadlines and call('ZMSCORE', keys.inflight, unpack(ids)) or nil
   local here, found = in_flight(keys.inflight, ids, deadlines)
   local entries = call('HLEN', keys.attempts) > 0 and call('HMGET', keys.attempts, unpack(ids)) or {}
   if found == n and stride == 1 and not with_deadlines and #entries == 0 then -- the usual case
-    return ids, verdicts, entries, deadlines, true
+    return ids, {}, entries, deadlines, true
   end
-  local all_ok, numbers = true, {} -- most lease numbers are alike: each is read once
-  for i = 1, n do
-    local id, entry, lease_no = ids[i], entries[i], 1
-    if stride > 1 then
-      local text = ARGV[first + (i - 1) * stride + 1]
-      lease_no = numbers[text] or tonumber(text)
-      numbers[text] = lease_no
-    end
+  local verdicts, all_ok, numbers = {}, true, { [0] = 1 } -- most lease numbers are alike: each is read once
+  local function compare(i)
+    local id, entry = ids[i], entries[i]
+    local text = stride > 1 and ARGV[first + (i - 1) * stride + 1] or 0
+    local lease_no = numbers[text] or tonumber(text)
+    numbers[text] = lease_no
     if here[id] and lease_no == (entry and read_entry(entry) or 1) then
-      verdicts[i], here[id] = 'OK', false -- once
-    else
-      verdicts[i] = owns(keys, byte, id) and 'STALE' or 'GONE'
-      all_ok = false
+      here[id] = false -- once
+      return 'OK'
     end
+    all_ok = false
+    return owns(byte, nil, keys, id) and 'STALE' or 'GONE'
+  end
+  for i = 1, n do
+    verdicts[i] = compare(i)
   end
   return ids, verdicts, entries, deadlines, all_ok
 end

@@ -127,7 +127,7 @@ end
 -- which were committed with a transaction before it came and delivered after it. Whoever stands in front
 -- and leaves (under the number of a redrive), or was over when a call was cut, is noted in `gone`.
 local function next_in_line(o, name, head, leaving, gone)
-  if head and not leaving[head] and owns(o, o.byte, head) then
+  if head and not leaving[head] and owns(o.byte, nil, o, head) then
     return nil
   end
   local offset = 0
@@ -135,7 +135,7 @@ local function next_in_line(o, name, head, leaving, gone)
     local page = call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, LOOK)
     for _, member in ipairs(page) do
       local id = id_in_line(member, name)
-      if leaving[id] or not owns(o, o.byte, id) then
+      if leaving[id] or not owns(o.byte, nil, o, id) then
         gone[#gone + 1] = member
       elseif not call('ZSCORE', o.inflight, id) then
         return id
@@ -148,7 +148,8 @@ local function next_in_line(o, name, head, leaving, gone)
   end
 end
 
-local function leave_lines(o, ids, places)
+-- Who leaves, the message groups that they leave, and their members of the order.
+local function read_leaving(ids, places)
   local leaving, names, seen, gone = {}, {}, {}, {}
   for i, id in ipairs(ids) do
     leaving[id] = true
@@ -158,6 +159,11 @@ local function leave_lines(o, ids, places)
       names[#names + 1], seen[name] = name, true
     end
   end
+  return leaving, names, gone
+end
+
+local function leave_lines(o, ids, places)
+  local leaving, names, gone = read_leaving(ids, places)
   if #names == 0 then
     return
   end
