@@ -122,7 +122,7 @@ class RedisUrl:
         """
         parts = _split(_visible(text))
         base, _, several = parts.scheme.partition("+")
-        user, _, place = parts.netloc.rpartition("@")
+        user, _, located = parts.netloc.rpartition("@")
         if several and "@" in user:
             refuse(
                 "the Redis URL holds two '@' before the path: give user and password once, before"
@@ -132,7 +132,7 @@ class RedisUrl:
         options = _options(parts, several)
         if "db" in options and path.strip("/") and base != "unix":
             refuse("the Redis URL names the database twice: keep the path or ?db=, not both")
-        addresses = _addresses(parts.scheme, place, several)
+        addresses = _addresses(parts.scheme, located, several)
         # Without the options: releases of redis-py differ in how often they decode those.
         known = [
             _read(f"{base}://{user}{'@' if user else ''}{address}{path}") for address in addresses
@@ -239,7 +239,7 @@ def _visible(text: object) -> str:
 
 
 def _split(text: str) -> SplitResult:
-    """The parts of a URL of a known scheme, which holds nothing in a place where it may not."""
+    """The parts of a URL of a known scheme, which holds nothing where it may not."""
     if not _SCHEME.match(text):
         refuse(
             "the Redis URL must begin with redis://, rediss:// or unix://, or name Sentinels with"
@@ -310,11 +310,11 @@ def _check_socket(host: str, path: str) -> None:
         refuse("a unix Redis URL needs the path of a socket file: unix:///run/redis.sock")
 
 
-def _addresses(scheme: str, place: str, several: str) -> Sequence[str]:
+def _addresses(scheme: str, located: str, several: str) -> Sequence[str]:
     """The texts of host and port, checked; one empty one for a socket file."""
     if scheme == "unix":
         return [""]
-    texts = place.split(",") if several else [place]
+    texts = located.split(",") if several else [located]
     if len(texts) > _MAX_ADDRESSES:
         refuse(f"the Redis URL names {len(texts)} hosts: give at most {_MAX_ADDRESSES}")
     for text in texts:
