@@ -76,10 +76,10 @@ class Service:
 
     def becomes(self, status: int, path: str = "/readyz", seconds: float = PATIENCE_S) -> float:
         """Wait for an answer of the health port; the seconds it took."""
-        return until(lambda: self.get(path)[0] == status, seconds, self.told)
+        return until(lambda: self.get(path)[0] == status, seconds, self.diagnosis)
 
-    def told(self) -> str:
-        """What the worker says, for a test that fails."""
+    def diagnosis(self) -> str:
+        """What the worker reports, for a test that fails."""
         return f"{self.get('/readyz')}\n{self.log_path.read_text()}"
 
     def records(self) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ class Service:
 
     def says(self, text: str, seconds: float = PATIENCE_S) -> None:
         """Wait for a log line."""
-        until(lambda: text in self.log_path.read_text(), seconds, self.told)
+        until(lambda: text in self.log_path.read_text(), seconds, self.diagnosis)
 
     def pids(self) -> set[int]:
         """The worker processes."""

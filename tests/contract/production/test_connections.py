@@ -26,7 +26,7 @@ def test_a_worker_under_load_keeps_to_its_connections(site: Site) -> None:
         most = max(most, len(site.redis.client_list()) - others)
         return most > 0 and site.stats("many").counters.get("succeed", 0) >= 6000
 
-    until(done, say=service.told)
+    until(done, say=service.diagnosis)
 
     assert 2 * 2 <= most <= 2 * PER_PROCESS + PER_SUPERVISOR
     assert service.stop() == 0

@@ -74,8 +74,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert f"`--grace` ({GRACE_S:g} s)" in PAGE
     assert f"| {MARGIN_S:g} s after the grace period |" in PAGE
     assert f"has not reported for {SILENT_S:g} s" in PAGE
-    said = f"**{PER_PROCESS} for each worker process and {PER_SUPERVISOR} for its supervisor**"
-    assert said in PAGE
+    shown = f"**{PER_PROCESS} for each worker process and {PER_SUPERVISOR} for its supervisor**"
+    assert shown in PAGE
     assert f"Up to {MAX_IDLE} idle connections are kept" in PAGE
     assert 3 * (4 * PER_PROCESS + PER_SUPERVISOR) == 87
     assert "= 87" in PAGE

@@ -50,7 +50,9 @@ def test_ready_follows_a_redis_that_goes_and_comes_back_and_live_stays(site: Sit
             site.server.kill()
             assert service.becomes(503) < 2.0
             # A busy process may still tell what it saw while the server started the last time.
-            until(lambda: "unreachable" in service.get("/readyz")[1]["reason"], say=service.told)
+            until(
+                lambda: "unreachable" in service.get("/readyz")[1]["reason"], say=service.diagnosis
+            )
 
             site.server.start()
             assert service.becomes(200) < 2.0
@@ -77,7 +79,7 @@ def test_ready_notices_a_redis_that_hangs(site: Site) -> None:
 def test_ready_notices_a_redis_that_answers_and_takes_no_writes(site: Site) -> None:
     service = site.ready()
 
-    def said() -> str:
+    def shown() -> str:
         """What the supervisor itself was told, not one of its processes."""
         reason = str(service.get("/readyz")[1]["reason"])
         return "" if reason.startswith("process ") else reason
@@ -87,7 +89,7 @@ def test_ready_notices_a_redis_that_answers_and_takes_no_writes(site: Site) -> N
         try:
             assert site.redis.ping()
             service.becomes(503)
-            until(lambda: "has too few replicas" in said(), say=service.told)
+            until(lambda: "has too few replicas" in shown(), say=service.diagnosis)
         finally:
             site.redis.config_set("min-replicas-to-write", 0)
         service.becomes(200)

@@ -25,7 +25,7 @@ NASTY = "no such\r\nflight \x1b[31m\u202e {"
 def made_dead(site: Site, service: Service) -> str:
     """The id of a message that was dead-lettered for a nasty reason."""
     id_ = site.client.publish("odd", ["die", NASTY])
-    until(lambda: site.stats("odd").dead == 1, say=service.told)
+    until(lambda: site.stats("odd").dead == 1, say=service.diagnosis)
     service.says("dead letter")
     return str(id_)
 
@@ -61,9 +61,9 @@ def test_as_text_a_dead_letter_is_one_readable_line(site: Site) -> None:
 
     (line,) = service.log_path.read_text().splitlines()
 
-    said = r"no such\r\nflight \x1b[31m\u202e {"
+    shown = r"no such\r\nflight \x1b[31m\u202e {"
     assert line.endswith(
-        f" WARNING dead letter: message {id_} of odd, group odd, after 1 delivery: {said}"
+        f" WARNING dead letter: message {id_} of odd, group odd, after 1 delivery: {shown}"
     )
 
 
@@ -82,16 +82,16 @@ def test_what_a_handler_logs_names_its_message_and_only_its_own(site: Site, how:
     service = site.ready("--log-level", "info", app="talker:app")
     topic = f"talk-{how}"
     ids = site.client.publish_many(topic, range(6))
-    until(lambda: site.stats(f"g-{how}").counters.get("succeed") == 6, say=service.told)
+    until(lambda: site.stats(f"g-{how}").counters.get("succeed") == 6, say=service.diagnosis)
     service.stop()
 
-    said = [r for r in service.records() if r["logger"] == "talker" and how in r["message"]]
-    assert len(said) == 3 * 6  # at the first attempt, which fails, at the second, and in a helper
-    for line in said:
+    shown = [r for r in service.records() if r["logger"] == "talker" and how in r["message"]]
+    assert len(shown) == 3 * 6  # at the first attempt, which fails, at the second, and in a helper
+    for line in shown:
         assert (line["topic"], line["group"]) == (topic, f"g-{how}")
         assert line["message"].split()[1:3] == [line["message_id"], str(line["attempt"])]
-    assert {line["message_id"] for line in said} == set(ids)
-    assert {line["attempt"] for line in said} == {1, 2}
+    assert {line["message_id"] for line in shown} == set(ids)
+    assert {line["attempt"] for line in shown} == {1, 2}
     (outside,) = [r for r in service.records() if r["message"] == "outside of any attempt"]
     assert "message_id" not in outside
 

@@ -43,7 +43,7 @@ def test_what_the_workers_counted_is_what_the_history_says(site: Site) -> None:
     def counters() -> dict[str, int]:
         return site.stats("many").counters
 
-    until(lambda: counters().get("succeed") == MESSAGES, say=service.told)
+    until(lambda: counters().get("succeed") == MESSAGES, say=service.diagnosis)
     known = counters()
     until(lambda: scrape(port).get(attempts("success"), 0) == known["succeed"])
     seen, notes = scrape(port), _notes(site.client, "many")
@@ -71,7 +71,7 @@ def test_failures_retries_and_deaths_are_counted_as_the_history_has_them(site: S
         group = site.stats("mixed")
         return group.counters.get("succeed", 0) + group.dead == 100
 
-    until(over, say=service.told)
+    until(over, say=service.diagnosis)
     wanted = {"success": 60, "failure": 60, "dead_letter": 40, "postponed": 20}
     until(
         lambda: all(
@@ -110,7 +110,7 @@ def test_after_an_outage_the_metrics_are_what_the_history_says(site: Site, when:
         return site.stats("many").counters.get("succeed", 0)
 
     site.client.publish_many("many", range(first))
-    until(lambda: committed() >= (first if when == "idle" else 1), say=service.told)
+    until(lambda: committed() >= (first if when == "idle" else 1), say=service.diagnosis)
     site.server.kill()
     service.becomes(503)
     deaf = scrape(port)
@@ -119,7 +119,7 @@ def test_after_an_outage_the_metrics_are_what_the_history_says(site: Site, when:
     service.becomes(200)
     assert scrape(port)["rqretry_worker_ready"] == 1
     site.client.publish_many("many", range(MESSAGES))
-    until(lambda: committed() == first + MESSAGES, 2 * PATIENCE_S, service.told)
+    until(lambda: committed() == first + MESSAGES, 2 * PATIENCE_S, service.diagnosis)
 
     until(lambda: scrape(port).get(attempts("success"), 0) == committed())
     seen, notes = scrape(port), _notes(site.client, "many")
@@ -133,11 +133,11 @@ def test_spans_are_counted_by_what_became_of_them(site: Site) -> None:
     with Collector() as collector:
         service = site.ready("--metrics-port", str(port), "--otlp", collector.http)
         site.client.publish_many("many", range(MESSAGES))
-        until(lambda: site.stats("many").counters.get("succeed") == MESSAGES, say=service.told)
+        until(lambda: site.stats("many").counters.get("succeed") == MESSAGES, say=service.diagnosis)
         ended = MESSAGES + MESSAGES // 5
         for pid in service.pids():  # what it still holds it exports at its end, and tells of
             os.kill(pid, signal.SIGTERM)
-        until(lambda: scrape(port).get(spans("exported")) == ended, say=service.told)
+        until(lambda: scrape(port).get(spans("exported")) == ended, say=service.diagnosis)
         seen = scrape(port)
         assert (seen[spans("dropped")], seen[spans("refused")]) == (0, 0)
         collector.wait(ended)
@@ -182,8 +182,8 @@ def _notes(client: Client, topic: str) -> dict[str, list[str]]:
         page = client.store.run(history(client.catalog.partition(topic, 0), start=start, count=500))
         for _, fields in page:
             ids = fields["i"].split(b" ")
-            said = fields["d"].decode().split(" ")
-            notes[fields["e"].decode()] += said if len(said) == len(ids) else [""] * len(ids)
+            shown = fields["d"].decode().split(" ")
+            notes[fields["e"].decode()] += shown if len(shown) == len(ids) else [""] * len(ids)
         if len(page) < 500:
             return notes
         start = f"({page[-1][0]}"

@@ -11,7 +11,7 @@ from tests.edges.cli.shell import Shell
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "shown"),
     [
         (["--max-memory", "lots"], "--max-memory 'lots' must be a size of at least 1M"),
         (["--max-memory", "5K"], "--max-memory '5K' must be a size of at least 1M"),
@@ -24,9 +24,9 @@ from tests.edges.cli.shell import Shell
         (["--log-level", "loud"], "--log-level"),
     ],
 )
-def test_a_wrong_option_is_wrong_usage(words: list[str], said: str) -> None:
+def test_a_wrong_option_is_wrong_usage(words: list[str], shown: str) -> None:
     line = Shell("redis://127.0.0.1:1/0").fails("worker", "shop:app", *words, status=2)
-    assert said in line
+    assert shown in line
 
 
 def test_a_health_port_that_is_taken_is_one_sentence() -> None:

@@ -48,7 +48,7 @@ def test_a_process_that_grew_too_big_is_replaced(site: Site) -> None:
     (first,) = service.pids()
     site.client.publish("odd", ["hold", 250 * 1024 * 1024])
 
-    until(lambda: bool(service.pids() - {first}), say=service.told)
+    until(lambda: bool(service.pids() - {first}), say=service.diagnosis)
     service.becomes(200)
 
     service.says("more than 200 (--max-memory)")
@@ -70,7 +70,7 @@ def test_sighup_replaces_the_processes_one_after_another(site: Site) -> None:
         sizes.add(len(now))
         return len(now) == 2 and not now & before
 
-    until(replaced, say=service.told)
+    until(replaced, say=service.diagnosis)
     site.committed(150)
 
     assert sizes <= {1, 2}
@@ -115,7 +115,7 @@ def test_a_change_of_the_code_is_loaded_also_after_a_mistake(site: Site, code: P
     assert service.get("/livez")[0] == 200
     site.client.publish("t", 2)
     code.write_text(VERSION.format(version=2))
-    until(lambda: versions(site) == [b"1", b"2"], say=service.told)
+    until(lambda: versions(site) == [b"1", b"2"], say=service.diagnosis)
     service.says("versioned.py has changed")
 
     assert site.client.admin.groups()[0].max_retries == 2  # a reload is a start

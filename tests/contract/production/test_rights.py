@@ -109,8 +109,8 @@ def test_a_reader_sees_everything_and_writes_nothing(
         for words in (["publish", "t", "--body", "1"], ["topic", "create", "u"],
                       ["group", "pause", "g"], ["dlq", "purge", "g", "--all", "--yes"],
                       ["dlq", "redrive", "g", "--all", "--yes"]):  # fmt: skip
-            said = sh.fails(*words, "--namespace", NAMESPACE, status=1)
-            assert SECRET not in said
+            shown = sh.fails(*words, "--namespace", NAMESPACE, status=1)
+            assert SECRET not in shown
         assert {key: direct.dump(key) for key in direct.scan_iter()} == before
 
 

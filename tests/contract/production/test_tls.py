@@ -1,4 +1,4 @@
-"""TLS with verification, on a real server: what is wrong with a certificate is said and refused."""
+"""TLS with verification, on a real server: a wrong certificate is reported and refused."""
 
 import subprocess
 import time
@@ -117,8 +117,8 @@ def test_plain_and_tls_do_not_mix_and_nothing_is_downgraded(tls: Tls, good: str)
             client.publish("t", "a")
     assert time.monotonic() - start < 10, "a handshake is waited for as long as a connection"
     port = good.rpartition(":")[2]
-    said = Shell(f"redis://localhost:{port}").fails("status", status=1)
-    assert "unreachable" in said or "TLS" in said
+    shown = Shell(f"redis://localhost:{port}").fails("status", status=1)
+    assert "unreachable" in shown or "TLS" in shown
 
 
 def test_a_wrong_password_is_never_shown(tls: Tls, good: str) -> None:

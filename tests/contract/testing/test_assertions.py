@@ -32,11 +32,11 @@ def test_three_dots_stand_for_any_states(path: str, fits: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "shown"),
     [("ready infligth", "path 'infligth' is not a state"), (" ", "path: it is empty")],
 )
-def test_a_path_that_cannot_be_meant_is_refused(path: str, said: str) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+def test_a_path_that_cannot_be_meant_is_refused(path: str, shown: str) -> None:
+    with pytest.raises(InvalidArgument, match=shown):
         parse(path)
 
 

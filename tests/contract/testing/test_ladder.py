@@ -243,42 +243,42 @@ def test_the_app_gets_its_own_server_back(lab: Lab) -> None:
 
 
 def test_lifespan_middleware_and_events_are_those_of_the_app(lab: Lab) -> None:
-    said: list[str] = []
+    shown: list[str] = []
     app = App(lifespan=_lifespan)
     lab.app(app)
 
     @app.middleware
     async def around(message, call_next):  # type: ignore[no-untyped-def]
-        said.append("before")
+        shown.append("before")
         return await call_next(message)
 
     @app.on("dead_letter")
     def died(event) -> None:  # type: ignore[no-untyped-def]
-        said.append(f"{event.group}: {event.reason}")
+        shown.append(f"{event.group}: {event.reason}")
 
     @app.consumer("orders", group="billing", max_retries=0)
     async def bill(message: Message[int]) -> None:
-        said.append(app.state)
+        shown.append(app.state)
         raise ValueError("no")
 
     lab.publish("orders", 1)
     lab.run_until_idle()
-    assert said == ["before", "a pool", "billing: ValueError: no"]
+    assert shown == ["before", "a pool", "billing: ValueError: no"]
     assert app.state is None
 
 
 def test_a_run_starts_and_stops_the_worker(lab: Lab) -> None:
     app = lab.app(App(lifespan=_lifespan))
-    said = []
+    shown = []
 
     @app.on("started")
     @app.on("stopped")
     async def told(event) -> None:  # type: ignore[no-untyped-def]
-        said.append((event.name, app.state))
+        shown.append((event.name, app.state))
 
     lab.run_until_idle()
     lab.advance(1)
-    assert said == [("started", "a pool"), ("stopped", "a pool")] * 2
+    assert shown == [("started", "a pool"), ("stopped", "a pool")] * 2
 
 
 def test_a_paused_group_gets_nothing_and_its_waits_go_on(lab: Lab) -> None:

@@ -20,7 +20,7 @@ asyncio_default_fixture_loop_scope = function
 
 
 def run_pytest(folder: Path, *options: str) -> str:
-    """The last line that pytest said."""
+    """The last line that pytest printed."""
     (folder / "pytest.ini").write_text(SETTINGS)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", *PLUGIN, *options]
     env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
@@ -29,9 +29,9 @@ def run_pytest(folder: Path, *options: str) -> str:
     return done.stdout if done.returncode else done.stdout.strip().splitlines()[-1]
 
 
-def passed(said: str) -> int:
-    found = re.fullmatch(r"(\d+) passed in .*s", said)
-    assert found, said
+def passed(shown: str) -> int:
+    found = re.fullmatch(r"(\d+) passed in .*s", shown)
+    assert found, shown
     return int(found[1])
 
 
@@ -78,9 +78,9 @@ def test_twenty_lines_of_a_user_prove_a_ladder(tmp_path: Path, server: str) -> N
 def test_a_failing_assertion_shows_the_path_to_the_user(tmp_path: Path) -> None:
     wrong = TWENTY_LINES.replace("waiting_retry ... dead", "committed")
     (tmp_path / "test_shop.py").write_text(wrong)
-    said = run_pytest(tmp_path, "--rqretry-lab=fakeredis")
-    assert "expected the path 'ready inflight committed'" in said
-    assert "4 h 45 m 40 s  dead           fail, attempt 17: ValueError: no money" in said
+    shown = run_pytest(tmp_path, "--rqretry-lab=fakeredis")
+    assert "expected the path 'ready inflight committed'" in shown
+    assert "4 h 45 m 40 s  dead           fail, attempt 17: ValueError: no money" in shown
 
 
 def test_an_unknown_server_is_refused_by_the_option(tmp_path: Path) -> None:

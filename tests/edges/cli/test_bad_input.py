@@ -136,16 +136,16 @@ WRONG_USAGE = [
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), WRONG_USAGE, ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(("words", "shown"), WRONG_USAGE, ids=lambda value: str(value)[:50])
 def test_wrong_usage_is_one_sentence_and_status_2(
-    shell: Shell, server: EmbeddedRedis, words: list[str], said: str
+    shell: Shell, server: EmbeddedRedis, words: list[str], shown: str
 ) -> None:
     if "g" in words and words[0] in ("group", "dlq"):
         shell.ok("topic", "create", "claims")
         shell.ok("receive", "claims", "--group", "g", "--create-group", "--wait", "0")
     with redis.Redis(unix_socket_path=str(server.socket_path)) as connection:
         before = connection.dbsize()
-        assert said in shell.fails(*words, status=2)
+        assert shown in shell.fails(*words, status=2)
         # A namespace may be opened to look at it; nothing else is written.
         left = {key for key in connection.keys("*") if b":{default}:" not in key}
         assert connection.dbsize() == before or not left

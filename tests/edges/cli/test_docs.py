@@ -22,8 +22,8 @@ def test_the_page_about_the_commands_is_not_stale() -> None:
     assert spec.loader is not None
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    said = (DOCS / "cli.md").read_text()
-    assert said == tool.render(), "run: python tools/make_cli_docs.py"
+    shown = (DOCS / "cli.md").read_text()
+    assert shown == tool.render(), "run: python tools/make_cli_docs.py"
 
 
 def test_every_command_of_the_operations_page_works_in_its_order(

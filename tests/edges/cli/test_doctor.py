@@ -47,7 +47,7 @@ def test_a_sound_server_has_only_good_findings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "name", "severity", "said"),
+    ("change", "name", "severity", "shown"),
     [
         ({"role": "slave", "master_host": "h", "master_port": "1"}, "role", "refused", "replica"),
         ({"maxmemory_policy": "volatile-ttl"}, "eviction", "refused", "volatile-ttl"),
@@ -60,21 +60,21 @@ def test_a_sound_server_has_only_good_findings() -> None:
     ],
 )
 def test_each_weakness_is_found_and_told_with_its_fix(
-    change: dict[str, str], name: str, severity: str, said: str
+    change: dict[str, str], name: str, severity: str, shown: str
 ) -> None:
     finding = examine(SOUND | change)[name]
     assert finding.severity == severity
-    assert said in finding.sentence
+    assert shown in finding.sentence
     assert bool(finding.fix) == (severity != "ok")
 
 
 @pytest.mark.parametrize(
-    ("ahead_ms", "said"), [(5000, "5.0 s ahead of"), (-90_000, "90.0 s behind")]
+    ("ahead_ms", "shown"), [(5000, "5.0 s ahead of"), (-90_000, "90.0 s behind")]
 )
-def test_clocks_that_differ_are_a_warning(ahead_ms: int, said: str) -> None:
+def test_clocks_that_differ_are_a_warning(ahead_ms: int, shown: str) -> None:
     finding = examine(SOUND, ahead_ms=ahead_ms)["clock"]
     assert finding.severity == "warning"
-    assert said in finding.sentence
+    assert shown in finding.sentence
 
 
 def test_a_right_that_is_missing_is_refused_by_name() -> None:

@@ -63,10 +63,10 @@ def test_a_repair_asks_says_what_it_did_and_is_on_record(
     asked: list[str] = []
     monkeypatch.setattr(fsck, "ask", asked.append)
     monkeypatch.setattr(fsck, "at_a_terminal", lambda: True)
-    said = shell.ok("fsck", "--repair")
+    shown = shell.ok("fsck", "--repair")
     assert asked == ["repair 2 problems?"]
-    assert "repaired:" in said
-    assert "1 partition read: 0 errors, 0 warnings" in said
+    assert "repaired:" in shown
+    assert "1 partition read: 0 errors, 0 warnings" in shown
     noted = {entry.arguments["repair"]: entry for entry in client.admin.audit()}
     assert set(noted) == {"adopt", "mend put_back", "mend lost"}
     assert noted["mend put_back"].arguments["ids"] == [lost[0]]

@@ -57,14 +57,14 @@ FAILING = [
 ]
 
 
-@pytest.mark.parametrize(("module", "text", "target", "said"), FAILING)
+@pytest.mark.parametrize(("module", "text", "target", "shown"), FAILING)
 def test_what_cannot_be_loaded_is_one_sentence(
-    folder: Path, module: str, text: str, target: str, said: str
+    folder: Path, module: str, text: str, target: str, shown: str
 ) -> None:
     (folder / f"{module}.py").write_text(text)
     with pytest.raises(ConfigError) as caught:
         load_app(target, str(folder))
-    assert said in str(caught.value)
+    assert shown in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -169,7 +169,7 @@ def test_a_worker_without_a_server_says_so_and_works_when_it_comes(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "shown"),
     [
         ("from rqretry import App\napp = App()\n", "has no consumers"),
         ("1 / 0\n", "module broken failed on import: ZeroDivisionError"),
@@ -177,14 +177,14 @@ def test_a_worker_without_a_server_says_so_and_works_when_it_comes(
     ],
 )
 def test_a_worker_that_cannot_start_says_why_in_one_line(
-    program: Program, tmp_path: Path, text: str, said: str
+    program: Program, tmp_path: Path, text: str, shown: str
 ) -> None:
     (tmp_path / "broken.py").write_text(text)
     worker = program("worker", "broken:app", "--app-dir", str(tmp_path))
     out, err = worker.communicate(timeout=30)
     assert worker.returncode == 1
     assert out == ""
-    assert said in err
+    assert shown in err
     assert len(err.splitlines()) == 1
 
 

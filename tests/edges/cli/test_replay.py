@@ -26,8 +26,8 @@ async def around(message, call_next):
 
 @app.consumer("refunds", group="payout", policy=RetryPolicy.fixed("1ms", max_retries=2))
 def pay(message: Message) -> None:
-    said = (message.attempt, message.headers["from"], message.last_error.message)
-    Path(__file__).with_name("ran").write_text(repr(said))
+    shown = (message.attempt, message.headers["from"], message.last_error.message)
+    Path(__file__).with_name("ran").write_text(repr(shown))
     if "iban" not in message.body:
         raise KeyError("iban")
 
@@ -75,13 +75,13 @@ def shop(tmp_path: Path, server: EmbeddedRedis) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *words: str, said: str = "") -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *words: str, shown: str = "") -> subprocess.CompletedProcess[str]:
     env = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     return subprocess.run(
         [sys.executable, *words],
         cwd=folder,
         env=env,
-        input=said,
+        input=shown,
         capture_output=True,
         text=True,
         timeout=300,
@@ -90,11 +90,11 @@ def run(folder: Path, *words: str, said: str = "") -> subprocess.CompletedProces
 
 
 def replay(
-    folder: Path, server: EmbeddedRedis, *words: str, said: str = ""
+    folder: Path, server: EmbeddedRedis, *words: str, shown: str = ""
 ) -> subprocess.CompletedProcess[str]:
     target = ["--url", server.url, "--namespace", NAMESPACE, "--app", "shop:app"]
     program = ["-m", "rqretry", "dlq", "replay", "payout", dead_id(server), *target, *words]
-    return run(folder, *program, said=said)
+    return run(folder, *program, shown=shown)
 
 
 def dead_id(server: EmbeddedRedis) -> str:
@@ -132,7 +132,7 @@ def test_it_runs_the_handler_as_at_the_last_attempt_and_settles_nothing(
 
 
 def test_the_debugger_stands_where_the_handler_raised(shop: Path, server: EmbeddedRedis) -> None:
-    debugged = replay(shop, server, "--pdb", said="p message.body\nq\n")
+    debugged = replay(shop, server, "--pdb", shown="p message.body\nq\n")
     assert debugged.returncode == 1
     assert "(Pdb) {'claim': 7}" in debugged.stdout
 
@@ -190,7 +190,7 @@ async def life(app):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "shown"),
     [
         (["--pdb", "--as-test", "x.py"], "--pdb and --as-test do different things"),
         (["--app", "shop:no"], "no"),
@@ -198,9 +198,9 @@ async def life(app):
     ],
 )
 def test_what_cannot_work_is_one_sentence(
-    shop: Path, server: EmbeddedRedis, words: list[str], said: str
+    shop: Path, server: EmbeddedRedis, words: list[str], shown: str
 ) -> None:
     told = replay(shop, server, *words)
     assert told.returncode in (1, 2)
-    assert said in told.stderr
+    assert shown in told.stderr
     assert len(told.stderr.splitlines()) == 1

@@ -35,8 +35,8 @@ def test_commit_and_rollback_decide_and_are_audited(
     assert done == {"id": tx.id, "state": state, "done": True}
     assert "already" in shell.ok("transaction", verb, tx.id)
     other = "rollback" if verb == "commit" else "commit"
-    said = shell.fails("transaction", other, tx.id, status=1)
-    assert f"it was {state.replace('_', ' ')} before" in said
+    shown = shell.fails("transaction", other, tx.id, status=1)
+    assert f"it was {state.replace('_', ' ')} before" in shown
     (entry,) = shell.json("audit")["entries"]
     assert (entry["verb"], entry["arguments"]) == (f"{verb}_transaction", {"transaction": tx.id})
     assert client.admin.stats("claims").topics[0].stored == (verb == "commit")
@@ -63,16 +63,16 @@ def test_publish_deliver_at_takes_a_date(shell: Shell, client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("date", "said"),
+    ("date", "shown"),
     [
         ("tomorrow", "is not a date: write it as"),
         ("2040-01-01T00:00:00", "has no time zone"),
         ("2140-01-01T00:00:00Z", "at most 40 d ahead"),
     ],
 )
-def test_publish_deliver_at_refuses_what_is_no_date(shell: Shell, date: str, said: str) -> None:
+def test_publish_deliver_at_refuses_what_is_no_date(shell: Shell, date: str, shown: str) -> None:
     words = ("publish", "claims", "--body", "1", "--deliver-at", date)
-    assert said in shell.fails(*words, status=2)
+    assert shown in shell.fails(*words, status=2)
 
 
 def test_publish_takes_one_way_to_say_when(shell: Shell) -> None:

@@ -156,7 +156,7 @@ async def test_a_bug_is_an_error_number_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "shown"),
     [
         (["--host", "0.0.0.0"], "--token-file"),
         (["--host", "0.0.0.0", "--token-file", "TOKEN"], "--behind-proxy"),
@@ -165,11 +165,11 @@ async def test_a_bug_is_an_error_number_and_nothing_else(
     ],
 )
 def test_a_host_that_others_can_reach_needs_a_token_and_tls(
-    options: list[str], said: str, tmp_path: Any
+    options: list[str], shown: str, tmp_path: Any
 ) -> None:
     for name, text in (("TOKEN", TOKEN), ("SHORT", "abc")):
         (tmp_path / name).write_text(text)
     here = [str(tmp_path / word) if word in ("TOKEN", "SHORT") else word for word in options]
     answer = CliRunner().invoke(cli, ["dashboard", *here], standalone_mode=False)
     assert isinstance(answer.exception, ConfigError)
-    assert said in str(answer.exception)
+    assert shown in str(answer.exception)

@@ -193,7 +193,7 @@ def test_the_truth_is_proved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "said"),
+    ("seen", "shown"),
     [
         (replace(SEEN, settled=SEEN.settled[1:]), "1 flights are neither committed nor dead"),
         (replace(SEEN, dead_claims=SEEN.dead_claims[1:]), "1 flights are neither committed nor"),
@@ -216,11 +216,11 @@ def test_the_truth_is_proved() -> None:
         (replace(SEEN, last=state(ready=1)), "1 messages are unfinished"),
     ],
 )
-def test_what_is_lost_is_told(seen: Evidence, said: str) -> None:
+def test_what_is_lost_is_told(seen: Evidence, shown: str) -> None:
     proof = prove(FLIGHTS_OF_TEST, seen)
 
     assert not proof.conserved
-    assert any(said in line for line in proof.lost), proof.lost
+    assert any(shown in line for line in proof.lost), proof.lost
 
 
 def test_an_effect_that_happened_again_after_its_lease_expired_is_explained() -> None:
@@ -233,7 +233,7 @@ def test_an_effect_that_happened_again_after_its_lease_expired_is_explained() ->
 
 
 @pytest.mark.parametrize(
-    ("dead", "said"),
+    ("dead", "shown"),
     [
         (letter(FIRST.flight_id, "cancelled"), "1 flights are dead, and must not be"),
         (letter(SEEN.dead_claims[0].id, "bad luck"), "1 flights are dead for another reason"),
@@ -244,11 +244,11 @@ def test_an_effect_that_happened_again_after_its_lease_expired_is_explained() ->
     ],
 )
 def test_what_ended_in_another_way_than_the_file_says_is_told(
-    dead: DeadLetterRecord, said: str
+    dead: DeadLetterRecord, shown: str
 ) -> None:
     proof = prove(FLIGHTS_OF_TEST, replace(SEEN, dead_claims=[*SEEN.dead_claims, dead]))
 
-    assert any(said in line for line in proof.wrong), proof.wrong
+    assert any(shown in line for line in proof.wrong), proof.wrong
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:

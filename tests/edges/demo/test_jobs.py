@@ -154,8 +154,8 @@ def test_ctrl_c_ends_the_demo_on_spark_without_a_word_and_without_leaving_anythi
         _, errors = demo.communicate()
 
     assert demo.returncode == 1
-    said = [line for line in errors.splitlines() if line and line != JAVA_SAYS]
-    assert said == []
+    shown = [line for line in errors.splitlines() if line and line != JAVA_SAYS]
+    assert shown == []
     with redis.Redis(unix_socket_path=str(server.socket_path)) as client:
         assert client.keys() == []
     wait_for(lambda: not alive(demo.pid))

@@ -37,7 +37,7 @@ class Received:
     """Span id, and what the link is: rqretry.link."""
     events: list[tuple[str, dict[str, Any]]]
     failed: bool
-    said: str
+    shown: str
     start_ns: int
     end_ns: int
     service: str

@@ -74,7 +74,7 @@ async def test_nothing_is_traced_when_nobody_asks_or_it_is_disabled(
 
 
 @pytest.mark.parametrize(
-    ("words", "variables", "said"),
+    ("words", "variables", "shown"),
     [
         (["--otlp", "localhost:4318"], {}, "--otlp 'localhost:4318' must be a URL"),
         (
@@ -86,11 +86,11 @@ async def test_nothing_is_traced_when_nobody_asks_or_it_is_disabled(
     ],
 )
 async def test_what_cannot_work_is_one_sentence_before_anything_is_published(
-    lab: Lab, words: list[str], variables: dict[str, str], said: str
+    lab: Lab, words: list[str], variables: dict[str, str], shown: str
 ) -> None:
     told = run(lab.server, "publish", "t", "--body", "1", *words, **variables)
     assert told.returncode == 1
-    assert said in told.stderr
+    assert shown in told.stderr
     assert len(told.stderr.splitlines()) == 1
     assert not lab.redis.keys("*")
 

@@ -90,10 +90,10 @@ def remote(*, is_remote: bool, state: str = "") -> Any:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(names, kinds, st.dictionaries(names, values, max_size=5)), max_size=6))
 def test_it_says_the_same_of_whatever_is_said(
-    said: Iterable[tuple[str, SpanKind, dict[str, Any]]],
+    shown: Iterable[tuple[str, SpanKind, dict[str, Any]]],
 ) -> None:
     bench, encoder = Bench(service="shop"), SpanEncoder()
-    for name, kind, attributes in said:
+    for name, kind, attributes in shown:
         bench.span(name, kind=kind, attributes=attributes)
     assert same(encoder, bench.kept.spans)
     assert same(encoder, bench.kept.spans), "also of what it has kept"

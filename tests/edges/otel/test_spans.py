@@ -54,10 +54,10 @@ class Bench:
         self.tracer = quick.get_tracer("rqretry", "1.0")
 
     def start(self, **options: Any) -> Any:
-        said = SpanAttributes(ABOUT)
-        said["messaging.message.id"] = "0123456789abcdef"
-        said["rqretry.attempt"] = 1
-        given = {"context": Context(), "attributes": said, "kind": SpanKind.CONSUMER, **options}
+        shown = SpanAttributes(ABOUT)
+        shown["messaging.message.id"] = "0123456789abcdef"
+        shown["rqretry.attempt"] = 1
+        given = {"context": Context(), "attributes": shown, "kind": SpanKind.CONSUMER, **options}
         return self.tracer.start_span("process t", **given)
 
 

@@ -72,10 +72,10 @@ async def test_a_message_that_fails_twice_and_succeeds(
     for number, span in enumerate((first, second), start=1):
         assert span["rqretry.level"] == 1
         assert span["rqretry.next_due_ms"] * 1_000_000 > span.start_ns - 60_000_000_000
-        ((name, said),) = span.events
-        assert (name, said["exception.type"]) == ("exception", "ValueError")
-        assert said["exception.message"] == span.said == f"not yet, {number}"
-        assert "not yet" in said["exception.stacktrace"]
+        ((name, shown),) = span.events
+        assert (name, shown["exception.type"]) == ("exception", "ValueError")
+        assert shown["exception.message"] == span.shown == f"not yet, {number}"
+        assert "not yet" in shown["exception.stacktrace"]
     assert tracing.counts.missing == 0
 
 

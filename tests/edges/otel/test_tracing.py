@@ -224,8 +224,8 @@ async def test_an_attempt_tells_how_it_ended(
     spans = collector.wait(1 + 3 + 2 + 1 + 2 + 2)
     outcomes = [span["rqretry.outcome"] for span in named(spans, "process t")]
     assert sorted(outcomes) == ["dead_letter", "dead_letter", "failure", "postponed", "success"]
-    said = {span.said for span in spans if span.failed}
-    assert said == {"wrong airline", "the handler ran longer than consume_timeout, 0.1 s"}
+    shown = {span.shown for span in spans if span.failed}
+    assert shown == {"wrong airline", "the handler ran longer than consume_timeout, 0.1 s"}
 
 
 async def test_a_message_given_back_at_the_stop_is_released(
@@ -326,15 +326,15 @@ async def test_spans_that_find_the_queue_full_are_dropped_and_counted(
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "shown"),
     [
         ("OTEL_BSP_MAX_QUEUE_SIZE", "many", "'many' must be a number from 1"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "100000", "do not fit together"),
     ],
 )
 def test_a_queue_that_cannot_work_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, shown: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=shown):
         Tracing(TraceSettings("http://127.0.0.1:1", "test"))

@@ -66,9 +66,9 @@ def modules_of(node: ast.AST) -> list[str]:
 
 
 def test_the_command_runs_in_an_empty_environment(environment: Path) -> None:
-    said = run(environment / "bin" / "rqretry", "--version", cwd=environment)
+    shown = run(environment / "bin" / "rqretry", "--version", cwd=environment)
     expected = run(sys.executable, "-c", "import rqretry; print(rqretry.__version__)", cwd=ROOT)
-    assert expected.strip() in said
+    assert expected.strip() in shown
 
 
 def test_the_installed_scripts_are_the_ones_of_the_checkout(environment: Path) -> None:

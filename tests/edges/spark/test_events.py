@@ -98,9 +98,9 @@ def test_errors_are_told_by_their_lines_and_by_expiry() -> None:
         entry("3-0", "succeed", "e"),
         entry("4-0", "fail", "f g", "1,D 1,D", lines[0].encode()),
     )
-    said = [(row["error_type"], row["error_message"]) for row in found]
-    assert said[:3] == [(None, ',"d":no'), ("timeout", "late"), (None, None)]
-    assert said[3:] == [("expired", None), (None, None), (None, ',"d":no'), (None, None)]
+    shown = [(row["error_type"], row["error_message"]) for row in found]
+    assert shown[:3] == [(None, ',"d":no'), ("timeout", "late"), (None, None)]
+    assert shown[3:] == [("expired", None), (None, None), (None, ',"d":no'), (None, None)]
     assert found[0]["fingerprint"] == found[5]["fingerprint"] != found[1]["fingerprint"]
     assert [len(row["fingerprint"] or "") for row in found] == [16, 16, 0, 16, 0, 16, 0]
 

@@ -20,7 +20,7 @@ Caused by: java.lang.RuntimeException: {last}
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "said"),
+    ("text", "kind", "shown"),
     [
         (
             STACK.format(first="[CANNOT_READ.FOOTER] file a is torn. SQLSTATE: KD001", last="b"),
@@ -33,25 +33,25 @@ Caused by: java.lang.RuntimeException: {last}
     ],
 )
 def test_an_error_of_spark_is_told_by_its_cause(
-    text: str, kind: type[RqretryError], said: str
+    text: str, kind: type[RqretryError], shown: str
 ) -> None:
     with pytest.raises(kind) as raised, plain_failures():
         raise PySparkException(text)
 
-    assert said in str(raised.value)
+    assert shown in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.spark
 @pytest.mark.campaign
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "shown"),
     [
         (["ingest", "{torn}", "t"], "torn.parquet"),
         (["ingest", "{rows}", "t", "--schema", "a int, b wat"], "wat"),
     ],
 )
-def test_what_spark_cannot_do_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:
+def test_what_spark_cannot_do_is_one_sentence(tmp_path: Path, words: list[str], shown: str) -> None:
     torn, rows = tmp_path / "torn.parquet", tmp_path / "rows.csv"
     torn.write_bytes(b"PAR1 torn")
     rows.write_text("a,b\n1,2\n")
@@ -67,6 +67,6 @@ def test_what_spark_cannot_do_is_one_sentence(tmp_path: Path, words: list[str], 
     *before, line = ended.stderr.splitlines()
     assert ended.returncode == 1, ended.stderr
     assert line.startswith("Error: ")
-    assert said.lower() in line.lower()
+    assert shown.lower() in line.lower()
     assert "bug" not in line
     assert not [one for one in before if "Traceback" in one or one.startswith(("\tat ", "Caused"))]

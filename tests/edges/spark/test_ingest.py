@@ -96,7 +96,7 @@ def test_json_lines_are_rows_and_a_broken_line_is_put_aside(
 
 
 @pytest.mark.parametrize(
-    ("name", "more", "error", "said"),
+    ("name", "more", "error", "shown"),
     [
         ("none.parquet", {}, ConfigError, "cannot be read as parquet"),
         ("rows.txt", {}, InvalidArgument, "has no known extension"),
@@ -113,11 +113,11 @@ def test_what_cannot_be_ingested_is_one_sentence(
     name: str,
     more: dict[str, Any],
     error: type[RqretryError],
-    said: str,
+    shown: str,
 ) -> None:
     parquet(tmp_path / "rows.parquet", 3)
     with pytest.raises(error) as caught:
         run(pipeline, tmp_path / name, more.pop("topic", "t"), **more)
-    assert said in str(caught.value)
+    assert shown in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "s3cret" not in str(caught.value)

@@ -25,7 +25,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "shown"),
     [
         ({"topc": "t"}, "there is no option 'topc'; did you mean topic"),
         ({"kind": "letters"}, "option kind 'letters' must be one of history, dead_letters"),
@@ -43,16 +43,16 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_wrong_option_of_a_batch_read_is_one_sentence(
-    given: dict[str, str], options: dict[str, str], said: str
+    given: dict[str, str], options: dict[str, str], shown: str
 ) -> None:
     with pytest.raises(RqretryError) as caught:
         source = RqretryDataSource(given | options)
         source.reader(source.schema()).partitions()
-    check(caught.value, said)
+    check(caught.value, shown)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "shown"),
     [
         ({"kind": "messages"}, "kind 'messages' cannot be read as a stream"),
         ({"endingOffsets": "latest"}, "option endingOffsets is for batch reads"),
@@ -62,16 +62,16 @@ def test_a_wrong_option_of_a_batch_read_is_one_sentence(
     ],
 )
 def test_a_wrong_option_of_a_stream_is_one_sentence(
-    given: dict[str, str], options: dict[str, str], said: str
+    given: dict[str, str], options: dict[str, str], shown: str
 ) -> None:
     with pytest.raises(RqretryError) as caught:
         source = RqretryDataSource(given | options)
         source.streamReader(source.schema()).initialOffset()
-    check(caught.value, said)
+    check(caught.value, shown)
 
 
-def check(error: RqretryError, said: str) -> None:
+def check(error: RqretryError, shown: str) -> None:
     text = str(error)
-    assert said in text
+    assert shown in text
     assert "\n" not in text
     assert "s3cret" not in text

@@ -152,10 +152,10 @@ def test_what_cannot_be_read_or_written_is_one_sentence_without_the_password(
     rows = pipeline.spark.sql("select '{' as body")
     with pytest.raises(PySparkException) as of_write:
         pipeline.write(rows, "t")
-    said = [str(caught.value) for caught in (of_read, of_write)]
-    assert "Redis at 127.0.0.1:1 is unreachable" in said[0]
-    assert "row 0 of partition 0 cannot be published: the body '{' is no JSON" in said[1]
-    for text in said:
+    shown = [str(caught.value) for caught in (of_read, of_write)]
+    assert "Redis at 127.0.0.1:1 is unreachable" in shown[0]
+    assert "row 0 of partition 0 cannot be published: the body '{' is no JSON" in shown[1]
+    for text in shown:
         assert "Traceback" not in text
         assert "s3cret" not in text
     assert pipeline.stored("t") == 0

@@ -235,7 +235,7 @@ def test_a_fresh_run_forgets_what_an_earlier_one_chose(
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "shown"),
     [
         ("nothing = 1", "no condition over dead letters: .*`nothing` cannot be resolved"),
         ("id = ", "no condition over dead letters: Syntax error"),
@@ -244,9 +244,9 @@ def test_a_fresh_run_forgets_what_an_earlier_one_chose(
     ],
 )
 def test_a_condition_that_is_none_is_one_sentence(
-    pipeline: Pipeline, lab: Lab, where: str, said: str
+    pipeline: Pipeline, lab: Lab, where: str, shown: str
 ) -> None:
-    with pytest.raises(InvalidArgument, match=said) as caught:
+    with pytest.raises(InvalidArgument, match=shown) as caught:
         redrive(pipeline.spark, "g", where, **where_is(lab), dry_run=True)
     assert "\n" not in str(caught.value)
     assert "SQLSTATE" not in str(caught.value)

@@ -161,9 +161,9 @@ def test_one_bad_id_is_rejected_alone(options: Options, bad: str | None) -> None
     rows = pa.RecordBatch.from_pydict({"n": ["first", bad, "last"]})
     totals = publish_batches(options, BY_ID, TASK, [rows], refuse)
     assert (totals.rows, totals.rejected, totals.sent + totals.known) == (3, 1, 2)
-    ((place, said),) = refused
+    ((place, shown),) = refused
     assert place == 1
-    assert "id" in said
+    assert "id" in shown
 
 
 class Killed(Exception):

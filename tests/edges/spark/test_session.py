@@ -126,9 +126,9 @@ def check_answer(answer: dict[str, Any], master: str) -> None:
     assert {policy for policy, _ in answer["policies"]} == {None, "fixed:1s", "rocketmq"}
 
 
-def check_secrecy(folder: Path, said: str) -> None:
-    assert "== Physical Plan ==" in said
-    assert SECRET not in said
+def check_secrecy(folder: Path, shown: str) -> None:
+    assert "== Physical Plan ==" in shown
+    assert SECRET not in shown
     files = [path for path in folder.rglob("*") if path.is_file()]
     read = {path: path.read_bytes() for path in files}
     assert [path for path, content in read.items() if SECRET.encode() in content] == []

@@ -240,9 +240,9 @@ def test_the_command_prints_what_it_found_and_what_it_supposes(
 
     answer = CliRunner().invoke(command, [*words, "--json", "--group", "g"], standalone_mode=False)
     assert answer.exception is None, answer.output
-    said = json.loads(answer.stdout)
-    assert [row["scenario"] for row in said["rows"]] == ["observed", "best", "worst"]
-    assert (said["left_out"], said["window_seconds"]) == (0, 60)
+    shown = json.loads(answer.stdout)
+    assert [row["scenario"] for row in shown["rows"]] == ["observed", "best", "worst"]
+    assert (shown["left_out"], shown["window_seconds"]) == (0, 60)
 
 
 @pytest.mark.campaign

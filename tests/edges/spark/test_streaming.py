@@ -151,18 +151,18 @@ def test_a_checkpoint_of_other_topics_or_of_another_namespace_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "shown"),
     [
         ({"kind": "messages"}, "kind 'messages' cannot be read as a stream"),
         ({"url": "redis://:s3cret@127.0.0.1:1"}, "Redis at 127.0.0.1:1 is unreachable"),
     ],
 )
 def test_a_wrong_option_of_a_stream_is_one_sentence(
-    pipeline: Pipeline, tmp_path: Path, options: dict[str, str], said: str
+    pipeline: Pipeline, tmp_path: Path, options: dict[str, str], shown: str
 ) -> None:
     pipeline.client.publish("t", 1)
     with pytest.raises(PySparkException) as caught:
         Run(pipeline, tmp_path, **options)()
     text = str(caught.value)
-    assert said in text
+    assert shown in text
     assert "s3cret" not in text

@@ -91,7 +91,7 @@ def test_two_jobs_without_a_name_are_two_jobs(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "options", "said"),
+    ("query", "options", "shown"),
     [
         ("select 1 as n", {}, "the rows have no column body, only 'n'"),
         ("select 1 as body, 2 as n", {}, "a message has no field for column 'n'"),
@@ -110,12 +110,12 @@ def test_two_jobs_without_a_name_are_two_jobs(pipeline: Pipeline) -> None:
     ],
 )
 def test_what_cannot_be_written_is_one_sentence(
-    pipeline: Pipeline, query: str, options: dict[str, str], said: str
+    pipeline: Pipeline, query: str, options: dict[str, str], shown: str
 ) -> None:
     with pytest.raises(PySparkException) as caught:
         pipeline.write(pipeline.spark.sql(query), **{"topic": "t", **options})
     text = str(caught.value)
-    assert said in text
+    assert shown in text
     assert "Traceback" not in text
     assert "s3cret" not in text
     assert pipeline.stored("t") == 0
