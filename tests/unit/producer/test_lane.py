@@ -20,6 +20,8 @@ from rqretry.protocol.publish import PlainMessages, Prepared, Published
 from rqretry.transport.session import ServerClock
 
 ACCEPTED = Published("OK", 1_000, "")
+FRONT = 6
+"""Which argument of a publish names the call in front; '' for none."""
 Answer = Callable[[Command[Any]], Any]
 
 
@@ -322,14 +324,14 @@ def test_a_call_ahead_names_the_one_in_front_until_that_is_settled() -> None:
     first, second = begun(one), begun(other)
 
     assert first.args[-2:] == ("a", b"x")
-    assert second.args[-1] == f"1 {first.args[2]!s}"
+    assert (first.args[FRONT], second.args[FRONT]) == ("", f"1 {first.args[2]!s}")
     assert second.keys[-1].endswith(f"lane:{two[0].producer}")
 
     assert server.perform_from(one, ACCEPTED) == ["a"]
-    assert begun(third).args[-1] == f"1 {second.args[2]!s}"
+    assert begun(third).args[FRONT] == f"1 {second.args[2]!s}"
     assert server.perform_from(other, Published("LANE_GAP", 0, "")) == ["b"]
     (again,) = server.calls
-    assert again.args == second.args[:-1]
+    assert again.args == (*second.args[:FRONT], "", *second.args[FRONT + 1 :])
     assert (again.args[1], again.args[4]) == (1, two[1].producer)
 
 
@@ -351,9 +353,10 @@ def test_ids_of_the_callers_go_ahead_and_may_be_followed(named: Sequence[Prepare
     server, two = Server(), (Lane("t", 0), Lane("t", 0))
     one, other, third = server.publishing.send_in_turn(two, [plain("a"), named, plain("c")])
     first, second = begun(one), begun(other)
-    assert second.args[-4:] == ("b", named[0].data, "d", f"1 {first.args[2]!s}")
+    assert second.args[-3:] == ("b", named[0].data, "d")
+    assert second.args[FRONT] == f"1 {first.args[2]!s}"
     assert server.perform_from(one, ACCEPTED) == ["a"]
-    assert begun(third).args[-1] == f"1 {second.args[2]!s}"
+    assert begun(third).args[FRONT] == f"1 {second.args[2]!s}"
 
 
 def test_an_ambiguous_call_in_front_leaves_the_one_behind_to_itself() -> None:
