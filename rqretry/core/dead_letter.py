@@ -64,10 +64,10 @@ class DeadLetterRecord:
 
 
 def read_dead_letter(
-    topic: str, group: str, id_: str, since_ms: int, grave: str, record: str, data: bytes
+    topic: str, group: str, id_: str, since_ms: int, death: str, record: str, data: bytes
 ) -> DeadLetterRecord:
     """Decode a dead letter; `data` is b"" if the body was not requested."""
-    attempt, _, cause = grave.partition(" ")
+    attempt, _, cause = death.partition(" ")
     try:
         envelope = decode(data) if data else _UNREADABLE
     except CodecError:

@@ -1,4 +1,4 @@
-"""The settler where a server is in trouble: its results wait, and none is forgotten."""
+"""The settler where a server fails: its results wait, and none is forgotten."""
 
 import asyncio
 import time
@@ -43,7 +43,7 @@ def settler_of(line: Line) -> Settler:
     return Settler(store, Announcer(Hooks()), "w", WakeUps(store))
 
 
-async def test_what_ends_while_a_server_gets_well_is_told_too() -> None:
+async def test_what_ends_while_a_server_recovers_is_reported_too() -> None:
     line, place = Line(), Place("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
     settler = settler_of(line)
     now = time.monotonic()
@@ -88,7 +88,7 @@ class Away(Line):
 
 
 @pytest.mark.parametrize("hangs", [True, False])
-async def test_at_the_end_a_result_that_nobody_knows_of_is_refused(*, hangs: bool) -> None:
+async def test_at_the_end_a_result_that_nobody_knows_of_is_rejected(*, hangs: bool) -> None:
     line, place = (
         Away(hangs=hangs),
         Place("t", 0, partition_keys("n", "t", 0).group("g", 18), 0.0),
