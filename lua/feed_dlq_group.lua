@@ -3,12 +3,12 @@ local call = redis.call
 
   Every dead letter once, in the order in which they died: the view remembers how far it has come,
   and which ones of that very millisecond it has had. One that is sent back and dies again is another
-  one. A mark in the view's deaths says that it owes the letter. The letter stays where it is.
+  one. A mark in the view's deaths says that it owes the dead letter, which stays where it is.
 
   FLAGS  allow-oom
   KEYS   meta config dead ready attempts failures deaths wake events counters
   ARGV   group worker limit
-  REPLY  letters fed
+  REPLY  dead letters fed
   COST   O(limit * log dead); 13 commands
 ]]
 -- @include clock

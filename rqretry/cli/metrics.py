@@ -6,7 +6,7 @@ from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.observability.prometheus_text import Family, Sample, expose
 
 _NEVER_YET = dict.fromkeys(("dead", "expire", "fail", "lease", "stale", "succeed"), 0)
-"""Told of before they happen, too: Prometheus sees no increase in a series that is new."""
+"""Exported as 0 before they happen: Prometheus sees no increase in a new series."""
 
 
 def render(stats: Stats) -> str:

@@ -77,7 +77,7 @@ class Guard:
         self._rights = rights
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or hand on; every answer gets the headers."""
+        """Reject the request, or pass it on; every response gets the headers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -63,7 +63,7 @@ class Peeked(NamedTuple):
     entry: str
     deadline_ms: int | None
     dead_since_ms: int | None
-    grave: str
+    death: str
     failures: str
     scheduled_ms: int | None
     in_ready: int | None
@@ -307,10 +307,10 @@ def _stats(reply: list[Any]) -> Stats:
 
 
 def _peeked(reply: list[Any]) -> Peeked:
-    now, body, owed, byte, entry, deadline, dead, grave, failures, scheduled = reply[:10]
+    now, body, owed, byte, entry, deadline, dead, death, failures, scheduled = reply[:10]
     ready, retry, backlog, paused, waiting, stored, held, most, rate, head, in_line = reply[10:]
     return Peeked(
-        int(now), body, owed, byte, text(entry), number(deadline), number(dead), text(grave),
+        int(now), body, owed, byte, text(entry), number(deadline), number(dead), text(death),
         text(failures), number(scheduled), number(ready), number(retry), number(backlog),
         paused == b"1", [(int(level), int(float(due))) for level, due in waiting], stored == 1,
         int(held), number(most), text(rate), text(head), number(in_line),
@@ -318,10 +318,10 @@ def _peeked(reply: list[Any]) -> Peeked:
 
 
 def _dead_page(reply: list[Any]) -> DeadPage:
-    now, total, ids, since, graves, failures, data = reply
+    now, total, ids, since, deaths, failures, data = reply
     return DeadPage(
         int(now), int(total), [text(id_) for id_ in ids], [int(float(ms)) for ms in since],
-        [text(grave) for grave in graves], [text(record) for record in failures], data,
+        [text(death) for death in deaths], [text(record) for record in failures], data,
     )  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def lease(
 
 
 class Polled(NamedTuple):
-    """What a look at a place told that has nothing to lease; times as in Leased."""
+    """What a poll found in a place that has nothing to lease; times as in Leased."""
 
     now_ms: int
     next_due_ms: int | None
@@ -180,7 +180,7 @@ def fail(
     worker: str,
     tracebacks: Mapping[str, str],
 ) -> Command[list[Failed]]:
-    """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each told once."""
+    """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each sent once."""
     p = keys.partition
     ids = tuple([failure[0][0] for failure in failures])
     words, shared, said = _failures(failures, ids)

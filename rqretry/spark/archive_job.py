@@ -35,7 +35,7 @@ _STARTS = 6
 _TOO_SLOW = "Python worker failed to connect back"
 
 Progress = Callable[[int], None]
-"""Told how many more events are in the archive."""
+"""Called with how many more events are in the archive."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ def archive(  # noqa: PLR0913 - options by name
         max_events: The most in one batch.
         fail_on_data_loss: Fail where history was trimmed before it was archived; else skip it.
         compact: Merge small files at the end of the run, and of each hour when it follows.
-        progress: Told how many events were added.
+        progress: Called with how many events were added.
         stop: Asked again and again whether to stop following.
 
     Raises:

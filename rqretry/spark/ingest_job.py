@@ -93,7 +93,7 @@ def ingest(  # noqa: PLR0913 - options by name
             fit is rejected. Default as Spark finds them.
         rejected: A folder for rows that cannot be messages; default the path and "-rejected".
         job: A name of the job; default made of the files and of where they go.
-        progress: Told what happens: tasks that are done, and all of them.
+        progress: Called with how many tasks are done, and how many there are.
 
     Raises:
         InvalidArgument: A column is not there or is of the wrong type, or an id is the id of

@@ -1,4 +1,4 @@
-"""Telling how far a Spark job is, while it runs."""
+"""The progress of a Spark job while it runs."""
 
 import threading
 import uuid
@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 Progress = Callable[[int, int], None]
-"""Told how many tasks are done, and how many there are."""
+"""Called with how many tasks are done, and how many there are."""
 _EVERY_S = 0.5
 
 
 @contextmanager
 def watched(spark: SparkSession, tasks: int, progress: Progress | None) -> Iterator[None]:
-    """Tell the progress of the jobs that are run inside."""
+    """Report the progress of the jobs that run inside the block."""
     if progress is None:
         yield
         return

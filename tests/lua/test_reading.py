@@ -81,7 +81,7 @@ def test_peek_finds_a_message_wherever_it_is(world: World) -> None:
     waiting = peek(world, "waiting")
     assert (waiting.waiting, waiting.entry) == ([(3, DUE)], "2:2:0:0")
     dead = peek(world, "dead")
-    assert (dead.dead_since_ms, dead.grave) == (START_MS, "1 failure")
+    assert (dead.dead_since_ms, dead.death) == (START_MS, "1 failure")
     assert dead.failures == '1 1000000 {"c":"failure"}\n'
     assert peek(world, "scheduled").scheduled_ms == START_MS + SECOND
 

@@ -177,8 +177,8 @@ def _end_kind(change: Change) -> Kind:
 
 def _death(change: Change) -> Iterator[tuple[Kind, dict[str, Any]]]:
     if change.dead[0] is None and change.dead[1] is not None:
-        grave = change.space.now(change.keys.deaths, change.id) or ""
-        cause = grave.partition(" ")[2]
+        death = change.space.now(change.keys.deaths, change.id) or ""
+        cause = death.partition(" ")[2]
         yield Kind.DEAD, {**_lease(change.was), "cause": cause}
 
 
