@@ -12,11 +12,11 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, line, heads, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local meta, order, heads, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local after, count = ARGV[1], tonumber(ARGV[2])
 
 local clock = read_clock(meta)
-local page = call('ZRANGEBYLEX', line, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, count)
+local page = call('ZRANGEBYLEX', order, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, count)
 local members, ids, head_of = {}, {}, {}
 for _, member in ipairs(page) do
   local name = string.match(member, '^%Z+')

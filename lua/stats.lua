@@ -19,7 +19,7 @@ local call = redis.call
 
 local meta, config, ready, retry, inflight, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local scheduled, backlog, counters, bodies = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local line, heads, message_groups = KEYS[11], KEYS[12], KEYS[13]
+local order, heads, message_groups = KEYS[11], KEYS[12], KEYS[13]
 local levels = { unpack(KEYS, 14) }
 
 local clock = read_clock(meta)
@@ -37,5 +37,5 @@ return {
   call('ZCOUNT', inflight, '-inf', clock.now), view and 0 or call('ZCARD', dead), call('ZCARD', scheduled),
   call('LLEN', backlog), call('HLEN', bodies), call('LINDEX', ready, 0) or '',
   settings[1] or '0', waiting, call('HGETALL', counters), clock.bytes, settings[2] or '', settings[3] or '',
-  call('ZCARD', line) - call('HLEN', heads), call('HLEN', message_groups),
+  call('ZCARD', order) - call('HLEN', heads), call('HLEN', message_groups),
 }
