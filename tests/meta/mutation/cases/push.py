@@ -80,7 +80,7 @@ def compiled(kind: str, steps: slice) -> Any:
     def make(original: Any) -> Any:
         def compile_(self: Any, levels: Any) -> Any:
             made = original(self, levels)
-            if self.kind != kind:
+            if self.form != kind:
                 return made
             return type(made)(made.delays_ms[steps], made.jitter)
 
