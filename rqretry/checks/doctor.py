@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from rqretry.checks.check_result import Finding
 from rqretry.checks.replica_checks import fencing, replicas, slots
+from rqretry.core.durability import server_name, syncs_before_waitaof
 from rqretry.core.errors import RqretryError, UnsafeServer
 from rqretry.core.redis_url import Deployment
 from rqretry.protocol.command import Argument, Command, Operation
@@ -76,9 +77,15 @@ def _plain(decode: Any, *arguments: Argument) -> Command[Any]:
 
 
 def _version(info: Mapping[str, str]) -> Finding:
-    name = "Valkey" if "valkey_version" in info else "Redis"
-    version = info.get("valkey_version") or info.get("redis_version", "?")
-    return Finding("version", "ok", f"{name} {version}")
+    server = server_name(info)
+    if syncs_before_waitaof(server):
+        return Finding("version", "ok", server)
+    return Finding(
+        "version",
+        "warning",
+        f'{server} confirms durability="disk" before its file is synced',
+        "upgrade to Redis 7.4.3 or Valkey 8.1, or set appendfsync always",
+    )
 
 
 def _role(info: Mapping[str, str]) -> Finding:

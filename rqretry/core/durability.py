@@ -5,7 +5,7 @@ follow the publish on its own connection (docs/guarantees.md R7). No I/O.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rqretry.core.errors import ConfigError, refuse
@@ -56,19 +56,56 @@ def doubt(durability: str, reply: Any) -> str:
     return f"{found} of {wanted} replicas had it after {CONFIRM_SECONDS:g} s"
 
 
-def check_server(words: Sequence[Any], version: str, place: str) -> None:
-    """Before anything is sent: check that a server of this version can confirm a publish.
+def server_name(info: Mapping[str, str]) -> str:
+    """Such as "Redis 7.0.15" or "Valkey 8.0.1", from a reply to INFO."""
+    if "valkey_version" in info:  # its redis_version is that of the last Redis it is like
+        return f"Valkey {info['valkey_version']}"
+    return f"Redis {info.get('redis_version', '?')}"
+
+
+def syncs_before_waitaof(server: str) -> bool:
+    """Whether WAITAOF of this server waits for the disk.
+
+    Redis 7.4.0 to 7.4.2 and Valkey 8.0 answer before the file is synced if appendfsync is
+    everysec (redis/redis pull request 13793): what they confirm may be lost with the power.
+    """
+    version = _numbers(server)
+    if server.startswith("Valkey"):
+        return version[:2] != (8, 0)
+    return not (7, 4, 0) <= version <= (7, 4, 2)
+
+
+def check_server(request: Sequence[Any], server: str, address: str) -> None:
+    """Before anything is sent: check that a server can confirm a publish.
+
+    Args:
+        request: What `confirmation` answered.
+        server: Its `server_name`; "" if it is not a real server.
+        address: Where it is, for the error.
 
     Raises:
         ConfigError: It cannot.
     """
-    known = tuple(int(part) for part in _NUMBER.findall(version)[:2])
-    if words[0] == "WAITAOF" and known < (7, 2):
+    if request[0] != "WAITAOF":
+        return
+    instead = (
+        "nothing was stored. With appendfsync always every answer means disk there, without a"
+        ' durability, and "replica:1" works on every version'
+    )
+    if _numbers(server) < (7, 2):
         raise ConfigError(
-            f'durability "disk" needs Redis 7.2 or newer (WAITAOF), and Redis at {place} is'
-            f" {version or 'not a real server'}; nothing was stored. With appendfsync always every"
-            ' answer means disk there, and "replica:1" works on every version'
+            f'durability "disk" needs Redis 7.2 or newer (WAITAOF), and the server at {address} is'
+            f" {server or 'not a real one'}; {instead}"
         )
+    if not syncs_before_waitaof(server):
+        raise ConfigError(
+            f'durability "disk" cannot be trusted: {server} at {address} confirms before the file'
+            f" is synced, which was mended in Redis 7.4.3 and Valkey 8.1; {instead}"
+        )
+
+
+def _numbers(server: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in _NUMBER.findall(server)[:3])
 
 
 def _wanted(durability: str) -> int:

@@ -45,7 +45,7 @@ class Node:
         shas: By the name of a script, the dialect and the hash it is called by.
         idle: Open connections that nobody uses.
         greeted: Whether it has reported its version and time.
-        version: Such as "7.0.15"; "" before that.
+        server: Such as "Redis 7.0.15" or "Valkey 8.0.1"; "" before that.
         fault: Why calls to it fail at the moment; None while they succeed.
         retired: Whether it is not in use any more.
     """
@@ -61,7 +61,7 @@ class Node:
         self.shas: dict[str, tuple[Dialect, str]] = {}
         self.idle: list[Any] = []
         self.greeted = False
-        self.version = ""
+        self.server = ""
         self.fault: str | None = None
         self.retired = False
 

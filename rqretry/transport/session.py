@@ -126,7 +126,7 @@ class Share:
             yield ("ASKING",)
         yield spell(self.node, command)
         if command.confirm:
-            check_server(command.confirm, self.node.version, self.node.address)
+            check_server(command.confirm, self.node.server, self.node.address)
             yield command.confirm
 
     def answers(self, replies: list[Any]) -> Iterator[tuple[Call, list[Any]]]:

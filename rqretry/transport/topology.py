@@ -13,6 +13,7 @@ from typing import Any
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import MovedError
 
+from rqretry.core.durability import server_name
 from rqretry.core.errors import ConfigError, StoreUnavailable, UnsafeServer, show
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Command, pairs, text
@@ -209,12 +210,13 @@ class Handshake:
             if is_error(reply):
                 raise meaning(node, Command("INFO", (), (), bytes, arguments=("INFO",)), reply)
         if not node.greeted:
-            version = read_info(left.pop(0)).get("redis_version", "")
+            info = read_info(left.pop(0))
+            version = info.get("redis_version", "")
             if not supported(version):
                 raise UnsafeServer(
                     f"Redis at {node.address} is version {version}; rqretry needs 6.2 or newer"
                 )
-            node.version, node.dialect = version, dialect_of(version)
+            node.server, node.dialect = server_name(info), dialect_of(version)
             seconds, micros = left.pop(0)
             self._on_time(node, int(seconds) * 1000 + int(micros) // 1000, self._sent_at)
             node.greeted = True

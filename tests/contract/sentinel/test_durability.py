@@ -102,11 +102,19 @@ def test_what_a_reply_confirms(durability: str, reply: Any, said: str) -> None:
 
 
 def test_waitaof_is_known_by_the_version() -> None:
-    check_server(("WAIT", 1, 0), "6.2.0", "h:1")
-    check_server(("WAITAOF", 1, 0, 0), "7.2.4", "h:1")
-    for old in ("6.2.14", "7.0.15", ""):
+    check_server(("WAIT", 1, 0), "Redis 6.2.0", "h:1")
+    for new in ("Redis 7.2.4", "Redis 7.4.3", "Redis 8.0.0", "Valkey 7.2.5", "Valkey 8.1.0"):
+        check_server(("WAITAOF", 1, 0, 0), new, "h:1")
+    for old in ("Redis 6.2.14", "Redis 7.0.15", ""):
         with pytest.raises(ConfigError, match="h:1"):
             check_server(("WAITAOF", 1, 0, 0), old, "h:1")
+
+
+@pytest.mark.parametrize("server", ["Redis 7.4.0", "Redis 7.4.2", "Valkey 8.0.0", "Valkey 8.0.9"])
+def test_disk_is_refused_where_the_server_confirms_before_the_file_is_synced(server: str) -> None:
+    check_server(("WAIT", 1, 0), server, "h:1")
+    with pytest.raises(ConfigError, match=f"{server} at h:1 confirms before .* nothing was stored"):
+        check_server(("WAITAOF", 1, 0, 0), server, "h:1")
 
 
 def test_the_same_from_a_command_line(lab: SentinelLab) -> None:
