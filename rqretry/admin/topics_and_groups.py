@@ -335,7 +335,7 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
         record.kind,
         None if record.max_retries < 0 else record.max_retries,
         str(record.policy),
-        _in_words(record, levels),
+        _describe_policy(record, levels),
         (DLQ + record.source,) if record.source else record.topics,
         record.changed_by,
         record.changed_at_ms,
@@ -348,7 +348,7 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
     )
 
 
-def _in_words(record: GroupRecord, levels: LevelTable) -> str:
+def _describe_policy(record: GroupRecord, levels: LevelTable) -> str:
     """How often and when messages are retried; simple consumers do not use the policy."""
     if record.kind != SIMPLE:
         return record.policy.describe(record.max_retries, levels.ms)

@@ -94,13 +94,13 @@ def _step(site: Site, step: str, group: str, tasks: Sequence[Task]) -> Operation
     verb, what = step.split(" ")
     subjects = list(dict.fromkeys(task.subject for task in tasks))
     if verb == "tidy":
-        mended = yield from _tidied(site, what, subjects)
+        repaired = yield from _tidied(site, what, subjects)
     else:
         keys = next(seen.keys for seen in site.seen.groups if seen.keys.group == group)
         make = _maker(verb, what, keys, site.actor)
-        mended = yield from _all([] if what == "index" else subjects, make)
+        repaired = yield from _all([] if what == "index" else subjects, make)
     id_of = {task.subject: task.id for task in tasks}
-    ids = tuple(dict.fromkeys(id_of.get(subject, subject) for subject in mended))
+    ids = tuple(dict.fromkeys(id_of.get(subject, subject) for subject in repaired))
     return [Repaired(step, group, ids)] if ids else []
 
 
@@ -115,24 +115,24 @@ def _all(
     subjects: Sequence[str], make: Callable[[Sequence[str]], Command[RepairReply]]
 ) -> Operation[list[str]]:
     """Call until all are checked; without subjects, once."""
-    mended: list[str] = []
+    repaired: list[str] = []
     rest = list(subjects)
     while True:
         answer: RepairReply = yield make(rest[:MAX_BATCH])
-        mended += answer.mended
+        repaired += answer.repaired
         rest = rest[answer.looked :]
         if not rest:
-            return mended
+            return repaired
 
 
 def _tidied(site: Site, what: str, subjects: Sequence[str]) -> Operation[list[str]]:
-    keys, mended = site.seen.keys, []
+    keys, repaired = site.seen.keys, []
     for batch in batches(_rows(site, what, subjects)):
         answer: RepairReply = yield repair_orphans(
             keys, what, [value for row in batch for value in row]
         )
-        mended += answer.mended
-    return mended
+        repaired += answer.repaired
+    return repaired
 
 
 def _rows(site: Site, what: str, subjects: Sequence[str]) -> list[tuple[str, ...]]:
@@ -164,6 +164,6 @@ def _adopt(site: Site, ids: Sequence[str]) -> Operation[list[str]]:
         answer: RepairReply = yield repair_owners(
             site.seen.keys, groups, orphans[:MAX_BATCH], actor=site.actor
         )
-        adopted += answer.mended
+        adopted += answer.repaired
         orphans = orphans[answer.looked :]
     return adopted

@@ -35,12 +35,13 @@ def audit(context: click.Context, *, count: int, as_json: bool) -> None:
         print_json({"namespace": namespace, "entries": [asdict(entry) for entry in entries]})
     elif entries:
         rows = [
-            (date(e.at_ms), e.actor, e.verb, _said(e.arguments), _said(e.counts)) for e in entries
+            (date(e.at_ms), e.actor, e.verb, _text_of(e.arguments), _text_of(e.counts))
+            for e in entries
         ]
         print_table(["time", "actor", "verb", "arguments", "counts"], rows)
 
 
-def _said(fields: dict[str, object]) -> str:
+def _text_of(fields: dict[str, object]) -> str:
     return " ".join(
         f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for name, value in fields.items()

@@ -75,16 +75,16 @@ def _zoned(name: str, text: str, date: datetime) -> datetime:
     return date
 
 
-def whole_or(word: str) -> Reader:
-    """Reads a whole number, or this word; its limits are checked where it is used."""
+def whole_or(name: str) -> Reader:
+    """Reads a whole number, or this name; its limits are checked where it is used."""
 
     def read(
         _context: click.Context, parameter: click.Parameter, text: str | None
     ) -> int | str | None:
-        if text is None or text == word:
+        if text is None or text == name:
             return text
         if not _WHOLE.fullmatch(text):
-            reason = f'must be a whole number, or "{word}"'
+            reason = f'must be a whole number, or "{name}"'
             raise click.UsageError(f"{parameter.opts[0]} {show(text)} {reason}")
         return int(text)
 

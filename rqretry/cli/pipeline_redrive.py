@@ -132,8 +132,8 @@ def _error(kind: str | None, message: str | None) -> str:
 
 def _print_result(summary: RedriveSummary, given: dict[str, Any]) -> None:
     if given["as_json"]:
-        said = {"verb": "redrive", "count": summary.sent, "stopped": bool(summary.reason)}
-        print_json(asdict(summary) | said)
+        totals = {"verb": "redrive", "count": summary.sent, "stopped": bool(summary.reason)}
+        print_json(asdict(summary) | totals)
         return
     would = "would be " if summary.dry_run else ""
     sent = counted(summary.sent, "dead letter")

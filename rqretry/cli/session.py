@@ -80,5 +80,5 @@ def _namespaces_of(store: SyncStore) -> set[str]:
 
 
 def _scan(cursor: bytes) -> Command[tuple[bytes, list[bytes]]]:
-    words = ("SCAN", cursor, "MATCH", "rqretry:*:{*}:topics", "COUNT", _SCAN_COUNT)
-    return Command("scan", (), (), lambda reply: (reply[0], reply[1]), arguments=words)
+    arguments = ("SCAN", cursor, "MATCH", "rqretry:*:{*}:topics", "COUNT", _SCAN_COUNT)
+    return Command("scan", (), (), lambda reply: (reply[0], reply[1]), arguments=arguments)

@@ -8,7 +8,7 @@ from rqretry.cli.output import Part, clean, date, table_of
 from rqretry.client import Client
 from rqretry.core.durations import spell
 
-_MOST_LETTERS = 5000
+_MOST_DEAD_LETTERS = 5000
 """Of a group with more dead letters, the kinds are not counted at each look."""
 _MOST_KINDS = 5
 
@@ -19,7 +19,7 @@ def details(client: Client, stats: Stats) -> Iterator[Part]:
     yield from _workers(client.admin.workers())
     for group in dict.fromkeys(g.group for g in stats.groups if g.dead):
         dead = sum(g.dead for g in stats.groups if g.group == group)
-        if dead > _MOST_LETTERS:
+        if dead > _MOST_DEAD_LETTERS:
             yield clean(f"group {group} has {dead} dead letters: rqretry dlq list {group}")
         else:
             yield from _kinds(group, clusters(client.admin.dead_letters(group, bodies=False)))

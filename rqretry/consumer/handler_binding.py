@@ -27,7 +27,7 @@ class Binding:
     """The arguments of one handler.
 
     Attributes:
-        takes: A letter per positional parameter: "m" the message, "b" its body.
+        takes: One character per positional parameter: "m" the message, "b" its body.
         fit: Checks and converts the body; None where every body will do.
     """
 
@@ -46,7 +46,7 @@ class Binding:
                 message.checked_body(self.fit)
             except BodyMismatch as error:
                 raise ReceivedMismatch(str(error)) from error
-        return tuple(message if letter == "m" else message.body for letter in self.takes), {}
+        return tuple(message if role == "m" else message.body for role in self.takes), {}
 
 
 def bind(handler: Handler, body_type: Any = None) -> Binding:
@@ -71,10 +71,10 @@ def bind(handler: Handler, body_type: Any = None) -> Binding:
     for parameter in signature.parameters.values():
         if parameter.kind not in _POSITIONAL or (takes and parameter.default is not _EMPTY):
             continue
-        letter, body = _role(annotation_of(handler, parameter))
-        if letter == "b" and parameter.default is not _EMPTY:
+        role, body = _role(annotation_of(handler, parameter))
+        if role == "b" and parameter.default is not _EMPTY:
             continue
-        takes += letter
+        takes += role
         if body is not None:
             wanted.append(body)
     if not takes and _takes_anything(signature):

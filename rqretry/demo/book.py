@@ -155,11 +155,11 @@ class Book:
         return [None] * len(messages)
 
     async def _settle_all(self, messages: list[Message[Any]]) -> list[bool]:
-        words: list[str | int] = ["EVAL", _SETTLE, 2, self._keys.book, self._keys.settled]
+        arguments: list[str | int] = ["EVAL", _SETTLE, 2, self._keys.book, self._keys.settled]
         for message in messages:
-            words += (message.id, str(_effect(message, message.id)))
+            arguments += (message.id, str(_effect(message, message.id)))
         found: list[int] = await self._store.run(
-            Command("settle claims", (), (), list, arguments=tuple(words))
+            Command("settle claims", (), (), list, arguments=tuple(arguments))
         )
         return [bool(known) for known in found]
 
@@ -173,8 +173,8 @@ def read_ledger(key: str) -> Operation[list[Effect]]:
     effects: list[Effect] = []
     start = 0
     while True:
-        words = ("LRANGE", key, start, start + _PAGE - 1)
-        items: list[bytes] = yield Command("read ledger", (), (), list, arguments=words)
+        arguments = ("LRANGE", key, start, start + _PAGE - 1)
+        items: list[bytes] = yield Command("read ledger", (), (), list, arguments=arguments)
         effects += (Effect.parse(text(item)) for item in items)
         if len(items) < _PAGE:
             return effects
@@ -187,8 +187,8 @@ def delete_namespace(namespace: str) -> Operation[int]:
     for pattern in (f"rqretry:{namespace}:*", f"demo:{{{namespace}}}:*"):
         cursor: int | None = None
         while cursor != 0:
-            words = ("SCAN", cursor or 0, "MATCH", pattern, "COUNT", 1000)
-            reply: list[Any] = yield Command("scan", (), (), list, arguments=words)
+            arguments = ("SCAN", cursor or 0, "MATCH", pattern, "COUNT", 1000)
+            reply: list[Any] = yield Command("scan", (), (), list, arguments=arguments)
             cursor, keys = int(reply[0]), reply[1]
             if keys:
                 # One each: a cluster has them apart.

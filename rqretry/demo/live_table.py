@@ -33,7 +33,7 @@ class View:
         self._next = 0.0
         self._rates: dict[str, _Rate] = {}
 
-    def say(self, line: str) -> None:
+    def report(self, line: str) -> None:
         """One line that stays."""
         self._console.print(line)
 
@@ -49,7 +49,7 @@ class View:
             self._live.update(self._table(now), refresh=True)
         else:
             for group in (now.book, now.claims):
-                self.say(self._line(group))
+                self.report(self._line(group))
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:

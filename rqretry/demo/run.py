@@ -125,8 +125,8 @@ def _served(target: DemoTarget) -> Iterator[str]:
     with Client(target.url, namespace=target.namespace) as client:
         reach(client.store)  # an unreachable server is reported before anything is started
         keys = NamespaceKeys(target.namespace)
-        words = ("EXISTS", keys.settings, keys.topics, keys.groups)
-        if client.store.run(Command("exists", (), (), int, arguments=words)):
+        arguments = ("EXISTS", keys.settings, keys.topics, keys.groups)
+        if client.store.run(Command("exists", (), (), int, arguments=arguments)):
             raise ConfigError(
                 f"namespace {show(target.namespace)} is in use, and the demo would delete it: name"
                 " another, or none"
@@ -151,7 +151,7 @@ class _Run:
         jobs: Jobs | None,
     ) -> None:
         self._client = client
-        self._crew = workers
+        self._workers = workers
         self._flights = flights
         self._view = view
         self._jobs = jobs
@@ -163,7 +163,7 @@ class _Run:
         self._wait_for_workers(processes)
         if self._jobs is not None:
             self._keep_history()
-            self._view.say("starting Spark, which ingests, archives and reports")
+            self._view.report("starting Spark, which ingests, archives and reports")
             self._answer(self._jobs.begin())
         started = time.monotonic()
         with self._view:
@@ -181,7 +181,7 @@ class _Run:
         """The archive of all that happened so far, and its report."""
         if self._jobs is None:
             return None
-        self._view.say("archiving the rest of the history, and reporting on it")
+        self._view.report("archiving the rest of the history, and reporting on it")
         events = self._answer(self._jobs.finish())
         return Archived(events, self._answer(self._jobs.report()))
 
@@ -189,12 +189,12 @@ class _Run:
         """Keep enough history that nothing is trimmed before it is archived."""
         for topic in (FLIGHTS, ARRIVALS):
             keys = self._client.catalog.partition(topic, 0)
-            words = ("HSET", keys.meta, "limit", _HISTORY_BYTES)
-            self._client.store.run(Command("keep history", (), (), int, arguments=words))
+            arguments = ("HSET", keys.meta, "limit", _HISTORY_BYTES)
+            self._client.store.run(Command("keep history", (), (), int, arguments=arguments))
 
     def _answer(self, under_way: Future[T]) -> T:
         while not under_way.done():
-            self._crew.check()
+            self._workers.check()
             time.sleep(_LOOK_EVERY_S)
         return under_way.result()
 
@@ -206,14 +206,14 @@ class _Run:
             time.sleep(_LOOK_EVERY_S)
 
     def _all_here(self, processes: int) -> bool:
-        self._crew.check()
+        self._workers.check()
         groups = {group.group: group for group in self._client.admin.stats().groups}
         return {BOOK_GROUP, CLAIMS_GROUP} <= groups.keys() and all(
             group.workers >= processes for group in groups.values()
         )
 
     def _look(self) -> Progress:
-        self._crew.check()
+        self._workers.check()
         if self._jobs is not None:
             self._jobs.check()
         claims, book = (

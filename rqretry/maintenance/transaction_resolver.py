@@ -24,7 +24,7 @@ from rqretry.protocol.transaction import (
 
 FINISH_LEASE_MS = 15_000
 """How long whoever has decided is left alone with carrying it out."""
-WORDS = {OPEN: "open", PARKED: "parked", COMMITTED: "committed", ROLLED_BACK: "rolled back"}
+STATE_TEXTS = {OPEN: "open", PARKED: "parked", COMMITTED: "committed", ROLLED_BACK: "rolled back"}
 _VERBS = {COMMITTED: "commit", ROLLED_BACK: "rollback"}
 
 
@@ -159,6 +159,6 @@ def unknown(catalog: Catalog, id_: str) -> TransactionNotFound:
 def _decided(id_: str, wanted: str, answer: Decided) -> TransactionDecided:
     because = f" ({answer.reason})" if answer.reason else ""
     return TransactionDecided(
-        f"transaction {show(id_)} cannot be {WORDS[wanted]}: it was {WORDS[answer.state]} before,"
-        f" by {answer.decider}{because}"
+        f"transaction {show(id_)} cannot be {STATE_TEXTS[wanted]}:"
+        f" it was {STATE_TEXTS[answer.state]} before, by {answer.decider}{because}"
     )

@@ -19,7 +19,7 @@ from rqretry.core.history_notes import NOTHING, encode_noted
 from rqretry.core.limits import MAX_TRANSACTION_MESSAGES, check_topic
 from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
 from rqretry.core.message_id import MessageId, make_id
-from rqretry.maintenance.transaction_resolver import WORDS, resolve, unknown
+from rqretry.maintenance.transaction_resolver import STATE_TEXTS, resolve, unknown
 from rqretry.observability import observer
 from rqretry.producer.encode import Encoder, chunks
 from rqretry.producer.lane import full, refused
@@ -117,8 +117,8 @@ class TransactionOperations:
     def _decide(self, decision: str) -> Operation[None]:
         if self.decision not in ("", decision):
             raise TransactionDecided(
-                f"transaction {show(self.id)} cannot be {WORDS[decision]}: it was"
-                f" {WORDS[self.decision]} before, by this program"
+                f"transaction {show(self.id)} cannot be {STATE_TEXTS[decision]}: it was"
+                f" {STATE_TEXTS[self.decision]} before, by this program"
             )
         self.decision = decision  # also where the answer is lost: no more messages then
         if self._partitions:
@@ -168,7 +168,7 @@ class TransactionOperations:
         if self.decision:
             raise TransactionDecided(
                 f"transaction {show(self.id)} takes no more messages: it was"
-                f" {WORDS[self.decision]} before"
+                f" {STATE_TEXTS[self.decision]} before"
             )
 
     def _check_undelayed(self, items: Sequence[Any]) -> None:
@@ -200,7 +200,7 @@ class TransactionOperations:
             because = f" ({answer.reason})" if answer.reason else ""
             raise TransactionDecided(
                 f"transaction {show(self.id)} takes no more messages: it was"
-                f" {WORDS[answer.status]} by {answer.decider}{because}"
+                f" {STATE_TEXTS[answer.status]} by {answer.decider}{because}"
             )
         self._partitions.add(partition)
 

@@ -43,8 +43,8 @@ def audit_append(
 
 def notes(keys: NamespaceKeys, *, count: int) -> Command[list[Note]]:
     """The last entries of the audit log, the newest first."""
-    words = ("XREVRANGE", keys.audit, "+", "-", "COUNT", count)
-    return Command("read", (), (), _notes, arguments=words)
+    arguments = ("XREVRANGE", keys.audit, "+", "-", "COUNT", count)
+    return Command("read", (), (), _notes, arguments=arguments)
 
 
 def exit_record(keys: NamespaceKeys, *, process: str, ending: str) -> Command[int]:
@@ -65,8 +65,8 @@ def exit_record(keys: NamespaceKeys, *, process: str, ending: str) -> Command[in
 
 def exit_records(keys: NamespaceKeys) -> Command[list[Note]]:
     """What is kept of how worker processes ended, the newest first."""
-    words = ("XREVRANGE", keys.exit_records, "+", "-", "COUNT", EXIT_RECORDS_KEPT)
-    return Command("read", (), (), _notes, arguments=words)
+    arguments = ("XREVRANGE", keys.exit_records, "+", "-", "COUNT", EXIT_RECORDS_KEPT)
+    return Command("read", (), (), _notes, arguments=arguments)
 
 
 def now(keys: NamespaceKeys) -> Command[int]:

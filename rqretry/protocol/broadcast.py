@@ -34,17 +34,19 @@ class Entry(NamedTuple):
 
 def now_at(keys: PartitionKeys) -> Command[Mark]:
     """The place from which on everything is still to be published."""
-    words = ("HMGET", keys.meta, "cast_ms", "cast_seq", "cast_count")
-    return Command("read", (), (), _mark, arguments=words)
+    arguments = ("HMGET", keys.meta, "cast_ms", "cast_seq", "cast_count")
+    return Command("read", (), (), _mark, arguments=arguments)
 
 
 def read_after(keys: PartitionKeys, mark: Mark, *, count: int) -> Command[list[Entry]]:
     """The entries behind a place, oldest first, without waiting."""
-    words = ("XRANGE", keys.broadcast, f"({mark.id}", "+", "COUNT", count)
-    return Command("read", (), (), lambda reply: [_entry(*one) for one in reply], arguments=words)
+    arguments = ("XRANGE", keys.broadcast, f"({mark.id}", "+", "COUNT", count)
+    return Command(
+        "read", (), (), lambda reply: [_entry(*one) for one in reply], arguments=arguments
+    )
 
 
-def wait_words(
+def wait_arguments(
     places: Sequence[tuple[PartitionKeys, Mark]], *, count: int, block_ms: int
 ) -> tuple[Argument, ...]:
     """The request that waits for entries behind these places, of one server."""
@@ -60,7 +62,7 @@ def read_waited(reply: Any) -> dict[str, list[Entry]]:
 
 def tally(keys: GroupKeys, counts: Mapping[str, int]) -> Command[int]:
     """Add to the counters of a group."""
-    flat = [word for pair in counts.items() for word in pair]
+    flat = [argument for pair in counts.items() for argument in pair]
     partition = keys.partition
     return Command("tally", (partition.meta, partition.counters), (keys.group, *flat), int)
 

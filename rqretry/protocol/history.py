@@ -30,34 +30,34 @@ class Kept(NamedTuple):
 
 def entries(keys: PartitionKeys, *, start: str, end: str, count: int) -> Command[list[Entry]]:
     """Entries from one stream id to another, oldest first, as the server answers them."""
-    words = ("XRANGE", keys.events, start, end, "COUNT", count)
-    return Command("read", (keys.events,), (), _entries, arguments=words)
+    arguments = ("XRANGE", keys.events, start, end, "COUNT", count)
+    return Command("read", (keys.events,), (), _entries, arguments=arguments)
 
 
 def first_entry(keys: PartitionKeys) -> Command[str]:
     """The id of the oldest entry that is kept; "" if none is."""
-    words = ("XRANGE", keys.events, "-", "+", "COUNT", 1)
-    return Command("read", (keys.events,), (), _entry_id, arguments=words)
+    arguments = ("XRANGE", keys.events, "-", "+", "COUNT", 1)
+    return Command("read", (keys.events,), (), _entry_id, arguments=arguments)
 
 
 def last_entry(keys: PartitionKeys) -> Command[str]:
     """The id of the newest entry; "" if there is none."""
-    words = ("XREVRANGE", keys.events, "+", "-", "COUNT", 1)
-    return Command("read", (keys.events,), (), _entry_id, arguments=words)
+    arguments = ("XREVRANGE", keys.events, "+", "-", "COUNT", 1)
+    return Command("read", (keys.events,), (), _entry_id, arguments=arguments)
 
 
 def kept(keys: PartitionKeys) -> Command[Kept]:
     """How much of its history a partition keeps."""
-    words = ("HMGET", keys.meta, "lost", "dropped", "bytes", "limit")
-    return Command("read", (keys.meta,), (), _kept, arguments=words)
+    arguments = ("HMGET", keys.meta, "lost", "dropped", "bytes", "limit")
+    return Command("read", (keys.meta,), (), _kept, arguments=arguments)
 
 
 def scan_bodies(
     keys: PartitionKeys, cursor: int, count: int
 ) -> Command[tuple[int, list[tuple[str, bytes]]]]:
     """Some of the stored bodies and the cursor of the next ones, 0 at the end (HSCAN)."""
-    words = ("HSCAN", keys.bodies, cursor, "COUNT", count)
-    return Command("read", (keys.bodies,), (), _scanned, arguments=words)
+    arguments = ("HSCAN", keys.bodies, cursor, "COUNT", count)
+    return Command("read", (keys.bodies,), (), _scanned, arguments=arguments)
 
 
 def read_lanes(keys: PartitionKeys, producers: Sequence[str]) -> Command[list[tuple[int, str]]]:

@@ -116,7 +116,7 @@ def configure(
     keys: GroupKeys, version: int, fields: Mapping[str, str | int | bytes]
 ) -> Command[int]:
     """Copy a group's configuration into a partition; newer wins."""
-    flat = [word for pair in fields.items() for word in pair]
+    flat = [argument for pair in fields.items() for argument in pair]
     return Command(
         verb="configure",
         keys=(keys.partition.meta, keys.config, keys.wake),
@@ -185,8 +185,8 @@ def in_line(keys: GroupKeys) -> Command[int]:
 
 def memory(keys: PartitionKeys) -> Command[int]:
     """The bytes of a partition's bodies, estimated from a sample of them."""
-    words = ("MEMORY", "USAGE", keys.bodies, "SAMPLES", 20)
-    return Command("read", (), (), lambda reply: int(reply or 0), arguments=words)
+    arguments = ("MEMORY", "USAGE", keys.bodies, "SAMPLES", 20)
+    return Command("read", (), (), lambda reply: int(reply or 0), arguments=arguments)
 
 
 def server_memory() -> Command[dict[str, int]]:
@@ -252,9 +252,13 @@ def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str
 def ids_with_key(keys: PartitionKeys, key: str, *, after: str, count: int) -> Command[list[str]]:
     """Ids of stored messages with a message key, by id, behind the id `after`; "" for the first."""
     first = f"({key}\0{after}" if after else f"[{key}\0"
-    words = ("ZRANGEBYLEX", keys.message_keys, first, f"({key}\x01", "LIMIT", 0, count)
+    arguments = ("ZRANGEBYLEX", keys.message_keys, first, f"({key}\x01", "LIMIT", 0, count)
     return Command(
-        "read", (), (), lambda reply: [text(m).rpartition("\0")[2] for m in reply], arguments=words
+        "read",
+        (),
+        (),
+        lambda reply: [text(m).rpartition("\0")[2] for m in reply],
+        arguments=arguments,
     )
 
 
@@ -262,8 +266,8 @@ def recent_history(
     keys: PartitionKeys, *, end: str, count: int
 ) -> Command[list[tuple[str, dict[str, bytes]]]]:
     """Entries of a partition's history back from a stream id, newest first."""
-    words = ("XREVRANGE", keys.events, end, "-", "COUNT", count)
-    return Command("read", (), (), _history, arguments=words)
+    arguments = ("XREVRANGE", keys.events, end, "-", "COUNT", count)
+    return Command("read", (), (), _history, arguments=arguments)
 
 
 def history(

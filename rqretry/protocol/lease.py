@@ -163,11 +163,11 @@ def succeed(
     )  # fmt: skip
     ids = _ids(receipts)
     firsts = {receipt[1] for receipt in receipts} == {1}
-    words: Iterable[str | int] = (1, *ids) if firsts else (2, *_flat(receipts))
+    arguments: Iterable[str | int] = (1, *ids) if firsts else (2, *_flat(receipts))
     return Command(
         verb="succeed",
         keys=touched + ((keys.deaths,) if keys.source else ()),
-        args=(keys.group, worker, int(strict), *words),
+        args=(keys.group, worker, int(strict), *arguments),
         decode=lambda reply: reply or [OK] * len(ids),
         ids=ids,
     )
@@ -183,13 +183,13 @@ def fail(
     """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each sent once."""
     p = keys.partition
     ids = tuple([failure[0][0] for failure in failures])
-    words, shared, said = _failures(failures, ids)
+    stride, shared, per_message = _failures(failures, ids)
     random = failures[0].random if failures else 0.0
-    args: list[Any] = [keys.group, worker, len(tracebacks), words, random, len(shared)]
+    args: list[Any] = [keys.group, worker, len(tracebacks), stride, random, len(shared)]
     for fingerprint, traceback in tracebacks.items():
         args += (fingerprint, traceback)
     args += shared
-    args += said
+    args += per_message
     touched = (
         p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
         keys.deaths, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
@@ -253,10 +253,10 @@ def change_visibility(
 def _failures(
     failures: Sequence[Failure], ids: tuple[str, ...]
 ) -> tuple[int, Sequence[str], Iterable[Any]]:
-    """Words a message, the records that messages share, and the words.
+    """Arguments per message, the records that messages share, and the arguments.
 
-    What fails together often says the same, which is sent once. Places of fields stand for their
-    names, which cost more to look up.
+    Messages that fail together often have equal records; each of these is sent once. Fields are
+    read by index, since a lookup by name costs more.
     """
     usual = {(failure[1], failure[2], failure[4]) for failure in failures} <= _USUAL
     records = [failure[5] for failure in failures]
@@ -267,13 +267,13 @@ def _failures(
         return 2, [*shared], chain.from_iterable([failure[0] for failure in failures])
     if 2 * len(shared) <= len(records):
         numbers = {record: number for number, record in enumerate(shared, 1)}
-        said: list[Any] = [numbers[record] for record in records]
+        sent: list[Any] = [numbers[record] for record in records]
     else:
-        shared, said = {}, records
+        shared, sent = {}, records
     if usual:
-        rows = [(*failure[0], word) for failure, word in zip(failures, said, strict=True)]
+        rows = [(*failure[0], record) for failure, record in zip(failures, sent, strict=True)]
         return 3, [*shared], chain.from_iterable(rows)
-    asking = [(*f[0], *f[1:5], word) for f, word in zip(failures, said, strict=True)]
+    asking = [(*f[0], *f[1:5], record) for f, record in zip(failures, sent, strict=True)]
     return 7, [*shared], chain.from_iterable(asking)
 
 

@@ -70,11 +70,11 @@ def redrive(
     )  # fmt: skip
     delays = delays_ms or [""] * len(ids)
     lines = records or ['{"c":"redriven"}'] * len(ids)
-    words = [word for row in zip(ids, delays, lines, strict=True) for word in row]
+    arguments = [argument for row in zip(ids, delays, lines, strict=True) for argument in row]
     return Command(
         verb="redrive",
         keys=touched,
-        args=(keys.group, actor, *words),
+        args=(keys.group, actor, *arguments),
         decode=list,
         ids=tuple(ids),
     )
@@ -115,7 +115,7 @@ def purge_list(
         p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.ready,
         keys.wake, keys.order, keys.heads, p.message_groups, p.keyed, p.message_keys,
     )  # fmt: skip
-    flat = [word for id_, goes in answers for word in (id_, int(goes))]
+    flat = [argument for id_, goes in answers for argument in (id_, int(goes))]
     return Command(
         verb="purge_list",
         keys=touched,

@@ -133,7 +133,7 @@ class Published(NamedTuple):
             `limit` say why), "LANE_GAP" (nothing was written: the call in front was not done) or
             "LANE_CONFLICT" (a bug: a lane used twice).
         now_ms: The server's time, 0 if nothing was written.
-        verdicts: A letter per message, A accepted, D duplicate, C another body has this id,
+        verdicts: One code per message, A accepted, D duplicate, C another body has this id,
             H a half of an undecided transaction has it.
         route: The partition's route, where the one sent was stale.
         stored: Messages in the partition, where it is full.
@@ -267,10 +267,10 @@ def _targets(
     touched += (key for group in groups for key in (group.ready, group.wake))
     if not bare:
         touched += (*_lines(groups, route), *_stream(keys, route))
-    words: list[Argument] = []
+    arguments: list[Argument] = []
     for group in route.groups:
-        words += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
-    return tuple(touched), tuple(words)
+        arguments += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
+    return tuple(touched), tuple(arguments)
 
 
 def _mode(route: Route, messages: Sequence[Prepared]) -> str | None:

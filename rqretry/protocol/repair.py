@@ -13,7 +13,7 @@ class RepairReply(NamedTuple):
 
     looked: int
     """How many of those that were named it looked at; the others are for the next call."""
-    mended: list[str]
+    repaired: list[str]
     """Those that it changed."""
 
 
@@ -37,9 +37,9 @@ def repair_places(
         keys.dead, keys.deaths, keys.due, keys.wake, keys.order, keys.heads, p.bodies, p.pending,
         p.message_groups, p.events, p.counters, *keys.levels,
     )  # fmt: skip
-    words = [_bytes(id_) for id_ in ids]
+    arguments = [_bytes(id_) for id_ in ids]
     return Command(
-        "repair_places", touched, (keys.group, actor, what, *words), _mended, ids=tuple(ids)
+        "repair_places", touched, (keys.group, actor, what, *arguments), _repaired, ids=tuple(ids)
     )
 
 
@@ -53,8 +53,8 @@ def repair_order(
         keys.wake, keys.order, keys.heads, p.bodies, p.pending, p.message_groups, p.events,
         p.counters, *keys.levels,
     )  # fmt: skip
-    words = [_bytes(subject) for subject in subjects]
-    return Command("repair_order", touched, (keys.group, actor, what, *words), _mended)
+    arguments = [_bytes(subject) for subject in subjects]
+    return Command("repair_order", touched, (keys.group, actor, what, *arguments), _repaired)
 
 
 def repair_owners(
@@ -87,15 +87,15 @@ def repair_owners(
         ]
     levels = groups[0][0].level_count if groups else 0
     bytes_ = [_bytes(byte) for _, byte in groups]
-    words = [
-        word
+    arguments = [
+        argument
         for o in orphans
-        for word in (_bytes(o.id), scheduled_member(o.id, o.tag).encode(), o.targets)
+        for argument in (_bytes(o.id), scheduled_member(o.id, o.tag).encode(), o.targets)
     ]
     return Command(
         verb="repair_owners",
         keys=tuple(touched),
-        args=(actor, levels, len(groups), *bytes_, *words),
+        args=(actor, levels, len(groups), *bytes_, *arguments),
         decode=lambda reply: RepairReply(int(reply[0]), [_text(id_) for id_ in reply[2]]),
         ids=tuple(orphan.id for orphan in orphans),
     )
@@ -108,23 +108,23 @@ def repair_orphans(keys: PartitionKeys, what: str, subjects: Sequence[str]) -> C
         keys.id_expiry, keys.scheduled, keys.backlog, keys.halves, keys.half_of, keys.keyed,
         keys.message_keys,
     )  # fmt: skip
-    words = [_bytes(subject) for subject in subjects]
+    arguments = [_bytes(subject) for subject in subjects]
     return Command(
         "repair_orphans",
         touched,
-        (what, *words),
+        (what, *arguments),
         lambda reply: RepairReply(len(subjects), [_text(id_) for id_ in reply]),
     )
 
 
-def _mended(reply: list[Any]) -> RepairReply:
+def _repaired(reply: list[Any]) -> RepairReply:
     return RepairReply(int(reply[0]), [_text(id_) for id_ in reply[1]])
 
 
-def _bytes(word: str) -> bytes:
+def _bytes(name: str) -> bytes:
     """As the auditor read it: a group's byte, or a damaged name, may be no UTF-8 (see _text)."""
-    return word.encode("latin-1", errors="ignore")
+    return name.encode("latin-1", errors="ignore")
 
 
-def _text(word: bytes | str | int) -> str:
-    return word.decode("latin-1") if isinstance(word, bytes) else text(word)
+def _text(name: bytes | str | int) -> str:
+    return name.decode("latin-1") if isinstance(name, bytes) else text(name)

@@ -144,15 +144,17 @@ def rollback(
 
 def half_of(keys: PartitionKeys, id_: str) -> Command[StoredHalf | None]:
     """The transaction that a stored message is a half of; None for none."""
-    words = ("HGET", keys.half_of, id_)
-    return Command("read", (), (), lambda reply: _half(reply) if reply else None, arguments=words)
+    arguments = ("HGET", keys.half_of, id_)
+    return Command(
+        "read", (), (), lambda reply: _half(reply) if reply else None, arguments=arguments
+    )
 
 
 def halves(keys: PartitionKeys, transaction: str, count: int) -> Command[list[str]]:
     """The ids of the first halves of a transaction in a partition."""
     low, high = f"[{transaction} ", f"({transaction}!"
-    words = ("ZRANGEBYLEX", keys.halves, low, high, "LIMIT", 0, count)
-    return Command("read", (), (), lambda reply: [_half(m).id for m in reply], arguments=words)
+    arguments = ("ZRANGEBYLEX", keys.halves, low, high, "LIMIT", 0, count)
+    return Command("read", (), (), lambda reply: [_half(m).id for m in reply], arguments=arguments)
 
 
 def bodies(keys: PartitionKeys, ids: Sequence[str]) -> Command[list[bytes | None]]:
@@ -200,8 +202,8 @@ def decide(
         keys.meta, keys.transactions, keys.checks(group), keys.unfinished_transactions,
         keys.parked_transactions,
     )  # fmt: skip
-    said: Argument = "" if claim is None else claim
-    args = (transaction, decision, worker, lease_ms, said, one_line(reason))
+    claimed: Argument = "" if claim is None else claim
+    args = (transaction, decision, worker, lease_ms, claimed, one_line(reason))
     return Command("decide", touched, args, _decided)
 
 
@@ -256,8 +258,8 @@ def read_many(keys: NamespaceKeys, transactions: Sequence[str]) -> Command[list[
 
 def page(key: str, offset: int, count: int) -> Command[list[str]]:
     """Ids of an index of transactions, the oldest first."""
-    words = ("ZRANGE", key, offset, offset + count - 1)
-    return Command("read", (), (), lambda reply: [text(id_) for id_ in reply], arguments=words)
+    arguments = ("ZRANGE", key, offset, offset + count - 1)
+    return Command("read", (), (), lambda reply: [text(id_) for id_ in reply], arguments=arguments)
 
 
 def size(key: str) -> Command[int]:

@@ -27,8 +27,8 @@ _OUTCOMES = {
     "purge": "purged",
     "recall": "recalled",
 }
-_LETTERS = {"R": "ready", "W": "waiting_retry", "D": "dead"}
-_STATES = sorted({*_OUTCOMES.values(), *_LETTERS.values()})
+_STATE_CODES = {"R": "ready", "W": "waiting_retry", "D": "dead"}
+_STATES = sorted({*_OUTCOMES.values(), *_STATE_CODES.values()})
 _CODES = {state: code for code, state in enumerate(_STATES)}
 _USUALLY_FIRST = ("lease", "succeed")
 """Without a note, all their messages are at their first attempt."""
@@ -195,7 +195,7 @@ def _read_destination(verb: str, note: str) -> _Destination:
     if rest[0] == "W":
         waiting = _CODES["waiting_retry"]
         return _Destination(attempt, waiting, int(float(rest[1])), int(float(rest[2])))
-    return _Destination(attempt, _CODES[_LETTERS[rest[0]]])
+    return _Destination(attempt, _CODES[_STATE_CODES[rest[0]]])
 
 
 def _settle_changes(calls: Calls, rows: Numbers, outcome: Numbers, due: Numbers) -> None:

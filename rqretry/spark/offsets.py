@@ -95,11 +95,11 @@ class Histories:
             InvalidArgument: It names a partition that there is not.
         """
         if isinstance(wanted, str):
-            words: Mapping[str, Mapping[str, str]] = {}
+            named: Mapping[str, Mapping[str, str]] = {}
             default = wanted
         else:
-            words, default = wanted, LATEST if name == "endingOffsets" else EARLIEST
-        for topic, parts in words.items():
+            named, default = wanted, LATEST if name == "endingOffsets" else EARLIEST
+        for topic, parts in named.items():
             for number in parts:
                 if (topic, int(number)) not in bounds:
                     raise InvalidArgument(
@@ -107,7 +107,7 @@ class Histories:
                         " not read here: there is no such partition, or option topic leaves it out"
                     )
         return {
-            partition: _position(words.get(partition[0], {}).get(str(partition[1]), default), known)
+            partition: _position(named.get(partition[0], {}).get(str(partition[1]), default), known)
             for partition, known in bounds.items()
         }
 
@@ -155,7 +155,7 @@ def _bounds(last: str, first: str, kept: Kept) -> Bounds:
     return Bounds(begin, max(begin, end), kept)
 
 
-def _position(word: str, known: Bounds) -> Position:
-    if word == EARLIEST:
+def _position(text: str, known: Bounds) -> Position:
+    if text == EARLIEST:
         return known.begin
-    return known.end if word == LATEST else Position.parse(word)
+    return known.end if text == LATEST else Position.parse(text)

@@ -52,7 +52,7 @@ class Position(NamedTuple):
 Offsets = dict[str, dict[str, str]]
 """{topic: {partition: position}}, as in checkpoints and in startingOffsets."""
 Wanted = str | Offsets
-"""startingOffsets or endingOffsets: one word for all, or one for each partition."""
+"""startingOffsets or endingOffsets: one position for all partitions, or one for each."""
 
 
 def read_offsets(name: str, text: str) -> Wanted:
@@ -76,11 +76,11 @@ def _partitions(name: str, text: str, parts: object) -> dict[str, str]:
     for number, value in parts.items():
         if not (isinstance(number, str) and number.isdecimal()):
             refuse(name, number, "is not a partition number")
-        found[str(int(number))] = _word(name, value)
+        found[str(int(number))] = _position_text(name, value)
     return found
 
 
-def _word(name: str, value: object) -> str:
+def _position_text(name: str, value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = _KAFKA.get(value, str(value))
     if not isinstance(value, str):

@@ -73,20 +73,20 @@ class Engine:
     def set_clock(self, now_ms: int) -> None:
         """Virtual time is now this; it never goes back."""
         self.clock.ms = max(now_ms, self.clock.ms)
-        words = ("SET", self._key, self.clock.ms)
-        self._store.run(Command("clock", (), (), bool, arguments=words))
+        arguments = ("SET", self._key, self.clock.ms)
+        self._store.run(Command("clock", (), (), bool, arguments=arguments))
 
     def set_attempt(self, place: LabPlace, id_: str, number: int, last_error: str) -> None:
         """Number the next delivery of a message, where its partition has it."""
         keys = place.keys
         here = Command("read", (), (), bool, arguments=("HEXISTS", keys.partition.bodies, id_))
         if self._store.run(here):
-            words = ("HSET", keys.attempts, id_, f"1:{number}:0:0")
-            self._store.run(Command("write", (), (), bool, arguments=words))
+            arguments = ("HSET", keys.attempts, id_, f"1:{number}:0:0")
+            self._store.run(Command("write", (), (), bool, arguments=arguments))
             if last_error:
                 record = f"{number - 1} {self.clock.ms} {describe_cause('failure', last_error)}\n"
-                words = ("HSET", keys.failures, id_, record)
-                self._store.run(Command("write", (), (), bool, arguments=words))
+                arguments = ("HSET", keys.failures, id_, record)
+                self._store.run(Command("write", (), (), bool, arguments=arguments))
 
     def next_due(self) -> int | None:
         """The next virtual time in ms at which something is due; after run()."""

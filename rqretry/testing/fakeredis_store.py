@@ -53,7 +53,7 @@ class _FakeConnection:
     def send(self, requests: Requests) -> None:
         """Send requests."""
         with self._lock:
-            self._replies += [self._answer(words) for words in requests]
+            self._replies += [self._answer(arguments) for arguments in requests]
 
     def receive(self, count: int) -> list[Any]:
         """The replies to them."""
@@ -69,8 +69,8 @@ class _FakeConnection:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _answer(self, words: tuple[Any, ...]) -> Any:
+    def _answer(self, arguments: tuple[Any, ...]) -> Any:
         try:
-            return self._fake.execute_command(*words)
+            return self._fake.execute_command(*arguments)
         except ResponseError as error:
             return error

@@ -28,7 +28,7 @@ from rqretry.protocol.broadcast import (
     now_at,
     read_waited,
     tally,
-    wait_words,
+    wait_arguments,
 )
 from rqretry.protocol.command import Operation
 from rqretry.protocol.lease import Failure
@@ -262,9 +262,9 @@ class _Reader:
         where = [
             (position.place.keys.partition, position.mark) for position in self._positions.values()
         ]
-        words = wait_words(where, count=ENTRIES, block_ms=round(BLOCK_S * 1000))
+        arguments = wait_arguments(where, count=ENTRIES, block_ms=round(BLOCK_S * 1000))
         patience = BLOCK_S + BLOCK_MARGIN_SECONDS
-        (reply,) = await store.exchange(self._connection, [words], patience)
+        (reply,) = await store.exchange(self._connection, [arguments], patience)
         if is_error(reply):
             raise broken(self._connection.node, reply, sent=True)
         for stream, entries in read_waited(reply).items():

@@ -181,14 +181,14 @@ class WakeUps:
         after: Sequence[tuple[Any, ...]] = (),
     ) -> list[Any] | None:
         """Block on wake keys, then run `after` on the same connection; None if it broke."""
-        words: tuple[Argument, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
+        arguments: tuple[Argument, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
         try:
             connection = await self._connected(wakes[0])
             self._covered = covered
             if self.stopping:
                 return None
             replies = await self._store.exchange(
-                connection, [words, *after], seconds + BLOCK_MARGIN_SECONDS
+                connection, [arguments, *after], seconds + BLOCK_MARGIN_SECONDS
             )
         except TryAgain as error:
             log.info("waiting for messages was cut off: %s", error)

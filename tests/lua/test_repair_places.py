@@ -55,7 +55,7 @@ def test_a_view_has_its_letter_put_back_as_long_as_it_is_dead(world: World) -> N
     world.client.hdel(keys.deaths, "c")
     command = repair.repair_places(keys, "put_back", ["a", "b", "c"], actor="ops")
     with world.changes() as changed:
-        assert world.run(command).mended == ["a"]
+        assert world.run(command).repaired == ["a"]
     assert changed["v:ready"] == ["a"]
 
 
