@@ -1,8 +1,10 @@
 """fsck: check that all data is consistent, and repair it."""
 
+from dataclasses import asdict
+
 from rqretry.admin.context import AdminContext
 from rqretry.admin.results import Checkup, Problem, Repair
-from rqretry.checks.auditor import Finding, Snapshot, examine
+from rqretry.checks.auditor import Finding, examine
 from rqretry.checks.repair import Repaired, Site, repair
 from rqretry.checks.repair_plan import STEPS, advice_of, step_of
 from rqretry.core.catalog_records import TopicRecord
@@ -30,7 +32,8 @@ def fsck(context: AdminContext, *, repair: bool = False) -> Operation[Checkup]:
     Returns:
         What was found, what was done, and what is left.
     """
-    partitions = yield from _all_partitions(context)
+    topics = yield from context.catalog.topics.all()
+    partitions = [(topic, number) for topic in topics for number in range(topic.partitions)]
     problems: list[Problem] = []
     repairs: list[Repair] = []
     left: list[Problem] = []
@@ -48,19 +51,12 @@ def fsck(context: AdminContext, *, repair: bool = False) -> Operation[Checkup]:
     )
 
 
-def _all_partitions(context: AdminContext) -> Operation[list[NumberedPartition]]:
-    topics = yield from context.catalog.topics.all()
-    return [(topic, number) for topic in topics for number in range(topic.partitions)]
-
-
 def _examined(
     context: AdminContext, partition: NumberedPartition
 ) -> Operation[tuple[list[Finding], Site]]:
     topic, number = partition
     keys = context.catalog.partition(topic.name, number)
     groups = [context.catalog.group_keys(topic.name, number, g.name) for g in topic.members]
-    findings: list[Finding]
-    seen: Snapshot
     findings, seen = yield from examine(keys, groups)
     leaving = bool(findings) and (yield from _is_being_left(context, topic.name))
     return findings, Site(seen, topic.route, context.actor, _tag_of, leaving=leaving)
@@ -90,18 +86,10 @@ def _problems(partition: NumberedPartition, site: Site, findings: list[Finding])
     problems = []
     for finding in findings:
         step = step_of(site.seen, finding, leaving=site.leaving)
+        advice = "" if step else advice_of(finding)
+        remedy = STEPS.get(step, "")
         problems.append(
-            Problem(
-                topic=topic.name,
-                partition=number,
-                severity=finding.severity,
-                kind=finding.kind,
-                key=finding.key,
-                id=finding.id,
-                text=finding.text,
-                remedy=STEPS.get(step, ""),
-                advice="" if step else advice_of(finding),
-            )
+            Problem(topic.name, number, **asdict(finding), remedy=remedy, advice=advice)
         )
     return problems
 

@@ -7,41 +7,26 @@ from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.envelope import decode
 from rqretry.core.errors import CodecError
 
+_FIELDS = (
+    "id", "topic", "group", "tag", "keys", "headers", "born_ms", "attempt", "cause", "error",
+    "fingerprint", "dead_since_ms",
+)  # fmt: skip
+_ERROR_FIELDS = ("attempt", "at_ms", "cause", "type", "message", "fingerprint", "worker")
+
 
 def as_json(dead_letter: DeadLetterRecord) -> dict[str, Any]:
     """A dead letter as values that JSON can hold."""
-    fields: dict[str, Any] = {
-        "id": dead_letter.id,
-        "topic": dead_letter.topic,
-        "group": dead_letter.group,
-        "tag": dead_letter.tag,
-        "keys": list(dead_letter.keys),
-        "headers": dead_letter.headers,
-        "born_ms": dead_letter.born_ms,
-        "attempt": dead_letter.attempt,
-        "cause": dead_letter.cause,
-        "error": dead_letter.error,
-        "fingerprint": dead_letter.fingerprint,
-        "dead_since_ms": dead_letter.dead_since_ms,
-        "errors": [
-            {
-                "attempt": error.attempt,
-                "at_ms": error.at_ms,
-                "cause": error.cause,
-                "type": error.type,
-                "message": error.message,
-                "fingerprint": error.fingerprint,
-                "worker": error.worker,
-            }
-            for error in dead_letter.errors
-        ],
-    }
-    if isinstance(dead_letter.body, bytes) or (
-        dead_letter.body is None and not _readable(dead_letter.raw)
-    ):
-        data = dead_letter.body if isinstance(dead_letter.body, bytes) else dead_letter.raw
-        return fields | {"body_base64": base64.b64encode(data).decode()}
-    return fields | {"body": dead_letter.body}
+    fields = {name: getattr(dead_letter, name) for name in _FIELDS}
+    fields["keys"] = list(dead_letter.keys)
+    fields["errors"] = [
+        {name: getattr(error, name) for name in _ERROR_FIELDS} for error in dead_letter.errors
+    ]
+    body = dead_letter.body
+    if body is None and not _readable(dead_letter.raw):
+        body = dead_letter.raw
+    if isinstance(body, bytes):
+        return fields | {"body_base64": base64.b64encode(body).decode()}
+    return fields | {"body": body}
 
 
 def _readable(raw: bytes) -> bool:

@@ -1,48 +1,44 @@
 """The filter that selects dead letters, the same everywhere, and reading the selected ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from rqretry.catalog.store import Place
 from rqretry.core.dead_letter import DeadLetterRecord, read_dead_letter
 from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import InvalidArgument, refuse, show
+from rqretry.core.failure_record import AttemptError
 from rqretry.core.limits import check_message_id, check_topic
-from rqretry.protocol import inspect as reading
-from rqretry.protocol.command import Command, Operation
+from rqretry.protocol.command import Operation
+from rqretry.protocol.inspect import DeadPage, dead_letters
 
 _IDS_LISTED = 20
 
 
-class Matchable(Protocol):
-    """What a filter can match."""
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A message that is not dead, as a filter matches it."""
 
-    @property
-    def id(self) -> str:
-        """The message's id."""
-        ...
-
-    @property
-    def topic(self) -> str:
-        """Its topic."""
-        ...
-
-    @property
-    def error(self) -> str:
-        """Its last error in one line."""
-        ...
+    id: str
+    topic: str
+    failure: AttemptError | None
+    dead_since_ms: int = 0
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of its last error."""
-        ...
+        """The fingerprint of its last failure; "" for none."""
+        return self.failure.fingerprint if self.failure else ""
 
     @property
-    def dead_since_ms(self) -> int:
-        """When it was dead-lettered; 0 if it was not."""
-        ...
+    def error(self) -> str:
+        """Its last failure in one line; "" for none."""
+        return str(self.failure or "")
+
+
+Matchable = DeadLetterRecord | Candidate
+"""What a filter can match."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +70,18 @@ class DeadLetterFilter:
             object.__setattr__(self, "ids", frozenset(map(check_message_id, listed)))
         if self.topic is not None:
             check_topic(self.topic)
-        if self.since is not None:
-            object.__setattr__(self, "since", epoch_ms("since", self.since))
-        if self.before is not None:
-            object.__setattr__(self, "before", epoch_ms("before", self.before))
+        for name, time in (("since", self.since), ("before", self.before)):
+            if time is not None:
+                object.__setattr__(self, name, epoch_ms(name, time))
 
     @property
     def says_something(self) -> bool:
         """Whether any condition is given."""
-        return any(getattr(self, f.name) not in (None, False) for f in fields(self))
+        return any(value not in (None, False) for _, value in self._values())
 
     def given(self) -> dict[str, Any]:
         """The conditions that are given, for the audit record."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        given = {name: value for name, value in values.items() if value not in (None, False)}
+        given = {name: value for name, value in self._values() if value not in (None, False)}
         if self.ids is not None:
             listed = sorted(self.ids)
             given["ids"] = listed if len(listed) <= _IDS_LISTED else f"{len(listed)} ids"
@@ -98,6 +92,9 @@ class DeadLetterFilter:
         """Whether there is no condition but the topic."""
         others = (self.ids, self.fingerprint, self.error, self.since, self.before)
         return not any(condition is not None for condition in others)
+
+    def _values(self) -> Iterator[tuple[str, Any]]:
+        return ((field.name, getattr(self, field.name)) for field in fields(self))
 
     def matches(self, dead_letter: Matchable) -> bool:
         """Whether this message is selected."""
@@ -138,21 +135,15 @@ def read_dead_letters(
     """The selected dead letters of one place, page by page."""
     found: list[DeadLetterRecord] = []
     offset = 0
-    while dead_letters := (yield from read_page(place, offset, with_bodies=with_bodies)):
-        offset += len(dead_letters)
-        found += [dead_letter for dead_letter in dead_letters if wanted.matches(dead_letter)]
+    while page := (yield from read_page(place, offset, with_bodies=with_bodies)):
+        offset += len(page)
+        found += filter(wanted.matches, page)
     return found
 
 
 def read_page(place: Place, offset: int, *, with_bodies: bool) -> Operation[list[DeadLetterRecord]]:
     """One page of the dead letters of one place, oldest first; none at the end."""
-    look: Command[reading.DeadPage] = reading.dead_letters(
-        place.keys, offset=offset, with_bodies=with_bodies
-    )
-    return list(_dead_letters(place.topic, place.keys.group, (yield look)))
-
-
-def _dead_letters(topic: str, group: str, page: reading.DeadPage) -> Sequence[DeadLetterRecord]:
+    page: DeadPage = yield dead_letters(place.keys, offset=offset, with_bodies=with_bodies)
     bodies = page.data or [b""] * len(page.ids)
     rows = zip(page.ids, page.since_ms, page.deaths, page.failures, bodies, strict=True)
-    return [read_dead_letter(topic, group, *row) for row in rows]
+    return [read_dead_letter(place.topic, place.keys.group, *row) for row in rows]

@@ -58,10 +58,7 @@ def dead_letters(
         return [dead_letter for dead_letter, _ in found]
     dead_letters = []
     for dead_letter, keys in found[:_EXPLAINED]:
-        partition = keys.partition.partition
-        dead_letters.append(
-            (yield from explained(context.catalog, dead_letter, dead_letter.topic, partition))
-        )
+        dead_letters.append((yield from explained(context.catalog, dead_letter, keys)))
     return dead_letters + [dead_letter for dead_letter, _ in found[_EXPLAINED:]]
 
 
@@ -140,11 +137,7 @@ def redrive(
 
 
 def _send_canaries(
-    context: AdminContext,
-    found: Found,
-    first: int,
-    patience: float,
-    arguments: Mapping[str, Any],
+    context: AdminContext, found: Found, first: int, patience: float, arguments: Mapping[str, Any]
 ) -> Operation[RedriveReport]:
     """Send the first ones and wait for them; a reason in the report stops the redrive."""
     canaries = found[:first]
@@ -203,15 +196,11 @@ def _send_back(
 def _send_batch(
     context: AdminContext, keys: GroupKeys, batch: Sequence[tuple[DeadLetterRecord, int | str]]
 ) -> Operation[int]:
-    dead_letters, delays = (
-        [dead_letter for dead_letter, _ in batch],
-        [delay for _, delay in batch],
-    )
+    dead_letters = [dead_letter for dead_letter, _ in batch]
+    delays = [delay for _, delay in batch]
     ids = [dead_letter.id for dead_letter in dead_letters]
-    seen = observer.installed
-    watch = seen and seen.redriving(
-        keys.partition.namespace, keys.group, dead_letters, context.actor
-    )
+    seen, namespace = observer.installed, keys.partition.namespace
+    watch = seen and seen.redriving(namespace, keys.group, dead_letters, context.actor)
     traces = watch.traces if watch else [""] * len(ids)
     records = [describe_redrive(context.actor, trace) for trace in traces]
     verdicts: list[bytes] = yield operate.redrive(

@@ -1,16 +1,14 @@
 """What other settings would mean for the messages that a group has now; nothing is written."""
 
 from collections import Counter
-from collections.abc import Iterator
 
+from rqretry.admin.context import scan
 from rqretry.admin.views import AttemptForecast, GroupForecast
 from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.limits import UNLIMITED
-from rqretry.protocol.command import Command, Operation
-from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.operate import Held, scan_group
+from rqretry.protocol.command import Operation
 
 
 def forecast(
@@ -24,18 +22,14 @@ def forecast(
     counts: Counter[int] = Counter()
     waiting = 0
     for place in places:
-        for key, in_list in _everything(place.keys):
-            found = yield from _attempts(place.keys, key, in_list=in_list)
-            counts += found
-            waiting += found.total() if key in place.keys.levels else 0
+        keys = place.keys
+        for key in (*keys.lists, keys.inflight, *keys.levels):
+            attempts = yield from scan(keys, key, lambda page: page.attempts)
+            counts.update(attempts)
+            waiting += len(attempts) if key in keys.levels else 0
     rows = tuple(
-        AttemptForecast(
-            attempt,
-            count,
-            wait_after(before, levels, attempt),
-            wait_after(after, levels, attempt),
-        )
-        for attempt, count in sorted(counts.items())
+        AttemptForecast(n, count, wait_after(before, levels, n), wait_after(after, levels, n))
+        for n, count in sorted(counts.items())
     )
     doomed = sum(
         row.count for row in rows if row.wait_after_s is None and row.wait_before_s is not None
@@ -50,24 +44,3 @@ def wait_after(record: GroupRecord, levels: LevelTable, attempt: int) -> float |
     if record.kind == SIMPLE:  # the message is ready again when the lease ends
         return 0.0
     return record.policy.compile(levels.ms).delay_ms(attempt) / 1000
-
-
-def _everything(keys: GroupKeys) -> Iterator[tuple[str, bool]]:
-    yield keys.ready, True
-    yield keys.retry, True
-    yield keys.inflight, False
-    for level in keys.levels:
-        yield level, False
-
-
-def _attempts(keys: GroupKeys, key: str, *, in_list: bool) -> Operation[Counter[int]]:
-    counts: Counter[int] = Counter()
-    offset, total = 0, 1
-    while offset < total:
-        look: Command[Held] = scan_group(keys, key, in_list=in_list, offset=offset)
-        page = yield look
-        if not page.ids:
-            break
-        offset, total = offset + len(page.ids), page.total
-        counts.update(page.attempts)
-    return counts

@@ -1,54 +1,27 @@
 """Operations that move or delete messages: promote, purge, reset."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from rqretry.admin.context import AdminContext
-from rqretry.admin.dead_letter_filter import DeadLetterFilter, chosen, read_dead_letters
+from rqretry.admin.context import AdminContext, scan
+from rqretry.admin.dead_letter_filter import (
+    Candidate,
+    DeadLetterFilter,
+    chosen,
+    read_dead_letters,
+)
 from rqretry.catalog.drain_group import drop_all, purge_all
 from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
-from rqretry.core.failure_record import AttemptError, read_record
+from rqretry.core.failure_record import read_record
 from rqretry.core.limits import EARLIEST, LATEST, check_count, check_group, check_start
 from rqretry.protocol import maintain, operate
-from rqretry.protocol.command import Command, Operation, batches
+from rqretry.protocol.command import Operation, batches
 from rqretry.protocol.inspect import Stats, stats
-from rqretry.protocol.operate import (
-    Blocked,
-    Dropped,
-    Held,
-    purge_blocked,
-    purge_list,
-    scan_blocked,
-    scan_group,
-)
+from rqretry.protocol.operate import Blocked, Dropped, Held
 
 STATES = ("dead", "ready", "waiting_retry")
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A message that is not dead, as a filter matches it."""
-
-    id: str
-    topic: str
-    failure: AttemptError | None
-    dead_since_ms: int = 0
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint of its last failure; "" for none."""
-        return self.failure.fingerprint if self.failure else ""
-
-    @property
-    def error(self) -> str:
-        """Its last failure in one line; "" for none."""
-        if self.failure is None:
-            return ""
-        parts = (self.failure.type, self.failure.message)
-        return ": ".join(filter(None, parts)) or self.failure.cause
 
 
 def promote(
@@ -85,8 +58,9 @@ def promote(
         check_count(level, name="level", maximum=len(table))
     moved = 0
     for place in (yield from context.places(record, wanted.topic)):
-        for number, key in _levels(place, level):
-            moved += yield from _promote(context, place, key, number, wanted, dry_run=dry_run)
+        for number, key in enumerate(place.keys.levels, start=1):
+            if level in (None, number):
+                moved += yield from _promote(context, place, key, number, wanted, dry_run=dry_run)
     if not dry_run:
         arguments = {"group": group, "level": level} | wanted.given()
         yield from context.audit("promote", arguments, {"messages": moved})
@@ -107,7 +81,7 @@ def _promote(
         return len(ids)
     moved = 0
     for batch in batches(ids):
-        step: Command[maintain.Promoted] = maintain.promote(
+        step = maintain.promote(
             place.keys, worker=context.actor, level=level, ids=batch, early=True
         )
         moved += (yield step).moved
@@ -219,12 +193,11 @@ def _purge(
     keys = place.keys
     if state == "ready":
         gone = yield from _purge_blocked(context, place, wanted, dry_run=dry_run)
-        for key in (keys.ready, keys.retry):
+        for key in keys.lists:
             gone += yield from _purge_list(context, place, key, wanted, dry_run=dry_run)
         return gone
-    sets = keys.levels if state == "waiting_retry" else (keys.dead,)
     gone = 0
-    for key in sets:
+    for key in keys.levels if state == "waiting_retry" else (keys.dead,):
         if wanted.takes_all and not dry_run:
             gone += yield from purge_all(keys, key, context.actor)
             continue
@@ -233,10 +206,8 @@ def _purge(
             ids = [dead_letter.id for dead_letter in dead_letters]
         else:
             ids = yield from _matching(place, key, wanted)
-        for batch in batches(ids):
-            if dry_run:
-                gone += len(batch)
-                continue
+        gone += len(ids) if dry_run else 0
+        for batch in () if dry_run else batches(ids):
             verdicts: list[bytes] = yield operate.purge(keys, batch, actor=context.actor, place=key)
             gone += verdicts.count(b"OK")
     return gone
@@ -248,15 +219,14 @@ def _purge_blocked(
     """Purge messages that wait behind others of their message group, page by page."""
     gone, after = 0, ""
     while True:
-        look: Command[Blocked] = scan_blocked(place.keys, after=after)
-        page = yield look
+        page: Blocked = yield operate.scan_blocked(place.keys, after=after)
         found = {c.id for c in _candidates(place.topic, page) if wanted.matches(c)}
         pairs = zip(page.members, page.ids, strict=True)
         members = [member for member, id_ in pairs if id_ in found]
         if dry_run:
             gone += len(members)
         elif members:
-            verdicts: list[bytes] = yield purge_blocked(place.keys, members, actor=context.actor)
+            verdicts = yield operate.purge_blocked(place.keys, members, actor=context.actor)
             gone += verdicts.count(b"OK")
         after = page.after
         if not after:
@@ -267,45 +237,32 @@ def _purge_list(
     context: AdminContext, place: Place, key: str, wanted: DeadLetterFilter, *, dry_run: bool
 ) -> Operation[int]:
     if dry_run:
-        ids = yield from _matching(place, key, wanted, in_list=True)
-        return len(ids)
+        return len((yield from _matching(place, key, wanted)))
     if wanted.takes_all:
         return (yield from drop_all(place.keys, key, context.actor))
     rest, gone = -1, 0
     while rest:
-        look: Command[Held] = scan_group(place.keys, key, in_list=True, offset=0)
-        page = yield look
+        page: Held = yield operate.scan_group(place.keys, key, in_list=True, offset=0)
         rest = page.total if rest < 0 else rest
         answers = [(c.id, wanted.matches(c)) for c in _candidates(place.topic, page)][:rest]
         if not answers:
             break
-        step: Command[Dropped] = purge_list(place.keys, key, actor=context.actor, answers=answers)
-        dropped = yield step
+        dropped: Dropped = yield operate.purge_list(
+            place.keys, key, actor=context.actor, answers=answers
+        )
         gone += dropped.gone
         # If consumers took the whole window meanwhile, it is done too.
         rest = max(0, rest - (dropped.window or len(answers)))
     return gone
 
 
-def _levels(place: Place, level: int | None) -> Iterator[tuple[int, str]]:
-    for number, key in enumerate(place.keys.levels, start=1):
-        if level in (None, number):
-            yield number, key
+def _matching(place: Place, key: str, wanted: DeadLetterFilter) -> Operation[list[str]]:
+    """The selected ids in one list or sorted set."""
 
+    def read(page: Held) -> list[str]:
+        return [c.id for c in _candidates(place.topic, page) if wanted.matches(c)]
 
-def _matching(
-    place: Place, key: str, wanted: DeadLetterFilter, *, in_list: bool = False
-) -> Operation[list[str]]:
-    """The selected ids in one list or sorted set, page by page."""
-    ids: list[str] = []
-    offset, total = 0, 1
-    while offset < total:
-        look: Command[Held] = scan_group(place.keys, key, in_list=in_list, offset=offset)
-        page = yield look
-        if not page.ids:
-            break
-        offset, total = offset + len(page.ids), page.total
-        ids += [c.id for c in _candidates(place.topic, page) if wanted.matches(c)]
+    ids = yield from scan(place.keys, key, read)
     return list(dict.fromkeys(ids))
 
 

@@ -1,8 +1,10 @@
 """Operations that only read: statistics, one message, workers, leases, the audit record."""
 
 from collections.abc import Collection
+from dataclasses import replace
+from typing import NoReturn
 
-from rqretry.admin.context import AdminContext
+from rqretry.admin.context import AdminContext, scan
 from rqretry.admin.explain import outcomes, states, view_from_history, why_half
 from rqretry.admin.results import AuditEntry, InflightMessage, WorkerInfo
 from rqretry.admin.statistics import gather_stats
@@ -19,9 +21,8 @@ from rqretry.core.route import RouteGroup
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol import transaction
 from rqretry.protocol.audit_log import notes
-from rqretry.protocol.command import Command, Operation
+from rqretry.protocol.command import Operation
 from rqretry.protocol.inspect import Peeked, peek, read_due
-from rqretry.protocol.operate import Held, scan_group
 from rqretry.protocol.publish import scheduled_member
 
 _NO_GROUP = RouteGroup("-", 0, "")
@@ -56,9 +57,7 @@ def message(context: AdminContext, id: str) -> Operation[MessageView]:  # noqa: 
             purged, or never published to this namespace.
     """
     view = yield from _look(context, check_message_id(id))
-    if view is None:
-        raise _not_stored(context, id)
-    return view
+    return view or _not_stored(context, id)
 
 
 def remembered(context: AdminContext, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract
@@ -68,10 +67,7 @@ def remembered(context: AdminContext, id: str) -> Operation[MessageView]:  # noq
         MessageNotFound: No history names it.
     """
     checked = check_message_id(id)
-    events = yield from _past(context, checked)
-    if not events:
-        raise _not_stored(context, id)
-    return view_from_history(checked, events)
+    return view_from_history(checked, (yield from _past(context, checked)))
 
 
 def timeline(context: AdminContext, id: str) -> Operation[list[TimelineEvent]]:  # noqa: A002 - the name of the contract
@@ -84,12 +80,7 @@ def timeline(context: AdminContext, id: str) -> Operation[list[TimelineEvent]]: 
     """
     checked = check_message_id(id)
     view = yield from _look(context, checked)
-    if view is not None:
-        return list(view.timeline)
-    events = yield from _past(context, checked)
-    if not events:
-        raise _not_stored(context, id)
-    return events
+    return list(view.timeline) if view else (yield from _past(context, checked))
 
 
 def explain(context: AdminContext, id: str) -> Operation[dict[str, str]]:  # noqa: A002 - the name of the contract
@@ -104,10 +95,7 @@ def explain(context: AdminContext, id: str) -> Operation[dict[str, str]]:  # noq
     view = yield from _look(context, checked)
     if view is not None:
         return {state.group: state.explain for state in view.states}
-    events = yield from _past(context, checked)
-    if not events:
-        raise _not_stored(context, id)
-    return outcomes(events)
+    return outcomes((yield from _past(context, checked)))
 
 
 def find(context: AdminContext, key: str) -> Operation[list[str]]:
@@ -123,19 +111,18 @@ def find(context: AdminContext, key: str) -> Operation[list[str]]:
     found: list[str] = []
     for record in (yield from context.catalog.topics.all()):
         for partition in range(record.partitions):
-            found += yield from ids_of_key(context.catalog, record.name, partition, wanted)
+            keys = context.catalog.partition(record.name, partition)
+            found += yield from ids_of_key(keys, wanted)
     return found
 
 
 def workers(context: AdminContext) -> Operation[list[WorkerInfo]]:
     """The live worker processes, by name."""
     yield from context.catalog.open()
-    live = yield from context.live()
-    found = [(worker, groups_of(worker.about)) for worker in live]
-    rows = [
-        WorkerInfo(worker.name, about.groups, about.topics, about.pid, worker.since_ms)
-        for worker, about in found
-    ]
+    rows = []
+    for worker in (yield from context.live()):
+        about = groups_of(worker.about)
+        rows.append(WorkerInfo(worker.name, about.groups, about.topics, about.pid, worker.since_ms))
     return sorted(rows, key=lambda row: row.name)
 
 
@@ -148,18 +135,13 @@ def inflight(context: AdminContext, group: str) -> Operation[list[InflightMessag
     record = yield from context.catalog.groups.get(check_group(group))
     found = []
     for topic, partition, keys in (yield from context.places(record)):
-        offset, total = 0, 1
-        while offset < total:
-            look: Command[Held] = scan_group(keys, keys.inflight, in_list=False, offset=offset)
-            page = yield look
-            if not page.ids:
-                break
-            offset, total = offset + len(page.ids), page.total
-            rows = zip(page.ids, page.attempts, page.due_ms, strict=True)
-            found += [
-                InflightMessage(id_, topic, partition, attempt, due_ms or 0)
-                for id_, attempt, due_ms in rows
-            ]
+        rows = yield from scan(
+            keys, keys.inflight, lambda page: zip(page.ids, page.attempts, page.due_ms, strict=True)
+        )
+        found += [
+            InflightMessage(id_, topic, partition, attempt, due_ms or 0)
+            for id_, attempt, due_ms in rows
+        ]
     return sorted(found, key=lambda row: (row.deadline_ms, row.id))
 
 
@@ -197,34 +179,33 @@ def _past(context: AdminContext, id_: str) -> Operation[list[TimelineEvent]]:
         likely = partition_of(id_, record.partitions)
         # Elsewhere if it had a message group, or partitions were added since.
         for partition in dict.fromkeys((likely, *range(record.partitions))):
-            found = yield from read_timeline(
-                context.catalog, record.name, partition, id_, born_ms(id_)
-            )
+            keys = context.catalog.partition(record.name, partition)
+            found = yield from read_timeline(keys, id_, born_ms(id_))
             if found:
-                events += [event.at(record.name, partition) for event in found]
+                place = {"topic": record.name, "partition": partition}
+                events += [replace(event, **place) for event in found]
                 break
     ordered = sorted(events, key=lambda event: event.at_ms)
-    return (yield from with_interruptions(context.catalog, ordered))
+    found = yield from with_interruptions(context.catalog, ordered)
+    return found or _not_stored(context, id_)
 
 
-def _not_stored(context: AdminContext, id_: str) -> MessageNotFound:
-    return MessageNotFound(
+def _not_stored(context: AdminContext, id_: str) -> NoReturn:
+    raise MessageNotFound(
         f"no message {show(id_)} is stored in namespace {show(context.catalog.namespace)}: it was"
         " committed by every group, purged, or never published here"
     )
 
 
 def _view(
-    catalog: Catalog,
-    topic: TopicRecord,
-    partition: int,
-    id_: str,
-    served: Collection[str] = (),
+    catalog: Catalog, topic: TopicRecord, partition: int, id_: str, served: Collection[str]
 ) -> Operation[MessageView | None]:
     """The message, if this partition stores it; `served` are the groups with a live worker."""
     groups = topic.route.groups or (_NO_GROUP,)
-    keys = [catalog.group_keys(topic.name, partition, group.name) for group in groups]
-    peeked: list[Peeked] = yield [peek(key, id_) for key in keys]
+    keys = catalog.partition(topic.name, partition)
+    peeked: list[Peeked] = yield [
+        peek(catalog.group_keys(topic.name, partition, group.name), id_) for group in groups
+    ]
     if not peeked[0].stored:
         return None
     try:
@@ -233,13 +214,11 @@ def _view(
         envelope = Envelope(None, None, (), {}, None, None)
     if envelope.tag is not None:  # the member of a scheduled message includes its tag
         member = scheduled_member(id_, envelope.tag)
-        due_ms = yield read_due(catalog.partition(topic.name, partition), member)
+        due_ms = yield read_due(keys, member)
         peeked = [p._replace(scheduled_ms=due_ms) for p in peeked]
-    timeline = yield from read_timeline(catalog, topic.name, partition, id_, born(id_, envelope))
+    timeline = yield from read_timeline(keys, id_, born(id_, envelope))
     found = tuple(states(groups, peeked, timeline, served, envelope.tag or ""))
-    half: transaction.StoredHalf | None = yield transaction.half_of(
-        catalog.partition(topic.name, partition), id_
-    )
+    half: transaction.StoredHalf | None = yield transaction.half_of(keys, id_)
     if half is not None:
         why = yield from _why_half(catalog, half, peeked[0].now_ms)
         found = (GroupState("-", "prepared", 1, None, why, ()),)

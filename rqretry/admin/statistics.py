@@ -1,5 +1,6 @@
 """Statistics: one read-only call per group and partition, added up."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
@@ -28,9 +29,9 @@ def gather_stats(
         parts: dict[str, list[Part]] = {}
         for asked in groups:
             keys = [catalog.group_keys(topic.name, n, asked.name) for n in range(topic.partitions)]
-            parts[asked.name] = []
+            found = parts[asked.name] = []
             for batch in batches(keys):
-                parts[asked.name] += yield [stats(key) for key in batch]
+                found += yield [stats(key) for key in batch]
         any_group = parts[groups[0].name]
         rows.append(
             TopicStats(
@@ -50,18 +51,10 @@ def gather_stats(
             )
         )
     server = yield from _server()
-    unfinished, parked = yield [
-        size(catalog.keys.open_transactions),
-        size(catalog.keys.parked_transactions),
-    ]
-    return Stats(
-        catalog.namespace,
-        tuple(rows),
-        server.get("used_memory"),
-        server.get("maxmemory"),
-        unfinished,
-        parked,
-    )
+    own = catalog.keys
+    transactions = yield [size(own.open_transactions), size(own.parked_transactions)]
+    memory = server.get("used_memory"), server.get("maxmemory")
+    return Stats(catalog.namespace, tuple(rows), *memory, *transactions)
 
 
 def _bytes(catalog: Catalog, topic: TopicRecord) -> Operation[int | None]:
@@ -112,29 +105,25 @@ def _summed(shares: Sequence[int | None]) -> int | None:
 
 def _waiting(parts: Sequence[Part], levels: int) -> list[Waiting]:
     rows = []
-    for index in range(levels):
-        here = [part.levels[index] for part in parts]
+    for number, here in enumerate(zip(*(part.levels[:levels] for part in parts), strict=True), 1):
         count = sum(level.waiting - level.due for level in here)
-        nexts = [level.next_due_ms for level in here if level.next_due_ms is not None]
         if count:
-            rows.append(Waiting(index + 1, count, min(nexts)))
+            nexts = [level.next_due_ms for level in here if level.next_due_ms is not None]
+            rows.append(Waiting(number, count, min(nexts)))
     return rows
 
 
 def _oldest_age(parts: Sequence[Part]) -> float | None:
-    ages = []
-    for part in parts:
-        born = born_ms(part.oldest_id) if part.oldest_id else None
-        if born is not None:
-            ages.append(max(0, part.now_ms - born) / 1000)
+    born = [(part.now_ms, born_ms(part.oldest_id)) for part in parts if part.oldest_id]
+    ages = (max(0, now_ms - at_ms) / 1000 for now_ms, at_ms in born if at_ms is not None)
     return max(ages, default=None)
 
 
 def _counters(group: str, parts: Sequence[Part]) -> dict[str, int]:
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for part in parts:
         for name, value in part.counters.items():
-            verb, colon, owner = name.partition(":")
-            if colon and owner == group:
-                total[verb] = total.get(verb, 0) + int(value)
-    return total
+            verb, _, owner = name.partition(":")
+            if owner == group:
+                total[verb] += int(value)
+    return dict(total)

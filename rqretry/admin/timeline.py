@@ -21,6 +21,7 @@ from rqretry.core.traceparent import trace_id_of
 from rqretry.protocol.audit_log import Note, exit_records
 from rqretry.protocol.command import Operation
 from rqretry.protocol.inspect import history, ids_with_key, recent_history
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 _LOOK_BACK_MS = 60_000
 _PAGE, _PAGES = 1000, 50
@@ -30,10 +31,9 @@ _LEASE_ENDED = "the lease ended before the worker reported a result"
 
 
 def read_timeline(
-    catalog: Catalog, topic: str, partition: int, id_: str, since_ms: int | None
+    keys: PartitionKeys, id_: str, since_ms: int | None
 ) -> Operation[list[TimelineEvent]]:
     """A message's events in the partition's history, oldest first."""
-    keys = catalog.partition(topic, partition)
     start = str(max(0, (since_ms or 0) - _LOOK_BACK_MS))
     events: list[TimelineEvent] = []
     wanted = id_.encode()
@@ -48,13 +48,12 @@ def read_timeline(
     return events
 
 
-def ids_of_key(catalog: Catalog, topic: str, partition: int, key: str) -> Operation[list[str]]:
+def ids_of_key(keys: PartitionKeys, key: str) -> Operation[list[str]]:
     """The messages with a message key: all stored ones, and those in the newest history.
 
     Stored messages come from the index, by id; the others from the newest entries of the history,
     in the order of publishing.
     """
-    keys = catalog.partition(topic, partition)
     stored: list[str] = []
     while True:
         after = stored[-1] if stored else ""
@@ -95,7 +94,8 @@ def with_record(
             if not failed:
                 known.append(_from_record(state.group, error))
             elif not failed[0].trace_id and error.trace:
-                known[known.index(failed[0])] = failed[0].traced(trace_id_of(error.trace))
+                traced = replace(failed[0], trace_id=trace_id_of(error.trace))
+                known[known.index(failed[0])] = traced
     return sorted(known, key=lambda event: event.at_ms)
 
 
@@ -186,14 +186,12 @@ def with_interruptions(
 
 
 def explained(
-    catalog: Catalog, dead_letter: DeadLetterRecord, topic: str, partition: int
+    catalog: Catalog, dead_letter: DeadLetterRecord, keys: GroupKeys
 ) -> Operation[DeadLetterRecord]:
     """The dead letter, with the worker of each interrupted attempt and how its process ended."""
     if not any(error.cause == EXPIRED for error in dead_letter.errors):
         return dead_letter
-    events = yield from read_timeline(
-        catalog, topic, partition, dead_letter.id, dead_letter.born_ms
-    )
+    events = yield from read_timeline(keys.partition, dead_letter.id, dead_letter.born_ms)
     found = yield from _interruptions(catalog, events)
     errors = []
     for error in dead_letter.errors:

@@ -96,13 +96,9 @@ def rollback_transaction(context: AdminContext, id: str) -> Operation[bool]:  # 
 
 def _resolve(context: AdminContext, id_: str, decision: str, verb: str) -> Operation[bool]:
     record = yield from record_of(context.catalog, check_message_id(id_, name="transaction"))
+    group, why = record.terms.group, "an operator said so"
     done = yield from resolve(
-        context.catalog,
-        record.id,
-        record.terms.group,
-        decision,
-        worker=context.actor,
-        reason="an operator said so",
+        context.catalog, record.id, group, decision, worker=context.actor, reason=why
     )
     if done:
         yield from context.audit(verb, {"transaction": record.id})

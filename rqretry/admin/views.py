@@ -1,7 +1,7 @@
 """What admin operations return: statistics, messages, topics, groups."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -226,14 +226,6 @@ class TimelineEvent:
     """Where the message was, if it is no longer stored."""
     partition: int = 0
 
-    def at(self, topic: str, partition: int) -> "TimelineEvent":
-        """The same, with its place."""
-        return replace(self, topic=topic, partition=partition)
-
-    def traced(self, trace_id: str | None) -> "TimelineEvent":
-        """The same, with its trace."""
-        return replace(self, trace_id=trace_id)
-
 
 @dataclass(frozen=True, slots=True)
 class MessageView:
@@ -334,17 +326,11 @@ def clusters(dead_letters: Sequence[DeadLetterRecord]) -> list[Cluster]:
     found: dict[str, list[DeadLetterRecord]] = {}
     for dead_letter in dead_letters:
         found.setdefault(dead_letter.fingerprint, []).append(dead_letter)
-    rows = [
-        Cluster(
-            fingerprint,
-            members[-1].error,
-            len(members),
-            min(dead_letter.dead_since_ms for dead_letter in members),
-            max(dead_letter.dead_since_ms for dead_letter in members),
-            members[-1].id,
-        )
-        for fingerprint, members in found.items()
-    ]
+    rows = []
+    for fingerprint, members in found.items():
+        times, last = [member.dead_since_ms for member in members], members[-1]
+        counted = Cluster(fingerprint, last.error, len(members), min(times), max(times), last.id)
+        rows.append(counted)
     return sorted(rows, key=lambda row: (-row.count, row.fingerprint))
 
 

@@ -131,6 +131,11 @@ class GroupKeys:
     levels: tuple[str, ...] = field(init=False, compare=False)
 
     @property
+    def lists(self) -> tuple[str, str]:
+        """The keys that are lists; the others that hold messages are sorted sets."""
+        return self.ready, self.retry
+
+    @property
     def origins(self) -> str:
         """The failure records of the group whose dead letters this one consumes."""
         return f"{self._source_base}failures"

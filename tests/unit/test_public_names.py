@@ -13,7 +13,7 @@ INTERNAL = {
     "ConsumerSpec", "Worker",  # App.consumers and App.worker are for `rqretry worker`
     "Keep",  # the default of a setting whose None means something
     "CompiledPolicy",  # how a worker compiles a policy
-    "Matchable", "Record",  # protocols and records that only this package makes
+    "Candidate", "Record",  # records that only this package makes
 }  # fmt: skip
 
 
