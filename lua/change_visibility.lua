@@ -71,7 +71,7 @@ local function write()
       back[#back + 1] = id
     end
     call('ZREM', inflight, unpack(back))
-    wake_for_room(most, inflight, wake, #back)
+    wake_if_below_limit(most, inflight, wake, #back)
   end
   if news then
     call('ZADD', wake, 0, '1')

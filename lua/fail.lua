@@ -152,9 +152,9 @@ local function write()
   if order.used then
     lines_of_groups()(order, died, {})
   end
-  drop_spent(policy, plan, keys.deaths, attempts, failures)
+  drop_given_up(policy, plan, keys.deaths, attempts, failures)
   call('ZREM', inflight, unpack(done))
-  wake_for_room(policy.max_inflight, inflight, wake, #done)
+  wake_if_below_limit(policy.max_inflight, inflight, wake, #done)
   call('HINCRBY', counters, 'fail:' .. group, #done)
   if #plan.dead > 0 then
     call('HINCRBY', counters, (policy.view and 'dropped:' or 'dead:') .. group, #plan.dead / 2)

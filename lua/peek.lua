@@ -5,7 +5,7 @@ local call = redis.call
   KEYS   meta config ready retry inflight attempts failures dead deaths bodies pending scheduled
          backlog order heads message_groups, then the delay level keys
   ARGV   id most (how far to look into the lists)
-  REPLY  now_ms, body, pending bytes, own byte, entry, inflight deadline, dead since, grave, failure
+  REPLY  now_ms, body, pending bytes, own byte, entry, inflight deadline, dead since, death, failure
          record, scheduled due, place in ready, in retry, in backlog, paused, level and due of each
          level that holds it, stored, messages in flight, the group's part of max_inflight, rate, who
          else is out of its message group and its place in that line ('' wherever there is nothing)

@@ -65,7 +65,7 @@ if #done > 0 then
   end
   call('HSET', attempts, unpack(written))
   call('ZREM', inflight, unpack(done))
-  wake_for_room(policy.max_inflight, inflight, wake, #done)
+  wake_if_below_limit(policy.max_inflight, inflight, wake, #done)
   call('HINCRBY', counters, 'release:' .. group, #done)
   if filled or earlier then
     call('ZADD', wake, 0, '1')

@@ -86,7 +86,7 @@ if #done > 0 then
     lines()(order, done, last)
   end
   call('ZREM', inflight, unpack(done))
-  wake_for_room(most, inflight, wake, #done)
+  wake_if_below_limit(most, inflight, wake, #done)
   call('HINCRBY', counters, 'succeed:' .. group, #done)
   local notes = #failed_before > 0 and table.concat(attempt_of, ' ') or '' -- '': all at their first
   append_history(clock, meta, events, 'succeed', group, worker, done, notes, '')

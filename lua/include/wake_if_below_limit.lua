@@ -1,5 +1,5 @@
 -- A group that had all of its max_inflight in flight is woken by whoever ends a lease of it.
-local function wake_for_room(most, inflight, wake, ended)
+local function wake_if_below_limit(most, inflight, wake, ended)
   local held = most and call('ZCARD', inflight)
   if held and held < most and held + ended >= most then
     call('ZADD', wake, '0', '1')

@@ -1,4 +1,7 @@
-"""Redriving on the command line: with a rate and canaries, and what became of them."""
+"""Redriving on the command line: with a rate and canaries, and what became of them.
+
+The rate and the canaries themselves are in admin/dead_letters.py.
+"""
 
 import sys
 from collections.abc import Callable

@@ -3,7 +3,8 @@
 All of them are `RqretryError`; each class has one sentence about when it is
 raised. The message of every error is one plain sentence: the value at fault, what is
 allowed and what to do. Exceptions with fields build that sentence themselves, and all
-of them can be pickled, because a handler may run in another process.
+of them can be pickled, because a handler may run in another process. Other sentences are written
+where they are raised, such as that of `TopicNotFound` in catalog/store.py.
 """
 
 import reprlib

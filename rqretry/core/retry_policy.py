@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from rqretry.core.durations import Duration, compact, milliseconds, spell
 from rqretry.core.errors import CodecError, InvalidArgument, refuse, show
@@ -20,7 +20,8 @@ FIRST_RETRY_LEVEL = 3
 ORDERED_INTERVALS_MS = (10, 30_000)
 """The least and the longest wait between the attempts of an ordered group."""
 _MAX_MULTIPLIER = 1000.0
-_EXPONENTIAL_DEFAULTS = ("5s", "2", "2h", "0.1")
+_EXPONENTIAL_NUMBERS = ("", "exponential multiplier", "", "exponential jitter")
+"""What its parts are called in errors where they are numbers; "" for a duration."""
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 _FORMS = (
     'is not a policy: give "rocketmq", "ladder:10s 30s 1m", "fixed:1s" or "exponential:5s,2,2h,0.1"'
@@ -36,7 +37,7 @@ class CompiledPolicy:
     Attributes:
         delays_ms: 1 to 32 waits in milliseconds: the k-th retry waits the k-th, and
             every later one the last.
-        jitter: The part of a wait that is left to chance, 0 to 1.
+        jitter: Each wait varies by up to this part of it, up or down; 0 to 1.
     """
 
     delays_ms: tuple[int, ...]
@@ -109,7 +110,7 @@ class RetryPolicy:
             initial: The first wait, 1 ms to 40 days.
             multiplier: From 1 to 1000.
             max: The longest wait; not below `initial`.
-            jitter: The part of each wait that is left to chance, 0 to 1.
+            jitter: Each wait varies by up to this part of it, up or down; 0 to 1.
             max_retries: The group's limit; None leaves the group's own.
 
         Raises:
@@ -145,16 +146,13 @@ class RetryPolicy:
     @classmethod
     def _parse_exponential(cls, rest: str) -> "RetryPolicy":
         parts = [part.strip() for part in rest.split(",")] if rest.strip() else []
-        if len(parts) > len(_EXPONENTIAL_DEFAULTS):
+        if len(parts) > len(_EXPONENTIAL_NUMBERS):
             refuse("policy", f"exponential:{rest}", _FORMS)
-        given = [*parts, *_EXPONENTIAL_DEFAULTS[len(parts) :]]
-        initial, multiplier, longest, jitter = given
-        return cls.exponential(
-            initial,
-            _read_number("exponential multiplier", multiplier),
-            longest,
-            _read_number("exponential jitter", jitter),
-        )
+        given: list[Any] = [
+            _read_number(name, part) if name else part
+            for name, part in zip(_EXPONENTIAL_NUMBERS, parts, strict=False)
+        ]
+        return cls.exponential(*given)  # what is left out has the defaults there
 
     def __str__(self) -> str:
         """The text that `parse` reads back."""

@@ -1,4 +1,7 @@
-"""Attributes of spans: a span's own, after those that many spans have in common."""
+"""Attributes of spans: a span's own, after those that many spans have in common.
+
+Their names and values are in semconv.py; here is only how they are kept.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""What is published, as it will go over the wire: checked, encoded and cut into calls; no I/O."""
+"""What is published, as it will go over the wire: checked, encoded and cut into calls; no I/O.
+
+The bytes of a single message are made in core/envelope.py.
+"""
 
 import gc
 import time

@@ -1,7 +1,8 @@
 """Entries of the history as columns: one row for each message of an entry.
 
 An entry is one call of one script with its whole batch (lua/include/history.lua). Arrow cuts it
-into rows, and repeats what the call has in common; Python touches no row (but see details.py).
+into rows, and repeats what the call has in common; Python touches no row, except in
+event_details.py.
 """
 
 from collections.abc import Callable, Sequence

@@ -3,6 +3,7 @@
 The loop leases from every place that has room and may hold something, all in one round trip. When
 nothing does, it blocks on the wake keys of those with room. With a single place the wake-up and the
 lease go in one round trip (docs/decisions/0013).
+How many messages a consumer takes is decided by `Slots.room` in slots.py.
 """
 
 import asyncio
