@@ -208,7 +208,7 @@ def _purge(
             ids = yield from _matching(place, key, wanted)
         gone += len(ids) if dry_run else 0
         for batch in () if dry_run else batches(ids):
-            verdicts: list[bytes] = yield operate.purge(keys, batch, actor=context.actor, place=key)
+            verdicts: list[bytes] = yield operate.purge(keys, batch, actor=context.actor, key=key)
             gone += verdicts.count(b"OK")
     return gone
 

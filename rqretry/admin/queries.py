@@ -162,10 +162,10 @@ def audit(context: AdminContext, count: int = 100) -> Operation[list[AuditEntry]
 def _look(context: AdminContext, id_: str) -> Operation[MessageView | None]:
     records = yield from context.catalog.topics.all()
     live = [groups_of(worker.about) for worker in (yield from context.live())]
-    # First where its id places it; elsewhere if partitions were added since.
+    # The partition that its id selects, then all: partitions may have been added since.
     likely = [(r, partition_of(id_, r.partitions)) for r in records]
-    places = [*likely, *((r, n) for r in records for n in range(r.partitions))]
-    for record, partition in dict.fromkeys(places):
+    candidates = [*likely, *((r, n) for r in records for n in range(r.partitions))]
+    for record, partition in dict.fromkeys(candidates):
         served = {group for about in live if record.name in about.topics for group in about.groups}
         view = yield from _view(context.catalog, record, partition, id_, served)
         if view is not None:

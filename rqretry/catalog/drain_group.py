@@ -88,7 +88,7 @@ def purge_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
         ids = page.ids[:rest]
         if not ids:
             break
-        verdicts: list[bytes] = yield purge(keys, ids, actor=actor, place=key)
+        verdicts: list[bytes] = yield purge(keys, ids, actor=actor, key=key)
         gone += verdicts.count(b"OK")
         rest -= len(ids)
     return gone

@@ -95,7 +95,7 @@ def judge(seen: Snapshot) -> list[Finding]:
         if group.keys.source:
             findings += _view(group)
         else:
-            findings += _places(seen, group)
+            findings += _listed_twice(seen, group)
             findings += _entries(group)
         findings += _due(group)
         findings += misplaced(seen.message_groups, group) if group.ordered else ()
@@ -131,15 +131,15 @@ def _bodies(seen: Snapshot) -> Iterator[Finding]:
     for id_ in seen.bodies - held:
         text = "a body is stored that no group has and nothing will deliver"
         yield Finding(ERROR, "orphan body", seen.keys.bodies, id_, text)
-    places: list[tuple[str, Iterable[str]]] = [
+    lists: list[tuple[str, Iterable[str]]] = [
         (seen.keys.scheduled, seen.scheduled),
         (seen.keys.backlog, seen.backlog),
         (seen.keys.half_of, seen.half_of),
     ]
     for group in seen.groups:
         if not group.keys.source:  # whose dead letter may be gone: see _view
-            places += group.places()
-    for key, ids in places:
+            lists += group.ids_by_key()
+    for key, ids in lists:
         for id_ in set(ids) - seen.bodies:
             text = "a message is listed whose body is not stored"
             yield Finding(ERROR, "missing body", key, id_, text)
@@ -219,10 +219,10 @@ def _halves(seen: Snapshot) -> Iterator[Finding]:
         yield Finding(WARNING, "leftover", keys.halves, member, text)
 
 
-def _places(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
+def _listed_twice(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
     name = group.keys.group
     firm: dict[str, str] = {}
-    for key, ids in group.places():
+    for key, ids in group.ids_by_key():
         if key in group.lists:
             continue
         for id_ in ids:

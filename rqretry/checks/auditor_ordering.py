@@ -13,7 +13,7 @@ def misplaced(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterat
         group: What was read of the group.
     """
     keys, name = group.keys, group.keys.group
-    out = {id_ for _, ids in group.places() for id_ in ids}
+    out = {id_ for _, ids in group.ids_by_key() for id_ in ids}
     order = [in_order(member) for member in group.order]
     for message_group, id_ in group.heads.items():
         if id_ not in out:

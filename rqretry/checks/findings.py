@@ -50,7 +50,7 @@ class GroupSnapshot:
     dead_letters: set[str] = field(default_factory=set)
     """The dead letters of the other group, where this one consumes them."""
 
-    def places(self) -> Iterator[tuple[str, Iterable[str]]]:
+    def ids_by_key(self) -> Iterator[tuple[str, Iterable[str]]]:
         """Each key that holds messages, with the ids in it."""
         yield from self.lists.items()
         yield self.keys.inflight, self.inflight
@@ -64,7 +64,7 @@ class GroupSnapshot:
 
     def held(self) -> set[str]:
         """Every message that the group has."""
-        return {id_ for _, ids in self.places() for id_ in ids}.union(self.blocked())
+        return {id_ for _, ids in self.ids_by_key() for id_ in ids}.union(self.blocked())
 
 
 @dataclass(slots=True)

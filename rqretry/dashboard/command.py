@@ -116,8 +116,8 @@ async def _serve(
 def _token(file: Path | None) -> str | None:
     token = variable(_TOKEN) if file is None else file.read_text("utf-8").strip()
     if token is not None and (len(token) < _MIN_TOKEN or not token.isascii()):
-        place = _TOKEN if file is None else show(str(file))
-        raise ConfigError(f"the token of {place} must be at least {_MIN_TOKEN} ASCII characters")
+        source = _TOKEN if file is None else show(str(file))
+        raise ConfigError(f"the token of {source} must be at least {_MIN_TOKEN} ASCII characters")
     return token
 
 

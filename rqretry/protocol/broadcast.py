@@ -10,7 +10,7 @@ START = "0-0"
 
 
 class Mark(NamedTuple):
-    """A place in what one partition broadcasts."""
+    """A position in what one partition broadcasts."""
 
     id: str
     """Of the last entry before it."""
@@ -33,13 +33,13 @@ class Entry(NamedTuple):
 
 
 def now_at(keys: PartitionKeys) -> Command[Mark]:
-    """The place from which on everything is still to be published."""
+    """The position after which everything is still to be published."""
     arguments = ("HMGET", keys.meta, "cast_ms", "cast_seq", "cast_count")
     return Command("read", (), (), _mark, arguments=arguments)
 
 
 def read_after(keys: PartitionKeys, mark: Mark, *, count: int) -> Command[list[Entry]]:
-    """The entries behind a place, oldest first, without waiting."""
+    """The entries after a position, oldest first, without waiting."""
     arguments = ("XRANGE", keys.broadcast, f"({mark.id}", "+", "COUNT", count)
     return Command(
         "read", (), (), lambda reply: [_entry(*one) for one in reply], arguments=arguments
@@ -47,11 +47,11 @@ def read_after(keys: PartitionKeys, mark: Mark, *, count: int) -> Command[list[E
 
 
 def wait_arguments(
-    places: Sequence[tuple[PartitionKeys, Mark]], *, count: int, block_ms: int
+    marks: Sequence[tuple[PartitionKeys, Mark]], *, count: int, block_ms: int
 ) -> tuple[Argument, ...]:
-    """The request that waits for entries behind these places, of one server."""
-    streams = [keys.broadcast for keys, _ in places]
-    ids = [mark.id for _, mark in places]
+    """The request that waits for entries after these positions, of one server."""
+    streams = [keys.broadcast for keys, _ in marks]
+    ids = [mark.id for _, mark in marks]
     return ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *streams, *ids)
 
 

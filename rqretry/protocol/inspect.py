@@ -48,7 +48,7 @@ class Stats(NamedTuple):
 
     @property
     def held(self) -> int:
-        """Messages of the group, in all its places."""
+        """Messages of the group, in all its lists."""
         waiting = sum(level.waiting for level in self.levels)
         return self.ready + self.blocked + self.retry + self.inflight + self.dead + waiting
 

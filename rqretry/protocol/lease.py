@@ -130,7 +130,7 @@ def poll(places: Sequence[GroupKeys]) -> Command[list[Polled | None]]:
             p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.due, p.scheduled,
         )
     ]  # fmt: skip
-    return Command("poll", tuple(touched), (), lambda reply: [_polled(place) for place in reply])
+    return Command("poll", tuple(touched), (), lambda reply: [_polled(each) for each in reply])
 
 
 def renew(
@@ -301,10 +301,10 @@ def _leased(reply: list[Any]) -> Leased:
     )  # fmt: skip
 
 
-def _polled(place: list[Any]) -> Polled | None:
-    if not place:
+def _polled(found: list[Any]) -> Polled | None:
+    if not found:
         return None
-    now, due, deadline, scheduled = place
+    now, due, deadline, scheduled = found
     return Polled(now, _in_ms(due), _in_ms(deadline), _in_ms(scheduled))
 
 
@@ -332,10 +332,10 @@ def outcome(verdict: bytes) -> Failed:
     """What fail.lua says of one message, in its answer and in the history."""
     if verdict in (STALE, GONE):
         return Failed(verdict.decode())
-    attempt, *place = verdict.split(b",")
-    if place[0] == b"D":
+    attempt, *rest = verdict.split(b",")
+    if rest[0] == b"D":
         return Failed("OK", dead=True, attempt=int(attempt))
-    return Failed("OK", attempt=int(attempt), level=int(place[1]), due_ms=int(float(place[2])))
+    return Failed("OK", attempt=int(attempt), level=int(rest[1]), due_ms=int(float(rest[2])))
 
 
 def _changed(reply: list[bytes]) -> bytes | int:

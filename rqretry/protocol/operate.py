@@ -9,7 +9,7 @@ from rqretry.protocol.publish import scheduled_member
 
 
 class Held(NamedTuple):
-    """One page of what a group holds in one place."""
+    """One page of what a group holds in one list or sorted set."""
 
     now_ms: int
     total: int
@@ -81,12 +81,12 @@ def redrive(
 
 
 def purge(
-    keys: GroupKeys, ids: Sequence[str], *, actor: str, place: str | None = None
+    keys: GroupKeys, ids: Sequence[str], *, actor: str, key: str | None = None
 ) -> Command[list[bytes]]:
-    """Dead (or in another sorted set, `place`) to gone; OK or GONE for each id."""
+    """Dead (or in another sorted set, `key`) to gone; OK or GONE for each id."""
     p = keys.partition
     touched = (
-        p.meta, keys.config, keys.attempts, keys.failures, place or keys.dead, keys.deaths,
+        p.meta, keys.config, keys.attempts, keys.failures, key or keys.dead, keys.deaths,
         p.bodies, p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
         keys.ready, keys.wake, keys.order, keys.heads, p.message_groups, keys.dead, p.keyed,
         p.message_keys,
@@ -102,7 +102,7 @@ def purge(
 
 def purge_list(
     keys: GroupKeys,
-    place: str,
+    key: str,
     *,
     actor: str,
     answers: Sequence[tuple[str, bool]] = (),
@@ -111,7 +111,7 @@ def purge_list(
     """Ready to gone, at the head of one list; `answers` says which go, none: all."""
     p = keys.partition
     touched = (
-        p.meta, keys.config, place, keys.attempts, keys.failures, keys.dead, keys.inflight,
+        p.meta, keys.config, key, keys.attempts, keys.failures, keys.dead, keys.inflight,
         p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.ready,
         keys.wake, keys.order, keys.heads, p.message_groups, p.keyed, p.message_keys,
     )  # fmt: skip
@@ -125,13 +125,13 @@ def purge_list(
 
 
 def catch_up(
-    keys: GroupKeys, place: str, *, actor: str, in_list: bool, owner: int, offset: int
+    keys: GroupKeys, key: str, *, actor: str, in_list: bool, owner: int, offset: int
 ) -> Command[CaughtUp]:
     """Stored to ready: one page of what the group with the byte `owner` has, for another group."""
     p = keys.partition
     touched = (
         p.meta, keys.config, keys.ready, keys.attempts, p.bodies, p.pending, p.events, p.counters,
-        place,
+        key,
     )  # fmt: skip
     kind = "list" if in_list else "zset"
     return Command(
@@ -233,12 +233,12 @@ def recall(keys: PartitionKeys, id_: str, *, worker: str, tag: str = "") -> Comm
 
 
 def scan_group(
-    keys: GroupKeys, place: str, *, in_list: bool, offset: int, count: int = MAX_BATCH
+    keys: GroupKeys, key: str, *, in_list: bool, offset: int, count: int = MAX_BATCH
 ) -> Command[Held]:
     """One page of what a group holds in a list or a sorted set of its own."""
     return Command(
         verb="scan_group",
-        keys=(keys.partition.meta, place, keys.attempts, keys.failures),
+        keys=(keys.partition.meta, key, keys.attempts, keys.failures),
         args=("list" if in_list else "zset", offset, count),
         decode=_held,
     )

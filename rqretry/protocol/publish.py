@@ -95,13 +95,13 @@ class PlainMessages(Sequence[Prepared]):
             yield self[at : at + count]
             at += count
 
-    def at(self, places: Sequence[int]) -> "PlainMessages":
-        """Some of them."""
+    def at(self, indexes: Sequence[int]) -> "PlainMessages":
+        """The messages at these indexes."""
         ids, data, digests = self.ids, self.data, self.digests
         return PlainMessages(
-            [ids[place] for place in places],
-            [data[place] for place in places],
-            None if digests is None else [digests[place] for place in places],
+            [ids[index] for index in indexes],
+            [data[index] for index in indexes],
+            None if digests is None else [digests[index] for index in indexes],
         )
 
     def followed_by(self, others: "PlainMessages") -> "PlainMessages":

@@ -156,10 +156,10 @@ class ScriptLibrary:
         lines = _lines(f"lua/{name}.lua", text)
         if self._call_override is None:
             return lines
-        places = [index for index, line in enumerate(lines) if line.text == CALL_LINE]
-        if len(places) != 1:
+        found = [index for index, line in enumerate(lines) if line.text == CALL_LINE]
+        if len(found) != 1:
             raise ScriptError(f"lua/{name}.lua", 0, f"it needs exactly one line '{CALL_LINE}'")
-        lines[places[0] : places[0] + 1] = _lines("call override", self._call_override)
+        lines[found[0] : found[0] + 1] = _lines("call override", self._call_override)
         return lines
 
     def _with_includes(self, name: str, lines: list[Line]) -> list[Line]:

@@ -77,9 +77,9 @@ def ends_of(books: Iterable[Book]) -> dict[TopicPartition, Position]:
     """Where the archive of each partition continues."""
     ends: dict[TopicPartition, Position] = {}
     for book in books:
-        place = book.shelf.topic, book.shelf.partition
+        partition = book.shelf.topic, book.shelf.partition
         after = book.last._replace(item=book.last.item + 1)
-        ends[place] = max(after, ends.get(place, after))
+        ends[partition] = max(after, ends.get(partition, after))
     return ends
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from rqretry.spark.dead_letters import Stored, places_of, read_stored
+from rqretry.spark.dead_letters import Stored, read_stored, stored_parts
 from rqretry.spark.error_messages import plain_in_worker
 from rqretry.spark.filters import Pruning
 from rqretry.spark.history_ranges import Span, plan, read_span
@@ -31,7 +31,7 @@ class BatchReader(DataSourceReader):
         with plain_in_worker(), Histories(self.options) as histories:
             if self.options.kind == HISTORY:
                 return self._spans(histories)
-            return places_of(histories, self.pruning)
+            return stored_parts(histories, self.pruning)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one part; Spark asks for None if there is none."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from rqretry.admin.dead_letter_filter import read_page
-from rqretry.catalog.store import Place as AdminPlace
+from rqretry.catalog.store import Place
 from rqretry.core.dead_letter import DeadLetterRecord, born
 from rqretry.core.envelope import Envelope, decode
 from rqretry.core.errors import CodecError
@@ -34,7 +34,7 @@ class Stored(InputPartition):
     group: str
 
 
-def places_of(histories: Histories, pruning: Pruning) -> list[InputPartition]:
+def stored_parts(histories: Histories, pruning: Pruning) -> list[InputPartition]:
     """The parts of a read of dead letters or messages. Raises GroupNotFound, TopicNotFound."""
     options = histories.options
     partitions = [partition for partition in histories.partitions() if pruning.takes(*partition)]
@@ -73,9 +73,9 @@ def _groups(
 
 def _dead(histories: Histories, part: Stored) -> Iterator[list[Row]]:
     keys = histories.catalog.group_keys(part.topic, part.partition, part.group)
-    partition = AdminPlace(part.topic, part.partition, keys)
+    place = Place(part.topic, part.partition, keys)
     offset = 0
-    while dead_letters := histories.store.perform(read_page(partition, offset, with_bodies=True)):
+    while dead_letters := histories.store.perform(read_page(place, offset, with_bodies=True)):
         offset += len(dead_letters)
         yield [
             _message(part, dead_letter.id, dead_letter.raw) | _death(dead_letter)

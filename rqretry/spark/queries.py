@@ -9,7 +9,7 @@ SELECT topic, partition, `group`, message_id, event, event_time, attempt, outcom
        error_message, fingerprint, due_time,
        struct(CAST(split(offset, '[-:]')[0] AS BIGINT) AS ms,
               CAST(split(offset, '[-:]')[1] AS BIGINT) AS number,
-              CAST(split(offset, '[-:]')[2] AS BIGINT) AS place) AS position
+              CAST(split(offset, '[-:]')[2] AS BIGINT) AS item) AS position
 FROM {history}
 """
 
@@ -91,11 +91,11 @@ WITH deaths AS (
 listed AS (
     SELECT d.*, m.dead AS still,
            row_number() OVER (PARTITION BY topic, `group`, d.fingerprint, d.error_type
-                              ORDER BY message_id) AS place
+                              ORDER BY message_id) AS rank
     FROM deaths d JOIN {messages} m USING (topic, `group`, message_id))
 SELECT topic, `group`, fingerprint, error_type, count(*) AS died, count_if(still) AS dead,
        min(error_message) AS example,
-       array_sort(collect_list(message_id) FILTER (WHERE place <= 5)) AS ids,
+       array_sort(collect_list(message_id) FILTER (WHERE rank <= 5)) AS ids,
        min(at) AS first_at, max(at) AS last_at
 FROM listed GROUP BY topic, `group`, fingerprint, error_type
 ORDER BY died DESC, topic, `group`, fingerprint

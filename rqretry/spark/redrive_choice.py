@@ -45,9 +45,9 @@ ORDER BY count DESC, topic, fingerprint, cause, error_type LIMIT 20
 _SAMPLES = """
 SELECT topic, id, deliveries, cause, error_type, error_message, fingerprint, dead_since_ms, body
 FROM (SELECT *, row_number() OVER
-                (PARTITION BY topic, fingerprint ORDER BY dead_since_ms, id) AS place
+                (PARTITION BY topic, fingerprint ORDER BY dead_since_ms, id) AS rank
       FROM {chosen})
-ORDER BY place, dead_since_ms, id LIMIT 5
+ORDER BY rank, dead_since_ms, id LIMIT 5
 """
 # What a condition may run into in some row: a number that is none, a division by zero.
 _FAILED_ON_A_ROW = (

@@ -205,7 +205,7 @@ def _behind(
     last_ms = 0
     for batch in batches(sent):
         keys = [client.catalog.group_keys(one.topic, one.partition, group) for one in batch]
-        looks = [peek(place, one.id) for place, one in zip(keys, batch, strict=True)]
+        looks = [peek(group_keys, one.id) for group_keys, one in zip(keys, batch, strict=True)]
         last_ms = max(last_ms, *map(_due_in_ms, client.store.run_all(looks)))
     return last_ms / 1000 + 1 / per_second(rate) if last_ms else 0.0
 

@@ -195,12 +195,12 @@ def _play(
 
 def _rows(row: dict[str, Any], tried: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
     case = read_case(row["ready"], row["steps"], row["retried"])
-    place = {"topic": row["topic"], "group": row["group"]}
+    common = {"topic": row["topic"], "group": row["group"]}
     if case is None:
-        yield place | {"policy": -1, "scenario": _NOT_KNOWN, "begun": []}
+        yield common | {"policy": -1, "scenario": _NOT_KNOWN, "begun": []}
         return
     for number, name, played in _plays(case, tried, row["until"]):
-        yield place | {"policy": number, "scenario": name} | played._asdict()
+        yield common | {"policy": number, "scenario": name} | played._asdict()
 
 
 def _plays(case: Case, tried: Sequence[Candidate], until: int) -> Iterator[tuple[int, str, Played]]:

@@ -253,7 +253,7 @@ class World:
     def purge(self, *ids: str, group: str = "g", place: str = "dead") -> list[str]:
         """Delete dead letters, or what is in another sorted set; verdicts as text."""
         key = f"{self.keys.base}group:{group}:{place}"
-        return words(self.run(operate.purge(self.group(group), ids, actor="ops", place=key)))
+        return words(self.run(operate.purge(self.group(group), ids, actor="ops", key=key)))
 
     def drop(
         self,
