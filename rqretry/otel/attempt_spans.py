@@ -9,7 +9,6 @@ from opentelemetry.trace import (
     SpanKind,
     Status,
     StatusCode,
-    Tracer,
     set_span_in_context,
 )
 
@@ -18,7 +17,7 @@ from rqretry.core.failure_record import AttemptError, read_attempt_record
 from rqretry.core.message import Message
 from rqretry.observability.observer import DEAD_LETTER, FAILURE, SUCCESS, Call
 from rqretry.otel import semconv
-from rqretry.otel.meters import Meters
+from rqretry.otel.meters import Telemetry
 from rqretry.otel.span_links import origin
 
 
@@ -30,22 +29,14 @@ class TracedAttempt:
     """
 
     __slots__ = (
-        "_began", "_context", "_ended_ns", "_error", "_message", "_meters", "_namespace", "_over",
-        "_seconds", "_tracer", "_worker", "span",
+        "_began", "_context", "_ended_ns", "_error", "_message", "_namespace", "_over", "_seconds",
+        "_telemetry", "_worker", "span",
     )  # fmt: skip
 
     def __init__(
-        self,
-        tracer: Tracer,
-        meters: Meters,
-        namespace: str,
-        message: Message[Any],
-        worker: str,
-        *,
-        one_trace: bool,
+        self, telemetry: Telemetry, namespace: str, message: Message[Any], worker: str
     ) -> None:
-        self._tracer = tracer
-        self._meters = meters
+        self._telemetry = telemetry
         self._message = message
         self._namespace = namespace
         self._worker = worker
@@ -55,9 +46,9 @@ class TracedAttempt:
         self._began = time.perf_counter()
         self._seconds = 0.0
         before = read_attempt_record(message._error)  # noqa: SLF001 - also what came before a redrive
-        parent, linked = origin(message.headers, message.attempt, before, one_trace=one_trace)
+        parent, linked = origin(message, before, one_trace=telemetry.one_trace)
         self._context = parent
-        self.span: Span = tracer.start_span(
+        self.span: Span = telemetry.tracer.start_span(
             f"process {message.topic}",
             context=parent,
             kind=SpanKind.CONSUMER,
@@ -110,7 +101,8 @@ class TracedAttempt:
             self._record_failure(failure)
         span.end(self._ended_ns)
         seconds = self._seconds or time.perf_counter() - self._began
-        self._meters.attempted(self._message.topic, self._message.group, outcome, seconds)
+        meters, message = self._telemetry.meters, self._message
+        meters.attempted(message.topic, message.group, outcome, seconds)
         if outcome == DEAD_LETTER:
             self._dead_letter(failure)
 
@@ -135,7 +127,7 @@ class TracedAttempt:
         """A span for the move to the dead-letter queue, a child of the last attempt."""
         group = self._message.group
         cause = failure.cause if failure else FAILURE
-        span = self._tracer.start_span(
+        span = self._telemetry.tracer.start_span(
             f"dead_letter {semconv.DEAD_LETTER_PREFIX}{group}",
             context=set_span_in_context(self.span, self._context),
             kind=SpanKind.PRODUCER,

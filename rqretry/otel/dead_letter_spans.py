@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from rqretry.otel import semconv
+from rqretry.otel.meters import Telemetry
 from rqretry.otel.span_links import origin
 
 _REASON = "the lease ended before the worker reported a result"
 
 
-def trace_dead_letter(
-    tracer: Tracer, namespace: str, dead_letter: Any, worker: str, *, one_trace: bool
-) -> None:
+def trace_dead_letter(telemetry: Telemetry, namespace: str, dead_letter: Any, worker: str) -> None:
     """A span for the move of one message (DeadLetterRecord) to the dead-letter queue.
 
     It takes the position of the attempt that was never reported: a child of the publish if that was
@@ -20,8 +19,8 @@ def trace_dead_letter(
     """
     queue = f"{semconv.DEAD_LETTER_PREFIX}{dead_letter.group}"
     traced = next((error for error in reversed(dead_letter.errors) if error.trace), None)
-    parent, linked = origin(dead_letter.headers, dead_letter.attempt, traced, one_trace=one_trace)
-    span = tracer.start_span(
+    parent, linked = origin(dead_letter, traced, one_trace=telemetry.one_trace)
+    span = telemetry.tracer.start_span(
         f"dead_letter {queue}",
         context=parent,
         kind=SpanKind.PRODUCER,

@@ -9,9 +9,10 @@ import logging
 import threading
 from collections.abc import Sequence
 
-from opentelemetry.context import Context
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from rqretry.otel.sampler import WrappedProcessor
 
 log = logging.getLogger("rqretry")
 
@@ -47,10 +48,7 @@ class Counts:
             self.dropped += 1
             first = self.dropped == 1
         if first:
-            log.warning(
-                "%d spans wait for export: further ones are dropped",
-                self._room,
-            )
+            log.warning("%d spans wait for export: further ones are dropped", self._room)
         return False
 
     def take(self, count: int) -> None:
@@ -110,16 +108,12 @@ class CountingExporter(SpanExporter):
         return self._inner.force_flush(timeout_millis)
 
 
-class CountingProcessor(SpanProcessor):
+class CountingProcessor(WrappedProcessor):
     """Wraps a batch processor and counts; its queue never gets more than it has room for."""
 
     def __init__(self, inner: SpanProcessor, counts: Counts) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._counts = counts
-
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Nothing to count."""
-        self._inner.on_start(span, parent_context)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Count what is to be exported, and pass it on where there is room."""
@@ -131,11 +125,3 @@ class CountingProcessor(SpanProcessor):
         """The same for a span that is sampled."""
         if self._counts.admit():
             self._inner.on_end(span)
-
-    def shutdown(self) -> None:
-        """Export the rest."""
-        self._inner.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Export what is buffered."""
-        return self._inner.force_flush(timeout_millis)

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from opentelemetry.metrics import Meter
+from opentelemetry.trace import Tracer
 
 from rqretry.core.message import Message
 from rqretry.otel import semconv
@@ -16,6 +17,7 @@ class Meters:
     """What is counted and timed; topics and groups are as many as are declared, and no more."""
 
     def __init__(self, meter: Meter) -> None:
+        buckets: dict[str, Any] = {"explicit_bucket_boundaries_advisory": _BUCKETS_S}
         self._sent = meter.create_counter(
             "messaging.client.sent.messages", "{message}", "Messages published."
         )
@@ -23,53 +25,32 @@ class Meters:
             "messaging.client.operation.duration",
             "s",
             "How long publishing and settling took.",
-            explicit_bucket_boundaries_advisory=_BUCKETS_S,
+            **buckets,
         )
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Attempts, by how they ended."
         )
         self._processing = meter.create_histogram(
-            "messaging.process.duration",
-            "s",
-            "How long attempts took.",
-            explicit_bucket_boundaries_advisory=_BUCKETS_S,
+            "messaging.process.duration", "s", "How long attempts took.", **buckets
         )
 
     def published(
-        self, destination: tuple[str, str], count: int, seconds: float, error: BaseException | None
+        self, topic: str, count: int, seconds: float, error: BaseException | None
     ) -> None:
-        """A publish or publish_many ended; `destination` is topic and namespace."""
-        labels: dict[str, Any] = {
-            "messaging.system": semconv.SYSTEM,
-            "messaging.operation.name": "publish",
-            "messaging.destination.name": destination[0],
-        }
-        if error is not None:
-            labels["error.type"] = type(error).__qualname__
+        """A publish or publish_many ended."""
+        labels = _labels("publish", topic, error)
         self._sent.add(count, labels)
         self._sending.record(seconds, labels)
 
     def received(self, messages: Sequence[Message[Any]]) -> None:
         """A simple consumer got messages."""
         for message in messages:
-            labels = {
-                "messaging.system": semconv.SYSTEM,
-                "messaging.operation.name": "receive",
-                "messaging.destination.name": message.topic,
-                "messaging.consumer.group.name": message.group,
-            }
-            self._consumed.add(1, labels)
+            labels = _labels("receive", message.topic)
+            self._consumed.add(1, labels | {"messaging.consumer.group.name": message.group})
 
     def operated(self, topic: str, verb: str, seconds: float, error: BaseException | None) -> None:
         """A simple consumer settled; `verb` is one of ack, nack, change_invisible_duration."""
-        labels: dict[str, Any] = {
-            "messaging.system": semconv.SYSTEM,
-            "messaging.operation.name": verb,
-            "messaging.destination.name": topic,
-        }
-        if error is not None:
-            labels["error.type"] = type(error).__qualname__
-        self._sending.record(seconds, labels)
+        self._sending.record(seconds, _labels(verb, topic, error))
 
     def attempted(self, topic: str, group: str, outcome: str, seconds: float) -> None:
         """An attempt ended; `outcome` is one of observer.OUTCOMES."""
@@ -78,13 +59,31 @@ class Meters:
         self._processing.record(seconds, labels)
 
 
+class Telemetry(NamedTuple):
+    """Where spans and measurements go.
+
+    Attributes:
+        tracer: Starts the spans.
+        meters: Count and time.
+        one_trace: All attempts of a message are in the trace of its publish.
+    """
+
+    tracer: Tracer
+    meters: Meters
+    one_trace: bool
+
+
 @lru_cache(1024)
 def _attempt(topic: str, group: str, outcome: str) -> dict[str, Any]:
     """The labels of an attempt; instruments copy what they keep."""
-    return {
+    own = {"messaging.consumer.group.name": group, semconv.OUTCOME: outcome}
+    return _labels("process", topic) | own
+
+
+def _labels(operation: str, topic: str, error: BaseException | None = None) -> dict[str, Any]:
+    labels = {
         "messaging.system": semconv.SYSTEM,
-        "messaging.operation.name": "process",
+        "messaging.operation.name": operation,
         "messaging.destination.name": topic,
-        "messaging.consumer.group.name": group,
-        semconv.OUTCOME: outcome,
     }
+    return labels if error is None else labels | {"error.type": type(error).__qualname__}

@@ -14,7 +14,7 @@ from rqretry.observability.observer import Leased
 from rqretry.otel import semconv
 from rqretry.otel.attempt_spans import TracedAttempt
 from rqretry.otel.dead_letter_spans import trace_dead_letter
-from rqretry.otel.meters import Meters
+from rqretry.otel.meters import Meters, Telemetry
 from rqretry.otel.publish_spans import TracedPublication
 from rqretry.otel.receive_spans import TracedSettling, trace_received
 from rqretry.otel.redrive_spans import TracedRedrive
@@ -41,14 +41,16 @@ class OtelObserver:
         *,
         one_trace: bool = False,
         start: Callable[[], None] | None = None,
-        flush: Callable[[], None] | None = None,
-        counted: Callable[[], dict[str, int]] | None = None,
+        flush: Callable[[], None] = lambda: None,
+        counted: Callable[[], dict[str, int]] = dict,
     ) -> None:
         tracers = tracer_provider or get_tracer_provider()
         meters = meter_provider or get_meter_provider()
-        self._tracer = tracers.get_tracer(semconv.SCOPE, __version__)
-        self._meters = Meters(meters.get_meter(semconv.SCOPE, __version__))
-        self._one_trace = one_trace
+        self._telemetry = Telemetry(
+            tracers.get_tracer(semconv.SCOPE, __version__),
+            Meters(meters.get_meter(semconv.SCOPE, __version__)),
+            one_trace,
+        )
         self._start = start
         self._flush = flush
         self._counted = counted
@@ -63,44 +65,37 @@ class OtelObserver:
         transaction: str = "",
     ) -> TracedPublication:
         """A publish begins."""
-        destination = (topic, namespace)
         return TracedPublication(
-            self._tracer, self._meters, destination, items, batch=batch, transaction=transaction
+            self._telemetry, namespace, topic, items, batch=batch, transaction=transaction
         )
 
     def received(
         self, namespace: str, messages: Sequence[Message[Any]], client: str, asked_ns: int
     ) -> None:
         """A simple consumer got messages."""
-        trace_received(
-            self._tracer, namespace, messages, client, asked_ns, one_trace=self._one_trace
-        )
-        self._meters.received(messages)
+        trace_received(self._telemetry, namespace, messages, client, asked_ns)
+        self._telemetry.meters.received(messages)
 
     def settling(
         self, namespace: str, verb: str, items: Sequence[Leased], client: str
     ) -> TracedSettling:
         """A simple consumer settles."""
-        return TracedSettling(self._tracer, self._meters, namespace, verb, items, client)
+        return TracedSettling(self._telemetry, namespace, verb, items, client)
 
     def dead_lettered(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
         """Messages died because their leases expired."""
         for dead_letter in dead_letters:
-            trace_dead_letter(
-                self._tracer, namespace, dead_letter, worker, one_trace=self._one_trace
-            )
+            trace_dead_letter(self._telemetry, namespace, dead_letter, worker)
 
     def attempting(self, namespace: str, message: Message[Any], worker: str) -> TracedAttempt:
         """An attempt begins."""
-        return TracedAttempt(
-            self._tracer, self._meters, namespace, message, worker, one_trace=self._one_trace
-        )
+        return TracedAttempt(self._telemetry, namespace, message, worker)
 
     def redriving(
         self, namespace: str, group: str, dead_letters: Sequence[Any], actor: str
     ) -> TracedRedrive:
         """Dead letters are about to be sent back."""
-        return TracedRedrive(self._tracer, namespace, group, dead_letters, actor)
+        return TracedRedrive(self._telemetry.tracer, namespace, group, dead_letters, actor)
 
     def carrier(self) -> dict[str, str]:
         """The current context, for another process."""
@@ -123,9 +118,8 @@ class OtelObserver:
 
     def spans(self) -> dict[str, int]:
         """Spans so far by result; {} where the program exports them itself."""
-        return {} if self._counted is None else self._counted()
+        return self._counted()
 
     def flush(self) -> None:
         """Export what is buffered; the process is about to end."""
-        if self._flush is not None:
-            self._flush()
+        self._flush()

@@ -10,16 +10,13 @@ from opentelemetry.trace import (
     Span,
     SpanContext,
     SpanKind,
-    Status,
-    StatusCode,
-    Tracer,
     get_current_span,
 )
 
 from rqretry.core.limits import MAX_HEADERS, MAX_HEADERS_BYTES
 from rqretry.core.message import OutgoingMessage
 from rqretry.otel import semconv
-from rqretry.otel.meters import Meters
+from rqretry.otel.meters import Telemetry
 
 _PUBLISH = semconv.operation("publish", "send")
 _ROOM_BYTES = 2048
@@ -34,21 +31,20 @@ class TracedPublication:
 
     def __init__(
         self,
-        tracer: Tracer,
-        meters: Meters,
-        destination: tuple[str, str],
+        telemetry: Telemetry,
+        namespace: str,
+        topic: str,
         items: Sequence[Any],
         *,
         batch: bool,
         transaction: str = "",
     ) -> None:
-        self._tracer = tracer
-        self._meters = meters
-        self._destination = destination
+        self._telemetry = telemetry
+        self._topic = topic
         extra = {"rqretry.transaction": transaction} if transaction else {}
-        self._about = semconv.destination(destination[1], destination[0]) | extra
+        self._about = semconv.destination(namespace, topic) | extra
         self._kind = semconv.operation("create", "create") if batch else _PUBLISH
-        self._name = f"{'create' if batch else 'publish'} {destination[0]}"
+        self._name = f"{'create' if batch else 'publish'} {topic}"
         self._started = time.perf_counter()
         self._whole: Span | None = None
         self._spans: list[Span] = []
@@ -62,7 +58,7 @@ class TracedPublication:
         for span, answer in zip(self._spans, answers, strict=True):
             if isinstance(answer, BaseException):
                 failed = failed or answer
-                _fail(span, answer)
+                semconv.fail(span, answer)
             else:
                 span.set_attribute("messaging.message.id", str(answer))
                 if getattr(answer, "duplicate", False):
@@ -74,22 +70,22 @@ class TracedPublication:
         """The call failed as a whole."""
         for span in self._spans:
             if span.is_recording():
-                _fail(span, error)
+                semconv.fail(span, error)
                 span.end()
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
         if self._whole is not None:
             if error is not None:
-                _fail(self._whole, error)
+                semconv.fail(self._whole, error)
             self._whole.end()
         seconds = time.perf_counter() - self._started
-        self._meters.published(self._destination, len(self._spans), seconds, error)
+        self._telemetry.meters.published(self._topic, len(self._spans), seconds, error)
 
     def _traced(self, item: Any) -> Any:
         """The same message with its span's context in its headers."""
         given = item.headers if isinstance(item, OutgoingMessage) else None
-        span = self._tracer.start_span(
+        span = self._telemetry.tracer.start_span(
             self._name,
             context=_parent(given),
             kind=SpanKind.PRODUCER,
@@ -108,8 +104,8 @@ class TracedPublication:
         contexts: list[tuple[str, SpanContext | None]] = [
             ("message", span.get_span_context()) for span in self._spans[:128]
         ]
-        return self._tracer.start_span(
-            f"publish {self._destination[0]}",
+        return self._telemetry.tracer.start_span(
+            f"publish {self._topic}",
             kind=SpanKind.CLIENT,
             attributes=self._about | _PUBLISH | {"messaging.batch.message_count": len(self._spans)},
             links=semconv.links(*contexts),
@@ -134,9 +130,3 @@ def _has_room(headers: object) -> bool:
     size = sum(len(str(name)) + len(str(text)) for name, text in headers.items())
     few = len(headers) <= MAX_HEADERS - _ROOM_HEADERS
     return few and _MOST_BYTES * size <= MAX_HEADERS_BYTES - _ROOM_BYTES
-
-
-def _fail(span: Span, error: BaseException) -> None:
-    span.record_exception(error)
-    span.set_attribute("error.type", type(error).__qualname__)
-    span.set_status(Status(StatusCode.ERROR, str(error)))

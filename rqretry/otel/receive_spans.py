@@ -15,7 +15,6 @@ from opentelemetry.trace import (
     SpanKind,
     Status,
     StatusCode,
-    Tracer,
     get_current_span,
     set_span_in_context,
 )
@@ -24,25 +23,23 @@ from rqretry.core.failure_record import read_attempt_record
 from rqretry.core.message import Message
 from rqretry.observability.observer import STALE, SUCCESS, Leased
 from rqretry.otel import semconv
-from rqretry.otel.meters import Meters
+from rqretry.otel.meters import Telemetry
 from rqretry.otel.span_links import Named, origin
 
 RECEIVED = "received"
 
 
 def trace_received(
-    tracer: Tracer,
+    telemetry: Telemetry,
     namespace: str,
     messages: Sequence[Message[Any]],
     client: str,
     asked_ns: int,
-    *,
-    one_trace: bool,
 ) -> None:
     """A span for each message that a receive answered; the message remembers its span."""
     for message in messages:
-        parent, linked = _parent_and_links(message, one_trace=one_trace)
-        span = tracer.start_span(
+        parent, linked = _parent_and_links(message, one_trace=telemetry.one_trace)
+        span = telemetry.tracer.start_span(
             f"receive {message.topic}",
             context=parent,
             kind=SpanKind.CLIENT,
@@ -63,8 +60,8 @@ def _parent_and_links(message: Message[Any], *, one_trace: bool) -> tuple[Contex
     before = read_attempt_record(message._error)  # noqa: SLF001 - also what came before a redrive
     current = get_current()
     if not get_current_span(current).get_span_context().is_valid:
-        return origin(message.headers, message.attempt, before, one_trace=one_trace)
-    _, linked = origin(message.headers, message.attempt, before, one_trace=False)
+        return origin(message, before, one_trace=one_trace)
+    _, linked = origin(message, before, one_trace=False)
     if not linked:
         linked = [("publish", semconv.published_context(message.headers)[1])]
     return current, linked
@@ -78,15 +75,13 @@ class TracedSettling:
 
     def __init__(
         self,
-        tracer: Tracer,
-        meters: Meters,
+        telemetry: Telemetry,
         namespace: str,
         verb: str,
         items: Sequence[Leased],
         client: str,
     ) -> None:
-        self._tracer = tracer
-        self._meters = meters
+        self._telemetry = telemetry
         self._namespace = namespace
         self._verb = verb
         self._client = client
@@ -110,16 +105,14 @@ class TracedSettling:
         """The call failed as a whole."""
         for span in self._spans:
             if span.is_recording():
-                span.record_exception(error)
-                span.set_attribute("error.type", type(error).__qualname__)
-                span.set_status(Status(StatusCode.ERROR, str(error)))
+                semconv.fail(span, error)
                 span.end()
         self._count(error)
 
     def _count(self, error: BaseException | None) -> None:
         seconds = time.perf_counter() - self._began
         for topic in {handle.topic for handle, _ in self._items}:
-            self._meters.operated(topic, self._verb, seconds, error)
+            self._telemetry.meters.operated(topic, self._verb, seconds, error)
 
     def _begin(self, item: Leased) -> Span:
         handle, message = item
@@ -136,7 +129,7 @@ class TracedSettling:
         }
         if message is not None:
             attributes[semconv.ATTEMPT] = message.attempt
-        return self._tracer.start_span(
+        return self._telemetry.tracer.start_span(
             f"{self._verb} {handle.topic}",
             context=parent,
             kind=SpanKind.CLIENT,

@@ -51,15 +51,27 @@ class FailuresKept(Sampler):
         return f"FailuresKept{{{self.inner.get_description()}}}"
 
 
-class KeepFailures(SpanProcessor):
-    """Passes on what was sampled, and failed attempts that were not."""
+class WrappedProcessor(SpanProcessor):
+    """Passes everything on to another processor."""
 
     def __init__(self, inner: SpanProcessor) -> None:
         self._inner = inner
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Nothing is known yet."""
+        """A span has begun."""
         self._inner.on_start(span, parent_context)
+
+    def shutdown(self) -> None:
+        """Export the rest."""
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Export what is buffered."""
+        return self._inner.force_flush(timeout_millis)
+
+
+class KeepFailures(WrappedProcessor):
+    """Passes on what was sampled, and failed attempts that were not."""
 
     def on_end(self, span: ReadableSpan) -> None:
         """Pass it on if it is sampled or failed."""
@@ -69,14 +81,6 @@ class KeepFailures(SpanProcessor):
             flags = TraceFlags(context.trace_flags | TraceFlags.SAMPLED)
             span = _with_context(span, flags)
         self._inner.on_end(span)
-
-    def shutdown(self) -> None:
-        """Export the rest."""
-        self._inner.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Export what is buffered."""
-        return self._inner.force_flush(timeout_millis)
 
 
 def _with_context(span: ReadableSpan, flags: TraceFlags) -> ReadableSpan:

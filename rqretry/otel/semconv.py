@@ -1,5 +1,6 @@
 """Names of spans, attributes and instruments: OpenTelemetry's messaging conventions, and ours."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,8 @@ from opentelemetry.trace import (
     NonRecordingSpan,
     Span,
     SpanContext,
+    Status,
+    StatusCode,
     TraceFlags,
     get_current_span,
     set_span_in_context,
@@ -20,7 +23,6 @@ from opentelemetry.trace import (
 
 from rqretry.core.message import Message
 from rqretry.core.traceparent import parse
-from rqretry.otel.attributes import SharedAttributes, SpanAttributes
 
 SCOPE = "rqretry"
 SYSTEM = "rqretry"
@@ -38,6 +40,26 @@ LINKED_AS = "rqretry.link"
 _MOST_LINKS = 128
 _ROOT = Context()
 _BESIDE = frozenset({"tracestate", "baggage"})
+
+
+class SharedAttributes(dict[str, Any]):
+    """Attributes that many spans have in common, and their bytes once they were encoded."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        super().__init__(attributes)
+        self.encoded: bytes | None = None
+
+
+class SpanAttributes(dict[str, Any]):
+    """A span's attributes; those of `shared`, if any, come first, unchanged."""
+
+    __slots__ = ("shared",)
+
+    def __init__(self, attributes: Mapping[str, Any]) -> None:
+        super().__init__(attributes)
+        self.shared = attributes if type(attributes) is SharedAttributes else None
 
 
 def destination(namespace: str, topic: str) -> dict[str, Any]:
@@ -130,6 +152,13 @@ def carry(span: Span, headers: dict[str, str]) -> None:
         headers["traceparent"] = traceparent_of(context)
     else:
         inject(headers, set_span_in_context(span))
+
+
+def fail(span: Span, error: BaseException) -> None:
+    """A span's call failed with this error; the span goes on."""
+    span.record_exception(error)
+    span.set_attribute("error.type", type(error).__qualname__)
+    span.set_status(Status(StatusCode.ERROR, str(error)))
 
 
 def _by_default() -> bool:

@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry import trace
@@ -40,8 +41,8 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import Attributes
 
 from rqretry.core.settings import variable
-from rqretry.otel.attributes import SpanAttributes
 from rqretry.otel.sampler import FailuresKept
+from rqretry.otel.semconv import SpanAttributes
 
 _MOST_ATTRIBUTES = 64
 """Of a span that is not completed; the SDK's own limit is 128."""
@@ -194,20 +195,14 @@ class OwnProcessors(SynchronousMultiSpanProcessor):
 class QuickTracer(Tracer):
     """A tracer that starts quick spans where the result is the same, and else asks the SDK's."""
 
-    def __init__(
-        self,
-        inner: SdkTracer,
-        limits: SpanLimits,
-        processors: OwnProcessors,
-        take: Callable[[ReadableSpan], None],
-    ) -> None:
+    def __init__(self, inner: SdkTracer, provider: "QuickProvider") -> None:
         self.inner = inner
-        self.limits = limits
+        self.limits = provider.limits
         sample = inner.start_span("", Context())
         assert isinstance(sample, ReadableSpan)
         self.scope = sample.instrumentation_scope
-        self.take = take
-        self._processors = processors
+        self.take = provider.take
+        self._processors = provider.processors
         self._root_flags = _flags_of_a_root()
 
     @property
@@ -254,6 +249,7 @@ class QuickTracer(Tracer):
         return self.inner.start_as_current_span(*args, **options)
 
 
+@dataclass
 class QuickProvider(trace.TracerProvider):
     """A provider of the SDK's tracers, quick ones where possible.
 
@@ -264,27 +260,18 @@ class QuickProvider(trace.TracerProvider):
         take: What these processors do with a span at its end.
     """
 
-    def __init__(
-        self,
-        inner: TracerProvider,
-        limits: SpanLimits,
-        processors: OwnProcessors,
-        take: Callable[[ReadableSpan], None],
-    ) -> None:
-        self._inner = inner
-        self._limits = limits
-        self._processors = processors
-        self._take = take
+    inner: TracerProvider
+    limits: SpanLimits
+    processors: OwnProcessors
+    take: Callable[[ReadableSpan], None]
 
     def get_tracer(self, *args: Any, **options: Any) -> Tracer:
         """A tracer for a scope."""
-        tracer: Tracer = self._inner.get_tracer(*args, **options)
+        tracer: Tracer = self.inner.get_tracer(*args, **options)
         measured = (variable("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED") or "").lower() == "true"
-        if measured or not isinstance(tracer, SdkTracer) or not _wide(self._limits):
+        if measured or not isinstance(tracer, SdkTracer) or not _wide(self.limits):
             return tracer
-        if not _always(tracer.sampler):
-            return tracer
-        return QuickTracer(tracer, self._limits, self._processors, self._take)
+        return QuickTracer(tracer, self) if _always(tracer.sampler) else tracer
 
 
 def _always(sampler: Sampler) -> bool:

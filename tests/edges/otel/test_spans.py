@@ -25,9 +25,9 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from rqretry.otel.attributes import SharedAttributes, SpanAttributes
 from rqretry.otel.otlp_encode import SpanEncoder
 from rqretry.otel.sampler import FailuresKept
+from rqretry.otel.semconv import SharedAttributes, SpanAttributes
 from rqretry.otel.spans import OwnProcessors, QuickProvider, QuickSpan
 from tests.edges.otel.test_encoding import Kept, told
 
