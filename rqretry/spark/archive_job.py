@@ -22,7 +22,7 @@ from rqretry.spark.compaction import finish_merges, merge_small
 from rqretry.spark.error_messages import plain_in_worker, plain_on_driver
 from rqretry.spark.lag import Lag, lags
 from rqretry.spark.offsets import Histories, TopicPartition
-from rqretry.spark.options import ALL_TOPICS, read_options
+from rqretry.spark.options import ALL_TOPICS, given_options, read_options
 from rqretry.spark.parquet_files import HIDDEN, Folder, absolute
 from rqretry.spark.position import EARLIEST
 
@@ -96,8 +96,7 @@ def archive(  # noqa: PLR0913 - options by name
         ConfigError: History was trimmed before it was archived, or the archive is another's.
     """
     started, folder = time.monotonic(), Folder(absolute(output))
-    given = {"url": url, "namespace": namespace, "topic": topics}
-    options = {name: value for name, value in given.items() if value is not None}
+    options = given_options(url=url, namespace=namespace, topic=topics)
     checked = read_options(options)
     every = seconds(interval, name="interval", minimum=0.1)
     with Histories(checked) as histories:

@@ -1,7 +1,7 @@
 """Batch reads: the history between two offsets, dead letters, and stored messages."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -22,9 +22,7 @@ class BatchReader(DataSourceReader):
     options: Options
     schema: pa.Schema
 
-    def __post_init__(self) -> None:
-        """Nothing is ruled out yet."""
-        self.pruning = Pruning()
+    pruning: Pruning = field(default_factory=Pruning, init=False)
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts to read, resolved once: what happens later is not read."""
@@ -44,7 +42,7 @@ class BatchReader(DataSourceReader):
     def _spans(self, histories: Histories) -> list[Span]:
         starting: Wanted = self.options.starting or EARLIEST
         ending: Wanted = self.options.ending or LATEST
-        bounds = histories.bounds(histories.partitions())
+        bounds = histories.bounds()
         starts = histories.resolve("startingOffsets", starting, bounds)
         ends = histories.resolve("endingOffsets", ending, bounds)
         for partition in list(bounds):

@@ -57,8 +57,7 @@ def read_stored(options: Options, part: Stored, schema: pa.Schema) -> Iterator[p
         for page in pages:
             rows = list(page)
             if rows:
-                columns = [pa.array([row[f.name] for row in rows], f.type) for f in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def _groups(

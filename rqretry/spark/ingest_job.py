@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rqretry.spark.error_messages import plain_in_worker, plain_on_driver
 from rqretry.spark.input_files import CORRUPT, fingerprint_of_files, format_of, open_files
-from rqretry.spark.options import Options, read_options
+from rqretry.spark.options import Options, given_options, read_options
 from rqretry.spark.parquet_files import Folder, absolute
 from rqretry.spark.progress import Progress, watched
 from rqretry.spark.rejects import Rejects
@@ -101,8 +101,7 @@ def ingest(  # noqa: PLR0913 - options by name
         ConfigError: The files cannot be read, or are not those of an earlier run of the job.
         StoreUnavailable, QueueFull, AmbiguousResult: Not all was stored; run it again.
     """
-    given = {"topic": topic, "url": url, "namespace": namespace}
-    options = read_options({name: value for name, value in given.items() if value is not None})
+    options = read_options(given_options(topic=topic, url=url, namespace=namespace))
     kind, path = format_of(path, format), absolute(path)
     columns = {"id": id, "keys": key, "tag": tag, "delay": delay}
     with plain_on_driver(), open_files(spark, path, kind, schema) as rows:

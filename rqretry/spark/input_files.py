@@ -5,24 +5,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyarrow import fs
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.spark.error_messages import gist
 
-FORMATS = ("parquet", "csv", "json")
 CORRUPT = "_corrupt_record"
 """Where Spark puts a line that is not a row."""
 _ENDINGS = {
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".csv.gz": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
+    "parquet": (".parquet",),
+    "csv": (".csv", ".csv.gz"),
+    "json": (".json", ".jsonl", ".ndjson"),
 }
+FORMATS = tuple(_ENDINGS)
 _SPLIT_BYTES = 32 * 1024 * 1024
 _PLAN = {  # the same files must make the same partitions on every machine
     "spark.sql.files.maxPartitionBytes": str(_SPLIT_BYTES),
@@ -38,7 +35,7 @@ def format_of(path: str, given: str | None) -> str:
             refuse("format", given, f"must be one of {', '.join(FORMATS)}")
         return given
     name = path.rstrip("/*").lower()
-    found = next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
+    found = next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), None)
     if found is None:
         raise InvalidArgument(
             f"the name {show(path)} has no known extension: name the format, {', '.join(FORMATS)}"
@@ -95,5 +92,5 @@ def _read(spark: SparkSession, path: str, kind: str, schema: str | None) -> Data
             fields = reader.schema(schema).format(kind).load(path).schema.fields
         columns = StructType([*fields, StructField(CORRUPT, StringType())])
         return reader.schema(columns).format(kind).load(path)
-    except (AnalysisException, ParseException) as error:
+    except AnalysisException as error:
         raise ConfigError(f"{show(path)} cannot be read as {kind}: {gist(error)}") from None

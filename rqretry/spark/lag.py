@@ -36,27 +36,15 @@ class Lag:
 
 def lags(histories: Histories, ends: Mapping[TopicPartition, Position]) -> list[Lag]:
     """For each partition that is read."""
-    found = histories.bounds(histories.partitions())
-    return [_lag(histories, partition, known, ends) for partition, known in sorted(found.items())]
-
-
-def _lag(
-    histories: Histories,
-    partition: TopicPartition,
-    known: Bounds,
-    ends: Mapping[TopicPartition, Position],
-) -> Lag:
-    position = max(ends.get(partition, known.begin), known.begin)
-    _, events = histories.walk(partition, position, known.end, _COUNTED)
-    behind_ms = max(0, known.end.ms - position.ms) if events else 0
-    return Lag(
-        *partition,
-        str(position),
-        events,
-        behind_ms / 1000,
-        _trimmed_in(known, behind_ms),
-        known.kept.dropped,
-    )
+    found: list[Lag] = []
+    for partition, known in sorted(histories.bounds().items()):
+        position = max(ends.get(partition, known.begin), known.begin)
+        _, events = histories.walk(partition, position, known.end, _COUNTED)
+        behind_ms = max(0, known.end.ms - position.ms) if events else 0
+        trimmed = _trimmed_in(known, behind_ms)
+        dropped = known.kept.dropped
+        found.append(Lag(*partition, str(position), events, behind_ms / 1000, trimmed, dropped))
+    return found
 
 
 def _trimmed_in(known: Bounds, behind_ms: int) -> float | None:

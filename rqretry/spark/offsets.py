@@ -1,6 +1,6 @@
 """Where the histories of topics begin and end, and how far a number of rows goes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from rqretry.protocol.keys import PartitionKeys
 from rqretry.spark.error_messages import DataLoss
 from rqretry.spark.events import IDS
 from rqretry.spark.options import Options
-from rqretry.spark.position import EARLIEST, LATEST, Position, Wanted
+from rqretry.spark.position import EARLIEST, LATEST, Offsets, Position, Wanted
 from rqretry.transport.store_sync import SyncStore, reach
 
 TopicPartition = tuple[str, int]
@@ -71,18 +71,19 @@ class Histories:
         """The keys of a partition."""
         return self.catalog.partition(*partition)
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """Where each history begins and ends now."""
-        found = list(partitions)
+    def bounds(self) -> dict[TopicPartition, Bounds]:
+        """Where the history of each partition begins and ends now. Raises TopicNotFound."""
+        found = self.partitions()
         commands: list[Command[Any]] = []
         for keys in map(self.keys, found):
-            commands.append(history.last_entry(keys))
-            commands.append(history.first_entry(keys))
-            commands.append(history.kept(keys))
-        replies = self.store.run_all(commands) if commands else []
-        return {
-            partition: _bounds(*replies[3 * n : 3 * n + 3]) for n, partition in enumerate(found)
-        }
+            commands += (history.last_entry(keys), history.first_entry(keys), history.kept(keys))
+        replies = iter(self.store.run_all(commands) if commands else ())
+        triples = zip(found, replies, replies, replies, strict=True)
+        return {partition: _bounds(*triple) for partition, *triple in triples}
+
+    def ends(self) -> Positions:
+        """Where the history of each partition ends now. Raises TopicNotFound."""
+        return {partition: known.end for partition, known in self.bounds().items()}
 
     def resolve(
         self, name: str, wanted: Wanted, bounds: Mapping[TopicPartition, Bounds]
@@ -94,11 +95,9 @@ class Histories:
         Raises:
             InvalidArgument: It names a partition that there is not.
         """
-        if isinstance(wanted, str):
-            named: Mapping[str, Mapping[str, str]] = {}
-            default = wanted
-        else:
-            named, default = wanted, LATEST if name == "endingOffsets" else EARLIEST
+        named: Offsets = {} if isinstance(wanted, str) else wanted
+        rest = LATEST if name == "endingOffsets" else EARLIEST
+        default = wanted if isinstance(wanted, str) else rest
         for topic, parts in named.items():
             for number in parts:
                 if (topic, int(number)) not in bounds:

@@ -1,8 +1,10 @@
 """The options of the data source, read and checked on the driver before anything runs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
+from typing import Any
 
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.limits import check_group, check_topic
@@ -12,31 +14,12 @@ from rqretry.spark.position import EARLIEST, LATEST, Wanted, read_offsets
 HISTORY, DEAD_LETTERS, MESSAGES = "history", "dead_letters", "messages"
 KINDS = (HISTORY, DEAD_LETTERS, MESSAGES)
 ALL_TOPICS = "*"
-NAMES = (
-    "url",
-    "namespace",
-    "topic",
-    "kind",
-    "group",
-    "startingOffsets",
-    "endingOffsets",
-    "maxOffsetsPerTrigger",
-    "minPartitions",
-    "failOnDataLoss",
-    "includeHeaders",
-    "fetchSize",
-    "batchSize",
-    "idColumn",
-    "jobId",
-    "pushFilters",
-)
 # Spark hands these to every source or sink.
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "outputmode"})
 _BOOLEANS = {"true": True, "false": False}
 MAX_BATCH_SIZE = 500
 FETCH_SIZE = 20_000
 MAX_FETCH_SIZE = 100_000
-_MOST = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,32 +65,26 @@ def read_options(given: Mapping[str, str]) -> Options:
     _check_names(given)
     lowered = {name.lower(): value for name, value in given.items()}
     texts = {name: lowered[name.lower()] for name in NAMES if name.lower() in lowered}
-    kind = texts.get("kind", HISTORY)
-    if kind not in KINDS:
-        refuse("option kind", kind, f"must be one of {', '.join(KINDS)}")
+    if texts.get("kind", HISTORY) not in KINDS:
+        refuse("option kind", texts["kind"], f"must be one of {', '.join(KINDS)}")
     if not texts.get("topic"):
         raise InvalidArgument(
             'option topic is missing: name a topic, several as "a,b", or "*" for all to read'
         )
-    options = Options(
-        settings=Settings.read(texts.get("url"), texts.get("namespace")),
-        topic=texts["topic"],
-        kind=kind,
-        group=check_group(texts["group"]) if "group" in texts else None,
-        starting=_offsets(texts, "startingOffsets"),
-        ending=_offsets(texts, "endingOffsets"),
-        max_per_trigger=_count(texts, "maxOffsetsPerTrigger", None, _MOST),
-        min_partitions=_count(texts, "minPartitions", None, _MOST),
-        fail_on_data_loss=_flag(texts, "failOnDataLoss", default=True),
-        include_headers=_flag(texts, "includeHeaders", default=False),
-        fetch_size=_count(texts, "fetchSize", FETCH_SIZE, MAX_FETCH_SIZE) or FETCH_SIZE,
-        batch_size=_count(texts, "batchSize", MAX_BATCH_SIZE, MAX_BATCH_SIZE) or MAX_BATCH_SIZE,
-        id_column=texts.get("idColumn"),
-        job_id=texts.get("jobId"),
-        push_filters=_flag(texts, "pushFilters", default=False),
-    )
+    settings = Settings.read(texts.get("url"), texts.get("namespace"))
+    found = {
+        name: read(f"option {option}", texts[option])
+        for option, (name, read) in _READERS.items()
+        if option in texts
+    }
+    options = Options(settings, **found)
     assert options.topics != ()
     return options
+
+
+def given_options(**values: str | None) -> dict[str, str]:
+    """The options that a job was given."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_batch(options: Options) -> Options:
@@ -142,23 +119,41 @@ def _check_names(given: Iterable[str]) -> None:
             raise InvalidArgument(f"there is no option {show(name)}{hint}")
 
 
-def _offsets(texts: Mapping[str, str], name: str) -> Wanted | None:
-    return read_offsets(f"option {name}", texts[name]) if name in texts else None
+def _text(_name: str, text: str) -> str:
+    return text
 
 
-def _count(texts: Mapping[str, str], name: str, default: int | None, most: int) -> int | None:
-    text = texts.get(name)
-    if text is None:
-        return default
+def _group(_name: str, text: str) -> str:
+    return check_group(text)
+
+
+def _count(name: str, text: str, most: int = 10**9) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= most:
-        refuse(f"option {name}", text, f"must be a whole number from 1 to {most}")
+        refuse(name, text, f"must be a whole number from 1 to {most}")
     return int(text)
 
 
-def _flag(texts: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = texts.get(name)
-    if text is None:
-        return default
+def _flag(name: str, text: str) -> bool:
     if text.lower() not in _BOOLEANS:
-        refuse(f"option {name}", text, "must be true or false")
+        refuse(name, text, "must be true or false")
     return _BOOLEANS[text.lower()]
+
+
+_READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "topic": ("topic", _text),
+    "kind": ("kind", _text),
+    "group": ("group", _group),
+    "startingOffsets": ("starting", read_offsets),
+    "endingOffsets": ("ending", read_offsets),
+    "maxOffsetsPerTrigger": ("max_per_trigger", _count),
+    "minPartitions": ("min_partitions", _count),
+    "failOnDataLoss": ("fail_on_data_loss", _flag),
+    "includeHeaders": ("include_headers", _flag),
+    "fetchSize": ("fetch_size", partial(_count, most=MAX_FETCH_SIZE)),
+    "batchSize": ("batch_size", partial(_count, most=MAX_BATCH_SIZE)),
+    "idColumn": ("id_column", _text),
+    "jobId": ("job_id", _text),
+    "pushFilters": ("push_filters", _flag),
+}
+"""Of each option: the field, and what reads its text (given the option's name for errors)."""
+NAMES = ("url", "namespace", *_READERS)

@@ -11,7 +11,6 @@ from pyspark.errors import (
     ArrayIndexOutOfBoundsException,
     DateTimeException,
     NumberFormatException,
-    ParseException,
     SparkRuntimeException,
 )
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rqretry.admin.dead_letter_filter import DeadLetterFilter, Matchable
 from rqretry.core.errors import InvalidArgument, show
 from rqretry.spark.error_messages import gist, plain_on_driver
-from rqretry.spark.options import ALL_TOPICS, DEAD_LETTERS
+from rqretry.spark.options import ALL_TOPICS, DEAD_LETTERS, given_options
 
 _LOGGED = 300
 _SHOWN = 200
@@ -144,10 +143,11 @@ def choose(
         InvalidArgument: The condition is not valid, or fails on a dead letter.
         GroupNotFound, StoreUnavailable: There is nothing to read from.
     """
-    options = {"namespace": namespace, "topic": ALL_TOPICS, "kind": DEAD_LETTERS, "group": group}
-    options |= {"includeHeaders": "true"} | ({} if url is None else {"url": url})
+    options = given_options(
+        url=url, namespace=namespace, topic=ALL_TOPICS, kind=DEAD_LETTERS, group=group
+    )
     with plain_on_driver(), _plain_condition(where):
-        rows = spark.read.format("rqretry").options(**options).load()
+        rows = spark.read.format("rqretry").options(includeHeaders=True, **options).load()
         # Three queries over one reading, so that they are about the same dead letters.
         chosen = rows.where(where).selectExpr(*_COLUMNS).persist()
         try:
@@ -167,7 +167,7 @@ def _answer(spark: SparkSession, query: str, chosen: DataFrame) -> list[dict[str
 def _plain_condition(where: str) -> Iterator[None]:
     try:
         yield
-    except (AnalysisException, ParseException) as error:
+    except AnalysisException as error:
         raise InvalidArgument(
             f"where {show(where)} is not a condition over dead letters: {gist(error)}"
         ) from None

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rqretry.core.errors import ConfigError, show
 from rqretry.spark.columns import schema_of
 from rqretry.spark.error_messages import plain_on_driver
-from rqretry.spark.options import ALL_TOPICS, read_options
+from rqretry.spark.options import ALL_TOPICS, given_options, read_options
 from rqretry.spark.parquet_files import SUFFIX, Folder, absolute
 from rqretry.spark.queries import DELIVERIES, EVENTS, MESSAGES, TABLES
 from rqretry.spark.report_page import page
@@ -61,8 +61,7 @@ def report(
         ConfigError: There is no archive there, or the folder cannot be written.
         TopicNotFound, StoreUnavailable: There is nothing to read from.
     """
-    given = {"url": url, "namespace": namespace, "topic": topics}
-    options = {name: value for name, value in given.items() if value is not None}
+    options = given_options(url=url, namespace=namespace, topic=topics)
     with plain_on_driver():
         if archive is None:
             history = spark.read.format("rqretry").options(**options).load()

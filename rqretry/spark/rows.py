@@ -200,14 +200,6 @@ def _item(body: Any, parts: dict[str, Any]) -> OutgoingMessage | RowError:
         return body
     if parts.get(ID, "") is None:
         return RowError("the row has no id: it is null")
-    keys = parts.get("keys")
-    keys = () if keys is None else keys
-    return OutgoingMessage(
-        body=body,
-        id=parts.get(ID),
-        tag=parts.get("tag"),
-        keys=keys,
-        headers=parts.get("headers"),
-        message_group=parts.get("message_group"),
-        delay=parts.get(DELAY),
-    )
+    if parts.get("keys", ()) is None:
+        parts["keys"] = ()
+    return OutgoingMessage(body=body, **parts)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.durations import Duration, milliseconds
@@ -24,9 +25,18 @@ from rqretry.spark.retry_model import Candidate, Case, Played, observed, read_ca
 
 OBSERVED, BEST, WORST = "observed", "best", "worst"
 _NOT_KNOWN = "not known"
-_PLAYED = (
-    "topic string, `group` string, policy int, scenario string, outcome string, known boolean,"
-    " busy long, took long, begun array<long>"
+_PLAYED = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("group", pa.string()),
+        ("policy", pa.int32()),
+        ("scenario", pa.string()),
+        ("outcome", pa.string()),
+        ("known", pa.bool_()),
+        ("busy", pa.int64()),
+        ("took", pa.int64()),
+        ("begun", pa.list_(pa.int64())),
+    ]
 )
 _CASES = """
 WITH born AS (
@@ -174,7 +184,7 @@ def _run(
 ) -> tuple[list[dict[str, Any]], int]:
     events = spark.sql(EVENTS, history=history)
     cases = spark.sql(_CASES, events=events)
-    played = cases.mapInArrow(partial(_play, tried), _PLAYED).persist()
+    played = cases.mapInArrow(partial(_play, tried), from_arrow_schema(_PLAYED)).persist()
     try:
         rows = spark.sql(_SUMS, played=played, window=window_ms).toArrow().to_pylist()
         (left_out,) = spark.sql(_LEFT_OUT, played=played).toArrow().to_pylist()
@@ -190,7 +200,7 @@ def _play(
     for batch in batches:
         rows = [made for row in batch.to_pylist() for made in _rows(row, tried)]
         if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+            yield pa.RecordBatch.from_pylist(rows, schema=_PLAYED)
 
 
 def _rows(row: dict[str, Any], tried: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
@@ -224,18 +234,3 @@ def _named(row: dict[str, Any], tried: Sequence[Candidate]) -> dict[str, Any]:
         "max_retries": None if one is None else "unlimited" if most is None else most - 1,
     }
     return fields | row
-
-
-_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("group", pa.string()),
-        ("policy", pa.int32()),
-        ("scenario", pa.string()),
-        ("outcome", pa.string()),
-        ("known", pa.bool_()),
-        ("busy", pa.int64()),
-        ("took", pa.int64()),
-        ("begun", pa.list_(pa.int64())),
-    ]
-)

@@ -1,7 +1,7 @@
 """Streaming reads of the history: exact offsets, admission control, and a stop at "now"."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from rqretry.core.errors import ConfigError, RqretryError, show
 from rqretry.spark.error_messages import DataLoss, plain_in_worker
 from rqretry.spark.history_ranges import Span, plan, read_span
-from rqretry.spark.offsets import (
-    Bounds,
-    Histories,
-    Positions,
-    TopicPartition,
-    check_kept,
-)
+from rqretry.spark.offsets import Bounds, Histories, Positions, TopicPartition, check_kept
 from rqretry.spark.options import Options
 from rqretry.spark.position import LATEST, Offsets, Position, Wanted
 
@@ -38,26 +32,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     options: Options
     schema: pa.Schema
 
-    def __post_init__(self) -> None:
-        """No end is set."""
-        self.target: Positions | None = None
+    target: Positions | None = field(default=None, init=False)
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query begins: startingOffsets, by default what comes from now on."""
         starting: Wanted = self.options.starting or LATEST
         with plain_in_worker(), Histories(self.options) as histories:
-            bounds = histories.bounds(histories.partitions())
-            return self._spelled(histories.resolve("startingOffsets", starting, bounds))
+            return self._spelled(histories.resolve("startingOffsets", starting, histories.bounds()))
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """Where the next batch ends."""
         with plain_in_worker(), Histories(self.options) as histories:
             bounds = self._bounds(histories, start)
             starts = self._starts(start, bounds)
-            ends = {
-                partition: self._end(partition, known, starts)
-                for partition, known in bounds.items()
-            }
+            ends = {which: self._end(which, known, starts) for which, known in bounds.items()}
             if isinstance(limit, ReadMaxRows):
                 ends = _admitted(histories, starts, ends, limit.max_rows)
             return self._spelled(ends)
@@ -70,14 +58,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where the history ends now; it shows in the query's progress."""
         with plain_in_worker(), Histories(self.options) as histories:
-            bounds = histories.bounds(histories.partitions())
-            return self._spelled({partition: known.end for partition, known in bounds.items()})
+            return self._spelled(histories.ends())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Everything up to now, and nothing that comes later."""
         with plain_in_worker(), Histories(self.options) as histories:
-            bounds = histories.bounds(histories.partitions())
-            self.target = {partition: known.end for partition, known in bounds.items()}
+            self.target = histories.ends()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """One span for each partition that has something new."""
@@ -85,9 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._read(end)
             bounds = self._bounds(histories, end)
             starts = self._starts(start, bounds) if bounds else {}
-            live = {
-                partition: position for partition, position in ends.items() if partition in starts
-            }
+            live = {which: position for which, position in ends.items() if which in starts}
             for partition, position in live.items():
                 if starts[partition] < position and self.options.fail_on_data_loss:
                     check_kept(partition, starts[partition], bounds[partition].kept)
@@ -108,8 +92,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _bounds(self, histories: Histories, offsets: Offsets) -> dict[TopicPartition, Bounds]:
         """The bounds of all current partitions, and of those in the checkpoint."""
         self._check_origin(offsets)
-        partitions = histories.partitions()
-        gone = [partition for partition in self._read(offsets) if partition not in partitions]
+        bounds = histories.bounds()
+        gone = [partition for partition in self._read(offsets) if partition not in bounds]
         if gone and self.options.fail_on_data_loss:
             topic, number = gone[0]
             raise DataLoss(
@@ -117,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 " such partition any more, or option topic leaves it out; set failOnDataLoss to"
                 " false to continue without it"
             )
-        return histories.bounds(partitions)
+        return bounds
 
     def _starts(self, start: Offsets, bounds: dict[TopicPartition, Bounds]) -> Positions:
         """Where each partition continues; a new one starts at its beginning."""
