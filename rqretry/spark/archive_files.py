@@ -8,12 +8,15 @@ events again writes the same file, and the names alone show how far the archive 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rqretry.spark.offsets import TopicPartition
-from rqretry.spark.parquet_files import SUFFIX, Folder, Growing
+from rqretry.spark.parquet_files import SUFFIX, Folder
 from rqretry.spark.position import Position
 
 _NAME = re.compile(
@@ -94,37 +97,26 @@ class Stored:
 def store_rows(folder: Folder, batches: Iterable[pa.RecordBatch]) -> Stored:
     """Write events of one partition, in their order; what the archive has is skipped."""
     stored = Stored()
-    shelf: Shelf | None = None
-    growing: Growing | None = None
-    first = last = ""
-    try:
-        for here, part in _runs(batches):
-            offsets = part.column("offset")
-            table = part.drop_columns(list(_INSIDE))
-            if growing is not None and shelf is not None and here != shelf:
-                _finish(folder, growing, Book(shelf, _parse(first), _parse(last)), stored)
-                growing = None
-            if growing is None:
-                shelf, first = here, offsets[0].as_py()
-                growing = folder.begin(here.folder, table.schema)
-            growing.add(table)
-            last = offsets[-1].as_py()
-        if growing is not None and shelf is not None:
-            _finish(folder, growing, Book(shelf, _parse(first), _parse(last)), stored)
-    except BaseException:
-        if growing is not None:
-            growing.drop()
-        raise
+    for shelf, runs in groupby(_runs(batches), itemgetter(0)):
+        _store_day(folder, shelf, (part for _, part in runs), stored)
     return stored
 
 
-def _finish(folder: Folder, growing: Growing, book: Book, stored: Stored) -> None:
-    """Name a file, unless its events are in a larger one: an earlier run wrote and merged them."""
-    others = [other for other in books_in(folder, book.shelf.folder) if other != book]
-    if any(other.holds(book) for other in others):
-        growing.drop()
-        return
-    growing.name(book.file_name)
+def _store_day(
+    folder: Folder, shelf: Shelf, parts: Iterator[pa.RecordBatch], stored: Stored
+) -> None:
+    """One file, unless its events are in a larger one: an earlier run wrote and merged them."""
+    part = next(parts)
+    first = last = part.column("offset")
+    with folder.begin(shelf.folder, part.drop_columns(list(_INSIDE)).schema) as growing:
+        for more in chain([part], parts):
+            last = more.column("offset")
+            growing.add(more.drop_columns(list(_INSIDE)))
+        book = Book(shelf, Position.parse(first[0].as_py()), Position.parse(last[-1].as_py()))
+        others = books_in(folder, shelf.folder)
+        if any(other.holds(book) for other in others if other != book):
+            return
+        growing.name(book.file_name)
     stored.rows += growing.rows
     stored.files += 1
 
@@ -135,18 +127,11 @@ def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Shelf, pa.RecordB
         if batch.num_rows == 0:
             continue
         topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
-        days: Any = batch.column("event_time").cast(pa.timestamp("us")).cast(pa.date32())
-        dates, start = days.dictionary_encode(), 0
-        names = dates.dictionary.to_pylist()
-        if len(names) == 1:
-            yield Shelf(topic, partition, names[0].isoformat()), batch
-            continue
-        runs = dates.indices.to_pylist()
-        for end in range(1, len(runs) + 1):
-            if end == len(runs) or runs[end] != runs[start]:
-                shelf = Shelf(topic, partition, names[runs[start]].isoformat())
-                yield shelf, batch.slice(start, end - start)
-                start = end
+        times: Any = batch.column("event_time").cast(pa.timestamp("us"))
+        days, start = pc.run_end_encode(times.cast(pa.date32())), 0
+        for day, end in zip(days.values.to_pylist(), days.run_ends.to_pylist(), strict=True):
+            yield Shelf(topic, partition, day.isoformat()), batch.slice(start, end - start)
+            start = end
 
 
 def _spell(position: Position) -> str:
@@ -155,7 +140,3 @@ def _spell(position: Position) -> str:
 
 def _read(text: str) -> Position:
     return Position(*map(int, text.split(".")))
-
-
-def _parse(offset: str) -> Position:
-    return Position.parse(offset)

@@ -201,4 +201,4 @@ def _store(folder: Folder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     """In a task: write the events of one partition of a topic."""
     with plain_in_worker():
         stored = store_rows(folder, batches)
-    yield pa.RecordBatch.from_pydict({"events": [stored.rows], "files": [stored.files]})
+    yield pa.RecordBatch.from_pylist([{"events": stored.rows, "files": stored.files}])

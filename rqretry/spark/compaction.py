@@ -7,7 +7,6 @@ of the old ones may see events twice; nothing is ever missing.
 import json
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from pyarrow import fs
 
@@ -46,49 +45,36 @@ def finish_merges(folder: Folder) -> None:
         system.delete_file(info.path)
 
 
-@dataclass(slots=True)
-class _Group:
-    books: list[Book]
-    size: int = 0
-
-
 def _groups(folder: Folder, books: Iterable[Book], least: int) -> Iterator[list[Book]]:
     """Neighbouring small files of one folder."""
-    group = _Group([])
+    group: list[Book] = []
+    total = 0
     for book in books:
         size = folder.size(book.path)
-        fits = (
-            size < SMALL_BYTES
-            and group.size + size <= MERGED_BYTES
-            and (not group.books or group.books[-1].shelf == book.shelf)
-        )
-        if not fits:
-            if len(group.books) >= least:
-                yield group.books
-            group = _Group([])
-        if size < SMALL_BYTES:
-            group.books.append(book)
-            group.size += size
-    if len(group.books) >= least:
-        yield group.books
+        small, same = size < SMALL_BYTES, not group or group[-1].shelf == book.shelf
+        if not (small and same and total + size <= MERGED_BYTES):
+            if len(group) >= least:
+                yield group
+            group, total = [], 0
+        if small:
+            group.append(book)
+            total += size
+    if len(group) >= least:
+        yield group
 
 
 def _merge(folder: Folder, books: list[Book]) -> None:
     merged = Book(books[0].shelf, books[0].first, books[-1].last)
-    growing = folder.begin(merged.shelf.folder, folder.read(books[0].path).schema)
-    try:
-        for book in books:
-            growing.add(folder.read(book.path))
-    except BaseException:
-        growing.drop()
-        raise
     system, root = folder.open()
-    system.create_dir(f"{root}/{_NOTES}")
-    note = f"{root}/{_NOTES}/{uuid.uuid4().hex}"
-    with system.open_output_stream(f"{note}.part") as stream:
-        names = [book.path for book in books]
-        stream.write(json.dumps({"to": merged.path, "from": names}).encode())
-    system.move(f"{note}.part", f"{note}.json")
-    growing.name(merged.file_name)
+    names = [book.path for book in books]
+    with folder.begin(merged.shelf.folder, folder.read(names[0]).schema) as growing:
+        for name in names:
+            growing.add(folder.read(name))
+        system.create_dir(f"{root}/{_NOTES}")
+        note = f"{root}/{_NOTES}/{uuid.uuid4().hex}"
+        with system.open_output_stream(f"{note}.part") as stream:
+            stream.write(json.dumps({"to": merged.path, "from": names}).encode())
+        system.move(f"{note}.part", f"{note}.json")
+        growing.name(merged.file_name)
     folder.delete(names)
     system.delete_file(f"{note}.json")

@@ -5,11 +5,10 @@ does not depend on the machine, or the record of each task's rows would not matc
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from rqretry.spark.error_messages import plain_in_worker, plain_on_driver
@@ -20,9 +19,9 @@ from rqretry.spark.progress import Progress, watched
 from rqretry.spark.rejects import Rejects
 from rqretry.spark.rows import Mapping, map_row
 from rqretry.spark.sink import begin_job, close_epoch, publish_batches
-from rqretry.spark.task_context import Task, Totals
+from rqretry.spark.task_context import Task, Totals, current_task
 
-_COUNTS = "n long, sent long, known long, rejected long"
+_COUNTS = "rows long, sent long, known long, rejected long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +123,13 @@ def _run(spark: SparkSession, rows: DataFrame, work: _Work, progress: Progress |
         counts = rows.mapInArrow(partial(_publish, work), _COUNTS).collect()
     if work.mapping.id_column is None:
         close_epoch(work.options, task, tasks)
-    done = [Totals(*count) for count in counts]
-    return Totals(
-        sum(one.rows for one in done),
-        sum(one.sent for one in done),
-        sum(one.known for one in done),
-        sum(one.rejected for one in done),
-    )
+    return Totals(*map(sum, zip(*counts, strict=True)))
 
 
 def _publish(work: _Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task: publish its rows, and put those aside that cannot be published."""
-    context = TaskContext.get()
-    assert context is not None
-    task = Task(work.job, context.partitionId(), replayable=True)
+    task = Task(work.job, current_task().partitionId(), replayable=True)
     with plain_in_worker(), Rejects(work.rejected, task) as rejects:
         batches = rejects.watching(batches)
         total = publish_batches(work.options, work.mapping, task, batches, rejects.add)
-    counts = {"n": total.rows, "sent": total.sent, "known": total.known}
-    row = {**counts, "rejected": total.rejected}
-    yield pa.RecordBatch.from_pydict({name: [value] for name, value in row.items()})
+    yield pa.RecordBatch.from_pylist([asdict(total)])

@@ -1,7 +1,8 @@
 """Parquet files written whole or not at all, on any file system that Arrow knows."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,14 +51,19 @@ class Folder:
         names = [one.path.removeprefix(f"{root}/") for one in found if one.type == fs.FileType.File]
         return sorted(name for name in names if name.endswith(SUFFIX) and not _is_hidden(name))
 
-    def begin(self, folder: str, schema: pa.Schema) -> "Growing":
-        """A file in a folder below it that has no name yet."""
+    @contextmanager
+    def begin(self, folder: str, schema: pa.Schema) -> Iterator["Growing"]:
+        """A file in a folder below it that has no name yet; without one it does not stay."""
         system, root = self.open()
         path = f"{root}/{folder}".rstrip("/")
         system.create_dir(path, recursive=True)
         temporary = f"{path}/{HIDDEN}{uuid.uuid4().hex}.part"
         writer = pq.ParquetWriter(temporary, schema, filesystem=system, compression="zstd")
-        return Growing(system, path, temporary, writer)
+        growing = Growing(system, path, temporary, writer)
+        try:
+            yield growing
+        finally:
+            growing.drop()
 
     def read(self, name: str) -> pa.Table:
         """A whole file."""
@@ -86,6 +92,7 @@ class Growing:
     temporary: str
     writer: pq.ParquetWriter
     rows: int = 0
+    named: bool = False
 
     def add(self, table: pa.Table | pa.RecordBatch) -> None:
         """More rows."""
@@ -96,9 +103,12 @@ class Growing:
         """It is complete: give it its name. A file of that name is replaced."""
         self.writer.close()
         self.system.move(self.temporary, f"{self.path}/{name}")
+        self.named = True
 
     def drop(self) -> None:
-        """It is not wanted."""
+        """It is not wanted, unless it has its name."""
+        if self.named:
+            return
         self.writer.close()
         if self.system.get_file_info(self.temporary).type == fs.FileType.File:
             self.system.delete_file(self.temporary)

@@ -1,7 +1,7 @@
 """Rows that cannot be messages, put aside in Parquet files with the reason."""
 
 from collections.abc import Iterable, Iterator
-from types import TracebackType
+from contextlib import ExitStack
 from typing import Self
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ class Rejects:
         self._indexes: list[int] = []
         self._reasons: list[str] = []
         self._file: Growing | None = None
+        self._opened = ExitStack()
 
     def watching(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches that `add` gets the indexes of."""
@@ -38,18 +39,10 @@ class Rejects:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._file is None:
-            return
-        if kind is None or kind is GeneratorExit:
-            self._file.name(self._name)
-        else:
-            self._file.drop()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._opened:
+            if self._file is not None and (kind is None or kind is GeneratorExit):
+                self._file.name(self._name)
 
     def _store(self) -> None:
         if not self._indexes or self._batch is None:
@@ -58,5 +51,5 @@ class Rejects:
         found = pa.Table.from_batches([rows]).append_column(REASON, pa.array(self._reasons))
         self._indexes, self._reasons = [], []
         if self._file is None:
-            self._file = self._folder.begin("", found.schema)
+            self._file = self._opened.enter_context(self._folder.begin("", found.schema))
         self._file.add(found)

@@ -95,12 +95,7 @@ def _ask(spark: SparkSession, history: DataFrame) -> dict[str, pa.Table]:
     messages = spark.sql(MESSAGES, events=events).persist()
     kept: dict[str, Any] = {"events": events, "deliveries": deliveries, "messages": messages}
     try:
-        return {
-            name: spark.sql(
-                query, **{part: kept[part] for part in kept if f"{{{part}}}" in query}
-            ).toArrow()
-            for name, query in TABLES.items()
-        }
+        return {name: spark.sql(query, **kept).toArrow() for name, query in TABLES.items()}
     finally:
         for frame in kept.values():
             frame.unpersist()
@@ -109,10 +104,9 @@ def _ask(spark: SparkSession, history: DataFrame) -> dict[str, pa.Table]:
 def _write(folder: Folder, tables: dict[str, pa.Table], text: str) -> None:
     try:
         for name, table in tables.items():
-            growing = folder.begin("", table.schema)
-            for batch in table.to_batches():
-                growing.add(batch)
-            growing.name(name + SUFFIX)
+            with folder.begin("", table.schema) as growing:
+                growing.add(table)
+                growing.name(name + SUFFIX)
         system, root = folder.open()
         with system.open_output_stream(f"{root}/{PAGE}") as stream:
             stream.write(text.encode())

@@ -1,7 +1,6 @@
 """The page of a report: tables and plots in one HTML file that needs nothing from outside."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -56,18 +55,8 @@ def page(tables: Mapping[str, Sequence[Row]], source: str) -> str:
     )
     templates.filters |= {"cell": _cell, "shortened": _shortened}
     templates.tests["amount"] = lambda value: isinstance(value, int | float | datetime)
-    sections = [
-        {
-            "title": section.title,
-            "note": section.note,
-            "legend": section.legend,
-            "rows": tables[name],
-            "plots": list(section.plots(tables[name])),
-        }
-        for name, section in _SECTIONS.items()
-    ]
     return templates.get_template("report.html").render(
-        sections=sections, source=source, most_rows=_MOST_ROWS, most_bars=_MOST_BARS
+        tables=tables, plots=_PLOTS, source=source, most_rows=_MOST_ROWS, most_bars=_MOST_BARS
     )
 
 
@@ -114,38 +103,8 @@ def _name(row: Row) -> str:
     return f"{row['topic']} / {row['group']}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    title: str
-    note: str
-    plots: Callable[[Sequence[Row]], Iterator[Plot]]
-    legend: Mapping[str, str] = field(default_factory=dict)
-
-
-_SECTIONS = {
-    "groups": _Section(
-        "Groups, the slowest first",
-        "Amplification is deliveries per message. Wasted is the time of handlers whose delivery"
-        " did not succeed. Died counts messages that were ever dead, dead those that still are.",
-        _slow,
-        {"good": "time of handlers that succeeded", "bad": "wasted"},
-    ),
-    "attempts": _Section(
-        "Success by attempt",
-        "A redriven message begins at attempt 1 again.",
-        _attempts,
-        {"good": "succeeded", "bad": "did not succeed"},
-    ),
-    "times": _Section(
-        "Times in seconds",
-        "Waiting is until the first delivery, to success until the message is committed, both"
-        " from when it was published or, with a delay, delivered. Handler is one delivery.",
-        _times,
-    ),
-    "dead": _Section(
-        "Dead letters by error", "Messages whose last error has the same fingerprint.", _dead
-    ),
-}
+_PLOTS = {"groups": _slow, "attempts": _attempts, "times": _times, "dead": _dead}
+"""The plots of each table's rows."""
 
 
 def _shortened(label: str) -> str:

@@ -48,13 +48,14 @@ Reject = Callable[[int, RqretryError], None]
 
 
 @contextmanager
-def publishing_to(options: Options) -> Iterator[tuple[SyncStore, Publishing]]:
-    """A connected publisher."""
+def publishing_to(options: Options) -> Iterator[tuple[SyncStore, Publishing, int]]:
+    """A connected publisher, and the number of the topic's partitions; the topic is created."""
     settings = options.settings
     with SyncStore(settings.url) as store:
         reach(store)
         catalog = Catalog(settings.namespace, settings.levels, worker_name())
-        yield store, Publishing(catalog, store.clock)
+        record = store.perform(catalog.topics.get(options.target, create=True))
+        yield store, Publishing(catalog, store.clock), record.partitions
 
 
 def publish_batches(
@@ -71,10 +72,9 @@ def publish_batches(
         ConfigError: Other rows were published by an earlier attempt in the place of these.
         QueueFull, StoreUnavailable, AmbiguousResult: Not all could be stored; run it again.
     """
-    with traced_task(), publishing_to(options) as (store, publishing):
-        kind = _ByLane if mapping.id_column is None else _ById
-        record = store.perform(publishing.catalog.topics.get(options.target, create=True))
-        sink = kind(store, publishing, options, task, record.partitions)
+    kind = _ByLane if mapping.id_column is None else _ById
+    with traced_task(), publishing_to(options) as (store, publishing, partitions):
+        sink = kind(store, publishing, options, task, partitions)
         return sink.publish(batches, mapping, reject)
 
 
@@ -84,8 +84,7 @@ def begin_job(options: Options, task: Task, plan: str) -> None:
     Raises:
         ConfigError: It is another one.
     """
-    with publishing_to(options) as (store, publishing):
-        store.perform(publishing.catalog.topics.get(options.target, create=True))
+    with publishing_to(options) as (store, publishing, _):
         store.perform(note(publishing, _mark(options, task, "begin"), plan))
 
 
@@ -96,9 +95,8 @@ def close_epoch(options: Options, task: Task, tasks: int) -> None:
         ConfigError: An earlier run had more tasks: the plan has changed.
     """
     others = [Task(task.job, tasks + n, task.epoch) for n in range(_OTHERS)]
-    with publishing_to(options) as (store, publishing):
-        record = store.perform(publishing.catalog.topics.get(options.target, create=True))
-        for number in range(record.partitions):
+    with publishing_to(options) as (store, publishing, partitions):
+        for number in range(partitions):
             lanes = [_lane(options, other, number) for other in others]
             store.perform(check_complete(publishing, lanes))
         store.perform(note(publishing, _mark(options, task), f"{tasks} tasks"))
@@ -202,8 +200,7 @@ class _Outlet(ABC):
     ) -> Operation[Iterable[MessageId]]:
         """One call; the ids. `sent` is the chunk as it goes out: with traces, if it is traced."""
 
-    @abstractmethod
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027 - most often nothing is left to do
         """All calls are done."""
 
 
@@ -247,9 +244,6 @@ class _ById(_Outlet):
         self.totals.known += known
         self.totals.sent += len(ids) - known
         return ids
-
-    def finish(self) -> None:
-        """Nothing is left to be done."""
 
 
 class _ByLane(_Outlet):

@@ -15,7 +15,7 @@ from rqretry.core.errors import InvalidArgument, RqretryError, show
 from rqretry.spark.batch_reader import BatchReader, PushingReader
 from rqretry.spark.columns import arrow_schema, schema_of
 from rqretry.spark.error_messages import plain_in_worker
-from rqretry.spark.options import HISTORY, Options, check_batch, check_stream, read_options
+from rqretry.spark.options import HISTORY, check_batch, check_stream, read_options
 from rqretry.spark.rows import Mapping, map_columns
 from rqretry.spark.sink import publishing_to
 from rqretry.spark.stream_reader import RefusedReader, StreamReader
@@ -86,12 +86,5 @@ class RqretryDataSource(DataSource):
                 f"option kind {show(options.kind)} is for reads: a write publishes to the topic"
             )
         mapping = map_columns(schema, options.id_column)
-        _create_topic(options)
-        return mapping
-
-
-def _create_topic(options: Options) -> None:
-    """Reach the server before any task does, and make the topic, as publishing to it would."""
-    target = options.target
-    with publishing_to(options) as (store, publishing):
-        store.perform(publishing.catalog.topics.get(target, create=True))
+        with publishing_to(options):  # reaches the server before any task does
+            return mapping

@@ -2,6 +2,9 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,13 @@ class Totals:
     sent: int = 0
     known: int = 0
     rejected: int = 0
+
+
+def current_task() -> Any:
+    """Spark's context of the task that this process runs."""
+    context = TaskContext.get()
+    assert context is not None
+    return context
 
 
 def short(text: str) -> str:

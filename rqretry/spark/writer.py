@@ -3,10 +3,8 @@
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -18,7 +16,7 @@ from rqretry.spark.error_messages import plain_in_worker
 from rqretry.spark.options import Options
 from rqretry.spark.rows import Mapping
 from rqretry.spark.sink import close_epoch, publish_batches
-from rqretry.spark.task_context import Task, Totals
+from rqretry.spark.task_context import Task, Totals, current_task
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
@@ -37,18 +35,15 @@ class BatchWriter(DataSourceArrowWriter):
 
     options: Options
     mapping: Mapping
-    job: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def __post_init__(self) -> None:
-        """A job with a name is the same job when it is run again."""
-        if self.options.job_id is not None:
-            self.job = self.options.job_id
+    unnamed: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """The job's name where it has none, by which it would be the same job when it is run again."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: publish its rows."""
         with plain_in_worker():
-            named = self.options.job_id is not None
-            task = Task(self.job, _context().partitionId(), replayable=named)
+            job = self.options.job_id
+            number = current_task().partitionId()
+            task = Task(self.unnamed if job is None else job, number, replayable=job is not None)
             return _publish(self.options, self.mapping, task, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -70,7 +65,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: publish its rows."""
         with plain_in_worker():
-            context = _context()
+            context = current_task()
             query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
             if query is None or batch is None:
                 raise RqretryError("Spark gave this task no query and batch")
@@ -111,9 +106,3 @@ def _close(
     if done and mapping.id_column is None:
         with plain_in_worker():
             close_epoch(options, done[0], len(messages))
-
-
-def _context() -> Any:
-    context = TaskContext.get()
-    assert context is not None
-    return context

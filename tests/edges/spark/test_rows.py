@@ -71,13 +71,13 @@ def options(redis_server: EmbeddedRedis) -> Options:
 
 @pytest.fixture
 def by_id(options: Options) -> Iterator[_ById]:
-    with publishing_to(options) as (store, publishing):
+    with publishing_to(options) as (store, publishing, _):
         yield _ById(store, publishing, options, TASK, 1)
 
 
 @pytest.fixture
 def by_lane(options: Options) -> Iterator[_ByLane]:
-    with publishing_to(options) as (store, publishing):
+    with publishing_to(options) as (store, publishing, _):
         yield _ByLane(store, publishing, options, TASK, 1)
 
 
