@@ -3,7 +3,7 @@
 import click
 
 from rqretry.checks.acl import rules
-from rqretry.cli.options import json_option, server_options, target_of
+from rqretry.cli.options import json_command, target_of
 from rqretry.cli.output import note, print_json
 from rqretry.core.errors import show
 from rqretry.protocol.scripts import ScriptLibrary
@@ -13,9 +13,7 @@ from rqretry.protocol.scripts import ScriptLibrary
 @click.argument("role", type=click.Choice(["producer", "worker", "admin", "reader"]))
 @click.option("--user", metavar="NAME", help="The user's name; default rqretry-ROLE.")
 @click.option("--cluster", is_flag=True, help="For a cluster node; implied by a cluster --url.")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def acl(
     context: click.Context, /, role: str, *, user: str | None, cluster: bool, as_json: bool
 ) -> None:

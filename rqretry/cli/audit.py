@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command
 from rqretry.cli.output import date, note, print_json, print_table
 from rqretry.cli.session import connected, elsewhere
 
@@ -18,9 +18,7 @@ from rqretry.cli.session import connected, elsewhere
     show_default=True,
     help="How many of the newest entries.",
 )
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def audit(context: click.Context, *, count: int, as_json: bool) -> None:
     """Show the audit record of the namespace, newest first.
 

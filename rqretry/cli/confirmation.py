@@ -1,25 +1,18 @@
 """Confirmation of destructive commands: a question, --yes or --dry-run."""
 
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+from rqretry.cli.options import grouped
 
-
-def confirmation_options(command: F) -> F:
-    """--dry-run and --yes."""
-    dry_run = click.option("--dry-run", is_flag=True, help="Only count; change nothing.")
-    yes = click.option("--yes", is_flag=True, help="Do not ask.")
-    return dry_run(yes(command))
-
-
-def force_option(command: F) -> F:
-    """--force."""
-    text = "Even with live workers, which will subscribe again."
-    return click.option("--force", is_flag=True, help=text)(command)
+confirmation_options = grouped(
+    click.option("--dry-run", is_flag=True, help="Only count; change nothing."),
+    click.option("--yes", is_flag=True, help="Do not ask."),
+)
+force_option = click.option(
+    "--force", is_flag=True, help="Even with live workers, which will subscribe again."
+)
 
 
 def must_ask(verb: str, *, dry_run: bool, yes: bool) -> bool:

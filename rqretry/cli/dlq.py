@@ -1,8 +1,7 @@
 """rqretry dlq: list, show, redrive, export and purge the dead letters of a group."""
 
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -17,7 +16,13 @@ from rqretry.cli.dead_letter_tables import (
 from rqretry.cli.dlq_redrive import pace_options, redriven
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.message_filter import check_chosen, dead_letter_options, read_filter
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import (
+    app_dir_option,
+    json_command,
+    json_option,
+    server_command,
+    server_options,
+)
 from rqretry.cli.output import note, print_json
 from rqretry.cli.progress import progress, working
 from rqretry.cli.replay import replayed
@@ -28,17 +33,12 @@ from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import MessageNotFound, show
 from rqretry.protocol.inspect import tracebacks
 
-F = TypeVar("F", bound=Callable[..., Any])
-_PREFIX = "%DLQ%"
-
-
-def _read_group(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
-    return name.removeprefix(_PREFIX)
-
-
-def group_argument(command: F) -> F:
-    """GROUP, or the name of its dead-letter queue, %DLQ%GROUP."""
-    return click.argument("group", metavar="GROUP", callback=_read_group)(command)
+group_argument = click.argument(
+    "group",
+    metavar="GROUP",
+    callback=lambda _context, _parameter, name: name.removeprefix("%DLQ%"),
+)
+"""GROUP, or the name of its dead-letter queue, %DLQ%GROUP."""
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry dlq list claims")
@@ -56,9 +56,7 @@ def dlq() -> None:
     show_default=True,
     help="One row per kind of error, or per message.",
 )
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None:
     """List the dead letters of GROUP, grouped by the fingerprint of their last error."""
     with connected(context) as client:
@@ -75,9 +73,7 @@ def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None
 @dlq.command("show", epilog="Example: rqretry dlq show claims BqUpq2cmSuwDWlyn")
 @group_argument
 @click.argument("id_", metavar="ID")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> None:
     """Show one dead letter: its body, why it died, and the errors of its attempts."""
     with connected(context) as client:
@@ -104,8 +100,7 @@ def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> Non
 @confirmation_options
 @json_option
 @otlp_option
-@server_options
-@click.pass_context
+@server_command
 def redrive(context: click.Context, /, **given: Any) -> int:
     """Send dead letters back to their group: attempt 1 again, same id, same body.
 
@@ -119,9 +114,7 @@ def redrive(context: click.Context, /, **given: Any) -> int:
 @group_argument
 @dead_letter_options
 @confirmation_options
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def purge(context: click.Context, /, **given: Any) -> None:
     """Delete dead letters for good."""
     group, dry_run = given["group"], given["dry_run"]
@@ -153,9 +146,7 @@ def purge(context: click.Context, /, **given: Any) -> None:
     show_default=True,
     help="A new file; - is standard output.",
 )
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def export(context: click.Context, /, group: str, file: str, **given: Any) -> None:
     """Write dead letters as JSON, one a line, the oldest first; default all of them.
 
@@ -185,13 +176,12 @@ def export(context: click.Context, /, group: str, file: str, **given: Any) -> No
 @group_argument
 @click.argument("id_", metavar="ID")
 @click.option("--app", metavar="MODULE:APP", required=True, help="The app that has the handler.")
-@click.option("--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is.")
+@app_dir_option
 @click.option("--pdb", "with_pdb", is_flag=True, help="Debug the handler where it raised.")
 @click.option(
     "--as-test", metavar="FILE", help="Write it as a failing pytest into a new file; run nothing."
 )
-@server_options
-@click.pass_context
+@server_command
 def replay(context: click.Context, /, **given: Any) -> int:
     """Run the handler of APP on a dead letter, on this machine; nothing is leased or settled.
 

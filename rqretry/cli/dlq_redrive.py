@@ -4,8 +4,7 @@ The rate and the canaries themselves are in admin/dead_letters.py.
 """
 
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -14,35 +13,35 @@ from rqretry.admin.results import RedriveReport
 from rqretry.cli.confirmation import ask, counted
 from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.message_filter import read_filter
+from rqretry.cli.options import grouped
 from rqretry.cli.output import clean, note, print_json
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected, find_group
 from rqretry.core.durations import seconds, spell
 from rqretry.core.rates import per_second
 
-F = TypeVar("F", bound=Callable[..., Any])
 _DEFAULT_PATIENCE = "60s"
 
 
-def pace_options(command: F) -> F:
-    """--rate, --canary and --canary-timeout."""
-    rate = click.option(
+pace_options = grouped(
+    click.option(
         "--rate",
         metavar="RATE",
         help="At most this rate, such as 20/s or 100/m; the server keeps the due times.",
-    )
-    canary = click.option(
+    ),
+    click.option(
         "--canary",
         type=click.IntRange(min=1),
         metavar="N",
         help="Send N first; stop if one fails with the same error again.",
-    )
-    timeout = click.option(
+    ),
+    click.option(
         "--canary-timeout",
         metavar="DURATION",
         help=f"How long to wait for the canaries; default {_DEFAULT_PATIENCE}. Past it, stop.",
-    )
-    return rate(canary(timeout(command)))
+    ),
+)
+"""--rate, --canary and --canary-timeout."""
 
 
 def redriven(context: click.Context, given: dict[str, Any]) -> int:

@@ -8,7 +8,7 @@ import click
 from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import refused
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.options import json_option, server_options, target_of
+from rqretry.cli.options import json_command, target_of
 from rqretry.cli.output import print_json, print_table
 from rqretry.cli.server_checks import examine
 from rqretry.cli.session import connected
@@ -17,9 +17,7 @@ from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS
 
 
 @click.command(epilog="Example: rqretry doctor --url redis://localhost:6379/0")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def doctor(context: click.Context, *, as_json: bool) -> int:
     """Check version, role, eviction, persistence, cluster mode, clock, latency and rights.
 

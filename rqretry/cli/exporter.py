@@ -7,7 +7,7 @@ from contextlib import suppress
 import click
 
 from rqretry.cli.metrics import render
-from rqretry.cli.options import host_option, server_options
+from rqretry.cli.options import host_option, port_option, server_command
 from rqretry.cli.session import connected
 from rqretry.client import Client
 from rqretry.supervision.metrics_port import PATH, open_server
@@ -19,17 +19,9 @@ _POLL_S = 0.2
 
 
 @click.command(epilog="Example: rqretry exporter --port 9464")
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=9464,
-    show_default=True,
-    metavar="PORT",
-    help="The TCP port.",
-)
+@port_option("--port", "The TCP port.", 9464)
 @host_option
-@server_options
-@click.pass_context
+@server_command
 def exporter(context: click.Context, *, port: int, host: str) -> None:
     """Answer GET /metrics with the depth of every state, lag, dead letters and workers.
 

@@ -9,7 +9,7 @@ import click
 from rqretry.admin.results import Checkup, Problem, Repair
 from rqretry.cli.confirmation import ask, at_a_terminal, confirmation_options, counted
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command
 from rqretry.cli.output import note, print_json, print_table
 from rqretry.cli.session import connected, elsewhere
 
@@ -17,9 +17,7 @@ from rqretry.cli.session import connected, elsewhere
 @click.command(epilog="Example: rqretry fsck --repair --dry-run")
 @click.option("--repair", is_flag=True, help="Repair what can be repaired; asks, or needs --yes.")
 @confirmation_options
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def fsck(context: click.Context, *, repair: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Read every partition of the namespace and report inconsistencies.
 

@@ -9,7 +9,7 @@ from rqretry.admin.views import GroupForecast, GroupInfo
 from rqretry.cli.confirmation import counted
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.group_operate import delete, promote, purge, reset, unsubscribe
-from rqretry.cli.options import json_option, server_options, whole_or
+from rqretry.cli.options import json_command, server_options, whole_or
 from rqretry.cli.output import note, print_fields, print_json, print_table
 from rqretry.cli.session import connected, elsewhere, find_group
 from rqretry.cli.status import print_stats
@@ -26,9 +26,7 @@ def group() -> None:
 
 
 @group.command("list", epilog="Example: rqretry group list --json")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def list_(context: click.Context, *, as_json: bool) -> None:
     """List the consumer groups of the namespace."""
     with connected(context) as client:
@@ -45,9 +43,7 @@ def list_(context: click.Context, *, as_json: bool) -> None:
 
 @group.command(epilog="Example: rqretry group show claims")
 @click.argument("name", metavar="GROUP")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def show(context: click.Context, *, name: str, as_json: bool) -> None:
     """Show one group: its settings, and where its messages are."""
     with connected(context) as client:
@@ -96,9 +92,7 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     help="Keep these values over those of a starting worker; --unpin stops that.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show the effect on what is waiting now.")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def set_(context: click.Context, /, name: str, **given: Any) -> None:
     """Change a group's settings for all its workers, at once; the others stay.
 
@@ -117,9 +111,7 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
 
 @group.command(epilog="Example: rqretry group pause claims")
 @click.argument("name", metavar="GROUP")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def pause(context: click.Context, *, name: str, as_json: bool) -> None:
     """Stop deliveries to GROUP; nothing is lost, and running handlers finish."""
     with connected(context) as client:
@@ -130,9 +122,7 @@ def pause(context: click.Context, *, name: str, as_json: bool) -> None:
 
 @group.command(epilog="Example: rqretry group resume claims")
 @click.argument("name", metavar="GROUP")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def resume(context: click.Context, *, name: str, as_json: bool) -> None:
     """Resume a paused GROUP, at once."""
     with connected(context) as client:

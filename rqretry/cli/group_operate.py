@@ -13,7 +13,7 @@ from rqretry.cli.confirmation import (
     must_ask,
 )
 from rqretry.cli.message_filter import check_chosen, failure_options, read_filter
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command
 from rqretry.cli.output import print_json
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected, find_group
@@ -27,9 +27,7 @@ from rqretry.core.limits import EARLIEST, LATEST
     "--level", type=click.IntRange(min=1), metavar="N", help="Those waiting at this delay level."
 )
 @click.option("--dry-run", is_flag=True, help="Only count them.")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def promote(context: click.Context, /, **given: Any) -> None:
     """Run waiting retries of GROUP now, whatever their due time; default all of them.
 
@@ -55,9 +53,7 @@ def promote(context: click.Context, /, **given: Any) -> None:
 @failure_options
 @click.option("--all", "all_", is_flag=True, help="All in this state.")
 @confirmation_options
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def purge(context: click.Context, /, **given: Any) -> None:
     """Delete messages of GROUP in one state for good; other groups keep theirs.
 
@@ -88,9 +84,7 @@ def purge(context: click.Context, /, **given: Any) -> None:
     help="New messages only, or also those still stored.",
 )
 @confirmation_options
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def reset(context: click.Context, /, **given: Any) -> None:
     """Restart GROUP at the end or at the beginning of what is stored.
 
@@ -120,9 +114,7 @@ def reset(context: click.Context, /, **given: Any) -> None:
 @click.argument("topic", metavar="TOPIC")
 @force_option
 @confirmation_options
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def unsubscribe(context: click.Context, /, **given: Any) -> None:
     """GROUP leaves TOPIC and drops its unfinished messages and dead letters there."""
     name, topic, dry_run, force = (given[n] for n in ("group", "topic", "dry_run", "force"))
@@ -142,9 +134,7 @@ def unsubscribe(context: click.Context, /, **given: Any) -> None:
 @click.argument("group", metavar="GROUP")
 @force_option
 @confirmation_options
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def delete(context: click.Context, /, **given: Any) -> None:
     """Unsubscribe GROUP from all its topics and delete it, with its dead letters."""
     name, dry_run, force = given["group"], given["dry_run"], given["force"]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from rqretry.admin.views import MessageView, TimelineEvent
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command, trace_url_option
 from rqretry.cli.output import body_text, date, note, print_fields, print_json, print_table
 from rqretry.cli.session import connected, elsewhere
 from rqretry.client import Client
@@ -19,15 +19,8 @@ _PLACEHOLDER = "{trace_id}"
 @click.command(epilog="Examples: rqretry message BqUpq2cmSuwDWlyn; rqretry message --key order-7")
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--key", metavar="K", help="The messages with this message key, 100 at most.")
-@click.option(
-    "--trace-url",
-    metavar="URL",
-    envvar="RQRETRY_TRACE_URL",
-    help="Where a trace is shown, such as http://localhost:16686/trace/{trace_id}.",
-)
-@json_option
-@server_options
-@click.pass_context
+@trace_url_option
+@json_command
 def message(
     context: click.Context,
     /,

@@ -1,44 +1,34 @@
 """The message filter of the command line, the same for every command."""
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from rqretry.admin.dead_letter_filter import DeadLetterFilter
-from rqretry.cli.options import read_when
+from rqretry.cli.options import grouped, read_when
 from rqretry.client import Client
 
-F = TypeVar("F", bound=Callable[..., Any])
 _CONDITIONS = ("fingerprint", "topic", "error", "since", "before")
 
 
-def failure_options(command: F) -> F:
-    """Options that select failed messages: ids, fingerprint, topic, error."""
-    options = (
-        click.option("--ids", multiple=True, metavar="ID,ID", help="These ids; can be repeated."),
-        click.option(
-            "--fingerprint", metavar="F", help="Messages whose last error has this fingerprint."
-        ),
-        click.option("--topic", metavar="TOPIC", help="Messages of this topic."),
-        click.option(
-            "--error", metavar="TEXT", help="Messages whose last error contains this text."
-        ),
-    )
-    return _with(options, command)
-
-
-def dead_letter_options(command: F) -> F:
-    """Options that select dead letters: the same, when they died, and all of them."""
-    when = "A date with a time zone, or how long ago: 2026-01-31T12:00:00Z, 2h."
-    options = (
-        failure_options,
-        click.option("--since", metavar="WHEN", callback=read_when, help=f"Dead since. {when}"),
-        click.option("--before", metavar="WHEN", callback=read_when, help=f"Dead before. {when}"),
-        click.option("--all", "all_", is_flag=True, help="All of them."),
-    )
-    return _with(options, command)
+_WHEN = "A date with a time zone, or how long ago: 2026-01-31T12:00:00Z, 2h."
+failure_options = grouped(
+    click.option("--ids", multiple=True, metavar="ID,ID", help="These ids; can be repeated."),
+    click.option(
+        "--fingerprint", metavar="F", help="Messages whose last error has this fingerprint."
+    ),
+    click.option("--topic", metavar="TOPIC", help="Messages of this topic."),
+    click.option("--error", metavar="TEXT", help="Messages whose last error contains this text."),
+)
+"""Options that select failed messages: ids, fingerprint, topic, error."""
+dead_letter_options = grouped(
+    failure_options,
+    click.option("--since", metavar="WHEN", callback=read_when, help=f"Dead since. {_WHEN}"),
+    click.option("--before", metavar="WHEN", callback=read_when, help=f"Dead before. {_WHEN}"),
+    click.option("--all", "all_", is_flag=True, help="All of them."),
+)
+"""Options that select dead letters: the same, when they died, and all of them."""
 
 
 def check_chosen(
@@ -67,9 +57,3 @@ def _moment(client: Client, when: datetime | float | None) -> datetime | float |
     if isinstance(when, float):
         return client.store.clock.now_ms() / 1000 + when
     return when
-
-
-def _with(options: tuple[Callable[[F], F], ...], command: F) -> F:
-    for option in reversed(options):
-        command = option(command)
-    return command

@@ -21,71 +21,76 @@ _MASTER = re.compile(
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def grouped(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several options as one decorator; their order is that of the help."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def reader(read: Callable[[str, str], Any]) -> Reader:
+    """Reads the text of an option, if it is given: `read` gets the option's name and the text."""
+
+    def callback(_context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+        return None if text is None else read(parameter.opts[0], text)
+
+    return callback
+
+
 def duration(minimum: float = 0.0, maximum: float | None = None) -> Reader:
     """Reads seconds, or text such as "10s" or "1m30s", as seconds; both limits are seconds."""
-
-    def read(_context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-        if text is None:
-            return None
-        return seconds(text, name=parameter.opts[0], minimum=minimum, maximum=maximum)
-
-    return read
+    return reader(lambda name, text: seconds(text, name=name, minimum=minimum, maximum=maximum))
 
 
-def read_when(
-    _context: click.Context, parameter: click.Parameter, text: str | None
-) -> datetime | float | None:
+@reader
+def read_when(name: str, text: str) -> datetime | float:
     """A date with a time zone as a datetime, or how long ago ("2h") as minus that many seconds."""
-    if text is None:
-        return None
-    name = parameter.opts[0]
-    try:
-        date = datetime.fromisoformat(text)
-    except ValueError:
-        return -seconds(text, name=name)
-    return _zoned(name, text, date)
+    return _date(name, text) or -seconds(text, name=name)
 
 
-def read_date(
-    _context: click.Context, parameter: click.Parameter, text: str | None
-) -> datetime | None:
+@reader
+def read_date(name: str, text: str) -> datetime:
     """A date with a time zone, ISO 8601."""
-    if text is None:
-        return None
-    name = parameter.opts[0]
+    date = _date(name, text)
+    if date is None:
+        reason = "is not a date: write it as 2026-11-21T12:00:00Z"
+        raise click.UsageError(f"{name} {show(text)} {reason}")
+    return date
+
+
+def _date(name: str, text: str) -> datetime | None:
+    """None if it is no date."""
     try:
         date = datetime.fromisoformat(text)
     except ValueError:
-        raise click.UsageError(
-            f"{name} {show(text)} is not a date: write it as 2026-11-21T12:00:00Z"
-        ) from None
-    return _zoned(name, text, date)
-
-
-def read_host(_context: click.Context, parameter: click.Parameter, host: str | None) -> str | None:
-    """An address to listen on; an empty one would mean every address of the machine."""
-    if host == "":
-        raise click.UsageError(f"{parameter.opts[0]} is empty: name an address, such as 127.0.0.1")
-    return host
-
-
-def _zoned(name: str, text: str, date: datetime) -> datetime:
+        return None
     if date.tzinfo is None:
         raise click.UsageError(f"{name} {show(text)} has no time zone: write {show(f'{text}Z')}")
     return date
 
 
-def whole_or(name: str) -> Reader:
-    """Reads a whole number, or this name; its limits are checked where it is used."""
+@reader
+def read_host(name: str, host: str) -> str:
+    """An address to listen on; an empty one would mean every address of the machine."""
+    if not host:
+        raise click.UsageError(f"{name} is empty: name an address, such as 127.0.0.1")
+    return host
 
-    def read(
-        _context: click.Context, parameter: click.Parameter, text: str | None
-    ) -> int | str | None:
-        if text is None or text == name:
+
+def whole_or(word: str) -> Reader:
+    """Reads a whole number, or this word; its limits are checked where it is used."""
+
+    @reader
+    def read(name: str, text: str) -> int | str:
+        if text == word:
             return text
         if not _WHOLE.fullmatch(text):
-            reason = f'must be a whole number, or "{name}"'
-            raise click.UsageError(f"{parameter.opts[0]} {show(text)} {reason}")
+            reason = f'must be a whole number, or "{word}"'
+            raise click.UsageError(f"{name} {show(text)} {reason}")
         return int(text)
 
     return read
@@ -116,62 +121,76 @@ def _remember(context: click.Context, parameter: click.Parameter, value: str | N
         setattr(target_of(context), parameter.name, value)
 
 
-def server_options(command: F) -> F:
-    """--url and --namespace; see `session.connected`."""
-    url = click.option(
+server_options = grouped(
+    click.option(
         "--url",
         metavar="URL",
         expose_value=False,
         callback=_remember,
         help="The Redis server; default RQRETRY_REDIS_URL, else redis://localhost:6379/0.",
-    )
-    namespace = click.option(
+    ),
+    click.option(
         "--namespace",
         metavar="NAME",
         expose_value=False,
         callback=_remember,
         help='The namespace; default RQRETRY_NAMESPACE, else "default".',
-    )
-    return url(namespace(command))
+    ),
+)
+"""--url and --namespace; see `session.connected`."""
+server_command = grouped(server_options, click.pass_context)
+"""The same, and the command gets the context."""
+json_option = click.option("as_json", "--json", is_flag=True, help="Print one JSON object.")
+"""--json: one JSON object on standard output, nothing else there."""
+json_command = grouped(json_option, server_command)
+"""--json, --url and --namespace, and the command gets the context."""
+host_option = click.option(
+    "--host",
+    metavar="HOST",
+    default="127.0.0.1",
+    show_default=True,
+    callback=read_host,
+    help="Where it listens.",
+)
+"""--host: where a server listens."""
+app_dir_option = click.option(
+    "--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is."
+)
+trace_url_option = click.option(
+    "--trace-url",
+    metavar="URL",
+    envvar="RQRETRY_TRACE_URL",
+    help="Where a trace is shown, such as http://localhost:16686/trace/{trace_id}.",
+)
 
 
-def json_option(command: F) -> F:
-    """--json: one JSON object on standard output, nothing else there."""
-    return click.option("as_json", "--json", is_flag=True, help="Print one JSON object.")(command)
-
-
-def host_option(command: F) -> F:
-    """--host: where a server listens."""
+def port_option(name: str, text: str, default: int | None = None) -> Callable[[F], F]:
+    """A TCP port to listen on."""
+    port = click.IntRange(1, 65535)
+    shown = default is not None
     return click.option(
-        "--host",
-        metavar="HOST",
-        default="127.0.0.1",
-        show_default=True,
-        callback=read_host,
-        help="Where it listens.",
-    )(command)
+        name, type=port, metavar="PORT", default=default, show_default=shown, help=text
+    )
 
 
-def _read_master(
-    _context: click.Context, parameter: click.Parameter, master: str | None
-) -> str | None:
+@reader
+def _read_master(name: str, master: str) -> str:
     """What Spark takes; it would answer anything else with a Java stack trace."""
-    if master is not None and not _MASTER.fullmatch(master):
+    if not _MASTER.fullmatch(master):
         raise click.UsageError(
-            f"{parameter.opts[0]} {show(master)} is not a Spark master: write local[*],"
+            f"{name} {show(master)} is not a Spark master: write local[*],"
             " local[4], spark://host:7077, yarn or k8s://https://host"
         )
     return master
 
 
-def master_option(command: F) -> F:
-    """--master: where Spark runs."""
-    return click.option(
-        "--master",
-        metavar="URL",
-        callback=_read_master,
-        help='Where Spark runs, such as spark://host:7077; default "local[*]".',
-    )(command)
+master_option = click.option(
+    "--master",
+    metavar="URL",
+    callback=_read_master,
+    help='Where Spark runs, such as spark://host:7077; default "local[*]".',
+)
+"""--master: where Spark runs."""
 
 
 def read_headers(

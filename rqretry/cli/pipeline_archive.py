@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.options import duration, json_option, master_option, server_options, target_of
+from rqretry.cli.options import duration, json_command, master_option, target_of
 from rqretry.cli.output import print_fields, print_json, print_table
 from rqretry.cli.progress import progress
 from rqretry.cli.session import connected
@@ -26,9 +26,7 @@ from rqretry.spark.sessions import session_for
 @click.option("--skip-lost", is_flag=True, help="Skip history that was trimmed unarchived.")
 @click.option("--no-compact", is_flag=True, help="Do not merge small files.")
 @master_option
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def archive(
     context: click.Context,
     *,

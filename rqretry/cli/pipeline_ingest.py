@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.options import json_option, master_option, server_options, target_of
+from rqretry.cli.options import json_command, master_option, target_of
 from rqretry.cli.output import note, print_fields, print_json
 from rqretry.cli.progress import progress
 from rqretry.cli.session import connected
@@ -34,9 +34,7 @@ from rqretry.spark.sessions import session_for
 @click.option("--job", metavar="NAME", help="Running the same job again adds only what is missing.")
 @tasks_otlp_option
 @master_option
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def ingest(  # noqa: PLR0913 - one for each option
     context: click.Context,
     *,

@@ -9,7 +9,7 @@ import click
 from rqretry.cli.confirmation import ask, confirmation_options, counted
 from rqretry.cli.dlq_redrive import note_patience, pace_options, print_due, read_pace
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.options import json_option, master_option, server_options, target_of
+from rqretry.cli.options import json_command, master_option, target_of
 from rqretry.cli.output import clean, date, note, print_json, print_table
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected, find_group
@@ -43,9 +43,7 @@ _CUT = 60
 @confirmation_options
 @otlp_option
 @master_option
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def redrive(context: click.Context, /, **given: Any) -> int:
     """Redrive the dead letters of GROUP that match a condition of Spark SQL.
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.options import json_option, master_option, server_options, target_of
+from rqretry.cli.options import json_command, master_option, target_of
 from rqretry.cli.output import print_fields, print_json, print_table
 from rqretry.cli.session import connected
 from rqretry.spark.report_job import PAGE, ReportSummary
@@ -20,9 +20,7 @@ from rqretry.spark.sessions import session_for
 )
 @click.option("--topic", "topics", default="*", help='A topic, or several as "a,b"; default all.')
 @master_option
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def report(
     context: click.Context,
     *,

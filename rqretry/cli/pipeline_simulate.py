@@ -7,13 +7,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import (
-    duration,
-    json_option,
-    master_option,
-    server_options,
-    whole_or,
-)
+from rqretry.cli.options import duration, json_option, master_option, server_options, whole_or
 from rqretry.cli.output import note, print_json, print_table
 from rqretry.core.durations import spell
 from rqretry.core.retry_policy import RetryPolicy

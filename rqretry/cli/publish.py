@@ -12,7 +12,7 @@ from rqretry.cli.options import (
     json_option,
     read_date,
     read_headers,
-    server_options,
+    server_command,
     target_of,
 )
 from rqretry.cli.output import note, print_json
@@ -85,8 +85,7 @@ _DELAYS = ("delay", "delay_level", "deliver_at")
 @click.option("--id", "id_", metavar="ID", help="Your own id; the same again is a duplicate.")
 @json_option
 @otlp_option
-@server_options
-@click.pass_context
+@server_command
 def publish(context: click.Context, /, topic: str, **given: Any) -> None:
     """Publish one message to TOPIC, or one for each line of a file, and print the ids.
 

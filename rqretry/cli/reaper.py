@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import click
 
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command
 from rqretry.cli.output import note, print_json
 from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
@@ -23,9 +23,7 @@ _AGAIN_S = 0.5
 @click.command(epilog="Example: rqretry reaper --once --json")
 @click.option("--once", is_flag=True, help="Do what is due now, and end.")
 @otlp_option
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def reaper(context: click.Context, *, once: bool, as_json: bool) -> None:
     """Expire, promote and deliver what is due, for all groups, until a signal stops it.
 

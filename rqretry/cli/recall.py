@@ -3,7 +3,7 @@
 import click
 
 from rqretry.cli.errors import DONE, FAILED
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command
 from rqretry.cli.output import print_json
 from rqretry.cli.session import connected, elsewhere
 from rqretry.core.errors import MessageNotFound, TopicNotFound
@@ -12,9 +12,7 @@ from rqretry.core.errors import MessageNotFound, TopicNotFound
 @click.command(epilog="Example: rqretry recall BqUpq2cmSuwDWlyn --topic claims")
 @click.argument("id_", metavar="ID")
 @click.option("--topic", metavar="TOPIC", help="Its topic; default: search all.")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def recall(context: click.Context, *, id_: str, topic: str | None, as_json: bool) -> int:
     """Cancel a delayed message, so that no group ever gets it.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import duration, json_option, server_options
+from rqretry.cli.options import duration, json_command
 from rqretry.cli.output import body_fields, body_text, date, note, print_fields, print_json
 from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.trace_option import otlp_option
@@ -62,9 +62,7 @@ from rqretry.core.message import Message
     help="Where a new group starts: earliest is the oldest stored message.",
 )
 @otlp_option
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def receive(context: click.Context, /, topic: str, **given: Any) -> None:
     """Receive messages of TOPIC for a group, and print them.
 

@@ -9,7 +9,7 @@ import click
 from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
 from rqretry.cli.confirmation import counted
 from rqretry.cli.live_screen import Screen
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command
 from rqretry.cli.output import Part, clean, note, print_json, print_page, table_of
 from rqretry.cli.session import connected, elsewhere, read_stats
 from rqretry.cli.sizes import in_bytes, memory_line
@@ -27,9 +27,7 @@ RATED = ("publish", "lease", "succeed", "fail")
 @click.command(epilog="Example: rqretry status claims --json")
 @click.argument("topic", required=False)
 @click.option("--watch", is_flag=True, help="Refresh every 2 s, with ladder, workers and deaths.")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def status(context: click.Context, *, topic: str | None, watch: bool, as_json: bool) -> None:
     """Show per group what is ready, in flight, waiting per level, and dead.
 

@@ -7,7 +7,7 @@ import click
 from rqretry.admin.views import TopicInfo, TopicStats
 from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
 from rqretry.cli.errors import CommandGroup
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command, server_options
 from rqretry.cli.output import note, print_json, print_table
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected, elsewhere, read_stats
@@ -24,9 +24,7 @@ def topic() -> None:
 @topic.command(epilog="Example: rqretry topic create claims --partitions 4")
 @click.argument("name", metavar="TOPIC")
 @click.option("--partitions", type=int, metavar="N", help="1 to 1024; default 1 for a new topic.")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def create(context: click.Context, *, name: str, partitions: int | None, as_json: bool) -> None:
     """Create a topic; one that is there already is left as it is."""
     with connected(context) as client:
@@ -38,9 +36,7 @@ def create(context: click.Context, *, name: str, partitions: int | None, as_json
 
 
 @topic.command("list", epilog="Example: rqretry topic list --json")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def list_(context: click.Context, *, as_json: bool) -> None:
     """List the topics of the namespace."""
     with connected(context) as client:
@@ -57,9 +53,7 @@ def list_(context: click.Context, *, as_json: bool) -> None:
 
 @topic.command(epilog="Example: rqretry topic show claims")
 @click.argument("name", metavar="TOPIC")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def show(context: click.Context, *, name: str, as_json: bool) -> None:
     """Show one topic: its partitions, its groups and how much it stores."""
     with connected(context) as client:
@@ -90,9 +84,7 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     metavar="N",
     help="Refuse publishes (QueueFull) that would store more; 0 for no limit.",
 )
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def set_(context: click.Context, /, name: str, *, as_json: bool, **given: int | None) -> None:
     """Change a topic's settings, for all producers at once."""
     named: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
@@ -115,9 +107,7 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: int | 
 @click.argument("name", metavar="TOPIC")
 @click.option("--force", is_flag=True, help="Unsubscribe its groups first, even with live workers.")
 @confirmation_options
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def delete(context: click.Context, /, name: str, **given: Any) -> None:
     """Delete a topic and all it stores; with --force also its groups' dead letters."""
     dry_run, force = given["dry_run"], given["force"]

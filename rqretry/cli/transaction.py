@@ -6,7 +6,7 @@ import click
 
 from rqretry.admin.transactions import TransactionInfo
 from rqretry.cli.errors import CommandGroup
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command, server_options
 from rqretry.cli.output import date, note, print_fields, print_json, print_table
 from rqretry.cli.session import connected, elsewhere
 
@@ -19,9 +19,7 @@ def transaction() -> None:
 
 @transaction.command("list", epilog="Example: rqretry transaction list --json")
 @click.option("--parked", is_flag=True, help="Only those that no checker could decide.")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def list_(context: click.Context, *, parked: bool, as_json: bool) -> None:
     """List the transactions that are not finished, the oldest first."""
     with connected(context) as client:
@@ -46,9 +44,7 @@ def list_(context: click.Context, *, parked: bool, as_json: bool) -> None:
 
 @transaction.command(epilog="Example: rqretry transaction show P6y4bNm15urSMpZP")
 @click.argument("id_", metavar="ID")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def show(context: click.Context, *, id_: str, as_json: bool) -> None:
     """Show one transaction; a finished one is known for ten minutes."""
     with connected(context) as client:
@@ -61,9 +57,7 @@ def show(context: click.Context, *, id_: str, as_json: bool) -> None:
 
 @transaction.command(epilog="Example: rqretry transaction commit P6y4bNm15urSMpZP")
 @click.argument("id_", metavar="ID")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def commit(context: click.Context, *, id_: str, as_json: bool) -> None:
     """Commit an undecided transaction: its messages are delivered."""
     with connected(context) as client:
@@ -73,9 +67,7 @@ def commit(context: click.Context, *, id_: str, as_json: bool) -> None:
 
 @transaction.command(epilog="Example: rqretry transaction rollback P6y4bNm15urSMpZP")
 @click.argument("id_", metavar="ID")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def rollback(context: click.Context, *, id_: str, as_json: bool) -> None:
     """Roll an undecided transaction back: its messages are removed."""
     with connected(context) as client:

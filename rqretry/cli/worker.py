@@ -14,7 +14,16 @@ from rqretry.app import App
 from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import refused
 from rqretry.cli.banner import print_banner
-from rqretry.cli.options import Target, duration, read_host, server_options, target_of
+from rqretry.cli.options import (
+    Target,
+    app_dir_option,
+    duration,
+    port_option,
+    read_host,
+    reader,
+    server_command,
+    target_of,
+)
 from rqretry.cli.server_checks import examine
 from rqretry.cli.trace_option import traced_workers, worker_trace_options
 from rqretry.consumer.registry import MAX_CONCURRENCY
@@ -42,15 +51,14 @@ DEV_GRACE_S = 5.0
 """Short: whoever changes the code wants to see the change."""
 
 
-def read_size(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+@reader
+def read_size(name: str, text: str) -> int:
     """Bytes, or text such as 512M or 2G, as bytes; at least 1 MiB."""
-    if text is None:
-        return None
     found = _SIZE.fullmatch(text)
     size = int(found[1]) * _UNITS[found[2].upper()] if found else 0
     if size < _SMALLEST:
         rule = "must be a size of at least 1M, such as 512M or 2G"
-        raise click.UsageError(f"{parameter.opts[0]} {show(text)} {rule}")
+        raise click.UsageError(f"{name} {show(text)} {rule}")
     return size
 
 
@@ -77,7 +85,7 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
     callback=duration(),
     help="How long running handlers may continue after SIGTERM.",
 )
-@click.option("--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is.")
+@app_dir_option
 @click.option(
     "--redis",
     type=click.Choice(["embedded"]),
@@ -98,18 +106,8 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
 @click.option(
     "--reload", is_flag=True, help="Restart when code below DIR changes (rqretry[reload])."
 )
-@click.option(
-    "--health-port",
-    type=click.IntRange(1, 65535),
-    metavar="PORT",
-    help="Answer /livez and /readyz on this port; default: no port.",
-)
-@click.option(
-    "--metrics-port",
-    type=click.IntRange(1, 65535),
-    metavar="PORT",
-    help="Answer /metrics for Prometheus on this port; default: no port.",
-)
+@port_option("--health-port", "Answer /livez and /readyz on this port; default: no port.")
+@port_option("--metrics-port", "Answer /metrics for Prometheus on this port; default: no port.")
 @click.option(
     "--health-host",
     metavar="HOST",
@@ -130,8 +128,7 @@ def read_size(_context: click.Context, parameter: click.Parameter, text: str | N
 )
 @click.option("--strict", is_flag=True, help="Refuse to start on a warning of doctor, too.")
 @worker_trace_options
-@server_options
-@click.pass_context
+@server_command
 def worker(context: click.Context, /, target: str, **given: Any) -> int:
     """Run the handlers of APP, a variable of MODULE, until a signal stops them.
 
@@ -227,9 +224,8 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
 
 @click.command(epilog="Example: rqretry dev shop.billing:app")
 @click.argument("target", metavar="MODULE:APP")
-@click.option("--app-dir", metavar="DIR", default=".", show_default=True, help="Where MODULE is.")
-@server_options
-@click.pass_context
+@app_dir_option
+@server_command
 def dev(context: click.Context, /, target: str, app_dir: str) -> int:
     """Run APP with a Redis of its own, and restart it when the code below DIR changes.
 

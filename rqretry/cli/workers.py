@@ -4,15 +4,13 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.options import json_option, server_options
+from rqretry.cli.options import json_command
 from rqretry.cli.output import date, note, print_json, print_table
 from rqretry.cli.session import connected, elsewhere, find_group
 
 
 @click.command(epilog="Example: rqretry workers --json")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def workers(context: click.Context, *, as_json: bool) -> None:
     """List the live worker processes; one that died is listed for 15 seconds at most."""
     with connected(context) as client:
@@ -32,9 +30,7 @@ def workers(context: click.Context, *, as_json: bool) -> None:
 
 @click.command(epilog="Example: rqretry inflight claims")
 @click.argument("group", metavar="GROUP")
-@json_option
-@server_options
-@click.pass_context
+@json_command
 def inflight(context: click.Context, *, group: str, as_json: bool) -> None:
     """List the messages of GROUP that are under a lease, by the deadline at which it ends."""
     with connected(context) as client:

@@ -9,7 +9,13 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import host_option, server_options, target_of
+from rqretry.cli.options import (
+    host_option,
+    port_option,
+    server_command,
+    target_of,
+    trace_url_option,
+)
 from rqretry.cli.session import connected
 from rqretry.cli.stop import stop_signals
 from rqretry.cli.trace_option import otlp_option
@@ -28,14 +34,7 @@ _MOST_CONNECTIONS = 64
 
 @click.command(epilog="Example: rqretry dashboard --operator --port 8765")
 @host_option
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    default=8765,
-    show_default=True,
-    metavar="PORT",
-    help="The TCP port.",
-)
+@port_option("--port", "The TCP port.", 8765)
 @click.option("--operator", is_flag=True, help="Allow redrive, purge, pause and resume.")
 @click.option(
     "--token-file",
@@ -55,15 +54,9 @@ _MOST_CONNECTIONS = 64
     metavar="NAME",
     help="Also answer requests for this host name (repeatable).",
 )
-@click.option(
-    "--trace-url",
-    metavar="URL",
-    envvar="RQRETRY_TRACE_URL",
-    help="Where a trace is shown, such as http://localhost:16686/trace/{trace_id}.",
-)
+@trace_url_option
 @otlp_option
-@server_options
-@click.pass_context
+@server_command
 def dashboard(context: click.Context, /, **given: Any) -> None:
     """Show topics, groups, dead letters and messages as web pages; needs rqretry[dashboard].
 
