@@ -1,6 +1,8 @@
 """Confirmation of destructive commands: a question, --yes or --dry-run."""
 
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -15,9 +17,9 @@ force_option = click.option(
 )
 
 
-def must_ask(verb: str, *, dry_run: bool, yes: bool) -> bool:
+def must_ask(verb: str, given: Mapping[str, Any]) -> bool:
     """Whether a verb that destroys has to ask. Raises UsageError without a terminal."""
-    if dry_run or yes:
+    if given["dry_run"] or given["yes"]:
         return False
     if not at_a_terminal():
         raise click.UsageError(f"{verb} needs confirmation: give --yes or --dry-run")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
+from rqretry.cli.confirmation import confirmation_options, counted
 from rqretry.cli.dead_letter_export import destination, exported, write_lines
 from rqretry.cli.dead_letter_tables import (
     dead_letter_fields,
@@ -15,6 +15,7 @@ from rqretry.cli.dead_letter_tables import (
 )
 from rqretry.cli.dlq_redrive import pace_options, redriven
 from rqretry.cli.errors import CommandGroup
+from rqretry.cli.group_operate import purged
 from rqretry.cli.message_filter import check_chosen, dead_letter_options, read_filter
 from rqretry.cli.options import (
     app_dir_option,
@@ -24,9 +25,9 @@ from rqretry.cli.options import (
     server_options,
 )
 from rqretry.cli.output import note, print_json
-from rqretry.cli.progress import progress, working
+from rqretry.cli.progress import progress
 from rqretry.cli.replay import replayed
-from rqretry.cli.session import connected, find_group
+from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
 from rqretry.core.dead_letter import DeadLetterRecord
@@ -60,7 +61,7 @@ def dlq() -> None:
 def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None:
     """List the dead letters of GROUP, grouped by the fingerprint of their last error."""
     with connected(context) as client:
-        find_group(client, group)
+        client.admin.group(group)
         dead_letters = client.admin.dead_letters(group, bodies=False)
     if not dead_letters:
         note(f"group {group} has no dead letters")
@@ -77,7 +78,7 @@ def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None
 def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> None:
     """Show one dead letter: its body, why it died, and the errors of its attempts."""
     with connected(context) as client:
-        find_group(client, group)
+        client.admin.group(group)
         dead_letters = client.admin.dead_letters(group, ids=[id_])
         if not dead_letters:
             raise MessageNotFound(
@@ -117,23 +118,8 @@ def redrive(context: click.Context, /, **given: Any) -> int:
 @json_command
 def purge(context: click.Context, /, **given: Any) -> None:
     """Delete dead letters for good."""
-    group, dry_run = given["group"], given["dry_run"]
     check_chosen(given)
-    asks = must_ask("purge", dry_run=dry_run, yes=given["yes"])
-    with connected(context) as client:
-        wanted = read_filter(client, given)
-        find_group(client, group)
-        count = client.admin.purge(group, wanted, dry_run=True)
-        if not dry_run and count:
-            if asks:
-                ask(f"purge {counted(count, 'dead letter')} of group {group}?")
-            with working(client, f"deleting dead letters of {group}", count) as admin:
-                count = admin.purge(group, wanted)
-    if given["as_json"]:
-        print_json({"group": group, "verb": "purge", "count": count, "dry_run": dry_run})
-        return
-    would = "would be " if dry_run else ""
-    click.echo(f"{counted(count, 'dead letter')} of group {group} {would}deleted")
+    purged(context, given, "dead", "purge", "dead letter", "dead letter")
 
 
 @dlq.command(epilog="Example: rqretry dlq export claims --since 24h --file dead.jsonl")
@@ -159,7 +145,7 @@ def export(context: click.Context, /, group: str, file: str, **given: Any) -> No
         )
     with connected(context) as client:
         wanted = read_filter(client, given)
-        find_group(client, group)
+        client.admin.group(group)
         total = client.admin.stats(group=group).dead
         with destination(file) as stream, progress(f"exporting {group}", total) as advance:
             count = write_lines(stream, exported(client, group, wanted, advance))

@@ -16,7 +16,7 @@ from rqretry.cli.message_filter import read_filter
 from rqretry.cli.options import grouped
 from rqretry.cli.output import clean, note, print_json
 from rqretry.cli.progress import working
-from rqretry.cli.session import connected, find_group
+from rqretry.cli.session import connected
 from rqretry.core.durations import seconds, spell
 from rqretry.core.rates import per_second
 
@@ -51,7 +51,7 @@ def redriven(context: click.Context, given: dict[str, Any]) -> int:
     asks = not (dry_run or given["yes"]) and sys.stdin.isatty()
     with connected(context) as client:
         wanted = read_filter(client, given)
-        find_group(client, group)
+        client.admin.group(group)
         report = client.admin.redrive(group, wanted, dry_run=True)
         if not dry_run and report:
             if asks:

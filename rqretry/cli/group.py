@@ -11,7 +11,7 @@ from rqretry.cli.errors import CommandGroup
 from rqretry.cli.group_operate import delete, promote, purge, reset, unsubscribe
 from rqretry.cli.options import json_command, server_options, whole_or
 from rqretry.cli.output import note, print_fields, print_json, print_table
-from rqretry.cli.session import connected, elsewhere, find_group
+from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.status import print_stats
 from rqretry.core.durations import spell
 from rqretry.core.limits import DLQ
@@ -47,7 +47,7 @@ def list_(context: click.Context, *, as_json: bool) -> None:
 def show(context: click.Context, *, name: str, as_json: bool) -> None:
     """Show one group: its settings, and where its messages are."""
     with connected(context) as client:
-        found = find_group(client, name)
+        found = client.admin.group(name)
         if as_json:
             print_json(_fields(found))
             return
@@ -103,7 +103,7 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in _SETTINGS)
         raise click.UsageError(f"nothing to set: give {options} or --unpin")
     with connected(context) as client:
-        find_group(client, name)
+        client.admin.group(name)
         named = {setting: value for setting, value in settings.items() if value is not None}
         changed = client.admin.set_group(name, **named, dry_run=given["dry_run"])
     _print_info(changed, as_json=given["as_json"])
@@ -115,7 +115,7 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
 def pause(context: click.Context, *, name: str, as_json: bool) -> None:
     """Stop deliveries to GROUP; nothing is lost, and running handlers finish."""
     with connected(context) as client:
-        find_group(client, name)
+        client.admin.group(name)
         changed = client.admin.pause(name)
     _print_info(changed, as_json=as_json)
 
@@ -126,7 +126,7 @@ def pause(context: click.Context, *, name: str, as_json: bool) -> None:
 def resume(context: click.Context, *, name: str, as_json: bool) -> None:
     """Resume a paused GROUP, at once."""
     with connected(context) as client:
-        find_group(client, name)
+        client.admin.group(name)
         changed = client.admin.resume(name)
     _print_info(changed, as_json=as_json)
 

@@ -1,5 +1,6 @@
 """rqretry group promote, purge, reset, unsubscribe and delete: what moves or ends its messages."""
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -16,7 +17,8 @@ from rqretry.cli.message_filter import check_chosen, failure_options, read_filte
 from rqretry.cli.options import json_command
 from rqretry.cli.output import print_json
 from rqretry.cli.progress import working
-from rqretry.cli.session import connected, find_group
+from rqretry.cli.session import connected
+from rqretry.client import Admin
 from rqretry.core.limits import EARLIEST, LATEST
 
 
@@ -36,10 +38,10 @@ def promote(context: click.Context, /, **given: Any) -> None:
     name, dry_run = given["group"], given["dry_run"]
     with connected(context) as client:
         wanted = read_filter(client, given)
-        find_group(client, name)
+        client.admin.group(name)
         with working(client, f"promoting retries of {name}") as admin:
             count = admin.promote(name, wanted, level=given["level"], dry_run=dry_run)
-    _print_result("promote", name, count, "made ready", given)
+    _print_result("promote", count, "made ready", given)
 
 
 @click.command(epilog="Example: rqretry group purge claims --state ready --topic flights --dry-run")
@@ -59,19 +61,9 @@ def purge(context: click.Context, /, **given: Any) -> None:
 
     Dead letters can also be chosen by when they died: see rqretry dlq purge.
     """
-    name, state, dry_run = given["group"], given["state"], given["dry_run"]
+    state = given["state"]
     check_chosen(given, what=f"{state} messages")
-    asks = must_ask("purge", dry_run=dry_run, yes=given["yes"])
-    with connected(context) as client:
-        wanted = read_filter(client, given)
-        find_group(client, name)
-        count = client.admin.purge(name, wanted, state=state, dry_run=True)
-        if not dry_run and count:
-            if asks:
-                ask(f"delete {counted(count, f'{state} message')} of group {name}?")
-            with working(client, f"deleting messages of {name}", count) as admin:
-                count = admin.purge(name, wanted, state=state)
-    _print_result("purge", name, count, "deleted", given)
+    purged(context, given, state, "delete", f"{state} message", "message")
 
 
 @click.command(epilog="Example: rqretry group reset claims --dry-run")
@@ -93,20 +85,15 @@ def reset(context: click.Context, /, **given: Any) -> None:
     because another group has not finished with them, even those that it had finished with; it is
     paused meanwhile.
     """
-    name, to, dry_run = given["group"], given["to"], given["dry_run"]
-    asks = must_ask("reset", dry_run=dry_run, yes=given["yes"])
+    name, to = given["group"], given["to"]
     done, question = ("skipped", "skip {} of group {}?")
     if to == EARLIEST:
         done, question = ("delivered again", "deliver {} that are stored to group {}?")
-    with connected(context) as client:
-        find_group(client, name)
-        count = None
-        if asks:
-            count = client.admin.reset(name, to, dry_run=True)
-            ask(question.format(counted(count, "message"), name))
-        with working(client, f"resetting {name}", count) as admin:
-            count = admin.reset(name, to, dry_run=dry_run)
-    _print_result("reset", name, count, done, given)
+
+    def reset_group(admin: Admin, *, dry_run: bool) -> int:
+        return admin.reset(name, to, dry_run=dry_run)
+
+    _operate(context, given, "reset", reset_group, (question, f"resetting {name}", done))
 
 
 @click.command(epilog="Example: rqretry group unsubscribe claims flights --yes")
@@ -117,17 +104,13 @@ def reset(context: click.Context, /, **given: Any) -> None:
 @json_command
 def unsubscribe(context: click.Context, /, **given: Any) -> None:
     """GROUP leaves TOPIC and drops its unfinished messages and dead letters there."""
-    name, topic, dry_run, force = (given[n] for n in ("group", "topic", "dry_run", "force"))
-    asks = must_ask("unsubscribe", dry_run=dry_run, yes=given["yes"])
-    with connected(context) as client:
-        find_group(client, name)
-        count = None
-        if asks:
-            count = client.admin.unsubscribe(name, topic, dry_run=True)
-            ask(f"unsubscribe group {name}, which drops {counted(count, 'message')}?")
-        with working(client, f"unsubscribing {name}", count) as admin:
-            count = admin.unsubscribe(name, topic, force=force, dry_run=dry_run)
-    _print_result("unsubscribe", name, count, "dropped", given)
+    name, topic, force = given["group"], given["topic"], given["force"]
+
+    def leave(admin: Admin, *, dry_run: bool) -> int:
+        return admin.unsubscribe(name, topic, force=force, dry_run=dry_run)
+
+    question = "unsubscribe group {1}, which drops {0}?"
+    _operate(context, given, "unsubscribe", leave, (question, f"unsubscribing {name}", "dropped"))
 
 
 @click.command(epilog="Example: rqretry group delete claims --dry-run")
@@ -137,25 +120,62 @@ def unsubscribe(context: click.Context, /, **given: Any) -> None:
 @json_command
 def delete(context: click.Context, /, **given: Any) -> None:
     """Unsubscribe GROUP from all its topics and delete it, with its dead letters."""
-    name, dry_run, force = given["group"], given["dry_run"], given["force"]
-    asks = must_ask("delete", dry_run=dry_run, yes=given["yes"])
+    name, force = given["group"], given["force"]
+
+    def delete_group(admin: Admin, *, dry_run: bool) -> int:
+        return admin.delete_group(name, force=force, dry_run=dry_run)
+
+    texts = ("delete group {1} with {0}?", f"deleting group {name}", "dropped")
+    _operate(context, given, "delete", delete_group, texts)
+    if not (given["dry_run"] or given["as_json"]):
+        click.echo(f"group {name} is deleted")
+
+
+def purged(
+    context: click.Context, given: dict[str, Any], state: str, verb: str, asked: str, noun: str
+) -> None:
+    """Purge what the options select: count, ask, delete, and print how many."""
+    name, dry_run = given["group"], given["dry_run"]
+    asks = must_ask("purge", given)
     with connected(context) as client:
-        find_group(client, name)
+        wanted = read_filter(client, given)
+        client.admin.group(name)
+        count = client.admin.purge(name, wanted, state=state, dry_run=True)
+        if not dry_run and count:
+            if asks:
+                ask(f"{verb} {counted(count, asked)} of group {name}?")
+            with working(client, f"deleting {noun}s of {name}", count) as admin:
+                count = admin.purge(name, wanted, state=state)
+    _print_result("purge", count, "deleted", given, noun)
+
+
+def _operate(
+    context: click.Context,
+    given: dict[str, Any],
+    verb: str,
+    operation: Callable[..., int],
+    texts: tuple[str, str, str],
+) -> None:
+    """Ask, do it, and print how many; the texts are the question, the work and the result."""
+    name, (question, work, done) = given["group"], texts
+    asks = must_ask(verb, given)
+    with connected(context) as client:
+        client.admin.group(name)
         count = None
         if asks:
-            count = client.admin.delete_group(name, dry_run=True)
-            ask(f"delete group {name} with {counted(count, 'message')}?")
-        with working(client, f"deleting group {name}", count) as admin:
-            count = admin.delete_group(name, force=force, dry_run=dry_run)
-    _print_result("delete", name, count, "dropped", given)
+            count = operation(client.admin, dry_run=True)
+            ask(question.format(counted(count, "message"), name))
+        with working(client, work, count) as admin:
+            count = operation(admin, dry_run=given["dry_run"])
+    _print_result(verb, count, done, given)
 
 
-def _print_result(verb: str, group: str, count: int, done: str, given: dict[str, Any]) -> None:
-    dry_run = given["dry_run"]
+def _print_result(
+    verb: str, count: int, done: str, given: dict[str, Any], noun: str = "message"
+) -> None:
+    group, dry_run = given["group"], given["dry_run"]
     if given["as_json"]:
         print_json({"group": group, "verb": verb, "count": count, "dry_run": dry_run})
-        return
-    would = "would be " if dry_run else ""
-    click.echo(f"{counted(count, 'message')} of group {group} {would}{done}")
-    if verb == "delete" and not dry_run:
-        click.echo(f"group {group} is deleted")
+    else:
+        would = "would be " if dry_run else ""
+        click.echo(f"{counted(count, noun)} of group {group} {would}{done}")

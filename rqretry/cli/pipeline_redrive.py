@@ -12,7 +12,7 @@ from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.options import json_command, master_option, target_of
 from rqretry.cli.output import clean, date, note, print_json, print_table
 from rqretry.cli.progress import working
-from rqretry.cli.session import connected, find_group
+from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
 from rqretry.spark.redrive_choice import Choice, choose
@@ -56,7 +56,7 @@ def redrive(context: click.Context, /, **given: Any) -> int:
     group, dry_run = given["group"], given["dry_run"]
     asks = not (dry_run or given["yes"]) and sys.stdin.isatty()
     with connected(context) as client:
-        find_group(client, group)
+        client.admin.group(group)
         record = Record(given["state"], client, group, given["where"])
         choice = _chosen(context, client, record, given)
         dead = still_dead(client, choice)

@@ -6,7 +6,7 @@ from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.options import json_command
 from rqretry.cli.output import print_json
 from rqretry.cli.session import connected, elsewhere
-from rqretry.core.errors import MessageNotFound, TopicNotFound
+from rqretry.core.errors import MessageNotFound
 
 
 @click.command(epilog="Example: rqretry recall BqUpq2cmSuwDWlyn --topic claims")
@@ -21,8 +21,8 @@ def recall(context: click.Context, *, id_: str, topic: str | None, as_json: bool
     with connected(context) as client:
         try:
             recalled = client.recall(id_, topic)
-        except (MessageNotFound, TopicNotFound) as error:
-            raise type(error)(f"{error}{elsewhere(client)}") from None
+        except MessageNotFound as error:
+            raise MessageNotFound(f"{error}{elsewhere(client)}") from None
     if as_json:
         print_json({"id": id_, "recalled": recalled})
     elif recalled:

@@ -7,12 +7,11 @@ import click
 
 from rqretry.cli.options import duration, json_command
 from rqretry.cli.output import body_fields, body_text, date, note, print_fields, print_json
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import SimpleConsumer
 from rqretry.consumer.simple_operations import LONGEST_WAIT_S
 from rqretry.core.durations import spell
-from rqretry.core.errors import GroupNotFound, TopicNotFound
 from rqretry.core.limits import (
     EARLIEST,
     LATEST,
@@ -71,13 +70,10 @@ def receive(context: click.Context, /, topic: str, **given: Any) -> None:
     check_source(topic)
     group = check_group(given["group"])
     with connected(context) as client:
-        try:
-            consumer = client.simple_consumer(
-                topic, group=group, create_group=given["create_group"], start=given["start"]
-            )
-        except (GroupNotFound, TopicNotFound) as error:
-            raise type(error)(f"{error}{elsewhere(client)}") from None
-        with consumer:
+        start, create = given["start"], given["create_group"]
+        with client.simple_consumer(
+            topic, group=group, create_group=create, start=start
+        ) as consumer:
             _receive(consumer, given)
 
 

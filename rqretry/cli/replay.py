@@ -11,7 +11,7 @@ import click
 from rqretry.app import App
 from rqretry.cli.output import clean, note
 from rqretry.cli.replay_test import write_test
-from rqretry.cli.session import connected, find_group
+from rqretry.cli.session import connected
 from rqretry.client import Client
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.dead_letter import DeadLetterRecord
@@ -40,7 +40,7 @@ def replayed(context: click.Context, given: dict[str, Any]) -> int:
     app = load_app(given["app"], given["app_dir"])
     require_consumers(app, given["app"], given["app_dir"])
     with connected(context) as client:
-        find_group(client, given["group"])
+        client.admin.group(given["group"])
         found = _find(client, given["group"], given["id_"])
     spec = _spec(app, found.dead_letter, given["app"])
     if given["as_test"] is not None:

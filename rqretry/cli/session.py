@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import click
 
-from rqretry.admin.views import GroupInfo, Stats
 from rqretry.cli.options import target_of
 from rqretry.client import Client
 from rqretry.core.errors import GroupNotFound, RqretryError, TopicNotFound
@@ -19,28 +18,18 @@ _SCAN_COUNT, _MOST_SCANS, _MOST_NAMED = 1000, 200, 8
 
 @contextmanager
 def connected(context: click.Context) -> Iterator[Client]:
-    """A client of the target, connected. Raises StoreUnavailable within 3 s without a server."""
+    """A client of the target, connected. Raises StoreUnavailable within 3 s without a server.
+
+    A group or topic that is not found may be in another namespace: the error names those there are.
+    """
     target = target_of(context)
     target.settings()
     with Client(target.url, namespace=target.namespace) as client:
         reach(client.store)
-        yield client
-
-
-def find_group(client: Client, name: str) -> GroupInfo:
-    """A group of the namespace. Raises GroupNotFound."""
-    try:
-        return client.admin.group(name)
-    except GroupNotFound as error:
-        raise GroupNotFound(f"{error}{elsewhere(client)}") from None
-
-
-def read_stats(client: Client, topic: str | None) -> Stats:
-    """The figures of one topic or all. Raises TopicNotFound."""
-    try:
-        return client.admin.stats(topic)
-    except TopicNotFound as error:
-        raise TopicNotFound(f"{error}{elsewhere(client)}") from None
+        try:
+            yield client
+        except (GroupNotFound, TopicNotFound) as error:
+            raise type(error)(f"{error}{elsewhere(client)}") from None
 
 
 def elsewhere(client: Client) -> str:

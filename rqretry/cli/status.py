@@ -11,7 +11,7 @@ from rqretry.cli.confirmation import counted
 from rqretry.cli.live_screen import Screen
 from rqretry.cli.options import json_command
 from rqretry.cli.output import Part, clean, note, print_json, print_page, table_of
-from rqretry.cli.session import connected, elsewhere, read_stats
+from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.sizes import in_bytes, memory_line
 from rqretry.cli.status_watch import details
 from rqretry.client import Client
@@ -40,7 +40,7 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
         if watch:
             _watch(client, topic)
             return
-        stats = read_stats(client, topic)
+        stats = client.admin.stats(topic)
         if not stats.topics:
             note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
     if as_json:
@@ -57,13 +57,13 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
 def _watch(client: Client, topic: str | None) -> None:
     """Refresh until stopped, which is success; an unreachable server is retried."""
     with suppress(StoppedEarly), Stoppable(), Screen() as screen:
-        before, at = read_stats(client, topic), time.monotonic()
+        before, at = client.admin.stats(topic), time.monotonic()
         page = [*_page(before)]
         screen.show(page)
         while True:
             time.sleep(WATCH_EVERY_S)
             try:
-                after, now = read_stats(client, topic), time.monotonic()
+                after, now = client.admin.stats(topic), time.monotonic()
                 rest = [*rates(before, after, now - at), *details(client, after)]
             except (StoreUnavailable, AmbiguousResult) as error:
                 screen.show([*page, "", clean(f"{error}; trying again")])

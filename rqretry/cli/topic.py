@@ -10,9 +10,8 @@ from rqretry.cli.errors import CommandGroup
 from rqretry.cli.options import json_command, server_options
 from rqretry.cli.output import note, print_json, print_table
 from rqretry.cli.progress import working
-from rqretry.cli.session import connected, elsewhere, read_stats
+from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.status import print_stats
-from rqretry.core.errors import TopicNotFound
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry topic create claims --partitions 4")
@@ -57,7 +56,7 @@ def list_(context: click.Context, *, as_json: bool) -> None:
 def show(context: click.Context, *, name: str, as_json: bool) -> None:
     """Show one topic: its partitions, its groups and how much it stores."""
     with connected(context) as client:
-        stats = read_stats(client, name)
+        stats = client.admin.stats(name)
     (found,) = stats.topics
     if as_json:
         groups = tuple(group.group for group in found.groups)
@@ -91,10 +90,7 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: int | 
     if not named:
         raise click.UsageError("nothing to set: give --partitions or --max-messages")
     with connected(context) as client:
-        try:
-            changed = client.admin.set_topic(name, **named)
-        except TopicNotFound as error:
-            raise TopicNotFound(f"{error}{elsewhere(client)}") from None
+        changed = client.admin.set_topic(name, **named)
     if as_json:
         print_json(_fields(changed))
         return
@@ -111,16 +107,13 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: int | 
 def delete(context: click.Context, /, name: str, **given: Any) -> None:
     """Delete a topic and all it stores; with --force also its groups' dead letters."""
     dry_run, force = given["dry_run"], given["force"]
-    asks = must_ask("delete", dry_run=dry_run, yes=given["yes"])
+    asks = must_ask("delete", given)
     with connected(context) as client:
-        try:
-            if asks:
-                count = client.admin.delete_topic(name, force=force, dry_run=True)
-                ask(f"delete topic {name} with {counted(count, 'message')}?")
-            with working(client, f"deleting topic {name}") as admin:
-                count = admin.delete_topic(name, force=force, dry_run=dry_run)
-        except TopicNotFound as error:
-            raise TopicNotFound(f"{error}{elsewhere(client)}") from None
+        if asks:
+            count = client.admin.delete_topic(name, force=force, dry_run=True)
+            ask(f"delete topic {name} with {counted(count, 'message')}?")
+        with working(client, f"deleting topic {name}") as admin:
+            count = admin.delete_topic(name, force=force, dry_run=dry_run)
     if given["as_json"]:
         print_json({"topic": name, "verb": "delete", "count": count, "dry_run": dry_run})
         return

@@ -6,7 +6,7 @@ import click
 
 from rqretry.cli.options import json_command
 from rqretry.cli.output import date, note, print_json, print_table
-from rqretry.cli.session import connected, elsewhere, find_group
+from rqretry.cli.session import connected, elsewhere
 
 
 @click.command(epilog="Example: rqretry workers --json")
@@ -34,7 +34,7 @@ def workers(context: click.Context, *, as_json: bool) -> None:
 def inflight(context: click.Context, *, group: str, as_json: bool) -> None:
     """List the messages of GROUP that are under a lease, by the deadline at which it ends."""
     with connected(context) as client:
-        find_group(client, group)
+        client.admin.group(group)
         found = client.admin.inflight(group)
     if not found:
         note(f"group {group} has nothing in flight")
