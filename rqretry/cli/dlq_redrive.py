@@ -14,7 +14,7 @@ from rqretry.cli.confirmation import ask, counted
 from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.message_filter import read_filter
 from rqretry.cli.options import grouped
-from rqretry.cli.output import clean, note, print_json
+from rqretry.cli.output import clean, fields_of, note, print_json
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected
 from rqretry.core.durations import seconds, spell
@@ -66,7 +66,8 @@ def redriven(context: click.Context, given: dict[str, Any]) -> int:
                     canary_timeout=patience,
                 )
     if given["as_json"]:
-        print_json(_fields(group, report, dry_run=dry_run))
+        head = {"group": group, "verb": "redrive", "count": int(report), "dry_run": dry_run}
+        print_json(head | fields_of(report, "matched canaries failed stopped reason"))
     else:
         _print(group, report, given)
     return FAILED if report.stopped else DONE
@@ -87,20 +88,6 @@ def note_patience(given: dict[str, Any], count: int, patience: float) -> None:
     if given["canary"]:
         first = counted(min(given["canary"], count), "canary message")
         note(f"waiting at most {spell(patience)} for {first}")
-
-
-def _fields(group: str, report: RedriveReport, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "group": group,
-        "verb": "redrive",
-        "count": int(report),
-        "dry_run": dry_run,
-        "matched": report.matched,
-        "canaries": report.canaries,
-        "failed": report.failed,
-        "stopped": report.stopped,
-        "reason": report.reason,
-    }
 
 
 def _print(group: str, report: RedriveReport, given: dict[str, Any]) -> None:

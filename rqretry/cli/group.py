@@ -10,12 +10,16 @@ from rqretry.cli.confirmation import counted
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.group_operate import delete, promote, purge, reset, unsubscribe
 from rqretry.cli.options import json_command, server_options, whole_or
-from rqretry.cli.output import note, print_fields, print_json, print_table
+from rqretry.cli.output import fields_of, note, print_fields, print_json, print_table
 from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.status import print_stats
 from rqretry.core.durations import spell
 from rqretry.core.limits import DLQ
 
+_FIELDS = (
+    "kind max_retries policy ladder topics max_inflight rate_limit dlq_retention_s paused pinned"
+    " changed_by"
+)
 _SETTINGS = ("max_retries", "policy", "max_inflight", "rate_limit", "dlq_retention", "pin")
 
 
@@ -48,11 +52,8 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     """Show one group: its settings, and where its messages are."""
     with connected(context) as client:
         found = client.admin.group(name)
-        if as_json:
-            print_json(_fields(found))
-            return
-        _print(found)
-        if found.topics:
+        _print_info(found, as_json=as_json)
+        if found.topics and not as_json:
             click.echo()
             print_stats(client.admin.stats(group=name))
 
@@ -138,11 +139,7 @@ for command in (promote, purge, reset, unsubscribe, delete):
 def _print_info(info: GroupInfo, *, as_json: bool) -> None:
     if as_json:
         print_json(_fields(info))
-    else:
-        _print(info)
-
-
-def _print(info: GroupInfo) -> None:
+        return
     _print_settings(info)
     if info.forecast is not None:
         _print_forecast(info.forecast)
@@ -194,19 +191,6 @@ def _end(info: GroupInfo) -> str:
 
 
 def _fields(info: GroupInfo) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "group": info.name,
-        "kind": info.kind,
-        "max_retries": info.max_retries,
-        "policy": info.policy,
-        "ladder": info.ladder,
-        "topics": list(info.topics),
-        "max_inflight": info.max_inflight,
-        "rate_limit": info.rate_limit,
-        "dlq_retention_s": info.dlq_retention_s,
-        "paused": info.paused,
-        "pinned": list(info.pinned),
-        **({} if info.forecast is None else {"forecast": asdict(info.forecast)}),
-        "changed_by": info.changed_by,
-    }
-    return fields | {"ordered": True} if info.ordered else fields
+    forecast = {} if info.forecast is None else {"forecast": asdict(info.forecast)}
+    ordered = {"ordered": True} if info.ordered else {}
+    return {"group": info.name, **fields_of(info, _FIELDS), **forecast, **ordered}

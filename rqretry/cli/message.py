@@ -6,7 +6,16 @@ import click
 
 from rqretry.admin.views import MessageView, TimelineEvent
 from rqretry.cli.options import json_command, trace_url_option
-from rqretry.cli.output import body_text, date, note, print_fields, print_json, print_table
+from rqretry.cli.output import (
+    body_text,
+    date,
+    fields_of,
+    headers_text,
+    note,
+    print_fields,
+    print_json,
+    print_table,
+)
 from rqretry.cli.session import connected, elsewhere
 from rqretry.client import Client
 from rqretry.core.errors import MessageNotFound, show
@@ -14,6 +23,7 @@ from rqretry.core.errors import MessageNotFound, show
 _SHOWN_BODY = 2000
 _MOST_OF_KEY = 100
 _PLACEHOLDER = "{trace_id}"
+_EVENT_FIELDS = "at_ms event group worker note attempt level due_ms error trace_id"
 
 
 @click.command(epilog="Examples: rqretry message BqUpq2cmSuwDWlyn; rqretry message --key order-7")
@@ -73,37 +83,13 @@ def _view(client: Client, id_: str) -> MessageView:
 
 
 def _as_fields(view: MessageView, trace_url: str | None) -> dict[str, object]:
-    return {
-        "id": view.id,
-        "topic": view.topic,
-        "states": [
-            {
-                "group": state.group,
-                "state": state.state,
-                "attempt": state.attempt,
-                "due_ms": state.due_ms,
-                "explain": state.explain,
-            }
-            for state in view.states
-        ],
-        "timeline": [_event_fields(event, trace_url) for event in view.timeline],
-    }
-
-
-def _event_fields(event: TimelineEvent, trace_url: str | None) -> dict[str, object]:
-    return {
-        "at_ms": event.at_ms,
-        "event": event.event,
-        "group": event.group,
-        "worker": event.worker,
-        "note": event.note,
-        "attempt": event.attempt,
-        "level": event.level,
-        "due_ms": event.due_ms,
-        "error": event.error,
-        "trace_id": event.trace_id,
-        "trace_url": _link(event, trace_url) if trace_url else None,
-    }
+    events = [
+        fields_of(event, _EVENT_FIELDS)
+        | {"trace_url": _link(event, trace_url) if trace_url else None}
+        for event in view.timeline
+    ]
+    states = [fields_of(state, "group state attempt due_ms explain") for state in view.states]
+    return {"id": view.id, "topic": view.topic, "states": states, "timeline": events}
 
 
 def _link(event: TimelineEvent, trace_url: str | None) -> str:
@@ -124,7 +110,7 @@ def _print(view: MessageView, trace_url: str | None) -> None:
             ("published", date(view.born_ms)),
             ("tag", view.tag),
             ("keys", " ".join(view.keys) or None),
-            ("headers", " ".join(f"{k}={v}" for k, v in view.headers.items()) or None),
+            ("headers", headers_text(view.headers)),
             ("body", cut if stored or view.body is not None else None),
         ]
     )

@@ -3,7 +3,8 @@
 import base64
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +28,24 @@ def print_json(fields: Mapping[str, Any]) -> None:
     click.echo(json_line({"schema": SCHEMA, **fields}))
 
 
+def print_summary(summary: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
+    """A dataclass as JSON, or as `show` prints it."""
+    if as_json:
+        print_json(asdict(summary))
+    else:
+        show(summary)
+
+
+def fields_of(record: object, names: str) -> dict[str, Any]:
+    """These attributes, by name; the names are divided by blanks."""
+    return {name: getattr(record, name) for name in names.split()}
+
+
+def headers_text(headers: Mapping[str, str]) -> str | None:
+    """Headers on one line; None without any."""
+    return " ".join(f"{name}={value}" for name, value in headers.items()) or None
+
+
 def json_line(value: object) -> str:
     """JSON on one line, with escapes for what standard output cannot encode."""
     return json.dumps(value, ensure_ascii=not takes_all_text(sys.stdout), default=str)
@@ -43,6 +62,12 @@ def clean(value: object, limit: int | None = None) -> str:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table; numbers to the right. Column names that begin with # are of numbers."""
     terminal().print(table_of(columns, rows))
+
+
+def print_records(columns: Sequence[str], records: Iterable[Mapping[str, object]]) -> None:
+    """The same, of records that have a value for each column."""
+    names = [name.lstrip("#") for name in columns]
+    print_table(columns, ([record[name] for name in names] for record in records))
 
 
 def print_page(page: Iterable[Part]) -> None:

@@ -1,11 +1,12 @@
 """rqretry pipeline archive: the history of deliveries becomes Parquet, on Spark."""
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 from rqretry.cli.options import duration, json_command, master_option, target_of
-from rqretry.cli.output import print_fields, print_json, print_table
+from rqretry.cli.output import print_fields, print_summary, print_table
 from rqretry.cli.progress import progress
 from rqretry.cli.session import connected
 from rqretry.cli.stop import stop_signals
@@ -27,49 +28,23 @@ from rqretry.spark.sessions import session_for
 @click.option("--no-compact", is_flag=True, help="Do not merge small files.")
 @master_option
 @json_command
-def archive(
-    context: click.Context,
-    *,
-    output: str,
-    topics: str,
-    follow: bool,
-    interval: float,
-    max_events: int,
-    skip_lost: bool,
-    no_compact: bool,
-    master: str | None,
-    as_json: bool,
-) -> None:
+def archive(context: click.Context, /, as_json: bool, **given: Any) -> None:  # noqa: FBT001 - click
     """Add what is new in the history of topics to Parquet files in a folder, each event once.
 
     Running it again continues where it stopped, however it ended. It prints how far behind it is,
     and when unread history will be trimmed.
     """
+    master, lost, small = (given.pop(name) for name in ("master", "skip_lost", "no_compact"))
     with connected(context):
-        target = target_of(context)
+        given |= asdict(target_of(context))
     with (
         session_for("rqretry archive", master) as spark,
         progress("events") as advance,
         stop_signals() as stopped,
     ):
-        summary = run(
-            spark,
-            output,
-            topics,
-            url=target.url,
-            namespace=target.namespace,
-            follow=follow,
-            interval=interval,
-            max_events=max_events,
-            fail_on_data_loss=not skip_lost,
-            compact=not no_compact,
-            progress=advance,
-            stop=stopped,
-        )
-    if as_json:
-        print_json(asdict(summary))
-    else:
-        _print(summary)
+        given |= {"fail_on_data_loss": not lost, "compact": not small}
+        summary = run(spark, **given, progress=advance, stop=stopped)
+    print_summary(summary, _print, as_json=as_json)
 
 
 def _print(summary: ArchiveSummary) -> None:

@@ -1,11 +1,12 @@
 """rqretry pipeline ingest: files become messages of a topic, on Spark."""
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 from rqretry.cli.options import json_command, master_option, target_of
-from rqretry.cli.output import note, print_fields, print_json
+from rqretry.cli.output import note, print_fields, print_summary
 from rqretry.cli.progress import progress
 from rqretry.cli.session import connected
 from rqretry.cli.trace_option import tasks_otlp_option
@@ -19,13 +20,12 @@ from rqretry.spark.sessions import session_for
 @click.command(epilog="Example: rqretry pipeline ingest flights.parquet flights --id flight_id")
 @click.argument("path", metavar="PATH")
 @click.argument("topic", metavar="TOPIC")
-@click.option("--id", "id_", metavar="COLUMN", help="Message ids; each is published once.")
+@click.option("--id", metavar="COLUMN", help="Message ids; each is published once.")
 @click.option("--key", metavar="COLUMN", help="Message keys.")
 @click.option("--tag", metavar="COLUMN", help="Tags.")
 @click.option("--delay", metavar="COLUMN", help="Delays: seconds, or text such as 5m.")
 @click.option(
     "--format",
-    "format_",
     type=click.Choice(FORMATS),
     help="The format of the files; default by the extension of PATH.",
 )
@@ -35,31 +35,15 @@ from rqretry.spark.sessions import session_for
 @tasks_otlp_option
 @master_option
 @json_command
-def ingest(  # noqa: PLR0913 - one for each option
-    context: click.Context,
-    *,
-    path: str,
-    topic: str,
-    id_: str | None,
-    key: str | None,
-    tag: str | None,
-    delay: str | None,
-    format_: str | None,
-    schema: str | None,
-    rejected: str | None,
-    job: str | None,
-    otlp: str | None,
-    master: str | None,
-    as_json: bool,
-) -> None:
+def ingest(context: click.Context, /, as_json: bool, **given: Any) -> None:  # noqa: FBT001 - click
     """Publish each row of Parquet, CSV or JSON Lines files at PATH to a topic.
 
     The body is the row. Running it again adds what is missing and nothing twice. Rows that cannot
     be messages are put aside in a folder of Parquet files, with the reason.
     """
-    traced = tracing_of_tasks(otlp)
+    traced, master = tracing_of_tasks(given.pop("otlp")), given.pop("master")
     with connected(context):
-        target = target_of(context)
+        server = asdict(target_of(context))
     with session_for("rqretry ingest", master, traced) as spark, progress("tasks") as advance:
         reported = 0
 
@@ -68,26 +52,8 @@ def ingest(  # noqa: PLR0913 - one for each option
             advance(done - reported)
             reported = done
 
-        summary = run(
-            spark,
-            path,
-            topic,
-            url=target.url,
-            namespace=target.namespace,
-            format=format_,
-            id=id_,
-            key=key,
-            tag=tag,
-            delay=delay,
-            schema=schema,
-            rejected=rejected,
-            job=job,
-            progress=show,
-        )
-    if as_json:
-        print_json(asdict(summary))
-        return
-    _print(summary)
+        summary = run(spark, **server, **given, progress=show)
+    print_summary(summary, _print, as_json=as_json)
 
 
 def _print(summary: IngestSummary) -> None:

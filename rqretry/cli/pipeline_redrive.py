@@ -10,7 +10,7 @@ from rqretry.cli.confirmation import ask, confirmation_options, counted
 from rqretry.cli.dlq_redrive import note_patience, pace_options, print_due, read_pace
 from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.options import json_command, master_option, target_of
-from rqretry.cli.output import clean, date, note, print_json, print_table
+from rqretry.cli.output import clean, date, note, print_json, print_records
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
@@ -87,41 +87,25 @@ def _chosen(
 
 def _preview(choice: Choice, dead: int) -> None:
     """The selection by kind, and samples of it."""
-    chosen, sent = (
-        counted(len(choice.dead_letters), "dead letter"),
-        len(choice.dead_letters) - dead,
-    )
+    chosen = counted(len(choice.dead_letters), "dead letter")
+    sent = len(choice.dead_letters) - dead
     click.echo(f"{chosen} of group {choice.group}" + (f", {sent} sent before" if sent else ""))
     if not choice.dead_letters:
         return
-    print_table(
-        ["#count", "topic", "cause", "first", "last", "fingerprint", "error"],
-        [
-            (
-                kind["count"],
-                kind["topic"],
-                kind["cause"],
-                date(kind["first_ms"]),
-                date(kind["last_ms"]),
-                kind["fingerprint"],
-                _error(kind["error_type"], kind["example"]),
-            )
-            for kind in choice.kinds
-        ],
-    )
-    print_table(
-        ["sample", "topic", "#deliveries", "error", "body"],
-        [
-            (
-                one["id"],
-                one["topic"],
-                one["deliveries"],
-                _error(one["error_type"], one["error_message"]),
-                clean(one["body"] or "-", _CUT),
-            )
-            for one in choice.samples
-        ],
-    )
+    kinds = [
+        kind
+        | {"first": date(kind["first_ms"]), "last": date(kind["last_ms"])}
+        | {"error": _error(kind["error_type"], kind["example"])}
+        for kind in choice.kinds
+    ]
+    print_records(["#count", "topic", "cause", "first", "last", "fingerprint", "error"], kinds)
+    samples = [
+        one
+        | {"sample": one["id"], "body": clean(one["body"] or "-", _CUT)}
+        | {"error": _error(one["error_type"], one["error_message"])}
+        for one in choice.samples
+    ]
+    print_records(["sample", "topic", "#deliveries", "error", "body"], samples)
 
 
 def _error(kind: str | None, message: str | None) -> str:

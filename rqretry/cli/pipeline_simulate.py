@@ -49,36 +49,16 @@ _TIMES = ("to_success_p50", "to_success_p95")
 @master_option
 @json_option
 @server_options
-def simulate(
-    *,
-    archive: str,
-    policies: tuple[str, ...],
-    max_retries: int | str | None,
-    topics: str,
-    group: str | None,
-    delay_levels: str | None,
-    window: float,
-    master: str | None,
-    as_json: bool,
-) -> None:
+def simulate(*, archive: str, window: float, as_json: bool, **given: Any) -> None:
     """Replay the outcomes of an archive through other retry policies, and compare.
 
     Committed and dead messages, deliveries, time to success and load: as observed, and at best and
     at worst where the archive does not have the outcome of an attempt. No server is needed.
     """
-    for policy in policies:
+    for policy in given["policies"]:
         RetryPolicy.parse(policy)
-    with session_for("rqretry simulate", master) as spark:
-        summary = run(
-            spark,
-            archive,
-            policies,
-            topics,
-            group=group,
-            max_retries=max_retries,
-            delay_levels=delay_levels,
-            window=window,
-        )
+    with session_for("rqretry simulate", given.pop("master")) as spark:
+        summary = run(spark, archive, window=window, **given)
     if as_json:
         print_json({"archive": archive, "window_seconds": window} | asdict(summary))
     else:
@@ -109,16 +89,10 @@ def _merged(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
     mine = row["scenario"] == OBSERVED
+    chosen = ("policy", "max_retries", "not_known")
+    policy, retries, unknown = ("-" if mine else row[name] for name in chosen)
     return (
-        "-" if mine else row["policy"],
-        "-" if mine else row["max_retries"],
-        row["scenario"],
-        row["committed"],
-        row["dead"],
-        row["unfinished"],
-        "-" if mine else row["not_known"],
-        row["deliveries"],
-        f"{row['handler_seconds']:.1f}",
-        row["peak"],
+        policy, retries, row["scenario"], row["committed"], row["dead"], row["unfinished"], unknown,
+        row["deliveries"], f"{row['handler_seconds']:.1f}", row["peak"],
         *("-" if row[part] is None else spell(row[part]) for part in _TIMES),
-    )
+    )  # fmt: skip

@@ -6,7 +6,7 @@ from contextlib import suppress
 import click
 
 from rqretry.cli.options import json_command
-from rqretry.cli.output import note, print_json
+from rqretry.cli.output import fields_of, note, print_json
 from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
@@ -37,11 +37,12 @@ def reaper(context: click.Context, *, once: bool, as_json: bool) -> None:
         else:
             note(f"upkeep of namespace {namespace}")
             done = _run(client)
+    counts = fields_of(done, "promoted expired delivered")
     if as_json:
-        print_json({"namespace": namespace, **_fields(done)})
+        print_json({"namespace": namespace, **counts})
     else:
-        counts = ", ".join(f"{count} {verb}" for verb, count in _fields(done).items())
-        click.echo(f"namespace {namespace}: {counts}")
+        listed = ", ".join(f"{count} {verb}" for verb, count in counts.items())
+        click.echo(f"namespace {namespace}: {listed}")
 
 
 def _finish(client: Client) -> Round:
@@ -78,11 +79,3 @@ def _pause(done: Round) -> float:
         return 0.0
     wait = LOOK_EVERY_S if done.next_ms is None else done.next_ms / 1000
     return min(LOOK_EVERY_S, max(_SHORTEST_S, wait))
-
-
-def _fields(done: Round) -> dict[str, int]:
-    return {
-        "promoted": done.promoted,
-        "expired": done.expired,
-        "delivered": done.delivered,
-    }

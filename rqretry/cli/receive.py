@@ -6,7 +6,16 @@ from typing import Any
 import click
 
 from rqretry.cli.options import duration, json_command
-from rqretry.cli.output import body_fields, body_text, date, note, print_fields, print_json
+from rqretry.cli.output import (
+    body_fields,
+    body_text,
+    date,
+    fields_of,
+    headers_text,
+    note,
+    print_fields,
+    print_json,
+)
 from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import SimpleConsumer
@@ -94,17 +103,12 @@ def _receive(consumer: SimpleConsumer, given: dict[str, Any]) -> None:
 
 def _fields(message: Message[Any]) -> dict[str, Any]:
     return {
-        "id": message.id,
-        "topic": message.topic,
+        **fields_of(message, "id topic"),
         **body_fields(message.body),
-        "tag": message.tag,
-        "keys": list(message.keys),
+        **fields_of(message, "tag keys"),
         "headers": dict(message.headers),
         "published": _published(message),
-        "attempt": message.attempt,
-        "max_retries": message.max_retries,
-        "group": message.group,
-        "receipt_handle": message.receipt_handle,
+        **fields_of(message, "attempt max_retries group receipt_handle"),
         "remaining_s": round(message.remaining(), 3),
     }
 
@@ -117,7 +121,7 @@ def _print(message: Message[Any]) -> None:
             ("attempt", message.attempt),
             ("tag", message.tag),
             ("keys", " ".join(message.keys) or None),
-            ("headers", " ".join(f"{k}={v}" for k, v in message.headers.items()) or None),
+            ("headers", headers_text(message.headers)),
             ("receipt", message.receipt_handle),
             ("body", body_text(message.body)),
         ]

@@ -3,14 +3,15 @@
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 
 import click
 
-from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
+from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.cli.confirmation import counted
 from rqretry.cli.live_screen import Screen
 from rqretry.cli.options import json_command
-from rqretry.cli.output import Part, clean, note, print_json, print_page, table_of
+from rqretry.cli.output import Part, clean, fields_of, note, print_json, print_page, table_of
 from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.sizes import in_bytes, memory_line
 from rqretry.cli.status_watch import details
@@ -45,7 +46,10 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
             note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
     if as_json:
         fields: dict[str, object] = {"namespace": stats.namespace}
-        fields["topics"] = [_topic(t) for t in stats.topics]
+        fields["topics"] = [
+            fields_of(t, "topic partitions") | {"groups": [_group(g) for g in t.groups]}
+            for t in stats.topics
+        ]
         if stats.open_transactions:
             unfinished, parked = stats.open_transactions, stats.parked_transactions
             fields["transactions"] = {"unfinished": unfinished, "parked": parked}
@@ -173,14 +177,6 @@ def _size(topic: TopicStats) -> str:
     return f"topic {topic.topic} stores {counted(topic.stored, 'message')}{most}{takes}"
 
 
-def _topic(topic: TopicStats) -> dict[str, object]:
-    return {
-        "topic": topic.topic,
-        "partitions": topic.partitions,
-        "groups": [_group(group) for group in topic.groups],
-    }
-
-
 def _group(group: GroupStats) -> dict[str, object]:
     """The fields of every group; those of tags, order and limits only where it has them."""
     filters = group.tags != "*" or group.filtered
@@ -188,24 +184,6 @@ def _group(group: GroupStats) -> dict[str, object]:
     order = {"blocked": group.blocked} if group.ordered else {}
     limits = {"max_inflight": group.max_inflight, "rate_limit": group.rate_limit}
     limits = {name: value for name, value in limits.items() if value is not None}
-    return (
-        tags
-        | order
-        | limits
-        | {
-            "group": group.group,
-            "kind": group.kind,
-            "ready": group.ready,
-            "retry": group.retry,
-            "inflight": group.inflight,
-            "waiting": [_rung(rung) for rung in group.waiting],
-            "dead": group.dead,
-            "oldest_age_s": group.oldest_age_s,
-            "paused": group.paused,
-            "workers": group.workers,
-        }
-    )
-
-
-def _rung(rung: Waiting) -> dict[str, int]:
-    return {"level": rung.level, "count": rung.count, "next_due_ms": rung.next_due_ms}
+    numbers = fields_of(group, "group kind ready retry inflight dead oldest_age_s paused workers")
+    waiting = [asdict(rung) for rung in group.waiting]
+    return tags | order | limits | numbers | {"waiting": waiting}

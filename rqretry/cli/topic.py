@@ -8,7 +8,7 @@ from rqretry.admin.views import TopicInfo, TopicStats
 from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.options import json_command, server_options
-from rqretry.cli.output import note, print_json, print_table
+from rqretry.cli.output import fields_of, note, print_json, print_table
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected, elsewhere
 from rqretry.cli.status import print_stats
@@ -31,7 +31,7 @@ def create(context: click.Context, *, name: str, partitions: int | None, as_json
     if as_json:
         print_json(_fields(made))
     else:
-        click.echo(f"topic {made.name} has {_partitions(made.partitions)}")
+        click.echo(f"topic {made.name} has {counted(made.partitions, 'partition')}")
 
 
 @topic.command("list", epilog="Example: rqretry topic list --json")
@@ -61,11 +61,10 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     if as_json:
         groups = tuple(group.group for group in found.groups)
         info = TopicInfo(found.topic, found.partitions, groups, found.max_messages)
-        numbers = ("stored", "scheduled", "backlog", "bytes", "history_bytes")
-        figures = {number: getattr(found, number) for number in numbers}
+        figures = fields_of(found, "stored scheduled backlog bytes history_bytes")
         print_json(_fields(info) | figures | _tags(found))
         return
-    click.echo(f"topic {found.topic} has {_partitions(found.partitions)}")
+    click.echo(f"topic {found.topic} has {counted(found.partitions, 'partition')}")
     print_stats(stats)
 
 
@@ -96,7 +95,9 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: int | 
         return
     most = changed.max_messages
     stores = "any number of messages" if most is None else f"at most {counted(most, 'message')}"
-    click.echo(f"topic {changed.name} has {_partitions(changed.partitions)} and stores {stores}")
+    click.echo(
+        f"topic {changed.name} has {counted(changed.partitions, 'partition')} and stores {stores}"
+    )
 
 
 @topic.command(epilog="Example: rqretry topic delete claims --dry-run")
@@ -121,10 +122,6 @@ def delete(context: click.Context, /, name: str, **given: Any) -> None:
     click.echo(f"topic {name} {would} deleted with {counted(count, 'message')}")
 
 
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"
-
-
 def _tags(found: TopicStats) -> dict[str, object]:
     """Tags and filtered messages of its groups, where a group does not take everything."""
     some = [group for group in found.groups if group.tags != "*" or group.filtered]
@@ -135,9 +132,4 @@ def _tags(found: TopicStats) -> dict[str, object]:
 
 
 def _fields(info: TopicInfo) -> dict[str, object]:
-    return {
-        "topic": info.name,
-        "partitions": info.partitions,
-        "groups": list(info.groups),
-        "max_messages": info.max_messages,
-    }
+    return {"topic": info.name, **fields_of(info, "partitions groups max_messages")}
