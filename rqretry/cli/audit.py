@@ -6,8 +6,8 @@ from dataclasses import asdict
 import click
 
 from rqretry.cli.options import json_command
-from rqretry.cli.output import date, note, print_json, print_table
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.output import date
+from rqretry.cli.session import connected, print_all
 
 
 @click.command(epilog="Example: rqretry audit --count 20")
@@ -26,20 +26,15 @@ def audit(context: click.Context, *, count: int, as_json: bool) -> None:
     """
     with connected(context) as client:
         entries = client.admin.audit(count)
-        namespace = client.settings.namespace
-        if not entries:
-            note(f"namespace {namespace} has no audit record yet{elsewhere(client)}")
-    if as_json:
-        print_json({"namespace": namespace, "entries": [asdict(entry) for entry in entries]})
-    elif entries:
         rows = [
-            (date(e.at_ms), e.actor, e.verb, _text_of(e.arguments), _text_of(e.counts))
-            for e in entries
+            (date(e.at_ms), e.actor, e.verb, _text(e.arguments), _text(e.counts)) for e in entries
         ]
-        print_table(["time", "actor", "verb", "arguments", "counts"], rows)
+        table = (["time", "actor", "verb", "arguments", "counts"], rows)
+        fields = [asdict(entry) for entry in entries]
+        print_all(client, "entries", fields, table, "audit record yet", as_json=as_json)
 
 
-def _text_of(fields: dict[str, object]) -> str:
+def _text(fields: dict[str, object]) -> str:
     return " ".join(
         f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
         for name, value in fields.items()

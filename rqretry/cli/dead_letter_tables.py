@@ -16,8 +16,9 @@ from rqretry.cli.output import (
     fields_of,
     headers_text,
     print_fields,
-    print_json,
+    print_list,
     print_table,
+    rows_of,
 )
 from rqretry.core.dead_letter import DeadLetterRecord
 
@@ -26,37 +27,19 @@ _ERROR_FIELDS = "attempt at_ms cause type message fingerprint worker seconds"
 
 def print_clusters(group: str, dead_letters: Sequence[DeadLetterRecord], *, as_json: bool) -> None:
     """One row for each fingerprint."""
-    rows = [
-        (
-            row.fingerprint,
-            row.count,
-            date(row.first_ms),
-            date(row.last_ms),
-            row.sample_id,
-            row.error,
-        )
-        for row in clusters(dead_letters)
-    ]
-    if as_json:
-        names = ("fingerprint", "count", "first", "last", "sample_id", "error")
-        print_json(
-            {"group": group, "clusters": [dict(zip(names, row, strict=True)) for row in rows]}
-        )
-    elif rows:
-        print_table(["fingerprint", "#count", "first", "last", "sample", "error"], rows)
+    names = ("fingerprint", "count", "first", "last", "sample_id", "error")
+    rows = [*rows_of(clusters(dead_letters), "fingerprint count first_ms last_ms sample_id error")]
+    table = (["fingerprint", "#count", "first", "last", "sample", "error"], rows)
+    fields = [dict(zip(names, row, strict=True)) for row in rows]
+    print_list({"group": group}, "clusters", fields, table, as_json=as_json)
 
 
 def print_messages(group: str, dead_letters: Sequence[DeadLetterRecord], *, as_json: bool) -> None:
     """One row for each message."""
-    if as_json:
-        fields = [fields_of(each, "id topic attempt cause error") for each in dead_letters]
-        print_json({"group": group, "messages": fields})
-    elif dead_letters:
-        rows = [
-            (x.id, x.topic, x.attempt, x.cause, date(x.dead_since_ms), x.error)
-            for x in dead_letters
-        ]
-        print_table(["id", "topic", "#attempt", "cause", "dead since", "error"], rows)
+    rows = rows_of(dead_letters, "id topic attempt cause dead_since_ms error")
+    table = (["id", "topic", "#attempt", "cause", "dead since", "error"], rows)
+    fields = [fields_of(each, "id topic attempt cause error") for each in dead_letters]
+    print_list({"group": group}, "messages", fields, table, as_json=as_json)
 
 
 def dead_letter_fields(dead_letter: DeadLetterRecord) -> dict[str, Any]:

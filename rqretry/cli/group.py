@@ -10,8 +10,8 @@ from rqretry.cli.confirmation import counted
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.group_operate import delete, promote, purge, reset, unsubscribe
 from rqretry.cli.options import json_command, server_options, whole_or
-from rqretry.cli.output import fields_of, note, print_fields, print_json, print_table
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.output import fields_of, print_fields, print_json, print_table, rows_of
+from rqretry.cli.session import connected, print_all
 from rqretry.cli.status import print_stats
 from rqretry.core.durations import spell
 from rqretry.core.limits import DLQ
@@ -34,15 +34,10 @@ def group() -> None:
 def list_(context: click.Context, *, as_json: bool) -> None:
     """List the consumer groups of the namespace."""
     with connected(context) as client:
-        groups = client.admin.groups()
-        namespace = client.settings.namespace
-        if not groups:
-            note(f"namespace {namespace} has no groups{elsewhere(client)}")
-    if as_json:
-        print_json({"namespace": namespace, "groups": [_fields(found) for found in groups]})
-    elif groups:
-        rows = [(g.name, g.kind, " ".join(g.topics), g.policy, g.ladder) for g in groups]
-        print_table(["group", "kind", "topics", "policy", "retries"], rows)
+        found = client.admin.groups()
+        rows = rows_of(found, "name kind topics policy ladder")
+        table = (["group", "kind", "topics", "policy", "retries"], rows)
+        print_all(client, "groups", [*map(_fields, found)], table, "groups", as_json=as_json)
 
 
 @group.command(epilog="Example: rqretry group show claims")

@@ -15,6 +15,7 @@ from rqretry.cli.output import (
     print_fields,
     print_json,
     print_table,
+    rows_of,
 )
 from rqretry.cli.session import connected, elsewhere
 from rqretry.client import Client
@@ -115,7 +116,7 @@ def _print(view: MessageView, trace_url: str | None) -> None:
         ]
     )
     click.echo()
-    rows = [(s.group, s.state, s.attempt, date(s.due_ms) or "", s.explain) for s in view.states]
+    rows = rows_of(view.states, "group state attempt due_ms explain")
     print_table(["group", "state", "#attempt", "due", "why"], rows)
     click.echo()
     _print_timeline(view.timeline, trace_url)

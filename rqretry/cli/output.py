@@ -3,7 +3,7 @@
 import base64
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +21,8 @@ _PIPED_WIDTH = 10_000
 
 Part = str | Table
 """Of a page: a line, or a table."""
+TableParts = tuple[Sequence[str], Iterable[Sequence[object]]]
+"""Columns and rows."""
 
 
 def print_json(fields: Mapping[str, Any]) -> None:
@@ -70,6 +72,21 @@ def print_records(columns: Sequence[str], records: Iterable[Mapping[str, object]
     print_table(columns, ([record[name] for name in names] for record in records))
 
 
+def print_list(
+    head: Mapping[str, object],
+    key: str,
+    records: Sequence[object],
+    table: TableParts,
+    *,
+    as_json: bool,
+) -> None:
+    """Records, if there are any, as a table of columns and rows; with `as_json` behind the head."""
+    if as_json:
+        print_json({**head, key: records})
+    elif records:
+        print_table(*table)
+
+
 def print_page(page: Iterable[Part]) -> None:
     """Lines and tables, one below the other."""
     for part in page:
@@ -88,6 +105,20 @@ def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     for row in rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
     return table
+
+
+def rows_of(records: Iterable[object], names: str) -> Iterator[list[object]]:
+    """Cells for a table: these attributes of each record, dates for what ends in _ms."""
+    for record in records:
+        yield [_cell(name, getattr(record, name)) for name in names.split()]
+
+
+def _cell(name: str, value: Any) -> object:
+    if name.endswith("_ms"):
+        value = date(value)
+    if isinstance(value, tuple):
+        return " ".join(value)
+    return "" if value is None else value
 
 
 def print_fields(pairs: Iterable[tuple[str, object]]) -> None:

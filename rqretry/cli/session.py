@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import click
 
 from rqretry.cli.options import target_of
+from rqretry.cli.output import TableParts, note, print_list
 from rqretry.client import Client
 from rqretry.core.errors import GroupNotFound, RqretryError, TopicNotFound
 from rqretry.protocol.command import Command
@@ -30,6 +31,22 @@ def connected(context: click.Context) -> Iterator[Client]:
             yield client
         except (GroupNotFound, TopicNotFound) as error:
             raise type(error)(f"{error}{elsewhere(client)}") from None
+
+
+def print_all(
+    client: Client,
+    key: str,
+    records: Sequence[object],
+    table: TableParts,
+    none: str,
+    *,
+    as_json: bool,
+) -> None:
+    """What the namespace has of one sort; with nothing, a note that it has no such thing."""
+    namespace = client.settings.namespace
+    if not records:
+        note(f"namespace {namespace} has no {none}{elsewhere(client)}")
+    print_list({"namespace": namespace}, key, records, table, as_json=as_json)
 
 
 def elsewhere(client: Client) -> str:

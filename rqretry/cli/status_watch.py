@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rqretry.admin.results import WorkerInfo
 from rqretry.admin.views import Cluster, Stats, clusters
-from rqretry.cli.output import Part, clean, date, table_of
+from rqretry.cli.output import Part, clean, date, rows_of, table_of
 from rqretry.client import Client
 from rqretry.core.durations import spell
 
@@ -46,7 +46,7 @@ def _due(due_ms: int, now_ms: int) -> str:
 def _workers(workers: Sequence[WorkerInfo]) -> Iterator[Part]:
     if workers:
         yield ""
-        rows = [(w.name, " ".join(w.groups), w.pid or "", date(w.since_ms) or "") for w in workers]
+        rows = rows_of(workers, "name groups pid since_ms")
         yield table_of(["worker", "groups", "#pid", "since"], rows)
 
 

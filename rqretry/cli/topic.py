@@ -8,9 +8,9 @@ from rqretry.admin.views import TopicInfo, TopicStats
 from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.options import json_command, server_options
-from rqretry.cli.output import fields_of, note, print_json, print_table
+from rqretry.cli.output import fields_of, print_json, rows_of
 from rqretry.cli.progress import working
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.session import connected, print_all
 from rqretry.cli.status import print_stats
 
 
@@ -39,15 +39,9 @@ def create(context: click.Context, *, name: str, partitions: int | None, as_json
 def list_(context: click.Context, *, as_json: bool) -> None:
     """List the topics of the namespace."""
     with connected(context) as client:
-        topics = client.admin.topics()
-        namespace = client.settings.namespace
-        if not topics:
-            note(f"namespace {namespace} has no topics{elsewhere(client)}")
-    if as_json:
-        print_json({"namespace": namespace, "topics": [_fields(found) for found in topics]})
-    elif topics:
-        rows = [(t.name, t.partitions, " ".join(t.groups)) for t in topics]
-        print_table(["topic", "#partitions", "groups"], rows)
+        found = client.admin.topics()
+        table = (["topic", "#partitions", "groups"], rows_of(found, "name partitions groups"))
+        print_all(client, "topics", [*map(_fields, found)], table, "topics", as_json=as_json)
 
 
 @topic.command(epilog="Example: rqretry topic show claims")

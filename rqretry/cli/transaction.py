@@ -7,8 +7,8 @@ import click
 from rqretry.admin.transactions import TransactionInfo
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.options import json_command, server_options
-from rqretry.cli.output import date, note, print_fields, print_json, print_table
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.output import date, print_fields, print_json
+from rqretry.cli.session import connected, print_all
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry transaction list --parked")
@@ -24,13 +24,7 @@ def list_(context: click.Context, *, parked: bool, as_json: bool) -> None:
     """List the transactions that are not finished, the oldest first."""
     with connected(context) as client:
         found = client.admin.transactions(parked=parked)
-        namespace = client.settings.namespace
-        if not found:
-            kind = "parked" if parked else "unfinished"
-            note(f"namespace {namespace} has no {kind} transactions{elsewhere(client)}")
-    if as_json:
-        print_json({"namespace": namespace, "transactions": [asdict(one) for one in found]})
-    elif found:
+        columns = ["id", "state", "producer group", "topic", "checks", "next check", "opened"]
         rows = [
             (
                 one.id, one.state, one.producer_group, one.topic, f"{one.checks}/{one.max_checks}",
@@ -38,8 +32,10 @@ def list_(context: click.Context, *, parked: bool, as_json: bool) -> None:
             )
             for one in found
         ]  # fmt: skip
-        columns = ["id", "state", "producer group", "topic", "checks", "next check", "opened"]
-        print_table([*columns, "reason"], rows)
+        table = ([*columns, "reason"], rows)
+        none = f"{'parked' if parked else 'unfinished'} transactions"
+        fields = [asdict(one) for one in found]
+        print_all(client, "transactions", fields, table, none, as_json=as_json)
 
 
 @transaction.command(epilog="Example: rqretry transaction show P6y4bNm15urSMpZP")

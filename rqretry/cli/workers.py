@@ -5,8 +5,8 @@ from dataclasses import asdict
 import click
 
 from rqretry.cli.options import json_command
-from rqretry.cli.output import date, note, print_json, print_table
-from rqretry.cli.session import connected, elsewhere
+from rqretry.cli.output import note, print_list, rows_of
+from rqretry.cli.session import connected, print_all
 
 
 @click.command(epilog="Example: rqretry workers --json")
@@ -15,17 +15,10 @@ def workers(context: click.Context, *, as_json: bool) -> None:
     """List the live worker processes; one that died is listed for 15 seconds at most."""
     with connected(context) as client:
         found = client.admin.workers()
-        namespace = client.settings.namespace
-        if not found:
-            note(f"namespace {namespace} has no live workers{elsewhere(client)}")
-    if as_json:
-        print_json({"namespace": namespace, "workers": [asdict(worker) for worker in found]})
-    elif found:
-        rows = [
-            (w.name, w.pid or "", " ".join(w.groups), " ".join(w.topics), date(w.since_ms) or "")
-            for w in found
-        ]
-        print_table(["worker", "#pid", "groups", "topics", "since"], rows)
+        rows = rows_of(found, "name pid groups topics since_ms")
+        table = (["worker", "#pid", "groups", "topics", "since"], rows)
+        fields = [asdict(worker) for worker in found]
+        print_all(client, "workers", fields, table, "live workers", as_json=as_json)
 
 
 @click.command(epilog="Example: rqretry inflight claims")
@@ -38,8 +31,8 @@ def inflight(context: click.Context, *, group: str, as_json: bool) -> None:
         found = client.admin.inflight(group)
     if not found:
         note(f"group {group} has nothing in flight")
-    if as_json:
-        print_json({"group": group, "messages": [asdict(message) for message in found]})
-    elif found:
-        rows = [(m.id, m.topic, m.partition, m.attempt, date(m.deadline_ms)) for m in found]
-        print_table(["id", "topic", "#partition", "#attempt", "deadline"], rows)
+    rows = rows_of(found, "id topic partition attempt deadline_ms")
+    table = (["id", "topic", "#partition", "#attempt", "deadline"], rows)
+    print_list(
+        {"group": group}, "messages", [asdict(message) for message in found], table, as_json=as_json
+    )
