@@ -81,15 +81,15 @@ def read_host(name: str, host: str) -> str:
     return host
 
 
-def whole_or(word: str) -> Reader:
-    """Reads a whole number, or this word; its limits are checked where it is used."""
+def whole_or(literal: str) -> Reader:
+    """Reads a whole number, or this literal text; its limits are checked where it is used."""
 
     @reader
     def read(name: str, text: str) -> int | str:
-        if text == word:
+        if text == literal:
             return text
         if not _WHOLE.fullmatch(text):
-            reason = f'must be a whole number, or "{word}"'
+            reason = f'must be a whole number, or "{literal}"'
             raise click.UsageError(f"{name} {show(text)} {reason}")
         return int(text)
 
