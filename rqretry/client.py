@@ -1,8 +1,7 @@
 """The clients: the public verbs, sync and asyncio, over the same operations."""
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Generic, TypeVar, Unpack
 
 from rqretry.admin import consistency, promote_purge_reset, queries, topics_and_groups
 from rqretry.admin import dead_letters as dead_letter_verbs
@@ -16,6 +15,7 @@ from rqretry.consumer.simple_consumer import (
     simple_operations,
 )
 from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
+from rqretry.core.closing import AsyncClosing, Closing
 from rqretry.core.durations import Duration
 from rqretry.core.limits import check_topic
 from rqretry.core.message import PublishOptions, durable
@@ -27,7 +27,7 @@ from rqretry.producer.encode import Encoder
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.publisher_sync import SyncPublisher
 from rqretry.producer.transaction import AsyncTransaction, Transaction, TransactionOperations
-from rqretry.protocol.command import Performer, SyncPerformer, awaitable, blocking
+from rqretry.protocol.facade import AsyncFacade, SyncFacade, Verb
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
@@ -41,88 +41,88 @@ __all__ = [
     "SimpleConsumer",
 ]
 
+S = TypeVar("S", bound=Store | SyncStore)
 
-class Admin:
+
+class _AdminVerbs:
+    topics = Verb(topics_and_groups.topics)
+    create_topic = Verb(topics_and_groups.create_topic)
+    groups = Verb(topics_and_groups.groups)
+    group = Verb(topics_and_groups.group)
+    set_group = Verb(topics_and_groups.set_group)
+    stats = Verb(queries.stats)
+    message = Verb(queries.message)
+    dead_letters = Verb(dead_letter_verbs.dead_letters)
+    redrive = Verb(dead_letter_verbs.redrive)
+    purge = Verb(promote_purge_reset.purge)
+    promote = Verb(promote_purge_reset.promote)
+    reset = Verb(promote_purge_reset.reset)
+    export = Verb(dead_letter_verbs.export)
+    set_topic = Verb(topics_and_groups.set_topic)
+    delete_topic = Verb(topics_and_groups.delete_topic)
+    pause = Verb(topics_and_groups.pause)
+    resume = Verb(topics_and_groups.resume)
+    unsubscribe = Verb(topics_and_groups.unsubscribe)
+    delete_group = Verb(topics_and_groups.delete_group)
+    workers = Verb(queries.workers)
+    inflight = Verb(queries.inflight)
+    timeline = Verb(queries.timeline)
+    explain = Verb(queries.explain)
+    find = Verb(queries.find)
+    remembered = Verb(queries.remembered)
+    audit = Verb(queries.audit)
+    transactions = Verb(transaction_verbs.transactions)
+    transaction = Verb(transaction_verbs.transaction)
+    commit_transaction = Verb(transaction_verbs.commit_transaction)
+    rollback_transaction = Verb(transaction_verbs.rollback_transaction)
+    fsck = Verb(consistency.fsck)
+
+
+class Admin(_AdminVerbs, SyncFacade[AdminContext]):
     """The operators' API; see AdminOperations for each method."""
 
-    def __init__(self, store: SyncPerformer, operations: AdminContext) -> None:
-        self.store = store
-        self.operations = operations
 
-    topics = blocking(topics_and_groups.topics)
-    create_topic = blocking(topics_and_groups.create_topic)
-    groups = blocking(topics_and_groups.groups)
-    group = blocking(topics_and_groups.group)
-    set_group = blocking(topics_and_groups.set_group)
-    stats = blocking(queries.stats)
-    message = blocking(queries.message)
-    dead_letters = blocking(dead_letter_verbs.dead_letters)
-    redrive = blocking(dead_letter_verbs.redrive)
-    purge = blocking(promote_purge_reset.purge)
-    promote = blocking(promote_purge_reset.promote)
-    reset = blocking(promote_purge_reset.reset)
-    export = blocking(dead_letter_verbs.export)
-    set_topic = blocking(topics_and_groups.set_topic)
-    delete_topic = blocking(topics_and_groups.delete_topic)
-    pause = blocking(topics_and_groups.pause)
-    resume = blocking(topics_and_groups.resume)
-    unsubscribe = blocking(topics_and_groups.unsubscribe)
-    delete_group = blocking(topics_and_groups.delete_group)
-    workers = blocking(queries.workers)
-    inflight = blocking(queries.inflight)
-    timeline = blocking(queries.timeline)
-    explain = blocking(queries.explain)
-    find = blocking(queries.find)
-    remembered = blocking(queries.remembered)
-    audit = blocking(queries.audit)
-    transactions = blocking(transaction_verbs.transactions)
-    transaction = blocking(transaction_verbs.transaction)
-    commit_transaction = blocking(transaction_verbs.commit_transaction)
-    rollback_transaction = blocking(transaction_verbs.rollback_transaction)
-    fsck = blocking(consistency.fsck)
-
-
-class AsyncAdmin:
+class AsyncAdmin(_AdminVerbs, AsyncFacade[AdminContext]):
     """The operators' API for asyncio; see AdminOperations for each method."""
 
-    def __init__(self, store: Performer, operations: AdminContext) -> None:
-        self.store = store
-        self.operations = operations
 
-    topics = awaitable(topics_and_groups.topics)
-    create_topic = awaitable(topics_and_groups.create_topic)
-    groups = awaitable(topics_and_groups.groups)
-    group = awaitable(topics_and_groups.group)
-    set_group = awaitable(topics_and_groups.set_group)
-    stats = awaitable(queries.stats)
-    message = awaitable(queries.message)
-    dead_letters = awaitable(dead_letter_verbs.dead_letters)
-    redrive = awaitable(dead_letter_verbs.redrive)
-    purge = awaitable(promote_purge_reset.purge)
-    promote = awaitable(promote_purge_reset.promote)
-    reset = awaitable(promote_purge_reset.reset)
-    export = awaitable(dead_letter_verbs.export)
-    set_topic = awaitable(topics_and_groups.set_topic)
-    delete_topic = awaitable(topics_and_groups.delete_topic)
-    pause = awaitable(topics_and_groups.pause)
-    resume = awaitable(topics_and_groups.resume)
-    unsubscribe = awaitable(topics_and_groups.unsubscribe)
-    delete_group = awaitable(topics_and_groups.delete_group)
-    workers = awaitable(queries.workers)
-    inflight = awaitable(queries.inflight)
-    timeline = awaitable(queries.timeline)
-    explain = awaitable(queries.explain)
-    find = awaitable(queries.find)
-    remembered = awaitable(queries.remembered)
-    audit = awaitable(queries.audit)
-    transactions = awaitable(transaction_verbs.transactions)
-    transaction = awaitable(transaction_verbs.transaction)
-    commit_transaction = awaitable(transaction_verbs.commit_transaction)
-    rollback_transaction = awaitable(transaction_verbs.rollback_transaction)
-    fsck = awaitable(consistency.fsck)
+class _Parts(Generic[S]):
+    """What both clients are made of."""
+
+    _connect: type[S]
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        delay_levels: str | Sequence[Duration] | None = None,
+        library: ScriptLibrary | None = None,
+        store: S | None = None,
+    ) -> None:
+        self.settings = Settings.read(url, namespace, delay_levels)
+        self.name = worker_name()
+        self.store: S = store or self._connect(self.settings.url, library)
+        self.checkers = Checkers()
+        self.catalog = Catalog(self.settings.namespace, self.settings.levels, self.name)
+        self.encoder = Encoder(self.catalog, self.store.clock)
+        self._open(AdminContext(self.catalog, self.name))
+
+    def _open(self, operator: AdminContext) -> None:
+        """Make what depends on the kind of store."""
+
+    def _transaction(
+        self, topic: str, group: str | None, options: TransactionOptions
+    ) -> TransactionOperations:
+        terms = self.checkers.terms(check_topic(topic), group, options)
+        return TransactionOperations(self.encoder, terms, self.name)
+
+    def __repr__(self) -> str:
+        url, namespace = self.settings.url.safe, self.settings.namespace
+        return f"<{type(self).__name__} {url} namespace {namespace}>"
 
 
-class Client:
+class Client(_Parts[SyncStore], Closing):
     """rqretry without asyncio: for scripts, Django, Flask, and sync handlers.
 
     Thread- and fork-safe; a context manager.
@@ -137,24 +137,11 @@ class Client:
         ConfigError: The URL cannot work as it is written.
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        namespace: str | None = None,
-        delay_levels: str | Sequence[Duration] | None = None,
-        library: ScriptLibrary | None = None,
-        store: SyncStore | None = None,
-    ) -> None:
-        settings = Settings.read(url, namespace, delay_levels)
-        self.settings = settings
-        self.name = worker_name()
-        self.store = store or SyncStore(settings.url, library)
-        self.checkers = Checkers()
-        self.catalog = Catalog(settings.namespace, settings.levels, self.name)
-        self.encoder = Encoder(self.catalog, self.store.clock)
+    _connect: type[SyncStore] = SyncStore
+
+    def _open(self, operator: AdminContext) -> None:
         self.publisher = SyncPublisher(self.store, self.encoder)
-        self.admin = Admin(self.store, AdminContext(self.catalog, self.name))
+        self.admin = Admin(self.store, operator)
 
     def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message for every group of a topic (created if it is not there).
@@ -214,9 +201,7 @@ class Client:
         Raises:
             InvalidArgument: A value is outside its limits.
         """
-        terms = self.checkers.terms(check_topic(topic), producer_group, options)
-        operations = TransactionOperations(self.encoder, terms, self.name)
-        return Transaction(self.store, operations)
+        return Transaction(self.store, self._transaction(topic, producer_group, options))
 
     def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due yet.
@@ -261,42 +246,15 @@ class Client:
         """Close the connections."""
         self.store.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<Client {self.settings.url.safe} namespace {self.settings.namespace}>"
-
-
-class AsyncClient:
+class AsyncClient(_Parts[Store], AsyncClosing):
     """rqretry with asyncio; the arguments and verbs are those of Client."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        namespace: str | None = None,
-        delay_levels: str | Sequence[Duration] | None = None,
-        library: ScriptLibrary | None = None,
-        store: Store | None = None,
-    ) -> None:
-        settings = Settings.read(url, namespace, delay_levels)
-        self.settings = settings
-        self.name = worker_name()
-        self.store = store or Store(settings.url, library)
-        self.checkers = Checkers()
-        self.catalog = Catalog(settings.namespace, settings.levels, self.name)
-        self.encoder = Encoder(self.catalog, self.store.clock)
+    _connect: type[Store] = Store
+
+    def _open(self, operator: AdminContext) -> None:
         self.publisher = Publisher(self.store, self.encoder)
-        self.admin = AsyncAdmin(self.store, AdminContext(self.catalog, self.name))
+        self.admin = AsyncAdmin(self.store, operator)
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish."""
@@ -316,9 +274,7 @@ class AsyncClient:
         **options: Unpack[TransactionOptions],
     ) -> AsyncTransaction:
         """Messages that no group sees until all are committed; see Client.transaction."""
-        terms = self.checkers.terms(check_topic(topic), producer_group, options)
-        operations = TransactionOperations(self.encoder, terms, self.name)
-        return AsyncTransaction(self.store, operations)
+        return AsyncTransaction(self.store, self._transaction(topic, producer_group, options))
 
     async def recall(self, id: str, topic: str | None = None) -> bool:  # noqa: A002 - the contract
         """Cancel a message that was published with a delay and is not due; see Client.recall."""
@@ -339,17 +295,3 @@ class AsyncClient:
         """Send what is waiting to be sent, and close the connections."""
         await self.publisher.aclose()
         await self.store.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    def __repr__(self) -> str:
-        return f"<AsyncClient {self.settings.url.safe} namespace {self.settings.namespace}>"

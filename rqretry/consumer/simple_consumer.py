@@ -1,12 +1,12 @@
 """Simple consumers, sync and asyncio, over the same operations."""
 
 from collections.abc import Generator, Sequence
-from types import TracebackType
 from typing import Any, Literal, Self, TypedDict
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.group_rules import group_settings
 from rqretry.consumer.simple_operations import SimpleOperations
+from rqretry.core.closing import AsyncClosing, Closing
 from rqretry.core.errors import InvalidArgument
 from rqretry.core.limits import (
     LATEST,
@@ -16,51 +16,33 @@ from rqretry.core.limits import (
     check_start,
     check_tags,
 )
-from rqretry.protocol.command import awaitable, blocking
-from rqretry.transport.store import Store
-from rqretry.transport.store_sync import SyncStore
+from rqretry.protocol.command import SyncPerformer
+from rqretry.protocol.facade import AsyncFacade, SyncFacade, Verb
 
 
-class SimpleConsumer:
-    """Receive and ack without asyncio; see SimpleOperations for each verb."""
-
-    def __init__(self, store: SyncStore, operations: SimpleOperations) -> None:
-        self.store = store
-        self.operations = operations
-        store.perform(operations.join())
-
-    receive = blocking(SimpleOperations.receive)
-    ack = blocking(SimpleOperations.ack)
-    change_invisible_duration = blocking(SimpleOperations.change_invisible_duration)
-
-    def close(self) -> None:
-        """Nothing is held here; what was received stays leased until its duration ends."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+class _Verbs:
+    receive = Verb(SimpleOperations.receive)
+    ack = Verb(SimpleOperations.ack)
+    change_invisible_duration = Verb(SimpleOperations.change_invisible_duration)
 
 
-class AsyncSimpleConsumer:
-    """Receive and ack with asyncio; see SimpleOperations for each verb.
+class SimpleConsumer(_Verbs, SyncFacade[SimpleOperations], Closing):
+    """Receive and ack without asyncio; see SimpleOperations for each verb.
 
-    It joins its group at the first use; `await` it, or enter it, to join before that.
+    `close` gives nothing back: what was received stays leased until its duration ends.
     """
 
-    def __init__(self, store: Store, operations: SimpleOperations) -> None:
-        self.store = store
-        self.operations = operations
+    def __init__(self, store: SyncPerformer, operations: SimpleOperations) -> None:
+        super().__init__(store, operations)
+        store.perform(operations.join())
 
-    receive = awaitable(SimpleOperations.receive)
-    ack = awaitable(SimpleOperations.ack)
-    change_invisible_duration = awaitable(SimpleOperations.change_invisible_duration)
+
+class AsyncSimpleConsumer(_Verbs, AsyncFacade[SimpleOperations], AsyncClosing):
+    """Receive and ack with asyncio; see SimpleOperations for each verb.
+
+    It joins its group at the first use; `await` it, or enter it, to join before that. `aclose`
+    gives nothing back: what was received stays leased until its duration ends.
+    """
 
     async def join(self) -> Self:
         """Subscribe now. Raises GroupNotFound, TopicNotFound."""
@@ -70,19 +52,8 @@ class AsyncSimpleConsumer:
     def __await__(self) -> Generator[Any, None, Self]:
         return self.join().__await__()
 
-    async def aclose(self) -> None:
-        """Nothing is held here; what was received stays leased until its duration ends."""
-
     async def __aenter__(self) -> Self:
         return await self.join()
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 class SimpleConsumerOptions(TypedDict, total=False):

@@ -5,16 +5,10 @@ RocketMQ's half messages (docs/decisions/0028). Written once, for asyncio and wi
 
 import asyncio
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from rqretry.catalog.catalog import Catalog
-from rqretry.core.errors import (
-    InvalidArgument,
-    RqretryError,
-    TransactionDecided,
-    show,
-)
+from rqretry.core.errors import InvalidArgument, RqretryError, TransactionDecided, show
 from rqretry.core.history_notes import NOTHING, encode_noted
 from rqretry.core.limits import MAX_TRANSACTION_MESSAGES, check_topic
 from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
@@ -24,14 +18,8 @@ from rqretry.observability import observer
 from rqretry.producer.encode import Encoder, chunks
 from rqretry.producer.lane import full, refused
 from rqretry.protocol import transaction
-from rqretry.protocol.command import (
-    Command,
-    Operation,
-    Performer,
-    SyncPerformer,
-    awaitable,
-    blocking,
-)
+from rqretry.protocol.command import Command, Operation
+from rqretry.protocol.facade import AsyncFacade, Facade, SyncFacade, Verb
 from rqretry.protocol.publish import Prepared
 from rqretry.protocol.transaction import (
     COMMITTED,
@@ -244,36 +232,32 @@ class TransactionOperations:
         return MessageId(message.id, duplicate=code == "D")
 
 
-class Transaction:
-    """A transaction without asyncio; a context manager that commits, or rolls back if it raises.
-
-    Attributes:
-        id: Its name, in checks, errors and `rqretry transaction`.
-    """
-
-    def __init__(self, store: SyncPerformer, operations: TransactionOperations) -> None:
-        self.store = store
-        self.operations = operations
-
-    publish = blocking(TransactionOperations.publish)
-    publish_many = blocking(TransactionOperations.publish_many)
-    commit = blocking(TransactionOperations.commit)
-    rollback = blocking(TransactionOperations.rollback)
+class _Verbs(Facade[Any, TransactionOperations]):
+    publish = Verb(TransactionOperations.publish)
+    publish_many = Verb(TransactionOperations.publish_many)
+    commit = Verb(TransactionOperations.commit)
+    rollback = Verb(TransactionOperations.rollback)
 
     @property
     def id(self) -> str:
         """The transaction's id."""
         return self.operations.id
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+
+class Transaction(_Verbs, SyncFacade[TransactionOperations]):
+    """A transaction without asyncio; a context manager that commits, or rolls back if it raises.
+
+    Attributes:
+        id: Its name, in checks, errors and `rqretry transaction`.
+    """
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if self.operations.decision:
             return
         if error is None:
@@ -284,40 +268,18 @@ class Transaction:
         except RqretryError as failed:
             error.add_note(_not_rolled_back(self.id, failed))
 
-    def __repr__(self) -> str:
-        return f"<Transaction {self.id}>"
 
-
-class AsyncTransaction:
+class AsyncTransaction(_Verbs, AsyncFacade[TransactionOperations]):
     """A transaction with asyncio; `async with` commits it, or rolls back if the block raises.
 
     Attributes:
         id: Its name, in checks, errors and `rqretry transaction`.
     """
 
-    def __init__(self, store: Performer, operations: TransactionOperations) -> None:
-        self.store = store
-        self.operations = operations
-
-    publish = awaitable(TransactionOperations.publish)
-    publish_many = awaitable(TransactionOperations.publish_many)
-    commit = awaitable(TransactionOperations.commit)
-    rollback = awaitable(TransactionOperations.rollback)
-
-    @property
-    def id(self) -> str:
-        """The transaction's id."""
-        return self.operations.id
-
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if self.operations.decision:
             return
         if error is None:
@@ -328,9 +290,6 @@ class AsyncTransaction:
             await asyncio.shield(self.store.perform(self.operations.rollback()))
         except RqretryError as failed:
             error.add_note(_not_rolled_back(self.id, failed))
-
-    def __repr__(self) -> str:
-        return f"<AsyncTransaction {self.id}>"
 
 
 def _not_rolled_back(id_: str, failed: RqretryError) -> str:

@@ -5,13 +5,11 @@ A `Command` is one call of one script, or one plain Redis command, with a decode
 performs it. So every verb is written once and served twice.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 MAX_BATCH = 500
 """Messages per script call (docs/decisions/0007-bounds-of-a-script.md)."""
@@ -86,32 +84,6 @@ class SyncPerformer(Protocol):
     def perform(self, operation: Operation[T]) -> T:
         """Perform an operation to its end."""
         ...
-
-
-def awaitable(
-    operation: Callable[Concatenate[Any, P], Operation[T]],
-) -> Callable[Concatenate[Any, P], Awaitable[T]]:
-    """Serve an operation method of a facade's `operations` as a coroutine method."""
-
-    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = await self.store.perform(operation(self.operations, *args, **kwargs))
-        return result
-
-    update_wrapper(method, operation)
-    return method
-
-
-def blocking(
-    operation: Callable[Concatenate[Any, P], Operation[T]],
-) -> Callable[Concatenate[Any, P], T]:
-    """Serve an operation method of a facade's `operations` as a plain method."""
-
-    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = self.store.perform(operation(self.operations, *args, **kwargs))
-        return result
-
-    update_wrapper(method, operation)
-    return method
 
 
 def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:

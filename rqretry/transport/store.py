@@ -7,11 +7,11 @@ import asyncio
 import os
 import random
 from collections.abc import Coroutine, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
+from rqretry.core.closing import AsyncClosing
 from rqretry.core.errors import RqretryError
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Argument, Block, Command, Operation
@@ -55,7 +55,7 @@ _PATIENCE_S = 0.2
 """On a cluster: what one server has not answered by then is put off, and the others go on."""
 
 
-class Store:
+class Store(AsyncClosing):
     """Connections to one server, to the primary that Sentinels name, or to a cluster.
 
     Attributes:
@@ -146,17 +146,6 @@ class Store:
             return self.clock
 
     # -- calls -----------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
     def perform(self, operation: Operation[T]) -> Coroutine[Any, Any, T]:
         """Perform an operation to its end; its errors are raised inside it, then here."""

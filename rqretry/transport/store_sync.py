@@ -7,12 +7,12 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from redis.connection import AbstractConnection
 from redis.exceptions import RedisError
 
+from rqretry.core.closing import Closing
 from rqretry.core.errors import RqretryError
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Block, Command, Operation
@@ -104,7 +104,7 @@ class SyncConnection:
             return error
 
 
-class SyncStore:
+class SyncStore(Closing):
     """Connections to one server, to the primary that Sentinels name, or to a cluster; for threads.
 
     Attributes:
@@ -162,17 +162,6 @@ class SyncStore:
         """
         self.connect()
         return [node.url for node in self.topology.nodes.values()]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # -- calls -----------------------------------------------------------------------------------
 
