@@ -14,7 +14,7 @@ from rqretry.catalog.topics import Topics
 from rqretry.core.dead_letter import read_dead_letter
 from rqretry.core.errors import RqretryError, TopicNotFound
 from rqretry.observability import observer
-from rqretry.protocol.command import MAX_BATCH, Command, Operation, text
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, query, text
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.maintain import Expired, Promoted, expire, promote
 from rqretry.protocol.publish import deliver, due_members
@@ -201,4 +201,4 @@ class Maintenance:
 
 
 def _many(key: str, ids: Sequence[str]) -> Command[list[Any]]:
-    return Command("read", (), (), list, arguments=("HMGET", key, *ids))
+    return query(list, "HMGET", key, *ids)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import Command, text
+from rqretry.protocol.command import Command, query, text
 from rqretry.protocol.keys import NamespaceKeys
 
 NOTES_KEPT = 10_000
@@ -43,8 +43,7 @@ def audit_append(
 
 def notes(keys: NamespaceKeys, *, count: int) -> Command[list[Note]]:
     """The last entries of the audit log, the newest first."""
-    arguments = ("XREVRANGE", keys.audit, "+", "-", "COUNT", count)
-    return Command("read", (), (), _notes, arguments=arguments)
+    return query(_notes, "XREVRANGE", keys.audit, "+", "-", "COUNT", count)
 
 
 def exit_record(keys: NamespaceKeys, *, process: str, ending: str) -> Command[int]:
@@ -65,8 +64,7 @@ def exit_record(keys: NamespaceKeys, *, process: str, ending: str) -> Command[in
 
 def exit_records(keys: NamespaceKeys) -> Command[list[Note]]:
     """What is kept of how worker processes ended, the newest first."""
-    arguments = ("XREVRANGE", keys.exit_records, "+", "-", "COUNT", EXIT_RECORDS_KEPT)
-    return Command("read", (), (), _notes, arguments=arguments)
+    return query(_notes, "XREVRANGE", keys.exit_records, "+", "-", "COUNT", EXIT_RECORDS_KEPT)
 
 
 def now(keys: NamespaceKeys) -> Command[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import Argument, Command, number, text
+from rqretry.protocol.command import Argument, Command, number, query, text
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 START = "0-0"
@@ -34,16 +34,12 @@ class Entry(NamedTuple):
 
 def now_at(keys: PartitionKeys) -> Command[Mark]:
     """The position after which everything is still to be published."""
-    arguments = ("HMGET", keys.meta, "cast_ms", "cast_seq", "cast_count")
-    return Command("read", (), (), _mark, arguments=arguments)
+    return query(_mark, "HMGET", keys.meta, "cast_ms", "cast_seq", "cast_count")
 
 
 def read_after(keys: PartitionKeys, mark: Mark, *, count: int) -> Command[list[Entry]]:
     """The entries after a position, oldest first, without waiting."""
-    arguments = ("XRANGE", keys.broadcast, f"({mark.id}", "+", "COUNT", count)
-    return Command(
-        "read", (), (), lambda reply: [_entry(*one) for one in reply], arguments=arguments
-    )
+    return query(_entries, "XRANGE", keys.broadcast, f"({mark.id}", "+", "COUNT", count)
 
 
 def wait_arguments(
@@ -57,7 +53,7 @@ def wait_arguments(
 
 def read_waited(reply: Any) -> dict[str, list[Entry]]:
     """The reply to it: entries by stream."""
-    return {text(stream): [_entry(*one) for one in entries] for stream, entries in reply or ()}
+    return {text(stream): _entries(entries) for stream, entries in reply or ()}
 
 
 def tally(keys: GroupKeys, counts: Mapping[str, int]) -> Command[int]:
@@ -70,6 +66,10 @@ def tally(keys: GroupKeys, counts: Mapping[str, int]) -> Command[int]:
 def _mark(reply: list[Any]) -> Mark:
     ms, seq, count = (number(value) or 0 for value in reply)
     return Mark(f"{ms}-{seq}", count)
+
+
+def _entries(reply: list[Any]) -> list[Entry]:
+    return [_entry(*one) for one in reply]
 
 
 def _entry(id_: bytes, fields: list[bytes]) -> Entry:

@@ -5,7 +5,7 @@ A `Command` is one call of one script, or one plain Redis command, with a decode
 performs it. So every verb is written once and served twice.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -48,6 +48,11 @@ class Command(Generic[T]):
     ids: tuple[str, ...] = ()
     confirm: tuple[Argument, ...] = ()
     confirmed: Callable[[T, Any], T] = _as_it_is
+
+
+def query(decode: Callable[[Any], T], *arguments: Argument) -> Command[T]:
+    """A plain Redis command that changes nothing."""
+    return Command("read", (), (), decode, arguments=arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,11 @@ def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
 def text(value: bytes | str | int) -> str:
     """A reply's bytes as text."""
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def texts(reply: Iterable[bytes | str | int]) -> list[str]:
+    """The same of each of many."""
+    return [text(value) for value in reply]
 
 
 def number(value: bytes | str | float | None) -> int | None:

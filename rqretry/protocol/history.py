@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rqretry.core.message_id import spell_ids
-from rqretry.protocol.command import Command, number, text
+from rqretry.protocol.command import Command, number, query, text
 from rqretry.protocol.keys import PartitionKeys
 
 Entry = tuple[bytes, list[bytes]]
@@ -30,40 +30,35 @@ class Kept(NamedTuple):
 
 def entries(keys: PartitionKeys, *, start: str, end: str, count: int) -> Command[list[Entry]]:
     """Entries from one stream id to another, oldest first, as the server answers them."""
-    arguments = ("XRANGE", keys.events, start, end, "COUNT", count)
-    return Command("read", (keys.events,), (), _entries, arguments=arguments)
+    return query(_entries, "XRANGE", keys.events, start, end, "COUNT", count)
 
 
 def first_entry(keys: PartitionKeys) -> Command[str]:
     """The id of the oldest entry that is kept; "" if none is."""
-    arguments = ("XRANGE", keys.events, "-", "+", "COUNT", 1)
-    return Command("read", (keys.events,), (), _entry_id, arguments=arguments)
+    return query(_entry_id, "XRANGE", keys.events, "-", "+", "COUNT", 1)
 
 
 def last_entry(keys: PartitionKeys) -> Command[str]:
     """The id of the newest entry; "" if there is none."""
-    arguments = ("XREVRANGE", keys.events, "+", "-", "COUNT", 1)
-    return Command("read", (keys.events,), (), _entry_id, arguments=arguments)
+    return query(_entry_id, "XREVRANGE", keys.events, "+", "-", "COUNT", 1)
 
 
 def kept(keys: PartitionKeys) -> Command[Kept]:
     """How much of its history a partition keeps."""
-    arguments = ("HMGET", keys.meta, "lost", "dropped", "bytes", "limit")
-    return Command("read", (keys.meta,), (), _kept, arguments=arguments)
+    return query(_kept, "HMGET", keys.meta, "lost", "dropped", "bytes", "limit")
 
 
 def scan_bodies(
     keys: PartitionKeys, cursor: int, count: int
 ) -> Command[tuple[int, list[tuple[str, bytes]]]]:
     """Some of the stored bodies and the cursor of the next ones, 0 at the end (HSCAN)."""
-    arguments = ("HSCAN", keys.bodies, cursor, "COUNT", count)
-    return Command("read", (keys.bodies,), (), _scanned, arguments=arguments)
+    return query(_scanned, "HSCAN", keys.bodies, cursor, "COUNT", count)
 
 
 def read_lanes(keys: PartitionKeys, producers: Sequence[str]) -> Command[list[tuple[int, str]]]:
     """The number and checksum of the last call of each lane; (0, "") where there was none."""
     lanes = tuple(keys.lane(producer) for producer in producers)
-    return Command("read", lanes, (), _lanes, arguments=("MGET", *lanes))
+    return query(_lanes, "MGET", *lanes)
 
 
 def _entries(reply: list[Entry]) -> list[Entry]:

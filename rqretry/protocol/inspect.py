@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rqretry.core.route import Route
-from rqretry.protocol.command import MAX_BATCH, MAX_BATCH_BYTES, Command, number, pairs, text
+from rqretry.protocol.command import (
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    Command,
+    number,
+    pairs,
+    query,
+    text,
+    texts,
+)
 from rqretry.protocol.history import unpack_entry
 from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
@@ -134,33 +143,27 @@ def compare_and_set(
 
 def read_record(records: str, name: str) -> Command[str]:
     """One record of the catalog; "" if there is none."""
-    return Command("read", (), (), _optional_text, arguments=("HGET", records, name))
+    return query(_optional_text, "HGET", records, name)
 
 
 def read_these(records: str, names: Sequence[str]) -> Command[list[str]]:
-    """Some records of the catalog; "" for one that is not there."""
-    return Command(
-        "read",
-        (),
-        (),
-        lambda reply: [_optional_text(item) for item in reply],
-        arguments=("HMGET", records, *names),
-    )
+    """Some records of the catalog, or fields of any hash; "" for one that is not there."""
+    return query(lambda reply: [_optional_text(item) for item in reply], "HMGET", records, *names)
 
 
 def read_records(records: str) -> Command[dict[str, str]]:
     """All records of one kind."""
-    return Command("read", (), (), _records, arguments=("HGETALL", records))
+    return query(_records, "HGETALL", records)
 
 
 def read_body(keys: PartitionKeys, id_: str) -> Command[bytes | None]:
     """The bytes of a message; None if it is not stored."""
-    return Command("read", (), (), lambda reply: reply, arguments=("HGET", keys.bodies, id_))
+    return query(lambda reply: reply, "HGET", keys.bodies, id_)
 
 
 def read_due(keys: PartitionKeys, member: str) -> Command[int | None]:
     """When a scheduled member is due, in server ms; None if it is not scheduled."""
-    return Command("read", (), (), number, arguments=("ZSCORE", keys.scheduled, member))
+    return query(number, "ZSCORE", keys.scheduled, member)
 
 
 def delete(key: str) -> Command[int]:
@@ -170,28 +173,27 @@ def delete(key: str) -> Command[int]:
 
 def stored(keys: PartitionKeys) -> Command[int]:
     """How many message bodies a partition keeps."""
-    return Command("read", (), (), int, arguments=("HLEN", keys.bodies))
+    return query(int, "HLEN", keys.bodies)
 
 
 def in_message_groups(keys: PartitionKeys) -> Command[int]:
     """How many stored messages of a partition have a message group."""
-    return Command("read", (), (), int, arguments=("HLEN", keys.message_groups))
+    return query(int, "HLEN", keys.message_groups)
 
 
 def in_line(keys: GroupKeys) -> Command[int]:
     """How many unfinished messages of an ordered group have a message group."""
-    return Command("read", (), (), int, arguments=("ZCARD", keys.order))
+    return query(int, "ZCARD", keys.order)
 
 
 def memory(keys: PartitionKeys) -> Command[int]:
     """The bytes of a partition's bodies, estimated from a sample of them."""
-    arguments = ("MEMORY", "USAGE", keys.bodies, "SAMPLES", 20)
-    return Command("read", (), (), lambda reply: int(reply or 0), arguments=arguments)
+    return query(lambda reply: int(reply or 0), "MEMORY", "USAGE", keys.bodies, "SAMPLES", 20)
 
 
 def server_memory() -> Command[dict[str, int]]:
     """The server's `used_memory` and `maxmemory`, in bytes."""
-    return Command("read", (), (), _memory, arguments=("INFO", "memory"))
+    return query(_memory, "INFO", "memory")
 
 
 def stats(keys: GroupKeys) -> Command[Stats]:
@@ -201,12 +203,7 @@ def stats(keys: GroupKeys) -> Command[Stats]:
         p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.dead, p.scheduled,
         p.backlog, p.counters, p.bodies, keys.order, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
-    return Command(
-        verb="stats",
-        keys=touched,
-        args=(),
-        decode=_stats,
-    )
+    return Command("stats", touched, (), _stats)
 
 
 def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
@@ -217,12 +214,7 @@ def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
         keys.failures, keys.dead, keys.deaths, p.bodies, p.pending, p.scheduled, p.backlog,
         keys.order, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
-    return Command(
-        verb="peek",
-        keys=touched,
-        args=(id_, LOOKED_AT),
-        decode=_peeked,
-    )
+    return Command("peek", touched, (id_, LOOKED_AT), _peeked)
 
 
 def dead_letters(
@@ -240,47 +232,32 @@ def dead_letters(
 
 def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str]]:
     """The tracebacks kept for these fingerprints; "" if there is none."""
-    return Command(
-        "read",
-        (),
-        (),
-        lambda reply: [_optional_text(item) for item in reply],
-        arguments=("HMGET", keys.tracebacks, *fingerprints),
-    )
+    return read_these(keys.tracebacks, fingerprints)
 
 
 def ids_with_key(keys: PartitionKeys, key: str, *, after: str, count: int) -> Command[list[str]]:
     """Ids of stored messages with a message key, by id, behind the id `after`; "" for the first."""
     first = f"({key}\0{after}" if after else f"[{key}\0"
-    arguments = ("ZRANGEBYLEX", keys.message_keys, first, f"({key}\x01", "LIMIT", 0, count)
-    return Command(
-        "read",
-        (),
-        (),
-        lambda reply: [text(m).rpartition("\0")[2] for m in reply],
-        arguments=arguments,
-    )
+    page = ("LIMIT", 0, count)
+    return query(_keyed_ids, "ZRANGEBYLEX", keys.message_keys, first, f"({key}\x01", *page)
 
 
 def recent_history(
     keys: PartitionKeys, *, end: str, count: int
 ) -> Command[list[tuple[str, dict[str, bytes]]]]:
     """Entries of a partition's history back from a stream id, newest first."""
-    arguments = ("XREVRANGE", keys.events, end, "-", "COUNT", count)
-    return Command("read", (), (), _history, arguments=arguments)
+    return query(_history, "XREVRANGE", keys.events, end, "-", "COUNT", count)
 
 
 def history(
     keys: PartitionKeys, *, start: str, end: str = "+", count: int = 1000
 ) -> Command[list[tuple[str, dict[str, bytes]]]]:
     """Entries of a partition's history from one stream id to another, oldest first."""
-    return Command(
-        "read",
-        (),
-        (),
-        _history,
-        arguments=("XRANGE", keys.events, start, end, "COUNT", count),
-    )
+    return query(_history, "XRANGE", keys.events, start, end, "COUNT", count)
+
+
+def _keyed_ids(reply: list[bytes]) -> list[str]:
+    return [text(member).rpartition("\0")[2] for member in reply]
 
 
 def _memory(reply: Any) -> dict[str, int]:
@@ -324,8 +301,8 @@ def _peeked(reply: list[Any]) -> Peeked:
 def _dead_page(reply: list[Any]) -> DeadPage:
     now, total, ids, since, deaths, failures, data = reply
     return DeadPage(
-        int(now), int(total), [text(id_) for id_ in ids], [int(float(ms)) for ms in since],
-        [text(death) for death in deaths], [text(record) for record in failures], data,
+        int(now), int(total), texts(ids), [int(float(ms)) for ms in since],
+        texts(deaths), texts(failures), data,
     )  # fmt: skip
 
 

@@ -6,12 +6,15 @@ checked (see limits.py): their alphabets hold none of `:{}`, so no two keys can 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from typing import Any
 
 ROOT = "rqretry"
 STORED_AS = {"deaths": "graves", "order": "line", "exit_records": "last_words"}
 """Keys that end otherwise than their attribute is called: a stored name does not change."""
+_APART = ("base", "lane", "levels")
+"""Attributes that are not one key, named after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,7 @@ class NamespaceKeys:
 
     def __post_init__(self) -> None:
         """Spell the keys."""
-        base = f"{ROOT}:{self.namespace}:{{{self.namespace}}}:"
-        names = (
-            "meta", "topics", "groups", "settings", "workers", "worker_details", "audit",
-            "exit_records", "transactions", "open_transactions", "unfinished_transactions",
-            "parked_transactions", "finished_transactions",
-        )  # fmt: skip
-        _spell(self, base, names)
+        _spell(self, f"{ROOT}:{self.namespace}:{{{self.namespace}}}:")
 
     def checks(self, producer_group: str) -> str:
         """The open transactions of a producer group, by when they are to be checked."""
@@ -83,20 +80,11 @@ class PartitionKeys:
         base = f"{ROOT}:{self.namespace}:{{{self.topic}:{self.partition}}}:"
         object.__setattr__(self, "base", base)
         object.__setattr__(self, "lane", f"{base}lane:".__add__)
-        names = (
-            "meta", "route", "bodies", "big", "pending", "ids", "id_expiry", "scheduled",
-            "backlog", "message_groups", "keyed", "message_keys", "halves", "half_of", "closed",
-            "broadcast", "events", "counters",
-        )  # fmt: skip
-        _spell(self, base, names)
+        _spell(self, base)
 
     def everything(self) -> tuple[str, ...]:
         """Every key that is not a group's; a lane forgets itself."""
-        return (
-            self.meta, self.route, self.bodies, self.big, self.pending, self.ids, self.id_expiry,
-            self.scheduled, self.backlog, self.message_groups, self.keyed, self.message_keys,
-            self.halves, self.half_of, self.closed, self.broadcast, self.events, self.counters,
-        )  # fmt: skip
+        return tuple(getattr(self, name) for name in _names(self))
 
     def group(self, name: str, levels: int, source: str = "") -> "GroupKeys":
         """The keys of a consumer group in this partition, with `levels` delay levels.
@@ -152,11 +140,7 @@ class GroupKeys:
     def __post_init__(self) -> None:
         """Spell the keys."""
         base = f"{self.partition.base}group:{self.group}:"
-        names = (
-            "config", "ready", "retry", "inflight", "attempts", "failures", "tracebacks",
-            "dead", "deaths", "due", "wake", "order", "heads",
-        )  # fmt: skip
-        _spell(self, base, names)
+        _spell(self, base)
         if self.source:
             object.__setattr__(self, "dead", f"{self._source_base}dead")
         levels = tuple(f"{base}delay:{level}" for level in range(1, self.level_count + 1))
@@ -181,6 +165,11 @@ def group_keys(partition: PartitionKeys, group: str, levels: int, source: str = 
     return GroupKeys(partition, group, levels, source)
 
 
-def _spell(keys: object, base: str, names: tuple[str, ...]) -> None:
-    for name in names:
+def _names(keys: Any) -> list[str]:
+    """The attributes that are one key each, spelled after its own name."""
+    return [f.name for f in fields(keys) if not f.init and f.name not in _APART]
+
+
+def _spell(keys: Any, base: str) -> None:
+    for name in _names(keys):
         object.__setattr__(keys, name, base + STORED_AS.get(name, name))

@@ -195,13 +195,7 @@ def fail(
         keys.deaths, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
         p.counters, keys.ready, keys.order, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
-    return Command(
-        verb="fail",
-        keys=touched,
-        args=tuple(args),
-        decode=lambda reply: _failed(reply, len(ids)),
-        ids=ids,
-    )
+    return Command("fail", touched, tuple(args), lambda reply: _failed(reply, len(ids)), ids=ids)
 
 
 def release(
@@ -223,13 +217,7 @@ def release(
         keys.due, keys.wake, p.bodies, p.pending, p.events, p.counters, keys.deaths,
         *keys.levels,
     )  # fmt: skip
-    return Command(
-        verb="release",
-        keys=touched,
-        args=tuple(args),
-        decode=list,
-        ids=_ids(receipts),
-    )
+    return Command("release", touched, tuple(args), list, ids=_ids(receipts))
 
 
 def change_visibility(

@@ -62,10 +62,7 @@ def expire(
         p.pending, keys.ready, keys.order, keys.heads, p.message_groups, *keys.levels,
     )  # fmt: skip
     return Command(
-        verb="expire",
-        keys=touched,
-        args=(keys.group, worker, limit, seen, elapsed_ms, hold_ms, random),
-        decode=_expired,
+        "expire", touched, (keys.group, worker, limit, seen, elapsed_ms, hold_ms, random), _expired
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import MAX_BATCH, Command, number, text
+from rqretry.protocol.command import MAX_BATCH, Command, number, query, text, texts
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.publish import scheduled_member
 
@@ -71,13 +71,7 @@ def redrive(
     delays = delays_ms or [""] * len(ids)
     lines = records or ['{"c":"redriven"}'] * len(ids)
     arguments = [argument for row in zip(ids, delays, lines, strict=True) for argument in row]
-    return Command(
-        verb="redrive",
-        keys=touched,
-        args=(keys.group, actor, *arguments),
-        decode=list,
-        ids=tuple(ids),
-    )
+    return Command("redrive", touched, (keys.group, actor, *arguments), list, ids=tuple(ids))
 
 
 def purge(
@@ -91,13 +85,7 @@ def purge(
         keys.ready, keys.wake, keys.order, keys.heads, p.message_groups, keys.dead, p.keyed,
         p.message_keys,
     )  # fmt: skip
-    return Command(
-        verb="purge",
-        keys=touched,
-        args=(keys.group, actor, *ids),
-        decode=list,
-        ids=tuple(ids),
-    )
+    return Command("purge", touched, (keys.group, actor, *ids), list, ids=tuple(ids))
 
 
 def purge_list(
@@ -149,30 +137,18 @@ def backfill_check(keys: GroupKeys, cursor: str) -> Command[tuple[str, list[str]
         verb="backfill_check",
         keys=(p.meta, keys.config, p.bodies, p.pending, p.big),
         args=(cursor,),
-        decode=lambda reply: (text(reply[0]), [text(id_) for id_ in reply[1]]),
+        decode=lambda reply: (text(reply[0]), texts(reply[1])),
     )
 
 
 def scheduled_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[str]]]:
     """One page of what is scheduled: the next cursor, and the ids; a member may carry a tag."""
-    return Command(
-        "read",
-        (),
-        (),
-        lambda reply: (text(reply[0]), [text(m).partition(" ")[0] for m in reply[1][::2]]),
-        arguments=("ZSCAN", keys.scheduled, cursor, "COUNT", MAX_BATCH),
-    )
+    return query(_scanned, "ZSCAN", keys.scheduled, cursor, "COUNT", MAX_BATCH)
 
 
 def half_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[str]]]:
     """One page of the half messages: the next cursor, and the ids."""
-    return Command(
-        "read",
-        (),
-        (),
-        lambda reply: (text(reply[0]), [text(id_) for id_ in reply[1][::2]]),
-        arguments=("HSCAN", keys.half_of, cursor, "COUNT", MAX_BATCH),
-    )
+    return query(_scanned, "HSCAN", keys.half_of, cursor, "COUNT", MAX_BATCH)
 
 
 def scan_blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) -> Command[Blocked]:
@@ -244,12 +220,17 @@ def scan_group(
     )
 
 
+def _scanned(reply: list[Any]) -> tuple[str, list[str]]:
+    """A cursor and ids, each of which may have a tag behind it; their values are left out."""
+    return text(reply[0]), [text(member).partition(" ")[0] for member in reply[1][::2]]
+
+
 def _blocked(reply: list[Any]) -> Blocked:
     now, after, members, ids, failures = reply
     return Blocked(
         int(now),
         text(after),
-        *([text(one) for one in column] for column in (members, ids, failures)),
+        *(texts(column) for column in (members, ids, failures)),
     )
 
 
@@ -258,8 +239,8 @@ def _held(reply: list[Any]) -> Held:
     return Held(
         int(now),
         int(total),
-        [text(id_) for id_ in ids],
+        texts(ids),
         [number(score) for score in scores] or [None] * len(ids),
         [int(entry.split(b":")[1]) if entry else 1 for entry in entries],
-        [text(record) for record in failures],
+        texts(failures),
     )

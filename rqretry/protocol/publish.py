@@ -11,7 +11,7 @@ from rqretry.core.durability import confirmation, doubt
 from rqretry.core.history_notes import NOTHING, Noted
 from rqretry.core.message_id import pack_ids
 from rqretry.core.route import Route
-from rqretry.protocol.command import Argument, Command, number, text
+from rqretry.protocol.command import Argument, Command, number, text, texts
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 _NAMED, _FILTERED = "named", "filtered"
@@ -206,10 +206,10 @@ def publish(
         assert bare or mode == _NAMED, "only bare bodies may be sent ahead"
         touched = (*touched, keys.lane(front.producer))
     command = Command(
-        "publish" if bare else "publish_with_options",
-        (keys.meta, keys.route, keys.lane(producer), *touched),
-        tuple(args),
-        _published,
+        verb="publish" if bare else "publish_with_options",
+        keys=(keys.meta, keys.route, keys.lane(producer), *touched),
+        args=tuple(args),
+        decode=_published,
         ids=ids,
     )
     if not durability:
@@ -323,7 +323,7 @@ def due_members(keys: PartitionKeys, *, limit: int) -> Command[tuple[list[str], 
         verb="scheduled",
         keys=(keys.meta, keys.scheduled),
         args=(limit,),
-        decode=lambda reply: ([text(member) for member in reply[0]], number(reply[1])),
+        decode=lambda reply: (texts(reply[0]), number(reply[1])),
     )
 
 
@@ -347,12 +347,7 @@ def deliver(
         *(key for group in groups for key in (group.ready, group.wake)),
         *_lines(groups, route), *_stream(keys, route),
     )  # fmt: skip
-    return Command(
-        verb="deliver",
-        keys=touched,
-        args=tuple(args),
-        decode=_delivered,
-    )
+    return Command("deliver", touched, tuple(args), _delivered)
 
 
 def _published(reply: list[Any]) -> Published:

@@ -110,10 +110,10 @@ def repair_orphans(keys: PartitionKeys, what: str, subjects: Sequence[str]) -> C
     )  # fmt: skip
     arguments = [_bytes(subject) for subject in subjects]
     return Command(
-        "repair_orphans",
-        touched,
-        (what, *arguments),
-        lambda reply: RepairReply(len(subjects), [_text(id_) for id_ in reply]),
+        verb="repair_orphans",
+        keys=touched,
+        args=(what, *arguments),
+        decode=lambda reply: RepairReply(len(subjects), [_text(id_) for id_ in reply]),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rqretry.core.route import Route
-from rqretry.protocol.command import MAX_BATCH, Argument, Command, number, text
+from rqretry.protocol.command import MAX_BATCH, Argument, Command, number, query, text, texts
 from rqretry.protocol.keys import NamespaceKeys, PartitionKeys
 from rqretry.protocol.publish import Prepared
 
@@ -144,22 +144,18 @@ def rollback(
 
 def half_of(keys: PartitionKeys, id_: str) -> Command[StoredHalf | None]:
     """The transaction that a stored message is a half of; None for none."""
-    arguments = ("HGET", keys.half_of, id_)
-    return Command(
-        "read", (), (), lambda reply: _half(reply) if reply else None, arguments=arguments
-    )
+    return query(lambda reply: _half(reply) if reply else None, "HGET", keys.half_of, id_)
 
 
 def halves(keys: PartitionKeys, transaction: str, count: int) -> Command[list[str]]:
     """The ids of the first halves of a transaction in a partition."""
-    low, high = f"[{transaction} ", f"({transaction}!"
-    arguments = ("ZRANGEBYLEX", keys.halves, low, high, "LIMIT", 0, count)
-    return Command("read", (), (), lambda reply: [_half(m).id for m in reply], arguments=arguments)
+    low, high, page = f"[{transaction} ", f"({transaction}!", ("LIMIT", 0, count)
+    return query(_half_ids, "ZRANGEBYLEX", keys.halves, low, high, *page)
 
 
 def bodies(keys: PartitionKeys, ids: Sequence[str]) -> Command[list[bytes | None]]:
     """The stored bytes of messages."""
-    return Command("read", (), (), list, arguments=("HMGET", keys.bodies, *ids))
+    return query(list, "HMGET", keys.bodies, *ids)
 
 
 # -- in the namespace's slot -----------------------------------------------------------------------
@@ -243,7 +239,7 @@ def read(keys: NamespaceKeys, transaction: str) -> Command[Record | None]:
     def decoded(reply: bytes | None) -> Record | None:
         return None if reply is None else read_record(transaction, reply)
 
-    return Command("read", (), (), decoded, arguments=("HGET", keys.transactions, transaction))
+    return query(decoded, "HGET", keys.transactions, transaction)
 
 
 def read_many(keys: NamespaceKeys, transactions: Sequence[str]) -> Command[list[Record]]:
@@ -253,23 +249,22 @@ def read_many(keys: NamespaceKeys, transactions: Sequence[str]) -> Command[list[
         pairs = zip(transactions, reply, strict=True)
         return [read_record(id_, stored) for id_, stored in pairs if stored is not None]
 
-    return Command("read", (), (), decoded, arguments=("HMGET", keys.transactions, *transactions))
+    return query(decoded, "HMGET", keys.transactions, *transactions)
 
 
 def page(key: str, offset: int, count: int) -> Command[list[str]]:
     """Ids of an index of transactions, the oldest first."""
-    arguments = ("ZRANGE", key, offset, offset + count - 1)
-    return Command("read", (), (), lambda reply: [text(id_) for id_ in reply], arguments=arguments)
+    return query(texts, "ZRANGE", key, offset, offset + count - 1)
 
 
 def size(key: str) -> Command[int]:
     """How many an index of transactions holds."""
-    return Command("read", (), (), int, arguments=("ZCARD", key))
+    return query(int, "ZCARD", key)
 
 
 def next_check(keys: NamespaceKeys, group: str, transaction: str) -> Command[int | None]:
     """When a transaction is checked, server time in ms; None for never."""
-    return Command("read", (), (), number, arguments=("ZSCORE", keys.checks(group), transaction))
+    return query(number, "ZSCORE", keys.checks(group), transaction)
 
 
 def one_line(reason: str, limit: int = 500) -> str:
@@ -315,6 +310,10 @@ def _half(member: bytes) -> StoredHalf:
     return StoredHalf(transaction, id_)
 
 
+def _half_ids(reply: list[bytes]) -> list[str]:
+    return [_half(member).id for member in reply]
+
+
 def _two(reply: list[Any]) -> tuple[int, int]:
     return int(reply[0]), int(reply[1])
 
@@ -347,4 +346,4 @@ def _claimed(reply: list[Any]) -> Claimed:
     _, next_due, taken, parked = reply
     pairs = zip(taken[::2], taken[1::2], strict=True)
     records = [read_record(text(id_), stored) for id_, stored in pairs]
-    return Claimed(number(next_due), records, [text(id_) for id_ in parked])
+    return Claimed(number(next_due), records, texts(parked))
