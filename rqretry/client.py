@@ -89,8 +89,6 @@ class AsyncAdmin(_AdminVerbs, AsyncFacade[AdminContext]):
 class _Parts(Generic[S]):
     """What both clients are made of."""
 
-    _connect: type[S]
-
     def __init__(
         self,
         url: str | None = None,
@@ -102,11 +100,14 @@ class _Parts(Generic[S]):
     ) -> None:
         self.settings = Settings.read(url, namespace, delay_levels)
         self.name = worker_name()
-        self.store: S = store or self._connect(self.settings.url, library)
+        self.store: S = store or self._connect(library)
         self.checkers = Checkers()
         self.catalog = Catalog(self.settings.namespace, self.settings.levels, self.name)
         self.encoder = Encoder(self.catalog, self.store.clock)
         self._open(AdminContext(self.catalog, self.name))
+
+    def _connect(self, library: ScriptLibrary | None) -> S:
+        raise NotImplementedError
 
     def _open(self, operator: AdminContext) -> None:
         """Make what depends on the kind of store."""
@@ -137,7 +138,8 @@ class Client(_Parts[SyncStore], Closing):
         ConfigError: The URL cannot work as it is written.
     """
 
-    _connect: type[SyncStore] = SyncStore
+    def _connect(self, library: ScriptLibrary | None) -> SyncStore:
+        return SyncStore(self.settings.url, library)
 
     def _open(self, operator: AdminContext) -> None:
         self.publisher = SyncPublisher(self.store, self.encoder)
@@ -250,7 +252,8 @@ class Client(_Parts[SyncStore], Closing):
 class AsyncClient(_Parts[Store], AsyncClosing):
     """rqretry with asyncio; the arguments and verbs are those of Client."""
 
-    _connect: type[Store] = Store
+    def _connect(self, library: ScriptLibrary | None) -> Store:
+        return Store(self.settings.url, library)
 
     def _open(self, operator: AdminContext) -> None:
         self.publisher = Publisher(self.store, self.encoder)

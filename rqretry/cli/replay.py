@@ -20,7 +20,7 @@ from rqretry.protocol.inspect import Peeked, peek
 from rqretry.protocol.keys import GroupKeys
 from rqretry.supervision.app_loader import load_app, require_consumers
 from rqretry.worker.dry_run import DryRun, dry_run, spec_for
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, LeasedPlace
 
 
 class Found(NamedTuple):
@@ -81,7 +81,9 @@ def _spec(app: App, dead_letter: DeadLetterRecord, target: str) -> ConsumerSpec:
 
 def _run(app: App, spec: ConsumerSpec, found: Found, *, with_pdb: bool) -> int:
     dead_letter, keys = found.dead_letter, found.keys
-    place = Place(dead_letter.topic, keys.partition.partition, keys, spec.visibility_ms / 1000)
+    place = LeasedPlace(
+        dead_letter.topic, keys.partition.partition, keys, spec.visibility_ms / 1000
+    )
     numbers = (found.lease_no, dead_letter.attempt)
     now = time.monotonic()
     delivery = Delivery(place, dead_letter.id, dead_letter.raw, numbers, now, found.last_error)

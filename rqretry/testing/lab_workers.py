@@ -23,7 +23,7 @@ from rqretry.protocol.rate_limit import rate_take
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
 from rqretry.worker.broadcast import BroadcastResults, Position, starting_positions, unleased
 from rqretry.worker.consumer import Consumer, ConsumerContext
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import TransactionChecks
 from rqretry.worker.wakeups import WakeUps
@@ -37,7 +37,7 @@ Waits = tuple[int | None, int | None, int | None]
 """Milliseconds to the next due time, deadline and scheduled message; None for none."""
 
 
-class LabPlace(Place):
+class LabPlace(LeasedPlace):
     """A place of the lab.
 
     Attributes:
@@ -160,7 +160,7 @@ class LabWorkers:
                 return None
             self._maintain(place, waits)
 
-    def _wait_for_tokens(self, place: Place) -> int | None:
+    def _wait_for_tokens(self, place: LeasedPlace) -> int | None:
         """Take a token where the group's rate limit wants one; else milliseconds until the next."""
         if not place.rated:
             return None
@@ -260,7 +260,7 @@ class LabWorkers:
             self.places.append(place)
         self._consumers.append(consumer)
 
-    def _position_of(self, spec: ConsumerSpec, place: Place) -> Position | None:
+    def _position_of(self, spec: ConsumerSpec, place: LeasedPlace) -> Position | None:
         if not spec.broadcast:
             return None
         (position,) = self._store.perform(starting_positions(self.catalog, [place]))

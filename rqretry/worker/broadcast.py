@@ -36,7 +36,7 @@ from rqretry.transport.hiredis_channel import Connection
 from rqretry.transport.node import BLOCK_MARGIN_SECONDS
 from rqretry.transport.replies import TryAgain, broken, is_error
 from rqretry.transport.store import Store, jitter
-from rqretry.worker.leases import Delivery, Intake, Place
+from rqretry.worker.leases import Delivery, Intake, LeasedPlace
 from rqretry.worker.wakeups import Alarm, HasRoom
 
 log = logging.getLogger("rqretry")
@@ -58,7 +58,7 @@ def unleased(spec: ConsumerSpec) -> ConsumerSpec:
 class Position:
     """Where one consumer is in what one partition broadcasts."""
 
-    def __init__(self, place: Place, mark: Mark, group: RouteGroup) -> None:
+    def __init__(self, place: LeasedPlace, mark: Mark, group: RouteGroup) -> None:
         self.place = place
         self.mark = mark
         self.group = group
@@ -97,7 +97,7 @@ class BroadcastResults:
     """Takes results in place of a settler: they are logged and counted."""
 
     def __init__(self, announcer: Announcer, worker: str) -> None:
-        self.positions: dict[Place, Position] = {}
+        self.positions: dict[LeasedPlace, Position] = {}
         self.room = asyncio.Event()
         """A consumer may have room for more."""
         self._announcer = announcer
@@ -144,7 +144,7 @@ class BroadcastResults:
         """Nothing is delivered again, so that is a failure."""
         self.fail(delivery, limit)
 
-    def take_counts(self) -> list[tuple[Place, dict[str, int]]]:
+    def take_counts(self) -> list[tuple[LeasedPlace, dict[str, int]]]:
         """What is not in the server's counters yet."""
         uncounted = [position for position in self.positions.values() if position.counts]
         return [(position.place, position.take_counts()) for position in uncounted]
@@ -200,7 +200,7 @@ class Broadcaster:
             except RqretryError as error:
                 log.warning("what broadcast groups did could not be counted: %s", error)
 
-    def published(self, place: Place) -> None:
+    def published(self, place: LeasedPlace) -> None:
         """Something was published, perhaps for later."""
         now = time.monotonic()
         place.schedule.published_for_later(now)
@@ -282,7 +282,9 @@ class _Reader:
             connection.close()
 
 
-def starting_positions(catalog: Catalog, places: Sequence[Place]) -> Operation[list[Position]]:
+def starting_positions(
+    catalog: Catalog, places: Sequence[LeasedPlace]
+) -> Operation[list[Position]]:
     """Where consumers begin: behind everything that was published until now."""
     marks: list[Mark] = yield [now_at(place.keys.partition) for place in places]
     positions = []

@@ -27,7 +27,7 @@ from rqretry.observability.log_format import about, current_attempt
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.lease import Failure
 from rqretry.worker.invoker import Call, Waiting, make_caller, raised_itself, resumed
-from rqretry.worker.leases import ConsumerEvents, Delivery, Place, Results
+from rqretry.worker.leases import ConsumerEvents, Delivery, LeasedPlace, Results
 from rqretry.worker.recycle_process import MessageLimit
 from rqretry.worker.slots import Slots
 from rqretry.worker.wakeups import Rooms
@@ -184,7 +184,7 @@ class Consumer:
 
     def __init__(self, spec: ConsumerSpec, context: ConsumerContext, max_retries: int) -> None:
         self.spec = spec
-        self.places: list[Place] = []
+        self.places: list[LeasedPlace] = []
         self.running: set[Delivery] = set()
         self.stuck = 0
         """Slots whose thread goes on although its attempt timed out or lost its lease."""

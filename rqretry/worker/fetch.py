@@ -20,7 +20,7 @@ from rqretry.protocol.lease import Leased, Polled, lease, poll
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.transport.replies import is_error
 from rqretry.transport.store import Store, jitter
-from rqretry.worker.leases import LOOK_EVERY_S, Intake, Place
+from rqretry.worker.leases import LOOK_EVERY_S, Intake, LeasedPlace
 from rqretry.worker.rate_limiter import TokenBuckets
 from rqretry.worker.wakeups import Alarm, WakeUps
 
@@ -30,8 +30,8 @@ _SHORT_S = 1.0
 """A wait for tokens that is longer than this ends early when the group's settings change."""
 
 
-Pair = tuple[Intake, Place]
-Want = tuple[Intake, Place, int]
+Pair = tuple[Intake, LeasedPlace]
+Want = tuple[Intake, LeasedPlace, int]
 """How many messages a consumer could take from a place."""
 
 
@@ -66,7 +66,7 @@ class Fetcher:
                 await asyncio.sleep(jitter(0.5, self._random))
         self._wake_ups.close()
 
-    def add(self, consumer: Intake, place: Place) -> None:
+    def add(self, consumer: Intake, place: LeasedPlace) -> None:
         """Lease from one more place."""
         self._pairs.append((consumer, place))
         self._wake_ups.interrupt()
@@ -125,7 +125,7 @@ class Fetcher:
             allotted += divided(asking[bucket], tokens)
         return allotted
 
-    def _lease(self, place: Place, want: int) -> Command[Leased]:
+    def _lease(self, place: LeasedPlace, want: int) -> Command[Leased]:
         return lease(
             place.keys,
             worker=self._worker,
@@ -136,7 +136,7 @@ class Fetcher:
         )
 
     async def _accept(
-        self, consumer: Intake, place: Place, leased: Leased, leased_at: float
+        self, consumer: Intake, place: LeasedPlace, leased: Leased, leased_at: float
     ) -> None:
         if leased.status == "NO_GROUP":
             await self._rejoin()
@@ -144,16 +144,16 @@ class Fetcher:
         self._take(consumer, place, leased, leased_at)
         self._note(place, leased, leased_at, time.monotonic())
 
-    def _take(self, consumer: Intake, place: Place, leased: Leased, leased_at: float) -> None:
+    def _take(self, consumer: Intake, place: LeasedPlace, leased: Leased, leased_at: float) -> None:
         deliveries = place.leased(leased, leased_at)
         if deliveries:
             consumer.accept(deliveries)
 
-    def _note(self, place: Place, seen: Leased | Polled, sent_at: float, now: float) -> None:
+    def _note(self, place: LeasedPlace, seen: Leased | Polled, sent_at: float, now: float) -> None:
         place.schedule.note(seen, sent_at, now)
         self._upkeep.due(place.schedule.soonest())
 
-    def _failed(self, place: Place, error: Exception) -> None:
+    def _failed(self, place: LeasedPlace, error: Exception) -> None:
         """A partition cannot be reached; on a cluster, others can."""
         if not self._store.spread:
             raise error
@@ -165,7 +165,7 @@ class Fetcher:
 
     # -- waiting -----------------------------------------------------------------------------
 
-    async def _wait_and_lease(self, consumer: Intake, place: Place, want: int) -> None:
+    async def _wait_and_lease(self, consumer: Intake, place: LeasedPlace, want: int) -> None:
         command = self._lease(place, want)
         started = time.monotonic()
         replies = await self._wake_ups.block(
@@ -192,7 +192,7 @@ class Fetcher:
         await _handlers_first()
         self._note(place, leased, leased_at, answered_at)
 
-    async def _wait(self, places: list[Place]) -> None:
+    async def _wait(self, places: list[LeasedPlace]) -> None:
         """Until a place is woken, is to be looked at, or may have tokens again."""
         now = time.monotonic()
         tokens_at = min((self._tokens_at(p) for p in places if not p.empty), default=math.inf)
@@ -214,7 +214,7 @@ class Fetcher:
                 alarm.cancel()
         await self._mark_woken(watched, woken)
 
-    async def _mark_woken(self, watched: list[Place], woken: set[str] | None) -> None:
+    async def _mark_woken(self, watched: list[LeasedPlace], woken: set[str] | None) -> None:
         """Lease next from those that were woken, or were not looked at for long."""
         now = time.monotonic()
         late = [p for p in watched if now - p.schedule.looked_at >= _patience(p)]
@@ -225,23 +225,23 @@ class Fetcher:
                 place.may_hold_more()
                 self._tokens.ask_again(place.keys.bucket)
 
-    def _tokens_at(self, place: Place) -> float:
+    def _tokens_at(self, place: LeasedPlace) -> float:
         """The monotonic time before which there are no tokens for a place; past: ask."""
         return self._tokens.next_at(place.keys.bucket) if place.rated else 0.0
 
-    def _covered_by(self, watched: Collection[Place]) -> list[Intake]:
+    def _covered_by(self, watched: Collection[LeasedPlace]) -> list[Intake]:
         """The consumers that have no other place than these."""
         known = set(watched)
         return [c for c in dict(self._pairs) if known.issuperset(c.places)]
 
-    async def _look(self, places: list[Place]) -> list[Place]:
+    async def _look(self, places: list[LeasedPlace]) -> list[LeasedPlace]:
         """Look at all of them with one command; which of them only a lease can show."""
         plain = [place for place in places if place.simple]
         if self._store.spread or len(plain) < 2:  # noqa: PLR2004 - a lease is one command, too
             return places
         sent_at = time.monotonic()
         looks = await self._store.run(poll([place.keys for place in plain]))
-        idle: set[Place] = set()
+        idle: set[LeasedPlace] = set()
         for place, seen in zip(plain, looks, strict=True):
             if seen is not None:
                 self._note(place, seen, sent_at, time.monotonic())
@@ -249,7 +249,7 @@ class Fetcher:
                 idle.add(place)
         return [place for place in places if place not in idle]
 
-    def _longest(self, places: list[Place]) -> float:
+    def _longest(self, places: list[LeasedPlace]) -> float:
         return jitter(min([LOOK_EVERY_S, *(p.visibility_s for p in places)]), self._random)
 
 
@@ -274,7 +274,7 @@ def divided(wants: Sequence[Want], tokens: int | None) -> list[Want]:
     return given
 
 
-def _patience(place: Place) -> float:
+def _patience(place: LeasedPlace) -> float:
     return 0.85 * min(LOOK_EVERY_S, place.visibility_s)
 
 

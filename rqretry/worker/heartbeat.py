@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from rqretry.protocol.command import batches
 from rqretry.protocol.lease import OK, renew
 from rqretry.transport.store_sync import SyncStore
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, LeasedPlace
 
 log = logging.getLogger("rqretry")
 
@@ -22,7 +22,7 @@ class Heartbeat:
     """Renews the leases of a process."""
 
     def __init__(
-        self, store: SyncStore, places: Sequence[Place], lose: Callable[[Delivery], None]
+        self, store: SyncStore, places: Sequence[LeasedPlace], lose: Callable[[Delivery], None]
     ) -> None:
         self._store = store
         self._places = places

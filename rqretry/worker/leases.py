@@ -33,7 +33,7 @@ class Delivery:
 
     def __init__(
         self,
-        place: "Place",
+        place: "LeasedPlace",
         id_: str,
         data: bytes,
         numbers: tuple[int, int],
@@ -247,7 +247,7 @@ class Schedule:
         self.scheduled_at = now
 
 
-class Place:
+class LeasedPlace:
     """One consumer group in one partition of one topic: where it leases from and settles to."""
 
     def __init__(
@@ -310,7 +310,7 @@ class Place:
 class Intake(Protocol):
     """A consumer, as far as leasing goes."""
 
-    places: list[Place]
+    places: list[LeasedPlace]
     """Where it leases from."""
 
     def room(self) -> int:

@@ -19,7 +19,7 @@ from rqretry.maintenance.retention import SWEEP_EVERY_S, forget_old
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.keys import GroupKeys
 from rqretry.transport.store import Store
-from rqretry.worker.leases import LOOK_EVERY_S, Place
+from rqretry.worker.leases import LOOK_EVERY_S, LeasedPlace
 from rqretry.worker.wakeups import Alarm
 
 log = logging.getLogger("rqretry")
@@ -34,7 +34,7 @@ class Reaper:
         self,
         store: Store,
         catalog: Catalog,
-        places: Sequence[Place],
+        places: Sequence[LeasedPlace],
         worker: str,
         alarm: Alarm,
     ) -> None:
@@ -42,7 +42,7 @@ class Reaper:
         self._catalog = catalog
         self._places = places
         self._maintenance = Maintenance(catalog.topics, worker)
-        self._put_off: dict[Place, float] = {}
+        self._put_off: dict[LeasedPlace, float] = {}
         """Partitions whose server did not answer, and when to look at them again."""
         self._alarm = alarm
         self._sweep_at = time.monotonic() + SWEEP_EVERY_S
@@ -67,10 +67,10 @@ class Reaper:
         moments = [self._next(place) for place in self._places]
         await self._alarm.sleep(min([*moments, self._others_at]), time.monotonic())
 
-    def _next(self, place: Place) -> float:
+    def _next(self, place: LeasedPlace) -> float:
         return max(place.schedule.soonest(), self._put_off.get(place, 0.0))
 
-    async def _tick(self, place: Place, now: float) -> None:
+    async def _tick(self, place: LeasedPlace, now: float) -> None:
         schedule = place.schedule
         look, scheduled = now >= schedule.look_at, _due(schedule.scheduled_at, now)
         if place.broadcast:
@@ -84,7 +84,7 @@ class Reaper:
             (delivered,) = await self._store.perform(deliver)
             schedule.delivered(delivered.next_ms, time.monotonic())
 
-    def _due(self, place: Place, now: float, *, look: bool, scheduled: bool) -> Due:
+    def _due(self, place: LeasedPlace, now: float, *, look: bool, scheduled: bool) -> Due:
         seen_ms, seen_at = place.schedule.seen or (None, now)
         return Due(
             place.keys,
@@ -96,7 +96,7 @@ class Reaper:
             elapsed_ms=round((now - seen_at) * 1000),
         )
 
-    async def _move(self, place: Place, due: Due) -> bool:
+    async def _move(self, place: LeasedPlace, due: Due) -> bool:
         """Whether the server of this partition answered; else it is left alone for a while."""
         (moved,) = await self._perform(self._maintenance.move([due]))
         if moved.error is None:
@@ -119,7 +119,7 @@ class Reaper:
         answers = await self._store.run_each(calls, self._store.patience)
         return await self._store.drive(self._store.session.perform(operation, answers))
 
-    def _note(self, place: Place, due: Due, moved: Moved) -> None:
+    def _note(self, place: LeasedPlace, due: Due, moved: Moved) -> None:
         schedule, now = place.schedule, time.monotonic()
         schedule.maintained(moved.now_ms, now)
         if due.promote:

@@ -17,7 +17,7 @@ from rqretry.observability.observer import POSTPONED, RELEASED, SUCCESS
 from rqretry.protocol.command import MAX_BATCH, Command, batches
 from rqretry.protocol.lease import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
 from rqretry.transport.store import Store
-from rqretry.worker.leases import Delivery, Doubt, Place, Release
+from rqretry.worker.leases import Delivery, Doubt, LeasedPlace, Release
 from rqretry.worker.settle_events import OutcomeReporter
 from rqretry.worker.settle_recovery import SLACK_MS, Recovered, recover_results
 from rqretry.worker.wakeups import WakeUps
@@ -45,8 +45,8 @@ class Settler:
         self._report = OutcomeReporter(announcer, worker)
         self._worker = worker
         self._wake_ups = wake_ups
-        self._dirty: dict[Place, None] = {}
-        self._failing: set[Place] = set()
+        self._dirty: dict[LeasedPlace, None] = {}
+        self._failing: set[LeasedPlace] = set()
         """Their server did not answer the last time."""
         self._wanted = asyncio.Event()
         self._busy = 0
@@ -95,7 +95,7 @@ class Settler:
             if self._dirty:  # it came while its server recovered: `run` has passed it over
                 self._wanted.set()
 
-    def _take(self, *, failing: bool) -> list[Place]:
+    def _take(self, *, failing: bool) -> list[LeasedPlace]:
         taken = [place for place in self._dirty if (place in self._failing) is failing]
         for place in taken:
             del self._dirty[place]
@@ -108,7 +108,7 @@ class Settler:
         for place in self._dirty:
             self._conclude(place, place.outbox.take_doubts(), _NOTHING_KNOWN)
 
-    def _want(self, place: Place) -> None:
+    def _want(self, place: LeasedPlace) -> None:
         if place not in self._dirty:
             self._dirty[place] = None
             self._wanted.set()
@@ -118,7 +118,7 @@ class Settler:
         self._wanted.clear()
         await self._flush([*self._take(failing=False), *self._take(failing=True)])
 
-    async def _flush(self, places: Sequence[Place]) -> None:
+    async def _flush(self, places: Sequence[LeasedPlace]) -> None:
         pairs = [(place, made) for place in places for made in self._settlements(place)]
         if not (pairs or any(place.outbox.doubts for place in places)):
             return
@@ -139,7 +139,7 @@ class Settler:
         finally:
             self._busy -= 1
 
-    def _answered(self, place: Place, made: Settlement, result: Any) -> Exception | None:
+    def _answered(self, place: LeasedPlace, made: Settlement, result: Any) -> Exception | None:
         """A call was answered, or is to be made again; why it failed."""
         if isinstance(result, Exception):
             made.again()
@@ -150,7 +150,7 @@ class Settler:
 
     # -- results in doubt ------------------------------------------------------------------------
 
-    async def _recover(self, place: Place) -> Exception | None:
+    async def _recover(self, place: LeasedPlace) -> Exception | None:
         """Ask the history what became of results that are in doubt; why it could not be asked."""
         doubts = place.outbox.take_doubts()
         now = time.monotonic()
@@ -175,7 +175,7 @@ class Settler:
         self._conclude(place, doubts, found)
         return None
 
-    def _conclude(self, place: Place, doubts: Sequence[Doubt], found: Recovered) -> None:
+    def _conclude(self, place: LeasedPlace, doubts: Sequence[Doubt], found: Recovered) -> None:
         retried_too = self._report.wants_failures
         for doubt in doubts:
             delivery, failure = doubt.delivery, doubt.failure
@@ -214,7 +214,7 @@ class Settler:
 
     # -- batches ---------------------------------------------------------------------------------
 
-    def _settlements(self, place: Place) -> Iterator[Settlement]:
+    def _settlements(self, place: LeasedPlace) -> Iterator[Settlement]:
         succeeded, failed, released = place.outbox.take()
         for done in _batched(succeeded):
             yield self._succeed_batch(place, done)
@@ -227,7 +227,7 @@ class Settler:
             for batch in _batched(items):
                 yield self._release_batch(place, batch, most)
 
-    def _succeed_batch(self, place: Place, batch: Sequence[Delivery]) -> Settlement:
+    def _succeed_batch(self, place: LeasedPlace, batch: Sequence[Delivery]) -> Settlement:
         sent_at = time.monotonic()
 
         def answered(verdicts: list[bytes]) -> None:
@@ -246,7 +246,9 @@ class Settler:
         command = succeed(place.keys, [(d.id, d.lease_no) for d in batch], worker=self._worker)
         return Settlement(command, answered, again)
 
-    def _fail_batch(self, place: Place, batch: Sequence[tuple[Delivery, Failure]]) -> Settlement:
+    def _fail_batch(
+        self, place: LeasedPlace, batch: Sequence[tuple[Delivery, Failure]]
+    ) -> Settlement:
         tracebacks, sent_at = place.tracebacks.take(), time.monotonic()
 
         def answered(results: list[Failed]) -> None:
@@ -271,7 +273,7 @@ class Settler:
         command = fail(place.keys, failures, worker=self._worker, tracebacks=tracebacks)
         return Settlement(command, answered, again)
 
-    def _release_batch(self, place: Place, batch: Sequence[Release], most: int) -> Settlement:
+    def _release_batch(self, place: LeasedPlace, batch: Sequence[Release], most: int) -> Settlement:
         def answered(verdicts: list[bytes]) -> None:
             for (delivery, _, _, limit), verdict in zip(batch, verdicts, strict=True):
                 if verdict == LIMIT and limit is not None:

@@ -29,7 +29,7 @@ from rqretry.worker.broadcast import (
 from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.heartbeat import Heartbeat
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.recycle_process import MessageLimit
@@ -96,8 +96,8 @@ class Worker:
         self._settler = Settler(self._store, self._announcer, self.name, self._wake_ups)
         self._broadcast = BroadcastResults(self._announcer, self.name)
         self._consumers: list[Consumer] = []
-        self._all_places: list[Place] = []
-        self._leased_places: list[Place] = []
+        self._all_places: list[LeasedPlace] = []
+        self._leased_places: list[LeasedPlace] = []
         """What upkeep and the heartbeat go through; both grow with the partitions."""
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
@@ -153,7 +153,7 @@ class Worker:
         self._registration.soon()
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[LeasedPlace]:
         """All partitions that this process works on."""
         return list(self._all_places)
 
@@ -206,10 +206,10 @@ class Worker:
         )
         return Consumer(unleased(spec) if spec.broadcast else spec, context, max_retries)
 
-    def _add(self, consumer: Consumer, found: tuple[str, int, GroupKeys]) -> Place:
+    def _add(self, consumer: Consumer, found: tuple[str, int, GroupKeys]) -> LeasedPlace:
         """Have a consumer work on one more partition."""
         spec = consumer.spec
-        place = Place(*found, spec.visibility_ms / 1000, broadcast=spec.broadcast)
+        place = LeasedPlace(*found, spec.visibility_ms / 1000, broadcast=spec.broadcast)
         consumer.places.append(place)
         self._all_places.append(place)
         if not spec.broadcast:

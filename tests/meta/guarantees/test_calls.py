@@ -18,7 +18,7 @@ from rqretry.transport.node import Node
 from rqretry.transport.replies import Call, TryAgain, meaning
 from rqretry.transport.session import Share
 from rqretry.worker.heartbeat import Heartbeat
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, LeasedPlace
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
 from tests.support.faults.proxy import proxied
 from tests.support.faults.rules import Fault, Rule, always
@@ -144,7 +144,7 @@ class SlowStore:
 
 async def test_what_is_trusted_of_a_renewal_runs_from_its_sending() -> None:
     keys = partition_keys("n", "t", 0).group("g", 1)
-    place = Place("t", 0, keys, visibility_s=1.0)
+    place = LeasedPlace("t", 0, keys, visibility_s=1.0)
     delivery = Delivery(place, "a", b"", (1, 1), time.monotonic() - 0.5, "")
     place.leases.add([delivery])
     store: Any = SlowStore([b"OK"])
@@ -156,7 +156,8 @@ async def test_what_is_trusted_of_a_renewal_runs_from_its_sending() -> None:
 async def test_a_server_that_is_down_keeps_no_other_lease_from_being_renewed() -> None:
     lost: list[Delivery] = []
     places = [
-        Place("t", n, partition_keys("n", "t", n).group("g", 1), visibility_s=1.0) for n in range(3)
+        LeasedPlace("t", n, partition_keys("n", "t", n).group("g", 1), visibility_s=1.0)
+        for n in range(3)
     ]
     old = time.monotonic() - 0.5
     deliveries = [Delivery(place, "a", b"", (1, 1), old, "") for place in places]

@@ -15,7 +15,7 @@ from rqretry.protocol.command import batches
 from rqretry.protocol.lease import OK, renew
 from rqretry.transport.store import Store
 from rqretry.worker.fetch import Fetcher
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.transaction_check_loop import TransactionChecks
 from rqretry.worker.worker import Worker
@@ -76,7 +76,9 @@ class SimulatedWorker(Worker):
             await self._end([fetching, *others])
 
 
-async def renew_leases(store: Store, places: list[Place], lose: Callable[[Delivery], None]) -> None:
+async def renew_leases(
+    store: Store, places: list[LeasedPlace], lose: Callable[[Delivery], None]
+) -> None:
     """What worker/heartbeat.py does in a thread, with its rules."""
     every = min((place.visibility_s for place in places), default=30.0) / 6
     loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ from rqretry.core.middleware import Hooks
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Failure
 from rqretry.worker.consumer import Consumer, ConsumerContext
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.wakeups import HasRoom
 
 
@@ -47,7 +47,7 @@ class Bench:
             self.begun.set()
 
         keys = partition_keys("n", "t", 0).group("g", 18)
-        self.results, self.place = Results(), Place("t", 0, keys, 30.0)
+        self.results, self.place = Results(), LeasedPlace("t", 0, keys, 30.0)
         self.room = asyncio.Event()
         context = ConsumerContext("w", Hooks(), self.results, rooms=self, events=self)
         self.consumer = Consumer(app.consumers[0], context, 16)

@@ -2,7 +2,7 @@
 
 from rqretry.protocol.keys import partition_keys
 from rqretry.worker.fetch import divided, share
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, LeasedPlace
 
 
 class Consumer:
@@ -10,7 +10,7 @@ class Consumer:
 
     def __init__(self, partitions: int) -> None:
         keys = [partition_keys("n", "t", n).group("g", 18) for n in range(partitions)]
-        self.places = [Place("t", n, key, 30.0) for n, key in enumerate(keys)]
+        self.places = [LeasedPlace("t", n, key, 30.0) for n, key in enumerate(keys)]
 
     def room(self) -> int:
         return 0

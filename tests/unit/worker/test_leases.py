@@ -4,13 +4,13 @@ import pytest
 
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Leased, Polled
-from rqretry.worker.leases import Delivery, Place, Schedule, Tracebacks
+from rqretry.worker.leases import Delivery, LeasedPlace, Schedule, Tracebacks
 
 NOTHING_DUE = Polled(1000, None, None, None)
 
 
-def place(visibility_s: float = 30.0) -> Place:
-    return Place("t", 0, partition_keys("n", "t", 0).group("g", 18), visibility_s)
+def place(visibility_s: float = 30.0) -> LeasedPlace:
+    return LeasedPlace("t", 0, partition_keys("n", "t", 0).group("g", 18), visibility_s)
 
 
 def leased(*ids: str, left: int = 0, rate: str = "") -> Leased:

@@ -10,14 +10,14 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import Polled
 from rqretry.transport.store import Store
-from rqretry.worker.leases import Place
+from rqretry.worker.leases import LeasedPlace
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.wakeups import Alarm
 
 
 @pytest.mark.parametrize(("in_s", "woken"), [(0.5, True), (1000.0, False)])
 async def test_only_what_is_due_before_the_next_look_wakes_it(in_s: float, *, woken: bool) -> None:
-    place = Place("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
+    place = LeasedPlace("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
     seen = Polled(now_ms=0, next_due_ms=None, next_deadline_ms=None, next_scheduled_ms=None)
     place.schedule.note(seen, 0.0, time.monotonic())
     nothing, alarm = cast(Store, None), Alarm()

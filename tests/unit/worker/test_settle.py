@@ -17,7 +17,7 @@ from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import OK
 from rqretry.transport.session import ServerClock
 from rqretry.transport.store import Store
-from rqretry.worker.leases import Delivery, Place
+from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.settle import Settler
 from rqretry.worker.wakeups import WakeUps
 
@@ -44,7 +44,7 @@ def settler_of(line: Line) -> Settler:
 
 
 async def test_what_ends_while_a_server_recovers_is_reported_too() -> None:
-    line, place = Line(), Place("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
+    line, place = Line(), LeasedPlace("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
     settler = settler_of(line)
     now = time.monotonic()
     early, late = (Delivery(place, id_, b"", (1, 1), now) for id_ in ("early", "late"))
@@ -91,7 +91,7 @@ class Away(Line):
 async def test_at_the_end_a_result_that_nobody_knows_of_is_rejected(*, hangs: bool) -> None:
     line, place = (
         Away(hangs=hangs),
-        Place("t", 0, partition_keys("n", "t", 0).group("g", 18), 0.0),
+        LeasedPlace("t", 0, partition_keys("n", "t", 0).group("g", 18), 0.0),
     )
     settler = settler_of(line)
     delivery = Delivery(place, "a", b"", (1, 1), time.monotonic())  # its lease is over
