@@ -8,11 +8,12 @@ what the queue reports.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from rqretry.core.message import Message
 from rqretry.protocol.command import Command, Operation, text
+from rqretry.protocol.inspect import delete
 from rqretry.transport.store import Store
 
 A = TypeVar("A")
@@ -39,7 +40,6 @@ return known
 """
 
 
-@dataclass(frozen=True, slots=True)
 class BookKeys:
     """The demo's own keys for one namespace; one hash tag, so that a cluster keeps them together.
 
@@ -47,15 +47,11 @@ class BookKeys:
     effects written by the handlers of group arrival-book and of group claims.
     """
 
-    namespace: str
-    book: str = field(init=False)
-    booked: str = field(init=False)
-    settled: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Spell the keys."""
-        for name in ("book", "booked", "settled"):
-            object.__setattr__(self, name, f"demo:{{{self.namespace}}}:{name}")
+    def __init__(self, namespace: str) -> None:
+        prefix = f"demo:{{{namespace}}}:"
+        self.book = f"{prefix}book"
+        self.booked = f"{prefix}booked"
+        self.settled = f"{prefix}settled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,36 +117,27 @@ class Coalescer(Generic[A, R]):
 
 
 class Book:
-    """The book and the ledgers, for the handlers of one worker process."""
+    """The book and the ledgers, for the handlers of one worker process.
+
+    Attributes:
+        record: Writes the arrival of a message into the book.
+        settle: Settles the claim of a message if its arrival is in the book; whether it was.
+    """
 
     def __init__(self, store: Store, namespace: str) -> None:
         self._store = store
         self._keys = BookKeys(namespace)
-        self._record = Coalescer(self._record_all)
-        self._settle = Coalescer(self._settle_all)
-
-    async def record(self, message: Message[Any]) -> None:
-        """Write an arrival into the book."""
-        await self._record(message)
-
-    async def settle(self, message: Message[Any]) -> bool:
-        """Settle the claim if its arrival is in the book; whether it was."""
-        return await self._settle(message)
+        self.record = Coalescer(self._record_all)
+        self.settle = Coalescer(self._settle_all)
 
     async def _record_all(self, messages: list[Message[Any]]) -> list[None]:
         arrivals: list[str] = []
         for message in messages:
             arrivals += (message.body["flight_id"], json.dumps(message.body))
         new = [str(_effect(m, m.body["flight_id"])) for m in messages]
+        writes = (("HSET", self._keys.book, *arrivals), ("RPUSH", self._keys.booked, *new))
         await self._store.run_all(
-            [
-                Command(
-                    "record arrivals", (), (), int, arguments=("HSET", self._keys.book, *arrivals)
-                ),
-                Command(
-                    "record effects", (), (), int, arguments=("RPUSH", self._keys.booked, *new)
-                ),
-            ]
+            [Command("record arrivals", (), (), int, arguments=write) for write in writes]
         )
         return [None] * len(messages)
 
@@ -192,8 +179,5 @@ def delete_namespace(namespace: str) -> Operation[int]:
             cursor, keys = int(reply[0]), reply[1]
             if keys:
                 # One each: a cluster has them apart.
-                deletes = [
-                    Command("delete", (), (), int, arguments=("UNLINK", key)) for key in keys
-                ]
-                deleted += sum((yield deletes))
+                deleted += sum((yield [delete(text(key)) for key in keys]))
     return deleted

