@@ -107,7 +107,7 @@ def _read_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
     config = yield from read_hash(keys.config)
     seen.byte, seen.ordered = config.get("byte", ""), config.get("ordered") == "1"
     seen.order = list((yield from read_scores(keys.order)))
-    for key in (keys.ready, keys.retry):
+    for key in keys.lists:
         seen.lists[key] = yield from read_list(key)
     seen.heads = yield from read_hash(keys.heads)
     seen.due = yield from read_scores(keys.due)
@@ -124,13 +124,20 @@ def _read_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
     return seen
 
 
+def _each(ids: Iterable[str], severity: str, kind: str, key: str, text: str) -> Iterator[Finding]:
+    return (Finding(severity, kind, key, id_, text) for id_ in ids)
+
+
+def _leftovers(ids: Iterable[str], key: str, text: str) -> Iterator[Finding]:
+    return _each(ids, WARNING, "leftover entry", key, text)
+
+
 def _bodies(seen: Snapshot) -> Iterator[Finding]:
     held = {*seen.scheduled, *seen.backlog, *seen.half_of}.union(
         *(group.held() for group in seen.groups)
     )
-    for id_ in seen.bodies - held:
-        text = "a body is stored that no group has and nothing will deliver"
-        yield Finding(ERROR, "orphan body", seen.keys.bodies, id_, text)
+    text = "a body is stored that no group has and nothing will deliver"
+    yield from _each(seen.bodies - held, ERROR, "orphan body", seen.keys.bodies, text)
     lists: list[tuple[str, Iterable[str]]] = [
         (seen.keys.scheduled, seen.scheduled),
         (seen.keys.backlog, seen.backlog),
@@ -139,10 +146,9 @@ def _bodies(seen: Snapshot) -> Iterator[Finding]:
     for group in seen.groups:
         if not group.keys.source:  # whose dead letter may be gone: see _view
             lists += group.ids_by_key()
+    text = "a message is listed whose body is not stored"
     for key, ids in lists:
-        for id_ in set(ids) - seen.bodies:
-            text = "a message is listed whose body is not stored"
-            yield Finding(ERROR, "missing body", key, id_, text)
+        yield from _each(set(ids) - seen.bodies, ERROR, "missing body", key, text)
 
 
 def _pending(seen: Snapshot) -> Iterator[Finding]:
@@ -160,9 +166,9 @@ def _pending(seen: Snapshot) -> Iterator[Finding]:
             elif id_ in seen.bodies and id_ not in held[byte]:
                 text = f"group {known[byte].keys.group} owes the message but does not have it"
                 yield Finding(ERROR, "not delivered", key, id_, text)
-    for id_ in (_shared(seen) & seen.bodies) - seen.pending.keys():
-        text = "several groups have the message, none is recorded: the first to finish deletes it"
-        yield Finding(ERROR, "unowed", key, id_, text)
+    text = "several groups have the message, none is recorded: the first to finish deletes it"
+    unowed = (_shared(seen) & seen.bodies) - seen.pending.keys()
+    yield from _each(unowed, ERROR, "unowed", key, text)
 
 
 def _shared(seen: Snapshot) -> set[str]:
@@ -178,23 +184,20 @@ def _shared(seen: Snapshot) -> set[str]:
 
 
 def _partition(seen: Snapshot) -> Iterator[Finding]:
-    for id_ in seen.big - seen.bodies:
-        text = "the size of a body is recorded that is not stored"
-        yield Finding(WARNING, "leftover entry", seen.keys.big, id_, text)
-    for id_ in set(seen.message_groups) - seen.bodies:
-        text = "the message group of a message is kept whose body is not stored"
-        yield Finding(WARNING, "leftover entry", seen.keys.message_groups, id_, text)
+    keys = seen.keys
+    text = "the size of a body is recorded that is not stored"
+    yield from _leftovers(seen.big - seen.bodies, keys.big, text)
+    text = "the message group of a message is kept whose body is not stored"
+    yield from _leftovers(set(seen.message_groups) - seen.bodies, keys.message_groups, text)
     yield from _message_keys(seen)
-    for id_ in set(seen.id_expiry) - seen.ids:
-        text = "an id has an expiry time but is not remembered"
-        yield Finding(WARNING, "leftover entry", seen.keys.id_expiry, id_, text)
+    text = "an id has an expiry time but is not remembered"
+    yield from _leftovers(set(seen.id_expiry) - seen.ids, keys.id_expiry, text)
 
 
 def _message_keys(seen: Snapshot) -> Iterator[Finding]:
     keys = seen.keys
-    for id_ in set(seen.keyed) - seen.bodies:
-        text = "the keys of a message are kept whose body is not stored"
-        yield Finding(WARNING, "leftover entry", keys.keyed, id_, text)
+    text = "the keys of a message are kept whose body is not stored"
+    yield from _leftovers(set(seen.keyed) - seen.bodies, keys.keyed, text)
     noted = seen.noted_keys()
     for key, id_ in seen.message_keys - noted:
         text = f"the index has the message under key {key}, which it does not have"
@@ -214,9 +217,9 @@ def _halves(seen: Snapshot) -> Iterator[Finding]:
         if transaction in seen.unknown_transactions:
             text = f"it waits for transaction {transaction}, which has no record"
             yield Finding(ERROR, "orphan half", keys.half_of, id_, text)
-    for member in seen.halves.keys() - set(seen.half_of.values()):
-        text = "a transaction lists a message that is not part of it"
-        yield Finding(WARNING, "leftover", keys.halves, member, text)
+    text = "a transaction lists a message that is not part of it"
+    unknown = seen.halves.keys() - set(seen.half_of.values())
+    yield from _each(unknown, WARNING, "leftover", keys.halves, text)
 
 
 def _listed_twice(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
@@ -248,23 +251,20 @@ def _listed_twice(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
 def _view(group: GroupSnapshot) -> Iterator[Finding]:
     """A group that consumes another one's dead letters: it has a mark for each that it owes."""
     keys, held = group.keys, group.held()
-    for id_ in (group.deaths & group.dead_letters) - held:
-        text = f"group {keys.group} owes a dead letter of {keys.source} but does not have it"
-        yield Finding(ERROR, "not delivered", keys.deaths, id_, text)
+    text = f"group {keys.group} owes a dead letter of {keys.source} but does not have it"
+    owed = group.deaths & group.dead_letters
+    yield from _each(owed - held, ERROR, "not delivered", keys.deaths, text)
 
 
 def _entries(group: GroupSnapshot) -> Iterator[Finding]:
     keys, held = group.keys, group.held()
+    text = f"group {keys.group} has a delivery state or failures of a message it lacks"
     for key, ids in ((keys.attempts, group.attempts), (keys.failures, group.failures)):
-        for id_ in ids - held:
-            text = f"group {keys.group} has a delivery state or failures of a message it lacks"
-            yield Finding(WARNING, "leftover entry", key, id_, text)
-    for id_ in group.deaths - set(group.dead):
-        text = "a cause of death is recorded for a message that is not dead"
-        yield Finding(WARNING, "leftover entry", keys.deaths, id_, text)
-    for id_ in set(group.dead) - group.deaths:
-        text = "a dead letter has no cause of death"
-        yield Finding(WARNING, "no cause", keys.dead, id_, text)
+        yield from _leftovers(ids - held, key, text)
+    text = "a cause of death is recorded for a message that is not dead"
+    yield from _leftovers(group.deaths - set(group.dead), keys.deaths, text)
+    text = "a dead letter has no cause of death"
+    yield from _each(set(group.dead) - group.deaths, WARNING, "no cause", keys.dead, text)
 
 
 def _due(group: GroupSnapshot) -> Iterator[Finding]:

@@ -52,11 +52,7 @@ def _next_count(page: list[tuple[bytes, bytes]]) -> int:
 
 
 def _read(*arguments: Argument) -> Command[Any]:
-    return Command("read", (), (), _unchanged, arguments=arguments)
-
-
-def _unchanged(reply: Any) -> Any:
-    return reply
+    return Command("read", (), (), lambda reply: reply, arguments=arguments)
 
 
 def _pairs(flat: Iterable[bytes]) -> list[tuple[bytes, bytes]]:

@@ -48,14 +48,8 @@ def check(
         info = yield _plain(read_info, "INFO")
     except UnsafeServer as error:
         return [Finding("version", "refused", str(error), "upgrade the server")]
-    findings = [
-        _version(info),
-        _role(info),
-        _eviction(info),
-        _memory_limit(info),
-        _persistence(info),
-        _cluster(info, kind),
-    ]
+    judges = (_version, _role, _eviction, _memory_limit, _persistence)
+    findings = [*(judge(info) for judge in judges), _cluster(info, kind)]
     if kind != "single":
         findings += [replicas(info), fencing(info)]
     if kind == "cluster":
@@ -92,9 +86,8 @@ def _role(info: Mapping[str, str]) -> Finding:
     role = info.get("role", "?")
     if role == "slave":
         primary = f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
-        return Finding(
-            "role", "refused", "the server is a replica", f"use its primary at {primary}"
-        )
+        fix = f"use its primary at {primary}"
+        return Finding("role", "refused", "the server is a replica", fix)
     return Finding("role", "ok", "the server is a primary")
 
 
@@ -102,35 +95,24 @@ def _eviction(info: Mapping[str, str]) -> Finding:
     policy = info.get("maxmemory_policy", "?")
     if policy == "noeviction":
         return Finding("eviction", "ok", "maxmemory-policy is noeviction")
-    return Finding(
-        "eviction",
-        "refused",
-        f"maxmemory-policy is {policy}: the server would throw messages away when it is full",
-        "set maxmemory-policy noeviction",
-    )
+    text = f"maxmemory-policy is {policy}: the server would throw messages away when it is full"
+    return Finding("eviction", "refused", text, "set maxmemory-policy noeviction")
 
 
 def _memory_limit(info: Mapping[str, str]) -> Finding:
     limit = int(info.get("maxmemory", "0"))
     if limit:
         return Finding("maxmemory", "ok", f"maxmemory is {limit // 2**20} MiB")
-    return Finding(
-        "maxmemory",
-        "warning",
-        "maxmemory is not set: a growing queue ends with the machine out of memory",
-        "set maxmemory below the memory of the machine, so that publishing is refused instead",
-    )
+    text = "maxmemory is not set: a growing queue ends with the machine out of memory"
+    fix = "set maxmemory below the memory of the machine, so that publishing is refused instead"
+    return Finding("maxmemory", "warning", text, fix)
 
 
 def _persistence(info: Mapping[str, str]) -> Finding:
     if info.get("aof_enabled") == "1":
         return Finding("persistence", "ok", "appendonly is on")
-    return Finding(
-        "persistence",
-        "warning",
-        "appendonly is off: a restart of the server loses messages",
-        "set appendonly yes",
-    )
+    text = "appendonly is off: a restart of the server loses messages"
+    return Finding("persistence", "warning", text, "set appendonly yes")
 
 
 def _cluster(info: Mapping[str, str], kind: Deployment) -> Finding:
@@ -139,12 +121,8 @@ def _cluster(info: Mapping[str, str], kind: Deployment) -> Finding:
         return Finding("cluster", "ok", f"the server is {'a' if node else 'not a'} cluster node")
     if not node:
         return Finding("cluster", "refused", "the server is not a cluster node", "use redis://")
-    return Finding(
-        "cluster",
-        "warning",
-        "the server is a cluster node: by this URL, only what it has itself can be used",
-        "begin the URL with redis+cluster://",
-    )
+    text = "the server is a cluster node: by this URL, only what it has itself can be used"
+    return Finding("cluster", "warning", text, "begin the URL with redis+cluster://")
 
 
 def _clock() -> Operation[Finding]:
@@ -155,12 +133,9 @@ def _clock() -> Operation[Finding]:
     if abs(skew_ms) < MAX_SKEW_MS:
         return Finding("clock", "ok", f"the clocks differ by {abs(skew_ms)} ms")
     ahead = "ahead of" if skew_ms > 0 else "behind"
-    return Finding(
-        "clock",
-        "warning",
-        f"the server's clock is {abs(skew_ms) / 1000:.1f} s {ahead} this machine's",
-        "run an NTP client on both; due times follow the server's clock",
-    )
+    text = f"the server's clock is {abs(skew_ms) / 1000:.1f} s {ahead} this machine's"
+    fix = "run an NTP client on both; due times follow the server's clock"
+    return Finding("clock", "warning", text, fix)
 
 
 def _latency() -> Operation[Finding]:
@@ -192,12 +167,9 @@ def _rights(info: Mapping[str, str], library: ScriptLibrary, namespace: str) -> 
     denied = [str(call[0]) for call, answer in zip(calls, answers, strict=True) if answer]
     if not denied:
         return Finding("rights", "ok", f"user {user} may run all {len(calls)} commands")
-    return Finding(
-        "rights",
-        "refused",
-        f"user {user} may not run {', '.join(denied)}: a script would stop in the middle",
-        f"allow them, and keys ~{_key(namespace).partition('{')[0]}*, with ACL SETUSER",
-    )
+    text = f"user {user} may not run {', '.join(denied)}: a script would stop in the middle"
+    fix = f"allow them, and keys ~{_key(namespace).partition('{')[0]}*, with ACL SETUSER"
+    return Finding("rights", "refused", text, fix)
 
 
 def inner_commands(library: ScriptLibrary, verbs: Iterable[str] | None = None) -> set[str]:

@@ -7,14 +7,13 @@ nothing more, and one that was interrupted is completed by the next.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rqretry.checks.findings import Finding, Snapshot
 from rqretry.checks.repair_plan import STEPS, Task, step_of, tasks_of
 from rqretry.core.route import Route
 from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches
 from rqretry.protocol.inspect import read_body
-from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.repair import (
     Orphan,
     RepairReply,
@@ -23,6 +22,8 @@ from rqretry.protocol.repair import (
     repair_owners,
     repair_places,
 )
+
+T = TypeVar("T")
 
 _BODIES_AT_ONCE = 20
 
@@ -97,26 +98,21 @@ def _step(site: Site, step: str, group: str, tasks: Sequence[Task]) -> Operation
         repaired = yield from _tidied(site, what, subjects)
     else:
         keys = next(seen.keys for seen in site.seen.groups if seen.keys.group == group)
-        make = _maker(verb, what, keys, site.actor)
-        repaired = yield from _all([] if what == "index" else subjects, make)
+        call = repair_places if verb == "mend" else repair_order
+        repaired = yield from _all(
+            [] if what == "index" else subjects,
+            lambda some: call(keys, what, some, actor=site.actor),
+        )
     id_of = {task.subject: task.id for task in tasks}
     ids = tuple(dict.fromkeys(id_of.get(subject, subject) for subject in repaired))
     return [Repaired(step, group, ids)] if ids else []
 
 
-def _maker(
-    verb: str, what: str, keys: GroupKeys, actor: str
-) -> Callable[[Sequence[str]], Command[RepairReply]]:
-    calls = {"mend": repair_places, "realign": repair_order}
-    return lambda subjects: calls[verb](keys, what, subjects, actor=actor)
-
-
 def _all(
-    subjects: Sequence[str], make: Callable[[Sequence[str]], Command[RepairReply]]
+    rest: Sequence[T], make: Callable[[Sequence[T]], Command[RepairReply]]
 ) -> Operation[list[str]]:
-    """Call until all are checked; without subjects, once."""
+    """Call until all are checked; without any, once."""
     repaired: list[str] = []
-    rest = list(subjects)
     while True:
         answer: RepairReply = yield make(rest[:MAX_BATCH])
         repaired += answer.repaired
@@ -159,11 +155,10 @@ def _adopt(site: Site, ids: Sequence[str]) -> Operation[list[str]]:
         for id_, data in zip(some, bodies, strict=True):
             tag = site.tag_of(data) if data else ""
             orphans.append(Orphan(id_, tag, site.route.targets(tag) or everybody))
-    adopted: list[str] = []
-    while orphans:
-        answer: RepairReply = yield repair_owners(
-            site.seen.keys, groups, orphans[:MAX_BATCH], actor=site.actor
+    if not orphans:
+        return []
+    return (
+        yield from _all(
+            orphans, lambda some: repair_owners(site.seen.keys, groups, some, actor=site.actor)
         )
-        adopted += answer.repaired
-        orphans = orphans[answer.looked :]
-    return adopted
+    )

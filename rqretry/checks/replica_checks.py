@@ -14,25 +14,20 @@ def replicas(info: Mapping[str, str]) -> Finding:
     count = int(info.get("connected_slaves", "0"))
     if count:
         return Finding("replicas", "ok", f"{count} replicas follow")
-    return Finding(
-        "replicas",
-        "warning",
-        "no replica follows: if this server is lost, so is its data",
-        "add a replica",
-    )
+    text = "no replica follows: if this server is lost, so is its data"
+    return Finding("replicas", "warning", text, "add a replica")
 
 
 def fencing(info: Mapping[str, str]) -> Finding:
     """Whether a primary that is cut off from its replicas stops accepting writes."""
     if "min_slaves_good_slaves" in info:
         return Finding("fencing", "ok", "min-replicas-to-write is set")
-    return Finding(
-        "fencing",
-        "warning",
+    text = (
         "min-replicas-to-write is not set: a primary that is cut off keeps accepting messages"
-        " that the failover then loses",
-        "set min-replicas-to-write 1 and min-replicas-max-lag 2, or publish with replica:1",
+        " that the failover then loses"
     )
+    fix = "set min-replicas-to-write 1 and min-replicas-max-lag 2, or publish with replica:1"
+    return Finding("fencing", "warning", text, fix)
 
 
 def slots(info: Mapping[str, str]) -> Finding:
@@ -40,12 +35,9 @@ def slots(info: Mapping[str, str]) -> Finding:
     state, served = info.get("cluster_state", "?"), int(info.get("cluster_slots_ok", "0"))
     if state == "ok" and served == SLOTS:
         return Finding("slots", "ok", f"the cluster is up, and all {SLOTS} slots are served")
-    return Finding(
-        "slots",
-        "refused" if state != "ok" else "warning",
-        f"the cluster is {state}, and {served} of {SLOTS} slots are served",
-        "check CLUSTER NODES; restart failed primaries, or fail over to a replica",
-    )
+    text = f"the cluster is {state}, and {served} of {SLOTS} slots are served"
+    fix = "check CLUSTER NODES; restart failed primaries, or fail over to a replica"
+    return Finding("slots", "refused" if state != "ok" else "warning", text, fix)
 
 
 def membership(url: RedisUrl, nodes: Sequence[RedisUrl]) -> Finding:
@@ -54,18 +46,13 @@ def membership(url: RedisUrl, nodes: Sequence[RedisUrl]) -> Finding:
     if url.deployment == "sentinel":
         if count >= FEWEST_SENTINELS:
             return Finding("sentinels", "ok", f"the URL names {count} Sentinels")
-        return Finding(
-            "sentinels",
-            "warning",
+        text = (
             f"the URL names {count} Sentinels: fewer than {FEWEST_SENTINELS} cannot agree on a"
-            " failover, or cannot be found when one is lost",
-            f"run {FEWEST_SENTINELS} Sentinels and name all of them in the URL",
+            " failover, or cannot be found when one is lost"
         )
+        fix = f"run {FEWEST_SENTINELS} Sentinels and name all of them in the URL"
+        return Finding("sentinels", "warning", text, fix)
     if count > 1 or len(nodes) == 1:
         return Finding("nodes", "ok", f"the URL names {count} nodes, {len(nodes)} primaries serve")
-    return Finding(
-        "nodes",
-        "warning",
-        "the URL names one node: when it is down at a start, the cluster is not found",
-        "name two or three nodes in the URL",
-    )
+    text = "the URL names one node: when it is down at a start, the cluster is not found"
+    return Finding("nodes", "warning", text, "name two or three nodes in the URL")

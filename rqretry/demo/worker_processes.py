@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Self
 
 import rqretry
+from rqretry.app import App
 from rqretry.core.errors import ConfigError, RqretryError
 from rqretry.supervision.supervisor import supervise
-from rqretry.supervision.worker_process import WorkerApp, WorkerConfig
+from rqretry.supervision.worker_process import WorkerConfig
 
 TARGET = "rqretry.demo.claims:app"
 _GRACE_S = 5.0
 _STOP_S = 10.0
 _LOG_LINES = 5
 
-Load = Callable[[str, str, str, str], WorkerApp]
+Load = Callable[[str, str, str, str], App]
 
 
 class DemoWorkers:

@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -76,7 +76,7 @@ def require_consumers(app: App, target: str, app_dir: str = ".") -> None:
     name, _, path = target.partition(":")
     module = sys.modules.get(name)
     location = getattr(module, "__file__", None) or name
-    others = [other for other in _apps_in(module) if _attribute(module, other).consumers]
+    others = [other for other, its_app in _apps_in(module).items() if its_app.consumers]
     hint = f"; {name}:{others[0]} has some" if others else ""
     raise ConfigError(
         f"{path} in {show(location)} has no consumers{hint}: register one with @{path}.consumer in"
@@ -101,10 +101,9 @@ def _without_colon(target: str, folder: Path) -> str:
     wrong = f"{show(target)} names no app: write MODULE:APP"
     if not _MODULE.fullmatch(target):
         return f"{wrong}, such as shop.billing:app"
-    try:
+    names: Iterable[str] = ()
+    with suppress(ConfigError):
         names = _apps_in(_import(target, folder))
-    except ConfigError:
-        names = []
     if names:
         return f"{wrong}; did you mean {' or '.join(f'{target}:{name}' for name in names)}?"
     return f"{wrong}, such as {target}:app"
@@ -242,13 +241,6 @@ def _named(names: Iterable[str], module: str) -> str:
     return f"; its apps are {', '.join(listed)}" if listed else ""
 
 
-def _apps_in(module: ModuleType | None) -> list[str]:
-    return (
-        [name for name, value in vars(module).items() if isinstance(value, App)] if module else []
-    )
-
-
-def _attribute(module: ModuleType | None, name: str) -> App:
-    found = getattr(module, name)
-    assert isinstance(found, App)
-    return found
+def _apps_in(module: ModuleType | None) -> dict[str, App]:
+    values = vars(module) if module else {}
+    return {name: value for name, value in values.items() if isinstance(value, App)}

@@ -108,28 +108,18 @@ class Board:
             now = time.monotonic()
             late = now - (self._round_at or now)  # the app may take long to import
             reason = "" if late < _ROUND_S else f"the supervisor has not responded for {late:.0f} s"
-            return not reason, {
-                "schema": SCHEMA,
-                "live": not reason,
-                "reason": reason,
-                "wanted": self._wanted,
-                "processes": sorted(self._processes),
-            }
+            return self._answer("live", reason, sorted(self._processes))
 
     def ready(self) -> Answer:
         """Whether every process can lease now; else why not."""
         with self._lock:
             now = time.monotonic()
             rows = [self._row(pid, process, now) for pid, process in self._processes.items()]
-            reason = self._reason(rows, now)
-            body = {
-                "schema": SCHEMA,
-                "ready": not reason,
-                "reason": reason,
-                "wanted": self._wanted,
-                "processes": rows,
-            }
-            return not reason, body
+            return self._answer("ready", self._reason(rows, now), rows)
+
+    def _answer(self, name: str, reason: str, processes: list[Any]) -> Answer:
+        body = {"schema": SCHEMA, name: not reason, "reason": reason, "wanted": self._wanted}
+        return not reason, body | {"processes": processes}
 
     def _reason(self, rows: list[dict[str, Any]], now: float) -> str:
         if self._stopping:

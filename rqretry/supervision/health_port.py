@@ -5,15 +5,14 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Callable
 from typing import Any, Self
 
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.maintain import register
-from rqretry.supervision.health import Answer, Board
-from rqretry.supervision.http_port import Port, SmallHandler, SmallServer, opened
+from rqretry.supervision.health import Board
+from rqretry.supervision.http_port import Port, SmallHandler, SmallServer
 from rqretry.transport.store import Store
 
 log = logging.getLogger("rqretry")
@@ -39,7 +38,7 @@ class HealthPort(Port):
 
     def __init__(self, board: Board, host: str, port: int) -> None:
         answers = {"/livez": board.live, "/readyz": board.ready}
-        server = opened(lambda: _Server(host, port, answers), host, port, "--health-port")
+        server = SmallServer(host, port, "--health-port", _Handler, answers)
         super().__init__(server, "rqretry-health")
 
 
@@ -82,39 +81,27 @@ class ServerCheck:
                         await self._stopped.wait()
 
 
-class _Server(SmallServer):
-    def __init__(self, host: str, port: int, answers: dict[str, Callable[[], Answer]]) -> None:
-        self.answers = answers
-        super().__init__(host, port, _Handler)
-
-
 class _Handler(SmallHandler):
     error_content_type = "application/json"
     error_message_format = '{"status": %(code)d}\n'
 
     def do_GET(self) -> None:  # noqa: N802 - a name of http.server
-        """Answer with the body."""
-        self.answer()
+        """The status and the reasons of one path."""
+        assert isinstance(self.server, SmallServer)
+        state = self.server.source.get(self.path.partition("?")[0])
+        if state is None:
+            self.send_json(404, {"reason": "only /livez and /readyz are here"})
+            return
+        good, body = state()
+        self.send_json(200 if good else 503, body)
 
-    def do_HEAD(self) -> None:  # noqa: N802 - a name of http.server
-        """Answer without it."""
-        self.answer()
+    do_HEAD = do_GET  # noqa: N815 - a name of http.server
 
     def do_POST(self) -> None:  # noqa: N802 - a name of http.server
         """Refuse: nothing can be changed here."""
         self.send_json(405, {"reason": "only GET and HEAD are allowed"}, Allow="GET, HEAD")
 
     do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST  # noqa: N815 - names of http.server
-
-    def answer(self) -> None:
-        """The status and the reasons of one path."""
-        assert isinstance(self.server, _Server)
-        state = self.server.answers.get(self.path.partition("?")[0])
-        if state is None:
-            self.send_json(404, {"reason": "only /livez and /readyz are here"})
-            return
-        good, body = state()
-        self.send_json(200 if good else 503, body)
 
     def send_json(self, status: int, body: dict[str, Any], **more: str) -> None:
         """One JSON object."""

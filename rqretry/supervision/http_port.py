@@ -4,10 +4,9 @@ import contextlib
 import logging
 import socketserver
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from rqretry.core.errors import ConfigError, show
 
@@ -18,13 +17,33 @@ _POLL_S = 0.2
 
 
 class SmallServer(ThreadingHTTPServer):
-    """A server of a thread for each request. Raises OSError if the port cannot be opened."""
+    """A server of a thread for each request, not serving yet.
+
+    Args:
+        host: An address or name of this machine; "" for all addresses.
+        port: The TCP port.
+        option: The option that names the port, for the error.
+        handler: Answers the requests.
+        source: Where the handler finds the answers.
+
+    Raises:
+        ConfigError: The port cannot be opened.
+    """
 
     daemon_threads = True
 
-    def __init__(self, host: str, port: int, handler: type["SmallHandler"]) -> None:
+    def __init__(
+        self, host: str, port: int, option: str, handler: type["SmallHandler"], source: Any
+    ) -> None:
         self.address_family = AF_INET6 if ":" in host else AF_INET
-        super().__init__((host, port), handler)
+        self.source = source
+        try:
+            super().__init__((host, port), handler)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(
+                f"{option} {port} cannot be opened on {show(host)} ({reason}): choose another"
+            ) from error
 
     def server_bind(self) -> None:
         """Without looking up the name of this machine, which can take seconds."""
@@ -76,17 +95,3 @@ class Port:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-
-S = TypeVar("S", bound=SmallServer)
-
-
-def opened(make: Callable[[], S], host: str, port: int, option: str) -> S:
-    """A server that is not serving yet. Raises ConfigError if the port cannot be opened."""
-    try:
-        return make()
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(
-            f"{option} {port} cannot be opened on {show(host)} ({reason}): choose another"
-        ) from error

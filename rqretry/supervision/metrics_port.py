@@ -13,7 +13,7 @@ from rqretry.observability.prometheus_text import (
     expose_histogram,
 )
 from rqretry.supervision.health import Board
-from rqretry.supervision.http_port import Port, SmallHandler, SmallServer, opened
+from rqretry.supervision.http_port import Port, SmallHandler, SmallServer
 
 PATH = "/metrics"
 
@@ -76,17 +76,9 @@ def _families(board: Board, figures: Figures) -> Iterator[Family]:
     yield "rqretry_worker_live", "gauge", text, [({}, float(board.live()[0]))]
 
 
-def open_server(host: str, port: int, render: Callable[[], str], option: str) -> "MetricsServer":
+def open_server(host: str, port: int, render: Callable[[], str], option: str) -> SmallServer:
     """A server that is not serving yet. Raises ConfigError if the port cannot be opened."""
-    return opened(lambda: MetricsServer(host, port, render), host, port, option)
-
-
-class MetricsServer(SmallServer):
-    """Answers one path with a text. Raises OSError if the port cannot be opened."""
-
-    def __init__(self, host: str, port: int, render: Callable[[], str]) -> None:
-        self.render = render
-        super().__init__(host, port, _Handler)
+    return SmallServer(host, port, option, _Handler, render)
 
 
 class _Handler(SmallHandler):
@@ -95,12 +87,12 @@ class _Handler(SmallHandler):
 
     def do_GET(self) -> None:  # noqa: N802 - a name of http.server
         """Answer with the numbers."""
-        assert isinstance(self.server, MetricsServer)
+        assert isinstance(self.server, SmallServer)
         if self.path.partition("?")[0] != PATH:
             self.answer(404, f"only {PATH} is here\n")
             return
         try:
-            self.answer(200, self.server.render())
+            self.answer(200, self.server.source())
         except RqretryError as error:
             self.answer(503, f"{error}\n")
 
