@@ -32,14 +32,14 @@ _DRYRUN_SINCE = 7
 
 
 def check(
-    library: ScriptLibrary, namespace: str = "default", kind: Deployment = "single"
+    library: ScriptLibrary, namespace: str = "default", deployment: Deployment = "single"
 ) -> Operation[list[Finding]]:
     """Check a server.
 
     Args:
         library: The scripts whose inner commands the user must be allowed to run.
         namespace: Whose keys the user must be allowed to touch.
-        kind: The kind of the URL; the server is one of its servers.
+        deployment: That of the URL; the server is one of its servers.
 
     Raises:
         StoreUnavailable: The server cannot be reached.
@@ -49,10 +49,10 @@ def check(
     except UnsafeServer as error:
         return [Finding("version", "refused", str(error), "upgrade the server")]
     judges = (_version, _role, _eviction, _memory_limit, _persistence)
-    findings = [*(judge(info) for judge in judges), _cluster(info, kind)]
-    if kind != "single":
+    findings = [*(judge(info) for judge in judges), _cluster(info, deployment)]
+    if deployment != "single":
         findings += [replicas(info), fencing(info)]
-    if kind == "cluster":
+    if deployment == "cluster":
         findings.append(slots((yield _plain(read_info, "CLUSTER", "INFO"))))
     findings.append((yield from _clock()))
     findings.append((yield from _latency()))
@@ -115,9 +115,9 @@ def _persistence(info: Mapping[str, str]) -> Finding:
     return Finding("persistence", "warning", text, "set appendonly yes")
 
 
-def _cluster(info: Mapping[str, str], kind: Deployment) -> Finding:
+def _cluster(info: Mapping[str, str], deployment: Deployment) -> Finding:
     node = info.get("cluster_enabled") == "1"
-    if node == (kind == "cluster"):
+    if node == (deployment == "cluster"):
         return Finding("cluster", "ok", f"the server is {'a' if node else 'not a'} cluster node")
     if not node:
         return Finding("cluster", "refused", "the server is not a cluster node", "use redis://")

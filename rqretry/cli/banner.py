@@ -43,11 +43,11 @@ def print_banner(
 def _print_consumer(
     app: App, spec: ConsumerSpec, *, reached: bool, concurrency: int | None
 ) -> None:
-    kind = "async" if spec.is_async else "threads"
+    runs = "async" if spec.is_async else "threads"
     topics = ", ".join(spec.topics)
     plural = "topic" if len(spec.topics) == 1 else "topics"
     _echo(f"handler  {spec.name}: group {spec.group}, {plural} {topics}")
-    _echo(f"         {concurrency or spec.concurrency} at once in each process ({kind})")
+    _echo(f"         {concurrency or spec.concurrency} at once in each process ({runs})")
     record, levels = GroupRecord(spec.group, PUSH), DEFAULT_LEVELS
     if reached and not spec.broadcast:
         record, levels = _stored(app, record)

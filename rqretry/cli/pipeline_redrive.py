@@ -93,10 +93,10 @@ def _preview(choice: Choice, dead: int) -> None:
     if not choice.dead_letters:
         return
     kinds = [
-        kind
-        | {"first": date(kind["first_ms"]), "last": date(kind["last_ms"])}
-        | {"error": _error(kind["error_type"], kind["example"])}
-        for kind in choice.kinds
+        row
+        | {"first": date(row["first_ms"]), "last": date(row["last_ms"])}
+        | {"error": _error(row["error_type"], row["example"])}
+        for row in choice.kinds
     ]
     print_records(["#count", "topic", "cause", "first", "last", "fingerprint", "error"], kinds)
     samples = [
@@ -108,8 +108,8 @@ def _preview(choice: Choice, dead: int) -> None:
     print_records(["sample", "topic", "#deliveries", "error", "body"], samples)
 
 
-def _error(kind: str | None, message: str | None) -> str:
-    return clean(": ".join(filter(None, (kind, message))) or "-", _CUT)
+def _error(type_: str | None, message: str | None) -> str:
+    return clean(": ".join(filter(None, (type_, message))) or "-", _CUT)
 
 
 def _print_result(summary: RedriveSummary, given: dict[str, Any]) -> None:

@@ -14,14 +14,14 @@ def examine(store: SyncStore, namespace: str) -> list[Finding]:
     Raises:
         StoreUnavailable: One of them cannot be reached.
     """
-    library, kind = store.topology.scripts, store.url.deployment
-    if kind == "single":
+    library, deployment = store.topology.scripts, store.url.deployment
+    if deployment == "single":
         return store.perform(check(library, namespace))
     servers = store.servers()
     findings = [membership(store.url, servers)]
     for url in servers:
         patience = store.repeat_seconds
         with SyncStore(url, library, repeat_seconds=patience) as one:
-            found = one.perform(check(library, namespace, kind))
+            found = one.perform(check(library, namespace, deployment))
         findings += [replace(f, sentence=f"{url.address}: {f.sentence}") for f in found]
     return findings

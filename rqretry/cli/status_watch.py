@@ -9,8 +9,8 @@ from rqretry.client import Client
 from rqretry.core.durations import spell
 
 _MOST_DEAD_LETTERS = 5000
-"""Of a group with more dead letters, the kinds are not counted at each look."""
-_MOST_KINDS = 5
+"""Of a group with more dead letters, the errors are not grouped at each refresh."""
+_MOST_CLUSTERS = 5
 
 
 def details(client: Client, stats: Stats) -> Iterator[Part]:
@@ -22,7 +22,7 @@ def details(client: Client, stats: Stats) -> Iterator[Part]:
         if dead > _MOST_DEAD_LETTERS:
             yield clean(f"group {group} has {dead} dead letters: rqretry dlq list {group}")
         else:
-            yield from _kinds(group, clusters(client.admin.dead_letters(group, bodies=False)))
+            yield from _clusters(group, clusters(client.admin.dead_letters(group, bodies=False)))
 
 
 def _ladder(client: Client, stats: Stats) -> Iterator[Part]:
@@ -50,7 +50,9 @@ def _workers(workers: Sequence[WorkerInfo]) -> Iterator[Part]:
         yield table_of(["worker", "groups", "#pid", "since"], rows)
 
 
-def _kinds(group: str, kinds: Sequence[Cluster]) -> Iterator[Part]:
+def _clusters(group: str, found: Sequence[Cluster]) -> Iterator[Part]:
     yield ""
-    rows = [(group, k.fingerprint, k.count, date(k.last_ms), k.error) for k in kinds[:_MOST_KINDS]]
+    rows = [
+        (group, k.fingerprint, k.count, date(k.last_ms), k.error) for k in found[:_MOST_CLUSTERS]
+    ]
     yield table_of(["dead letters of", "fingerprint", "#count", "last", "error"], rows)

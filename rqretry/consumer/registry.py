@@ -319,14 +319,14 @@ def _default_concurrency(is_async: bool, process: bool) -> int:  # noqa: FBT001 
 
 def _exceptions(name: str, given: Exceptions) -> tuple[type[BaseException], ...]:
     listed = (given,) if isinstance(given, type) else tuple(given or ())
-    for kind in listed:
-        if not _is_exception(kind):
-            refuse(name, kind, "must be an exception class, or a list of them")
+    for each in listed:
+        if not _is_exception(each):
+            refuse(name, each, "must be an exception class, or a list of them")
     return listed
 
 
-def _is_exception(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseException)
+def _is_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
 
 
 def _max_retries(max_retries: int | str | None, policy: RetryPolicy | None) -> int | None:

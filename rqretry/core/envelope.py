@@ -298,11 +298,11 @@ def _is_flat(body: object) -> bool:
         if len(body) > MAX_BODY_ITEMS:
             return False
         for key, value in body.items():
-            kind = type(value)
+            type_ = type(value)
             if type(key) is not str:
                 return False
             # Only a finite number minus itself is zero.
-            if kind not in _SCALARS and (kind is not float or value - value != 0.0):
+            if type_ not in _SCALARS and (type_ is not float or value - value != 0.0):
                 return False
         return True
     return type(body) in _SCALARS
@@ -373,8 +373,8 @@ def _check_scalar(value: object) -> None:
     elif isinstance(value, bytes | bytearray | memoryview):
         raise _Fault("is raw bytes inside JSON: send them as the whole body, or as base64 text")
     elif value is not None:
-        kind = type(value).__name__
-        raise _Fault(f"{show(value)} is {show(kind)[1:-1]}, no JSON value: convert it first")
+        type_ = type(value).__name__
+        raise _Fault(f"{show(value)} is {show(type_)[1:-1]}, no JSON value: convert it first")
 
 
 def _check_text(text: str) -> None:

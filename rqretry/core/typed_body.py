@@ -77,8 +77,12 @@ def plain(body: Any) -> Any:
     """
     if type(body) in PLAIN:
         return body
-    kind = type(body)
-    if dataclasses.is_dataclass(kind) or hasattr(kind, "__struct_fields__") or _is_pydantic(kind):
+    type_ = type(body)
+    if (
+        dataclasses.is_dataclass(type_)
+        or hasattr(type_, "__struct_fields__")
+        or _is_pydantic(type_)
+    ):
         return packed(body)
     return body
 
@@ -202,10 +206,10 @@ def _check_type(msgspec: Any, wanted: Any) -> None:
         msgspec.convert(None, wanted, str_keys=True, dec_hook=_decode_model)
 
 
-def _schema_of_model(kind: Any) -> dict[str, Any]:
+def _schema_of_model(type_: Any) -> dict[str, Any]:
     """Of a class that is left to pydantic; what it takes is not needed here."""
-    if not _is_pydantic(kind):
-        raise TypeError(f"{_name(kind)} is not a dataclass, TypedDict, Struct or model")
+    if not _is_pydantic(type_):
+        raise TypeError(f"{_name(type_)} is not a dataclass, TypedDict, Struct or model")
     return {"type": "object"}
 
 

@@ -213,8 +213,8 @@ def _arrival(flight: Flight) -> Mapping[str, object]:
 
 
 def _schema(columns: Sequence[str]) -> pa.Schema:
-    kinds = {name: pa.string() if name in TEXT_COLUMNS else pa.int32() for name in columns}
-    return pa.schema({_ID: pa.string(), **kinds})
+    types = {name: pa.string() if name in TEXT_COLUMNS else pa.int32() for name in columns}
+    return pa.schema({_ID: pa.string(), **types})
 
 
 def _start(open_session: OpenSession) -> SparkSession:

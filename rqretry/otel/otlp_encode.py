@@ -3,7 +3,7 @@
 The attributes of an attempt's span mostly repeat those of the one before: each attribute is encoded
 once and its bytes are cached. A span with more (events, links, an error, nested values) is encoded
 by OpenTelemetry's own encoder; those are rare. Encodings of a repeated field can be
-concatenated, so both kinds go into one request.
+concatenated, so one request holds both.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _LIMIT = 4096
 """Of the cache: names and values from closed sets. Past it the cache is cleared."""
 _MOST_BYTES = 512
 """Of one attribute that is cached."""
-_KEPT_KINDS = (str, int)
+_KEPT_TYPES = (str, int)
 _EVER_NEW = frozenset({"messaging.message.id"})
 """Attributes not worth caching: no two messages have the same value."""
 _ONE_BYTE, _TWO_BYTES = 0x80, 0x4000
@@ -127,8 +127,8 @@ class SpanEncoder:
         parts: list[bytes] = []
         for name, value in attributes:
             encoded: bytes | None = None
-            kind = type(value)
-            if (kind is str or kind is int) and (values := known.get(name)) is not None:
+            type_ = type(value)
+            if (type_ is str or type_ is int) and (values := known.get(name)) is not None:
                 encoded = values.get(value)
             if encoded is None:
                 encoded = self._attribute(name, value)
@@ -148,7 +148,7 @@ class SpanEncoder:
         except UnicodeEncodeError:
             return None
         encoded = _sized(_ATTRIBUTE, pair)
-        if len(encoded) <= _MOST_BYTES and type(value) in _KEPT_KINDS and name not in _EVER_NEW:
+        if len(encoded) <= _MOST_BYTES and type(value) in _KEPT_TYPES and name not in _EVER_NEW:
             if self._kept >= _LIMIT:
                 self._known.clear()
                 self._kept = 0
@@ -209,14 +209,14 @@ def _before_text(name: str, size: int) -> bytes:
 
 def _value(value: Any) -> bytes | None:
     """An AnyValue; None for a type that the official encoder must handle."""
-    kind = type(value)
-    if kind is str:
+    type_ = type(value)
+    if type_ is str:
         return _sized(_TEXT, value.encode())
-    if kind is bool:
+    if type_ is bool:
         return _BOOL + (b"\x01" if value else b"\x00")
-    if kind is int and -_INT64 <= value < _INT64:
+    if type_ is int and -_INT64 <= value < _INT64:
         return _INT + _varint(value % (2 * _INT64))
-    if kind is float:
+    if type_ is float:
         return _DOUBLE + _DOUBLE_VALUE.pack(value)
     return None
 

@@ -43,7 +43,7 @@ class TracedPublication:
         self._topic = topic
         extra = {"rqretry.transaction": transaction} if transaction else {}
         self._about = semconv.destination(namespace, topic) | extra
-        self._kind = semconv.operation("create", "create") if batch else _PUBLISH
+        self._operation = semconv.operation("create", "create") if batch else _PUBLISH
         self._name = f"{'create' if batch else 'publish'} {topic}"
         self._started = time.perf_counter()
         self._whole: Span | None = None
@@ -89,7 +89,7 @@ class TracedPublication:
             self._name,
             context=_parent(given),
             kind=SpanKind.PRODUCER,
-            attributes=self._about | self._kind,
+            attributes=self._about | self._operation,
         )
         self._spans.append(span)
         if not _has_room(given):

@@ -71,17 +71,17 @@ def destination(namespace: str, topic: str) -> dict[str, Any]:
     }
 
 
-def operation(name: str, kind: str) -> dict[str, Any]:
-    """Attributes of an operation; `kind` is a convention's: create, send, process."""
-    return {"messaging.operation.name": name, "messaging.operation.type": kind}
+def operation(name: str, type_: str) -> dict[str, Any]:
+    """Attributes of an operation; `type_` is one of the convention: create, send, process."""
+    return {"messaging.operation.name": name, "messaging.operation.type": type_}
 
 
 def delivery(
-    namespace: str, message: Message[Any], worker: str, name: str, kind: str
+    namespace: str, message: Message[Any], worker: str, name: str, type_: str
 ) -> SpanAttributes:
-    """The attributes of a span about one delivery; name and kind as in `operation`."""
+    """The attributes of a span about one delivery; name and type as in `operation`."""
     topic, partition, group, lease_no, id_ = message._lease  # noqa: SLF001 - no text of it is made
-    found = SpanAttributes(_delivered((namespace, topic, partition, group), worker, (name, kind)))
+    found = SpanAttributes(_delivered((namespace, topic, partition, group), worker, (name, type_)))
     found["messaging.message.id"] = id_
     found[ATTEMPT] = message.attempt
     found["rqretry.fencing_token"] = lease_no

@@ -121,11 +121,11 @@ def catch_up(
         p.meta, keys.config, keys.ready, keys.attempts, p.bodies, p.pending, p.events, p.counters,
         key,
     )  # fmt: skip
-    kind = "list" if in_list else "zset"
+    structure = "list" if in_list else "zset"
     return Command(
         verb="catch_up",
         keys=touched,
-        args=(keys.group, actor, kind, bytes((owner,)), offset, MAX_BATCH),
+        args=(keys.group, actor, structure, bytes((owner,)), offset, MAX_BATCH),
         decode=lambda reply: CaughtUp(*map(int, reply)),
     )
 

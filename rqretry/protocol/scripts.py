@@ -3,7 +3,7 @@
 A script is one file per verb, `lua/<verb>.lua`, readable without any Python. What several
 verbs share lives in `lua/include/<name>.lua` and is named by a line `-- @include <name>`,
 one level deep, so that the composed text is a plain concatenation and every line of it can
-be traced back to its file. The kind of a script is a line `FLAGS` in its first comment.
+be traced back to its file. The flag of a script is a line `FLAGS` in its first comment.
 
 The server sees one header line before the composed text. It is the only difference between
 the dialects, and it is one line in all of them, so a line number in an error of the server
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[a-z][a-z_]*")
 _INCLUDE = re.compile(r"-- @include ([a-z][a-z_]*)")
 _COMMENT = re.compile(r"\s*--\[\[(?P<block>.*?)\]\]|(?P<lines>(?:\s*--[^\n]*\n)+)", re.DOTALL)
 _FLAGS = re.compile(r"^[\s-]*FLAGS +(\S+)\s*$", re.MULTILINE)
-_KINDS = ("no-writes", "allow-oom", "none")
+_FLAG_VALUES = ("no-writes", "allow-oom", "none")
 
 # On 6.2 a script may exceed maxmemory once it has made a write that is allowed there. '~' is
 # never a field of the partition's meta hash, which is KEYS[1] of every writing script.
@@ -141,14 +141,14 @@ class ScriptLibrary:
         if not _NAME.fullmatch(name):
             raise ScriptError(show(name), 0, "this is not the name of a script")
         text = self._read(f"{name}.lua", wanted_by="a command")
-        kind = _kind(name, text)
+        flag = _flag(name, text)
         lines = _lines("prelude", self._prelude) if self._prelude else []
         lines += self._with_includes(name, self._with_call(name, text))
         return Script(
             name=name,
             source="".join(f"{line.text}\n" for line in lines),
-            read_only=kind == "no-writes",
-            allow_oom=kind == "allow-oom",
+            read_only=flag == "no-writes",
+            allow_oom=flag == "allow-oom",
             lines=tuple(lines),
         )
 
@@ -222,11 +222,11 @@ def _included(line: Line) -> str | None:
     return match[1]
 
 
-def _kind(name: str, text: str) -> str:
+def _flag(name: str, text: str) -> str:
     comment = _COMMENT.search(text)
     found = _FLAGS.findall(comment[0]) if comment else []
-    if len(found) != 1 or found[0] not in _KINDS:
+    if len(found) != 1 or found[0] not in _FLAG_VALUES:
         raise ScriptError(
-            f"lua/{name}.lua", 0, f"its header needs one line FLAGS {' | '.join(_KINDS)}"
+            f"lua/{name}.lua", 0, f"its header needs one line FLAGS {' | '.join(_FLAG_VALUES)}"
         )
     return str(found[0])

@@ -41,14 +41,14 @@ def pack_structs(rows: pa.StructArray) -> list[bytes] | None:
 
 def _pack_column(name: str, column: pa.Array) -> list[bytes] | None:
     """Name and value of each row."""
-    kind = column.type
-    if pa.types.is_nested(kind):
+    type_ = column.type
+    if pa.types.is_nested(type_):
         return None
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(type_):
         if not pc.all(pc.is_finite(column), min_count=0).as_py():
             return None
         return _pack(name, column)
-    if pa.types.is_null(kind):
+    if pa.types.is_null(type_):
         return _pack(name, column)
     found = pc.dictionary_encode(column, null_encoding="encode")
     if len(found.dictionary) * 2 > len(column):  # most occur once

@@ -78,8 +78,8 @@ WRITABLE: dict[str, tuple[type[DataType], ...]] = {
 def schema_of(options: Options) -> StructType:
     """All columns of a read."""
     columns = [
-        (name, kind)
-        for name, kind in _KINDS[options.kind]
+        (name, type_)
+        for name, type_ in _KINDS[options.kind]
         if name != "headers" or options.include_headers
     ]
     return from_arrow_schema(pa.schema(columns))

@@ -85,6 +85,6 @@ def sentence_in(text: str) -> RqretryError | None:
     if match is None:
         return None
     own = {DataLoss.__name__: DataLoss}
-    kind: Any = own.get(match[1]) or getattr(errors, match[1], RqretryError)
+    error_type: Any = own.get(match[1]) or getattr(errors, match[1], RqretryError)
     # Some errors are made of parts; of those only the sentence is known here.
-    return (RqretryError if "__str__" in vars(kind) else kind)(match[2].strip())
+    return (RqretryError if "__str__" in vars(error_type) else error_type)(match[2].strip())

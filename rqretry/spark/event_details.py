@@ -151,9 +151,9 @@ def properties(calls: Calls) -> dict[str, pa.Array]:
             if values is not None:
                 column = columns.setdefault(name, [None] * total)
                 column[first : first + count] = values
-    kinds = {"keys": pa.list_(pa.string())}
+    types = {"keys": pa.list_(pa.string())}
     made = {
-        name: pa.array(values, kinds.get(name, pa.string())) for name, values in columns.items()
+        name: pa.array(values, types.get(name, pa.string())) for name, values in columns.items()
     }
     return {name: made.get(name, pa.nulls(total)) for name in PROPERTIES}
 

@@ -90,8 +90,8 @@ class Page:
     def _of_calls(self, index: int) -> list[bytes]:
         return [fields[index] for fields in self._fields]
 
-    def _repeated(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-        return pa.array(values, kind).take(pa.array(self._entry))
+    def _repeated(self, values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+        return pa.array(values, type_).take(pa.array(self._entry))
 
     def _texts(self, index: int) -> pa.Array:
         return self._repeated([text or None for text in self._of_calls(index)], pa.string())

@@ -101,9 +101,9 @@ def ingest(  # noqa: PLR0913 - options by name
         StoreUnavailable, QueueFull, AmbiguousResult: Not all was stored; run it again.
     """
     options = read_options(given_options(topic=topic, url=url, namespace=namespace))
-    kind, path = format_of(path, format), absolute(path)
+    format_, path = format_of(path, format), absolute(path)
     columns = {"id": id, "keys": key, "tag": tag, "delay": delay}
-    with plain_on_driver(), open_files(spark, path, kind, schema) as rows:
+    with plain_on_driver(), open_files(spark, path, format_, schema) as rows:
         mapping = map_row(rows.schema, columns, CORRUPT)
         name = job or fingerprint_of_files(
             rows, options.target, options.settings.namespace, columns

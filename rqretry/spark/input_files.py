@@ -35,7 +35,7 @@ def format_of(path: str, given: str | None) -> str:
             refuse("format", given, f"must be one of {', '.join(FORMATS)}")
         return given
     name = path.rstrip("/*").lower()
-    found = next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), None)
+    found = next((format_ for format_, endings in _ENDINGS.items() if name.endswith(endings)), None)
     if found is None:
         raise InvalidArgument(
             f"the name {show(path)} has no known extension: name the format, {', '.join(FORMATS)}"
@@ -45,7 +45,7 @@ def format_of(path: str, given: str | None) -> str:
 
 @contextmanager
 def open_files(
-    spark: SparkSession, path: str, kind: str, schema: str | None
+    spark: SparkSession, path: str, format_: str, schema: str | None
 ) -> Iterator[DataFrame]:
     """The rows of files, cut into partitions in the same way everywhere.
 
@@ -56,7 +56,7 @@ def open_files(
     for name, value in _PLAN.items():
         spark.conf.set(name, value)
     try:
-        yield _read(spark, path, kind, schema)
+        yield _read(spark, path, format_, schema)
     finally:
         for name, old in before.items():
             if old is None:
@@ -77,20 +77,20 @@ def fingerprint_of_files(
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
 
-def _read(spark: SparkSession, path: str, kind: str, schema: str | None) -> DataFrame:
-    if schema is not None and kind == "parquet":
+def _read(spark: SparkSession, path: str, format_: str, schema: str | None) -> DataFrame:
+    if schema is not None and format_ == "parquet":
         raise InvalidArgument("schema: Parquet files have their own schema; remove it")
     try:
-        if kind == "parquet":
+        if format_ == "parquet":
             return spark.read.parquet(path)
         reader = spark.read.option("header", "true")
-        if schema is None and kind == "json":
+        if schema is None and format_ == "json":
             return reader.json(path)  # Spark adds the column for broken lines where there are any
         if schema is None:
             fields = reader.option("inferSchema", "true").csv(path).schema.fields
         else:
-            fields = reader.schema(schema).format(kind).load(path).schema.fields
+            fields = reader.schema(schema).format(format_).load(path).schema.fields
         columns = StructType([*fields, StructField(CORRUPT, StringType())])
-        return reader.schema(columns).format(kind).load(path)
+        return reader.schema(columns).format(format_).load(path)
     except AnalysisException as error:
-        raise ConfigError(f"{show(path)} cannot be read as {kind}: {gist(error)}") from None
+        raise ConfigError(f"{show(path)} cannot be read as {format_}: {gist(error)}") from None

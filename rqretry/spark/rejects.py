@@ -39,9 +39,9 @@ class Rejects:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         with self._opened:
-            if self._file is not None and (kind is None or kind is GeneratorExit):
+            if self._file is not None and (error_type is None or error_type is GeneratorExit):
                 self._file.name(self._name)
 
     def _store(self) -> None:

@@ -51,9 +51,9 @@ def map_columns(schema: StructType, id_column: str | None) -> Mapping:
             f"the rows have no column body, only {', '.join(map(show, fields)) or 'none'}:"
             " make one, such as struct(*).alias('body')"
         )
-    kind = fields.pop(BODY)
-    if not isinstance(kind, BinaryType):
-        check_type(BODY, kind)
+    type_ = fields.pop(BODY)
+    if not isinstance(type_, BinaryType):
+        check_type(BODY, type_)
     if id_column is not None and id_column not in fields:
         raise InvalidArgument(f"the rows have no column {show(id_column)}, which idColumn names")
     known = {name: name for name in (*WRITABLE, DELAY) if name in fields}
@@ -67,7 +67,7 @@ def map_columns(schema: StructType, id_column: str | None) -> Mapping:
         )
     for part, column in known.items():
         _check_part(part, column, fields[column])
-    return Mapping(BODY, isinstance(kind, StringType), tuple(known.items()))
+    return Mapping(BODY, isinstance(type_, StringType), tuple(known.items()))
 
 
 def map_row(schema: StructType, columns: Mapping_[str, str | None], corrupt: str) -> Mapping:
@@ -78,8 +78,8 @@ def map_row(schema: StructType, columns: Mapping_[str, str | None], corrupt: str
     """
     fields = {column.name: column.dataType for column in schema.fields}
     broken = corrupt if fields.pop(corrupt, None) is not None else None
-    for name, kind in fields.items():
-        check_type(name, kind)
+    for name, type_ in fields.items():
+        check_type(name, type_)
     named = {part: column for part, column in columns.items() if column is not None}
     for part, column in named.items():
         if column not in fields:
@@ -91,18 +91,18 @@ def map_row(schema: StructType, columns: Mapping_[str, str | None], corrupt: str
     return Mapping(None, False, tuple(named.items()), broken)  # noqa: FBT003
 
 
-def _check_part(part: str, column: str, kind: Any) -> None:
+def _check_part(part: str, column: str, type_: Any) -> None:
     if part == DELAY:
-        fits = isinstance(kind, NumericType | StringType)
+        fits = isinstance(type_, NumericType | StringType)
         wanted = "a number of seconds, or text such as 1m30s"
     else:
-        fits = isinstance(kind, WRITABLE[part])
-        if isinstance(kind, ArrayType):
-            fits = isinstance(kind.elementType, StringType)
+        fits = isinstance(type_, WRITABLE[part])
+        if isinstance(type_, ArrayType):
+            fits = isinstance(type_.elementType, StringType)
         wanted = " or ".join(one.__name__.removesuffix("Type").lower() for one in WRITABLE[part])
     if not fits:
         raise InvalidArgument(
-            f"column {show(column)} is {kind.simpleString()}; it must be {wanted}"
+            f"column {show(column)} is {type_.simpleString()}; it must be {wanted}"
         )
 
 

@@ -72,9 +72,9 @@ def publish_batches(
         ConfigError: Other rows were published by an earlier attempt in the place of these.
         QueueFull, StoreUnavailable, AmbiguousResult: Not all could be stored; run it again.
     """
-    kind = _ByLane if mapping.id_column is None else _ById
+    sink_type = _ByLane if mapping.id_column is None else _ById
     with traced_task(), publishing_to(options) as (store, publishing, partitions):
-        sink = kind(store, publishing, options, task, partitions)
+        sink = sink_type(store, publishing, options, task, partitions)
         return sink.publish(batches, mapping, reject)
 
 

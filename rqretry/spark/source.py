@@ -47,8 +47,8 @@ class RqretryDataSource(DataSource):
         """A batch read."""
         with plain_in_worker():
             options = check_batch(self._read)
-            kind = PushingReader if options.push_filters else BatchReader
-            return kind(options, arrow_schema(options, schema))
+            reader = PushingReader if options.push_filters else BatchReader
+            return reader(options, arrow_schema(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A streaming read."""

@@ -36,57 +36,57 @@ _PLAIN = (
 )
 
 
-def check_type(path: str, kind: DataType) -> None:
+def check_type(path: str, type_: DataType) -> None:
     """That values of a type can be part of a body. Raises InvalidArgument naming the column."""
-    if isinstance(kind, StructType):
-        for column in kind.fields:
+    if isinstance(type_, StructType):
+        for column in type_.fields:
             check_type(f"{path}.{column.name}", column.dataType)
-    elif isinstance(kind, ArrayType):
-        check_type(f"{path}[]", kind.elementType)
-    elif isinstance(kind, MapType):
-        if not isinstance(kind.keyType, StringType):
+    elif isinstance(type_, ArrayType):
+        check_type(f"{path}[]", type_.elementType)
+    elif isinstance(type_, MapType):
+        if not isinstance(type_.keyType, StringType):
             raise InvalidArgument(
                 f"column {show(path)}: a map in a body needs keys that are strings"
             )
-        check_type(f"{path}[]", kind.valueType)
-    elif not isinstance(kind, _PLAIN):
+        check_type(f"{path}[]", type_.valueType)
+    elif not isinstance(type_, _PLAIN):
         hint = (
             "encode it as text, or make it the whole body"
-            if isinstance(kind, BinaryType)
+            if isinstance(type_, BinaryType)
             else ("cast it to a string or a number")
         )
         raise InvalidArgument(
-            f"column {show(path)} is {kind.simpleString()}, which a JSON body cannot hold: {hint}"
+            f"column {show(path)} is {type_.simpleString()}, which a JSON body cannot hold: {hint}"
         )
 
 
 def values_of(array: pa.Array) -> list[Any]:
     """The values; times as ISO 8601 in UTC, decimals as text, structs and maps as dicts."""
-    kind = array.type
-    if pa.types.is_struct(kind):
+    type_ = array.type
+    if pa.types.is_struct(type_):
         return _structs(array)
-    if pa.types.is_map(kind):
+    if pa.types.is_map(type_):
         return _maps(array)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return _lists(array)
-    if pa.types.is_timestamp(kind):
-        form = "%Y-%m-%dT%H:%M:%SZ" if kind.tz else "%Y-%m-%dT%H:%M:%S"
-        if kind.tz not in (None, "UTC"):
-            array = array.cast(pa.timestamp(kind.unit, "UTC"))
+    if pa.types.is_timestamp(type_):
+        form = "%Y-%m-%dT%H:%M:%SZ" if type_.tz else "%Y-%m-%dT%H:%M:%S"
+        if type_.tz not in (None, "UTC"):
+            array = array.cast(pa.timestamp(type_.unit, "UTC"))
         made: list[Any] = pc.strftime(array, format=form).to_pylist()
         return made
-    if pa.types.is_date(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_date(type_) or pa.types.is_decimal(type_):
         array = array.cast(pa.string())
     return _listed(array)
 
 
 def _listed(array: pa.Array) -> list[Any]:
     """What `to_pylist` gives, which makes a scalar of Arrow for each value first."""
-    kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_boolean(kind):
+    type_ = array.type
+    if pa.types.is_string(type_) or pa.types.is_boolean(type_):
         texts: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
         return texts
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    if not (pa.types.is_integer(type_) or pa.types.is_floating(type_)):
         others: list[Any] = array.to_pylist()
         return others
     numbers: list[Any] = array.fill_null(0).to_numpy(zero_copy_only=False).tolist()

@@ -1,4 +1,4 @@
-"""Connections of redis-py, both kinds, with everything that repeats or guesses switched off."""
+"""Connections of redis-py, sync and async, with everything that repeats or guesses switched off."""
 
 import ssl
 from asyncio import AbstractEventLoop
@@ -43,19 +43,19 @@ def async_connection(url: RedisUrl, connect_seconds: float) -> aio.AbstractConne
     Raises:
         ConfigError: A file that the URL names is not there.
     """
-    kinds = {"unix": aio.UnixDomainSocketConnection, "rediss": aio.SSLConnection}
-    kind: Any = kinds.get(url.scheme, aio.Connection)
-    return kind(**_settings(url, connect_seconds), retry=AsyncRetry(NoBackoff(), 0))  # type: ignore[no-any-return]
+    classes = {"unix": aio.UnixDomainSocketConnection, "rediss": aio.SSLConnection}
+    connection_class: Any = classes.get(url.scheme, aio.Connection)
+    return connection_class(**_settings(url, connect_seconds), retry=AsyncRetry(NoBackoff(), 0))  # type: ignore[no-any-return]
 
 
 def sync_connection(
     url: RedisUrl, connect_seconds: float, reply_seconds: float
 ) -> sync.AbstractConnection:
     """The same for code without asyncio; the greeting of redis-py has a time-out too."""
-    kinds = {"unix": sync.UnixDomainSocketConnection, "rediss": _SyncTls}
-    kind: Any = kinds.get(url.scheme, sync.Connection)
+    classes = {"unix": sync.UnixDomainSocketConnection, "rediss": _SyncTls}
+    connection_class: Any = classes.get(url.scheme, sync.Connection)
     settings = {**_settings(url, connect_seconds), "socket_timeout": reply_seconds}
-    return kind(**settings, retry=Retry(NoBackoff(), 0))  # type: ignore[no-any-return]
+    return connection_class(**settings, retry=Retry(NoBackoff(), 0))  # type: ignore[no-any-return]
 
 
 class _SyncTls(sync.SSLConnection):

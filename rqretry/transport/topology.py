@@ -169,12 +169,12 @@ class ClusterTopology(Topology):
 
 def topology_of(url: RedisUrl, scripts: ScriptLibrary) -> Topology:
     """The topology that a URL names."""
-    kinds: dict[str, type[Topology]] = {
+    classes: dict[str, type[Topology]] = {
         "single": Topology,
         "sentinel": SentinelTopology,
         "cluster": ClusterTopology,
     }
-    return kinds[url.deployment](url, scripts)
+    return classes[url.deployment](url, scripts)
 
 
 class Handshake:
