@@ -4,7 +4,7 @@ local call = redis.call
   Who changed, moved or destroyed what, and when. Append only, and bounded: the oldest lines go.
 
   FLAGS  allow-oom
-  KEYS   meta audit
+  KEYS   meta records (the audit log, or how workers ended)
   ARGV   actor verb arguments counts (both JSON) most
   REPLY  now_ms
   COST   O(1); 4 commands
@@ -12,11 +12,11 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, audit = KEYS[1], KEYS[2]
+local meta, records = KEYS[1], KEYS[2]
 local actor, verb, arguments, counts, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local clock = read_clock(meta)
 call('HSET', meta, 'mark', clock.now, 'offset', clock.offset)
-call('XADD', audit, 'MAXLEN', '~', most, '*', 'at', clock.now, 'by', actor, 'e', verb,
+call('XADD', records, 'MAXLEN', '~', most, '*', 'at', clock.now, 'by', actor, 'e', verb,
   'a', arguments, 'n', counts)
 return clock.now

@@ -10,8 +10,9 @@ local call = redis.call
   to the head of the ready list, so the order stays, and what is published meanwhile is behind it.
 
   FLAGS  none
-  KEYS   meta config ready attempts bodies pending events counters place
-  ARGV   group actor kind ('list' | 'zset') byte (of the place's group) offset count
+  KEYS   meta config ready attempts bodies pending events counters location (a list or sorted set of the
+         other group)
+  ARGV   group actor kind ('list' | 'zset') owner (the byte of the other group) offset count
   REPLY  size of the page, messages given, messages marked; or -1 0 0: the group has caught up
   COST   O(count) and the way to the offset; 12 commands and 1 a message
 ]]
@@ -23,7 +24,7 @@ local call = redis.call
 -- @include message_group_order
 
 local meta, config, ready, attempts, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local pending, events, counters, place = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local pending, events, counters, location = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local group, actor, kind, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local offset, count = tonumber(ARGV[5]), tonumber(ARGV[6])
 
@@ -34,9 +35,9 @@ end
 local byte, clock = settings[1], read_clock(meta)
 local function read_page()
   if kind == 'list' then
-    return call('LRANGE', place, -(offset + count), -(offset + 1))
+    return call('LRANGE', location, -(offset + count), -(offset + 1))
   end
-  return call('ZRANGE', place, offset, offset + count - 1)
+  return call('ZRANGE', location, offset, offset + count - 1)
 end
 local ids = read_page()
 if #ids == 0 then

@@ -5,7 +5,7 @@ local call = redis.call
   counts as a check. One that was checked often enough is parked: it stays, for an operator.
 
   FLAGS  allow-oom
-  KEYS   meta transactions unfinished parked, then checks of each producer group
+  KEYS   meta transactions unfinished_transactions parked_transactions, then checks of each producer group
   ARGV   lease_ms limit
   REPLY  now_ms, next_due_ms (from now; '' for none), ids and records taken, ids parked
   COST   O(groups + limit * log transactions); 4 commands a group, 3 a transaction

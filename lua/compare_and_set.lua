@@ -5,7 +5,7 @@ local call = redis.call
   caller; this makes the last step atomic. An empty replacement deletes the record.
 
   FLAGS  allow-oom
-  KEYS   meta record_hash
+  KEYS   meta records
   ARGV   field expected ('' for a new record) replacement
   REPLY  1 swapped, 0 the record is another one now
   COST   O(1); 2 commands

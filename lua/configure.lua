@@ -6,7 +6,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config wake
-  ARGV   version byte ('' for the one it has), then field and value pairs
+  ARGV   version byte ('' for the one it has), then field and value of each setting
   REPLY  1 written, 0 the partition has this version or a newer one
   COST   O(fields); 4 commands
 ]]

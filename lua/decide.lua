@@ -6,8 +6,8 @@ local call = redis.call
   over.
 
   FLAGS  allow-oom
-  KEYS   meta transactions checks unfinished parked   (checks: of its producer group)
-  ARGV   transaction decision ('committed' | 'rolled_back') worker lease_ms claim ('' for anybody who is
+  KEYS   meta transactions checks (of its producer group) unfinished_transactions parked_transactions
+  ARGV   id decision ('committed' | 'rolled_back') worker lease_ms claim ('' for anybody who is
          not a checker) reason
   REPLY  OK | ALREADY, decided_ms, places or CONFLICT, state, decider, reason, decided_ms or STALE
          or GONE

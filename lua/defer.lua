@@ -2,8 +2,8 @@ local call = redis.call
 --[[ defer.lua: a checker does not know yet; the transaction is checked again later, or parked
 
   FLAGS  allow-oom
-  KEYS   meta transactions checks parked
-  ARGV   transaction claim reason
+  KEYS   meta transactions checks (of its producer group) parked_transactions
+  ARGV   id claim reason
   REPLY  OK | PARKED | STALE (its turn is over, or the transaction is decided)
   COST   O(log transactions); 5 commands
 ]]

@@ -12,9 +12,9 @@ local call = redis.call
   KEYS   meta route bodies pending scheduled backlog events counters big ids id_expiry message_groups
          keyed message_keys, then ready and wake of each group, then order and heads of each ordered
          one, then broadcast, where the topic has a broadcast group
-  ARGV   route_version worker limit groups, then name and byte (and 'o' for an ordered
-         one) of each group, then member and bytes of its groups of each message looked at
-         (none: all that is due goes to every group)
+  ARGV   route_version worker limit groups, then name and byte (and 'o' for an ordered one) of each group,
+         then member and targets (the bytes of its groups) of each message looked at (none: all that is due
+         goes to every group)
   REPLY  OK, now_ms, messages delivered, next_scheduled_ms (from now; '' for none)
          or STALE_ROUTE, version, table
   COST   O(limit * groups); 12 commands and 1 a message and 4 a group, 8 more for what nobody wants (11

@@ -5,8 +5,8 @@ local call = redis.call
   Records of finished transactions go after ten minutes, a few per call.
 
   FLAGS  none
-  KEYS   meta transactions open finished checks   (checks: of its producer group)
-  ARGV   transaction place known ('1': the caller opened it before) group topic worker after_ms every_ms
+  KEYS   meta transactions open_transactions finished_transactions checks (of its producer group)
+  ARGV   id place known ('1': the caller opened it before) group topic worker after_ms every_ms
          most
   REPLY  OK, now_ms or GONE or, where it is decided, its state, who decided and why
   COST   O(log transactions); 10 commands

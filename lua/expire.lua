@@ -11,8 +11,8 @@ local call = redis.call
   look hold_ms later, by when live workers have renewed.
 
   FLAGS  allow-oom
-  KEYS   meta config retry inflight attempts failures dead deaths due wake events counters bodies
-         pending ready order heads message_groups, then the delay level keys
+  KEYS   meta config retry inflight attempts failures dead deaths due wake events counters bodies pending
+         ready order heads message_groups, then levels
   ARGV   group worker limit last_seen_ms ('' on a first look) elapsed_ms hold_ms random
   REPLY  OK | HELD, now_ms, messages expired | ms to wait, and behind OK, where any message has expired,
          the ids of those that have no retries left

@@ -7,13 +7,14 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
-         counters ready order heads message_groups, then the delay level keys
-  ARGV   group worker tracebacks words (a message) random (0 to 1, for the jitter of messages of less than 7
-         words) records, then fingerprint and text of each traceback, then the records that messages share (lines
-         of JSON for the failure record), then of each message 7 words: id, lease_no, level (0 automatic, k that
-         one, -1 dead), delay_ms ('' by level), random, cause, record (where there are shared ones, which);
-         or 3: id, lease_no and record, where the level is automatic, and the cause is 'failure';
-         or 2: id and lease_no, where also all share one record; or 1: id, where also all leases are first ones
+         counters ready order heads message_groups, then levels
+  ARGV   group worker traces stride (1, 2, 3 or 7) random (0 to 1, for the jitter of messages of stride
+         less than 7) shared, then fingerprint and text of each traceback, then records that messages share
+         (lines of JSON for the failure record), then id, lease_no, level, delay_ms, random, cause and
+         record of each message (level: 0 automatic, k that one, -1 dead; delay_ms: '' by level; record:
+         where there are shared ones, which. Stride 3: id, lease_no and record, where the level is automatic
+         and the cause 'failure'; 2: id and lease_no, where also all share one record; 1: id, where also all
+         leases are first ones)
   REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D, once where that is the same of all,
          and then now_ms
   COST   O(messages * log waiting); 16 commands and 2 a level, 2 with max_inflight

@@ -5,8 +5,9 @@ local call = redis.call
   or rollback that is repeated is answered as before.
 
   FLAGS  allow-oom
-  KEYS   meta transactions open finished unfinished parked
-  ARGV   transaction, then the places
+  KEYS   meta transactions open_transactions finished_transactions unfinished_transactions
+         parked_transactions
+  ARGV   id, then places
   REPLY  places left
   COST   O(places); 7 commands
 ]]

@@ -16,7 +16,8 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
-         counters failures order heads message_groups, then of a view deaths and the other group's failures
+         counters failures order heads message_groups, then deaths and origins (the other group's failures)
+         of a group that consumes dead letters
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
   REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies, entries ('' if all are first attempts, else one per id, '-' for 1:1:0:0), errors

@@ -6,8 +6,8 @@ local call = redis.call
   nothing is deleted before the count is 0.
 
   FLAGS  allow-oom
-  KEYS   meta counters config attempts failures tracebacks deaths due wake ready retry heads inflight
-         dead line, then the delay level keys
+  KEYS   meta counters config attempts failures tracebacks deaths due wake ready retry heads inflight dead
+         order, then levels
   ARGV   group
   REPLY  messages that the group still holds
   COST   O(levels); 7 commands and 1 a level; what is left of big keys is freed in the background

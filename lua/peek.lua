@@ -2,8 +2,8 @@ local call = redis.call
 --[[ peek.lua: read only; where is this message, for one group of one partition
 
   FLAGS  no-writes
-  KEYS   meta config ready retry inflight attempts failures dead deaths bodies pending scheduled
-         backlog order heads message_groups, then the delay level keys
+  KEYS   meta config ready retry inflight attempts failures dead deaths bodies pending scheduled backlog
+         order heads message_groups, then levels
   ARGV   id most (how far to look into the lists)
   REPLY  now_ms, body, pending bytes, own byte, entry, inflight deadline, dead since, death, failure
          record, scheduled due, place in ready, in retry, in backlog, paused, level and due of each

@@ -6,7 +6,7 @@ local call = redis.call
   something is not looked at further: the lease of it says the rest.
 
   FLAGS  no-writes
-  KEYS   of each place meta config ready retry inflight due scheduled
+  KEYS   meta config ready retry inflight due scheduled, then those of each other place
   ARGV   -
   REPLY  of each place now_ms, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none),
          or nothing if a lease may find something

@@ -8,7 +8,7 @@ local call = redis.call
   FLAGS  none
   KEYS   meta route bodies big ids id_expiry halves half_of closed events counters keyed message_keys
   ARGV   route_version transaction worker blob, then number, id, body, digest ('' for an id the client
-         made), tag, message_group and message keys, with blanks between, of each message
+         made), tag, message_group and keys (with blanks between) of each message
   REPLY  OK, now_ms, a letter per message: A accepted, D duplicate (published before, and not a part of
          the transaction), C another body has this id, H a half of another transaction has it
          or STALE_ROUTE, version, table or FULL, stored, limit or CLOSED

@@ -7,8 +7,8 @@ local call = redis.call
   goes on, and a message that was sent back with a delay goes to the end of its message group.
 
   FLAGS  allow-oom
-  KEYS   meta retry due wake events counters config order heads message_groups, then the delay level keys
-  ARGV   group worker limit until ('' for what is due now, '+inf' for all) level ('' for every one),
+  KEYS   meta retry due wake events counters config order heads message_groups, then levels
+  ARGV   group worker limit upto ('' for what is due now, '+inf' for all) only (one level, '' for every one),
          then ids to take from that level (none: any)
   REPLY  now_ms, messages promoted, next_due_ms (from now; '' for none)
   COST   O(limit * log waiting); 10 commands and 4 a due level

@@ -16,13 +16,13 @@ local call = redis.call
          message_groups half_of keyed message_keys, then ready and wake of each group, then order and
          heads of each ordered one, then broadcast, where the topic has a broadcast group, then the
          lane of the call in front, if any (not both)
-  ARGV   route_version seq checksum lane_ttl_ms worker blob in_front ('' for none) groups messages
-         mode ('named': each message has an id of the caller's and nothing else, and the ids differ;
-         'filtered': each says which groups it goes to; else ''), then name and byte (and 'o' for an
-         ordered one) of each group, then id and body of each message, then the options of each: the
-         digest ('' for an id the client made) alone, or between tabs digest, delay_ms ('' for none, '@'
-         and a date), message group, message keys with blanks between, and the bytes of its groups
-         ('filtered') or, of one that is delayed, its tag
+  ARGV   route_version seq checksum lane_ttl_ms worker blob in_front ('' for none) groups messages mode
+         ('named': each message has an id of the caller's and nothing else, and the ids differ; 'filtered':
+         each says which groups it goes to; else ''), then name and byte (and 'o' for an ordered one) of
+         each group, then id and body of each message, then options of each message (the digest, '' for an
+         id the client made, alone, or between tabs digest, delay_ms, '' for none, '@' and a date, message
+         group, message keys with blanks between, and the bytes of its groups, 'filtered', or, of one that
+         is delayed, its tag)
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or one character per message: A accepted, D duplicate,
          C another body has this id, H a half of an undecided transaction has it)
          or STALE_ROUTE, version, table or FULL, stored, limit

@@ -5,11 +5,11 @@ local call = redis.call
   leaves) what is in flight. What is ready lies in lists: see purge_list.lua.
 
   FLAGS  allow-oom
-  KEYS   meta config attempts failures place deaths bodies big pending ids id_expiry inflight events
-         counters ready wake order heads message_groups dead keyed message_keys
+  KEYS   meta config attempts failures location (the sorted set) deaths bodies big pending ids id_expiry
+         inflight events counters ready wake order heads message_groups dead keyed message_keys
   ARGV   group actor, then ids
   REPLY  OK | GONE of each message
-  COST   O(messages * log place); 15 commands, 3 more where some have message keys
+  COST   O(messages * log size); 15 commands, 3 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
@@ -19,7 +19,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, config, attempts, failures, place = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local meta, config, attempts, failures, location = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local deaths, inflight, events, counters = KEYS[6], KEYS[12], KEYS[13], KEYS[14]
 local keys = {
   bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11], inflight = inflight,
@@ -34,7 +34,7 @@ local byte = settings[1] or ''
 local clock = read_clock(meta)
 local ordered = settings[2]
 -- @include ordering
-local scores, verdicts, purged, seen = call('ZMSCORE', place, unpack(ids)), {}, {}, {}
+local scores, verdicts, purged, seen = call('ZMSCORE', location, unpack(ids)), {}, {}, {}
 for i, id in ipairs(ids) do
   local here = scores[i] and not seen[id]
   verdicts[i], seen[id] = here and 'OK' or 'GONE', true
@@ -48,7 +48,7 @@ if #purged > 0 then
   finish_lines(order, purged, last)
   call('ZREM', inflight, unpack(purged))
   call('HDEL', deaths, unpack(purged))
-  call('ZREM', place, unpack(purged))
+  call('ZREM', location, unpack(purged))
   call('HINCRBY', counters, 'purge:' .. group, #purged)
   append_history(clock, meta, events, 'purge', group, actor, purged, '', '')
 end

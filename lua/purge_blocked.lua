@@ -7,7 +7,7 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta config order heads message_groups attempts failures bodies big pending ids id_expiry
          events counters keyed message_keys
-  ARGV   group actor, then members of the line
+  ARGV   group actor, then members of the order
   REPLY  OK | GONE of each message
   COST   O(messages * log line); 16 commands, 3 more where some have message keys
 ]]

@@ -8,8 +8,8 @@ local call = redis.call
   before a message that the caller has not looked at.
 
   FLAGS  allow-oom
-  KEYS   meta config list attempts failures dead inflight bodies big pending ids id_expiry events
-         counters ready wake order heads message_groups keyed message_keys
+  KEYS   meta config location (the list) attempts failures dead inflight bodies big pending ids id_expiry
+         events counters ready wake order heads message_groups keyed message_keys
   ARGV   group actor limit, then id and answer ('1' goes, '0' stays) of each message looked at
   REPLY  messages gone, window
   COST   O(limit); 18 commands, 3 more where some have message keys
@@ -22,7 +22,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, config, list, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local meta, config, location, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, inflight, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
 local keys = {
   dead = dead, inflight = inflight, bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11],
@@ -41,7 +41,7 @@ local byte = settings[1] or ''
 local clock = read_clock(meta)
 local ordered = settings[2]
 -- @include ordering
-local ids, window = call('LRANGE', list, 0, limit - 1), 0
+local ids, window = call('LRANGE', location, 0, limit - 1), 0
 if #ids == 0 then
   return { 0, 0 }
 end
@@ -67,7 +67,7 @@ local function sort_out()
 end
 sort_out()
 if #kept > 0 then
-  call('RPUSH', list, unpack(kept))
+  call('RPUSH', location, unpack(kept))
 end
 if #gone > 0 then
   -- The body of a dead letter is not that of a group that looks at it.
@@ -78,7 +78,7 @@ if #gone > 0 then
 end
 finish_lines(order, over, {}) -- the call that ended them may have been cut before the next ones went out
 if window > 0 then
-  call('LTRIM', list, window, -1)
+  call('LTRIM', location, window, -1)
 end
 if #gone > 0 then
   call('HINCRBY', counters, 'purge:' .. group, #gone)

@@ -5,7 +5,7 @@ local call = redis.call
   starts with one token, so that the first message need not wait and the first seconds hold it too.
 
   FLAGS  allow-oom
-  KEYS   meta (the bucket)
+  KEYS   bucket
   ARGV   version tokens_per_ms ('' for no limit) burst
   REPLY  1 written, 0 the bucket has this version or a newer one, or there is nothing to forget
   COST   O(1); 4 commands
@@ -13,18 +13,18 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, version, tokens_per_ms, burst = KEYS[1], tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+local bucket, version, tokens_per_ms, burst = KEYS[1], tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 
-local kept = call('HMGET', meta, 'version', 'tokens')
+local kept = call('HMGET', bucket, 'version', 'tokens')
 if version <= tonumber(kept[1] or 0) or (tokens_per_ms == '' and not kept[1]) then
   return 0
 end
 if tokens_per_ms == '' then
-  call('HSET', meta, 'version', version, 'per_ms', '')
+  call('HSET', bucket, 'version', version, 'per_ms', '')
   return 1
 end
-local clock = read_clock(meta)
+local clock = read_clock(bucket)
 local tokens = math.min(burst, tonumber(kept[2] or 1))
-call('HSET', meta, 'mark', clock.now, 'offset', clock.offset, 'per_ms', tokens_per_ms, 'burst', burst,
+call('HSET', bucket, 'mark', clock.now, 'offset', clock.offset, 'per_ms', tokens_per_ms, 'burst', burst,
   'tokens', tokens, 'at', clock.now, 'version', version)
 return 1

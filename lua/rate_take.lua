@@ -6,7 +6,7 @@ local call = redis.call
   not use comes back. A caller that dies with tokens delays others, and loses nothing.
 
   FLAGS  allow-oom
-  KEYS   meta (the bucket)
+  KEYS   bucket
   ARGV   want returned
   REPLY  tokens ('' if the group has no limit), ms until the next block
   COST   O(1); 4 commands
@@ -14,15 +14,15 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, want, returned = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+local bucket, want, returned = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local BLOCKS, ROUNDING = 5, 0.000001 -- in a burst; of parts of tokens that add up
 
-local kept = call('HMGET', meta, 'per_ms', 'burst', 'tokens', 'at')
+local kept = call('HMGET', bucket, 'per_ms', 'burst', 'tokens', 'at')
 local per_ms, burst = tonumber(kept[1] or ''), tonumber(kept[2] or '')
 if not per_ms then
   return { '', 0 }
 end
-local clock = read_clock(meta)
+local clock = read_clock(bucket)
 local earned = math.max(0, clock.now - kept[4]) * per_ms
 local tokens = math.min(burst, kept[3] + earned + returned)
 local block, given = math.max(1, math.floor(burst / BLOCKS)), 0
@@ -31,7 +31,7 @@ if want > 0 and tokens + ROUNDING >= math.min(want, block) then
   tokens = tokens - given
 end
 if given > 0 or returned > 0 then
-  call('HSET', meta, 'mark', clock.now, 'offset', clock.offset, 'tokens', string.format('%.9f', tokens),
+  call('HSET', bucket, 'mark', clock.now, 'offset', clock.offset, 'tokens', string.format('%.9f', tokens),
     'at', clock.now)
 end
 local short = math.max(0, (given > 0 and block or math.min(want, block)) - tokens)

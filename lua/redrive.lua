@@ -7,8 +7,8 @@ local call = redis.call
   group it goes to the end of its message group: at once, or when it is promoted.
 
   FLAGS  allow-oom
-  KEYS   meta config ready inflight attempts failures dead deaths wake bodies events counters due
-         order heads message_groups pending, then the delay level keys
+  KEYS   meta config ready inflight attempts failures dead deaths wake bodies events counters due order
+         heads message_groups pending, then levels
   ARGV   group actor, then id, delay_ms ('' at once) and record (one line of JSON for the failure
          record) of each message
   REPLY  OK | GONE of each message

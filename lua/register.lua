@@ -4,8 +4,8 @@ local call = redis.call
   Its details are kept behind the time at which it first said so.
 
   FLAGS  allow-oom
-  KEYS   meta workers details
-  ARGV   ttl_ms (0: goodbye) worker details
+  KEYS   meta workers worker_details
+  ARGV   ttl_ms (0: goodbye) worker about
   REPLY  live workers
   COST   O(log workers + dead workers); 8 commands
 ]]

@@ -6,8 +6,8 @@ local call = redis.call
   nothing is changed, so that the caller can report a failure instead.
 
   FLAGS  allow-oom
-  KEYS   meta config ready retry inflight attempts dead due wake bodies pending events counters deaths,
-         then the delay level keys
+  KEYS   meta config ready retry inflight attempts dead due wake bodies pending events counters deaths, then
+         levels
   ARGV   group worker max_postpones, then id, lease_no and delay_ms ('' at once) of each message
   REPLY  OK | STALE | GONE | LIMIT of each message
   COST   O(messages * log inflight); 14 commands and 2 a level, 2 with max_inflight

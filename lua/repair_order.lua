@@ -11,8 +11,8 @@ local call = redis.call
            is the head
 
   FLAGS  allow-oom
-  KEYS   meta config ready retry inflight attempts dead wake order heads bodies pending message_groups events
-         counters, then the delay level keys
+  KEYS   meta config ready retry inflight attempts dead wake order heads bodies pending message_groups
+         events counters, then levels
   ARGV   group actor what, then names, members or ids
   REPLY  how many of them were looked at (the caller sends the others again), those that were mended
   COST   O(messages * (ready + retry + levels * log waiting)); 5 commands, 12 and 1 a level for each

@@ -8,10 +8,10 @@ local call = redis.call
   away from the others. A body is never deleted here: rather a group gets a message again.
 
   FLAGS  allow-oom
-  KEYS   meta bodies pending scheduled backlog half_of message_groups events, then of each group ready
-         retry inflight dead line and the delay level keys
-  ARGV   actor levels groups, then the byte of each group, then of each message id, its member of
-         scheduled, and the bytes of the groups that its tag is for
+  KEYS   meta bodies pending scheduled backlog half_of message_groups events, then ready retry inflight dead
+         order and levels of each group
+  ARGV   actor level_count group_count, then byte of each group, then id, member (of scheduled) and targets (the bytes
+         of the groups that its tag is for) of each message
   REPLY  how many messages were looked at (the caller sends the others again), for each of them the bytes
          that owe it now ('' if none were written), and those that were changed
   COST   O(messages * groups * (ready + retry + levels * log waiting)); 3 commands and 1 a group, then 7

@@ -15,7 +15,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts failures dead deaths due wake order heads bodies pending
-         message_groups events counters, then the delay level keys
+         message_groups events counters, then levels
   ARGV   group actor what, then ids
   REPLY  how many of the ids were looked at (the caller sends the others again), those that were mended
   COST   O(messages * (ready + retry + levels * log waiting)); 5 commands, 10 and 1 a level for a message

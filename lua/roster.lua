@@ -2,7 +2,7 @@ local call = redis.call
 --[[ roster.lua: read only; who is alive, from the namespace's slot
 
   FLAGS  no-writes
-  KEYS   meta workers details
+  KEYS   meta workers worker_details
   ARGV   -
   REPLY  now_ms, names, details, lives since
   COST   O(workers); 4 commands

@@ -2,24 +2,24 @@ local call = redis.call
 --[[ scan_group.lua: read only; one page of what a group holds in one place of one partition
 
   FLAGS  no-writes
-  KEYS   meta place attempts failures
+  KEYS   meta location (the list or sorted set) attempts failures
   ARGV   kind ('list' | 'zset') offset count
   REPLY  now_ms, total, ids, scores ('' in a list), entries, failure records ('' for none)
-  COST   O(offset + count) in a list, O(log place + count) in a sorted set; 6 commands
+  COST   O(offset + count) in a list, O(log size + count) in a sorted set; 6 commands
 ]]
 -- @include clock
 -- @include logical
 
-local meta, place, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local meta, location, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local kind, offset, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local clock = read_clock(meta)
 local ids, scores, total = {}, {}
 if kind == 'list' then
-  total, ids = call('LLEN', place), call('LRANGE', place, offset, offset + count - 1)
+  total, ids = call('LLEN', location), call('LRANGE', location, offset, offset + count - 1)
 else
-  total = call('ZCARD', place)
-  local page = call('ZRANGE', place, offset, offset + count - 1, 'WITHSCORES')
+  total = call('ZCARD', location)
+  local page = call('ZRANGE', location, offset, offset + count - 1, 'WITHSCORES')
   for i = 1, #page, 2 do
     ids[#ids + 1], scores[#scores + 1] = page[i], page[i + 1]
   end

@@ -5,8 +5,8 @@ local call = redis.call
   zero still reports its true lag.
 
   FLAGS  no-writes
-  KEYS   meta config ready retry inflight dead scheduled backlog counters bodies order heads
-         message_groups, then the delay level keys
+  KEYS   meta config ready retry inflight dead scheduled backlog counters bodies order heads message_groups,
+         then levels
   ARGV   -
   REPLY  now_ms, ready, retry, inflight, overdue, dead, scheduled, backlog, bodies, oldest ready id,
          paused, per level {count, due already, next_due_ms}, counters as name and value, bytes of

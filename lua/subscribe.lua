@@ -10,7 +10,7 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta route backlog ready wake counters order heads message_groups (ready, wake, order and heads
          of the first group)
-  ARGV   version table group ('' when the topic has none) limit max_messages (0 for no limit)
+  ARGV   version route_table group ('' when the topic has none) limit max_messages (0 for no limit)
          ordered ('1' where the first group is)
   REPLY  messages still in the backlog
   COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 8 commands

@@ -8,10 +8,11 @@ local call = redis.call
   one's dead letters (a view) forgets its mark; the letter stays.
 
   FLAGS  allow-oom
-  KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters
-         wake ready order heads message_groups keyed message_keys, then of a view deaths
-  ARGV   group worker strict ('1' | '0') words (1 or 2 a message), then id and lease_no of each
-         message; with 1 word each lease is the first of its message, and only ids follow
+  KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters wake
+         ready order heads message_groups keyed message_keys, then deaths of a group that consumes dead
+         letters
+  ARGV   group worker strict ('1' | '0') stride (2, or 1: ids alone, of first leases), then id and lease_no
+         of each message
   REPLY  OK | STALE | GONE of each message; nothing if all are OK
   COST   O(messages * log inflight); 12 commands, 6 more where some are large, owed to several or have an id
          of the caller's, 1 more where a message failed before, 3 for a message that is not OK, 2 with

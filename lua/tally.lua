@@ -3,7 +3,7 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta counters
-  ARGV   group, then verb and count
+  ARGV   group, then verb and count of each counter
   REPLY  verbs counted
   COST   O(verbs); 2 commands and 1 a verb
 ]]

@@ -35,7 +35,7 @@ def audit_append(
     """Add an entry to the audit log; answers the server's time in ms."""
     return Command(
         verb="audit_append",
-        keys=(keys.meta, keys.audit),
+        keys=keys.scripts.completed("audit_append", records=keys.audit),
         args=(actor, verb, _dump(arguments), _dump(counts), NOTES_KEPT),
         decode=int,
     )
@@ -56,7 +56,7 @@ def exit_record(keys: NamespaceKeys, *, process: str, ending: str) -> Command[in
     """
     return Command(
         verb="audit_append",
-        keys=(keys.meta, keys.exit_records),
+        keys=keys.scripts.completed("audit_append", records=keys.exit_records),
         args=(process, "ended", _dump({"said": ending}), "{}", EXIT_RECORDS_KEPT),
         decode=int,
     )
@@ -69,7 +69,7 @@ def exit_records(keys: NamespaceKeys) -> Command[list[Note]]:
 
 def now(keys: NamespaceKeys) -> Command[int]:
     """The server's time in ms."""
-    return Command("now", (keys.meta,), (), int)
+    return Command("now", keys.scripts["now"], (), int)
 
 
 def _dump(fields: Mapping[str, Any]) -> str:

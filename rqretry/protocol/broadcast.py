@@ -59,8 +59,7 @@ def read_waited(reply: Any) -> dict[str, list[Entry]]:
 def tally(keys: GroupKeys, counts: Mapping[str, int]) -> Command[int]:
     """Add to the counters of a group."""
     flat = [argument for pair in counts.items() for argument in pair]
-    partition = keys.partition
-    return Command("tally", (partition.meta, partition.counters), (keys.group, *flat), int)
+    return Command("tally", keys.scripts["tally"], (keys.group, *flat), int)
 
 
 def _mark(reply: list[Any]) -> Mark:

@@ -108,14 +108,9 @@ def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
     """Install a route; the first group takes the backlog. Returns what is left of it."""
     first = route.groups[0].name if route.groups else ""
     ordered = bool(route.groups) and route.groups[0].ordered
-    group = keys.group(first, 0)
-    touched = (
-        keys.meta, keys.route, keys.backlog, group.ready, group.wake, keys.counters,
-        group.order, group.heads, keys.message_groups,
-    )  # fmt: skip
     return Command(
         verb="subscribe",
-        keys=touched,
+        keys=keys.group(first, 0).scripts["subscribe"],
         args=(route.version, route.encode(), first, MAX_BATCH, route.max_messages, int(ordered)),
         decode=int,
     )
@@ -128,7 +123,7 @@ def configure(
     flat = [argument for pair in fields.items() for argument in pair]
     return Command(
         verb="configure",
-        keys=(keys.partition.meta, keys.config, keys.wake),
+        keys=keys.scripts["configure"],
         args=(version, fields.get("byte", ""), *flat),
         decode=int,
     )
@@ -138,7 +133,12 @@ def compare_and_set(
     keys: NamespaceKeys, records: str, name: str, old: str, new: str
 ) -> Command[bool]:
     """Replace a catalog record if it still is `old` ('' for a new one); delete it for ''."""
-    return Command("compare_and_set", (keys.meta, records), (name, old, new), bool)
+    return Command(
+        "compare_and_set",
+        keys.scripts.completed("compare_and_set", records=records),
+        (name, old, new),
+        bool,
+    )
 
 
 def read_record(records: str, name: str) -> Command[str]:
@@ -198,33 +198,21 @@ def server_memory() -> Command[dict[str, int]]:
 
 def stats(keys: GroupKeys) -> Command[Stats]:
     """How many messages of a group are where; what is due counts as ready."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.dead, p.scheduled,
-        p.backlog, p.counters, p.bodies, keys.order, keys.heads, p.message_groups, *keys.levels,
-    )  # fmt: skip
-    return Command("stats", touched, (), _stats)
+    return Command("stats", keys.scripts["stats"], (), _stats)
 
 
 def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
     """Where a message is, for one group."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts,
-        keys.failures, keys.dead, keys.deaths, p.bodies, p.pending, p.scheduled, p.backlog,
-        keys.order, keys.heads, p.message_groups, *keys.levels,
-    )  # fmt: skip
-    return Command("peek", touched, (id_, LOOKED_AT), _peeked)
+    return Command("peek", keys.scripts["peek"], (id_, LOOKED_AT), _peeked)
 
 
 def dead_letters(
     keys: GroupKeys, *, offset: int, count: int = MAX_BATCH, with_bodies: bool = False
 ) -> Command[DeadPage]:
     """One page of the dead letters of a group in a partition, oldest first."""
-    p = keys.partition
     return Command(
         verb="dead_letters",
-        keys=(p.meta, keys.dead, keys.deaths, keys.failures, p.bodies, p.big, keys.tracebacks),
+        keys=keys.scripts["dead_letters"],
         args=(offset, count, int(with_bodies), MAX_BATCH_BYTES),
         decode=_dead_page,
     )

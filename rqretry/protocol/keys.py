@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
+from rqretry.protocol.signatures import ScriptKeys
+
 ROOT = "rqretry"
 STORED_AS = {"deaths": "graves", "order": "line", "exit_records": "last_words"}
 """Keys that end otherwise than their attribute is called: a stored name does not change."""
-_APART = ("base", "lane", "levels")
+_APART = ("base", "lane", "levels", "scripts")
 """Attributes that are not one key, named after them."""
 
 
@@ -35,9 +37,11 @@ class NamespaceKeys:
     unfinished_transactions: str = field(init=False)
     parked_transactions: str = field(init=False)
     finished_transactions: str = field(init=False)
+    scripts: ScriptKeys = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Spell the keys."""
+        object.__setattr__(self, "scripts", ScriptKeys(self))
         _spell(self, f"{ROOT}:{self.namespace}:{{{self.namespace}}}:")
 
     def checks(self, producer_group: str) -> str:
@@ -74,12 +78,14 @@ class PartitionKeys:
     counters: str = field(init=False, compare=False)
     lane: Callable[[str], str] = field(init=False, compare=False, repr=False)
     """Where a producer's last call into this partition is remembered."""
+    scripts: ScriptKeys = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Spell the keys."""
         base = f"{ROOT}:{self.namespace}:{{{self.topic}:{self.partition}}}:"
         object.__setattr__(self, "base", base)
         object.__setattr__(self, "lane", f"{base}lane:".__add__)
+        object.__setattr__(self, "scripts", ScriptKeys(self))
         _spell(self, base)
 
     def everything(self) -> tuple[str, ...]:
@@ -117,6 +123,7 @@ class GroupKeys:
     order: str = field(init=False, compare=False)
     heads: str = field(init=False, compare=False)
     levels: tuple[str, ...] = field(init=False, compare=False)
+    scripts: ScriptKeys = field(init=False, compare=False, repr=False)
 
     @property
     def lists(self) -> tuple[str, str]:
@@ -145,6 +152,7 @@ class GroupKeys:
             object.__setattr__(self, "dead", f"{self._source_base}dead")
         levels = tuple(f"{base}delay:{level}" for level in range(1, self.level_count + 1))
         object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "scripts", ScriptKeys(self, self.partition))
 
 
 @lru_cache(maxsize=4096)

@@ -93,16 +93,9 @@ def lease(
 
     `tokens`: the caller has taken as many of a group's rate limit.
     """
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
-        keys.due, keys.wake, p.bodies, p.big, p.pending, p.scheduled, p.events, p.counters,
-        keys.failures,
-        keys.order, keys.heads, p.message_groups,
-    )  # fmt: skip
     return Command(
         verb="lease",
-        keys=touched + ((keys.deaths, keys.origins) if keys.source else ()),
+        keys=keys.scripts["lease"] + ((keys.deaths, keys.origins) if keys.source else ()),
         args=(keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens)),
         decode=_leased,
     )
@@ -122,14 +115,7 @@ def poll(places: Sequence[GroupKeys]) -> Command[list[Polled | None]]:
 
     None if there may be, also because the partition does not know the group. Not on a cluster.
     """
-    touched = [
-        key
-        for keys in places
-        for p in (keys.partition,)
-        for key in (
-            p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.due, p.scheduled,
-        )
-    ]  # fmt: skip
+    touched = chain.from_iterable(keys.scripts["poll"] for keys in places)
     return Command("poll", tuple(touched), (), lambda reply: [_polled(each) for each in reply])
 
 
@@ -137,10 +123,9 @@ def renew(
     keys: GroupKeys, receipts: Sequence[Receipt], *, visibility_ms: int
 ) -> Command[list[bytes]]:
     """Inflight to inflight: push the deadline of leases that are still ours."""
-    p = keys.partition
     return Command(
         verb="renew",
-        keys=(p.meta, keys.config, keys.inflight, keys.attempts, keys.dead, p.bodies, p.pending),
+        keys=keys.scripts["renew"],
         args=(visibility_ms, *_flat(receipts)),
         decode=list,
         ids=_ids(receipts),
@@ -155,19 +140,13 @@ def succeed(
     strict: bool = False,
 ) -> Command[list[bytes]]:
     """Inflight to committed; `strict` also wants the deadline in the future (a simple ack)."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead, p.bodies,
-        p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.wake, keys.ready,
-        keys.order, keys.heads, p.message_groups, p.keyed, p.message_keys,
-    )  # fmt: skip
     ids = _ids(receipts)
     firsts = {receipt[1] for receipt in receipts} == {1}
-    arguments: Iterable[str | int] = (1, *ids) if firsts else (2, *_flat(receipts))
+    stride, leases = (1, ids) if firsts else (2, _flat(receipts))
     return Command(
         verb="succeed",
-        keys=touched + ((keys.deaths,) if keys.source else ()),
-        args=(keys.group, worker, int(strict), *arguments),
+        keys=keys.scripts["succeed"] + ((keys.deaths,) if keys.source else ()),
+        args=(keys.group, worker, int(strict), stride, *leases),
         decode=lambda reply: reply or [OK] * len(ids),
         ids=ids,
     )
@@ -181,7 +160,6 @@ def fail(
     tracebacks: Mapping[str, str],
 ) -> Command[list[Failed]]:
     """Inflight to waiting_retry or dead; `tracebacks` are by fingerprint, each sent once."""
-    p = keys.partition
     ids = tuple([failure[0][0] for failure in failures])
     stride, shared, per_message = _failures(failures, ids)
     random = failures[0].random if failures else 0.0
@@ -190,12 +168,9 @@ def fail(
         args += (fingerprint, traceback)
     args += shared
     args += per_message
-    touched = (
-        p.meta, keys.config, keys.inflight, keys.attempts, keys.failures, keys.dead,
-        keys.deaths, keys.tracebacks, keys.due, keys.wake, p.bodies, p.pending, p.events,
-        p.counters, keys.ready, keys.order, keys.heads, p.message_groups, *keys.levels,
-    )  # fmt: skip
-    return Command("fail", touched, tuple(args), lambda reply: _failed(reply, len(ids)), ids=ids)
+    return Command(
+        "fail", keys.scripts["fail"], tuple(args), lambda reply: _failed(reply, len(ids)), ids=ids
+    )
 
 
 def release(
@@ -207,31 +182,20 @@ def release(
     max_postpones: int = 0,
 ) -> Command[list[bytes]]:
     """Inflight to ready (head of its lane), or postponed by `delays_ms`; not counted."""
-    p = keys.partition
     delays = delays_ms or [""] * len(receipts)
     args: list[Any] = [keys.group, worker, max_postpones]
     for receipt, delay_ms in zip(receipts, delays, strict=True):
         args += (*receipt, delay_ms)
-    touched = (
-        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
-        keys.due, keys.wake, p.bodies, p.pending, p.events, p.counters, keys.deaths,
-        *keys.levels,
-    )  # fmt: skip
-    return Command("release", touched, tuple(args), list, ids=_ids(receipts))
+    return Command("release", keys.scripts["release"], tuple(args), list, ids=_ids(receipts))
 
 
 def change_visibility(
     keys: GroupKeys, receipt: Receipt, *, worker: str, duration_ms: int
 ) -> Command[bytes | int]:
     """Inflight to inflight with a new deadline (0: to ready); the new lease_no, STALE or GONE."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
-        keys.wake, p.bodies, p.pending, p.events, p.counters,
-    )  # fmt: skip
     return Command(
         verb="change_visibility",
-        keys=touched,
+        keys=keys.scripts["change_visibility"],
         args=(keys.group, worker, *receipt, duration_ms),
         decode=_changed,
         ids=(receipt.id,),

@@ -54,15 +54,12 @@ def expire(
     `last_seen_ms` is the server time of the caller's last look at this partition and `elapsed_ms`
     the caller's own monotonic time since: together they show a server clock that jumped forward.
     """
-    p = keys.partition
     seen: int | str = "" if last_seen_ms is None else last_seen_ms
-    touched = (
-        p.meta, keys.config, keys.retry, keys.inflight, keys.attempts, keys.failures,
-        keys.dead, keys.deaths, keys.due, keys.wake, p.events, p.counters, p.bodies,
-        p.pending, keys.ready, keys.order, keys.heads, p.message_groups, *keys.levels,
-    )  # fmt: skip
     return Command(
-        "expire", touched, (keys.group, worker, limit, seen, elapsed_ms, hold_ms, random), _expired
+        "expire",
+        keys.scripts["expire"],
+        (keys.group, worker, limit, seen, elapsed_ms, hold_ms, random),
+        _expired,
     )
 
 
@@ -79,15 +76,10 @@ def promote(
 
     `level` promotes from that one alone, `ids` (of one level) these alone, `limit` at most.
     """
-    p = keys.partition
     until = "+inf" if early else ""
-    touched = (
-        p.meta, keys.retry, keys.due, keys.wake, p.events, p.counters, keys.config, keys.order,
-        keys.heads, p.message_groups, *keys.levels,
-    )  # fmt: skip
     return Command(
         verb="promote",
-        keys=touched,
+        keys=keys.scripts["promote"],
         args=(keys.group, worker, limit, until, level or "", *ids),
         decode=lambda reply: Promoted(int(reply[0]), int(reply[1]), number(reply[2])),
     )
@@ -95,29 +87,24 @@ def promote(
 
 def feed_dlq_group(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> Command[int]:
     """Dead letters of the other group to ready of this one, which consumes them; how many."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.dead, keys.ready, keys.attempts, keys.failures, keys.deaths,
-        keys.wake, p.events, p.counters,
-    )  # fmt: skip
-    return Command("feed_dlq_group", touched, (keys.group, worker, limit), int)
+    return Command(
+        "feed_dlq_group", keys.scripts["feed_dlq_group"], (keys.group, worker, limit), int
+    )
 
 
 def sweep(keys: PartitionKeys, *, limit: int = MAX_BATCH) -> Command[int]:
     """Forget caller-given ids whose hour is over; answers how many."""
-    return Command("sweep", (keys.meta, keys.ids, keys.id_expiry), (limit,), int)
+    return Command("sweep", keys.scripts["sweep"], (limit,), int)
 
 
 def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Command[int]:
     """A worker lives, for `ttl_ms` more (0: it says goodbye); answers the live workers."""
-    return Command(
-        "register", (keys.meta, keys.workers, keys.worker_details), (ttl_ms, worker, about), int
-    )
+    return Command("register", keys.scripts["register"], (ttl_ms, worker, about), int)
 
 
 def roster(keys: NamespaceKeys) -> Command[tuple[int, list[LiveWorker]]]:
     """The server's time in ms, and the live workers."""
-    return Command("roster", (keys.meta, keys.workers, keys.worker_details), (), _roster)
+    return Command("roster", keys.scripts["roster"], (), _roster)
 
 
 def _expired(reply: list[Any]) -> Expired:

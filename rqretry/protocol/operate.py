@@ -62,30 +62,25 @@ def redrive(
 
     `records`: of each, the line for its failure record (failures.py).
     """
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.ready, keys.inflight, keys.attempts, keys.failures,
-        keys.dead, keys.deaths, keys.wake, p.bodies, p.events, p.counters, keys.due,
-        keys.order, keys.heads, p.message_groups, p.pending, *keys.levels,
-    )  # fmt: skip
     delays = delays_ms or [""] * len(ids)
     lines = records or ['{"c":"redriven"}'] * len(ids)
     arguments = [argument for row in zip(ids, delays, lines, strict=True) for argument in row]
-    return Command("redrive", touched, (keys.group, actor, *arguments), list, ids=tuple(ids))
+    return Command(
+        "redrive", keys.scripts["redrive"], (keys.group, actor, *arguments), list, ids=tuple(ids)
+    )
 
 
 def purge(
     keys: GroupKeys, ids: Sequence[str], *, actor: str, key: str | None = None
 ) -> Command[list[bytes]]:
     """Dead (or in another sorted set, `key`) to gone; OK or GONE for each id."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.attempts, keys.failures, key or keys.dead, keys.deaths,
-        p.bodies, p.big, p.pending, p.ids, p.id_expiry, keys.inflight, p.events, p.counters,
-        keys.ready, keys.wake, keys.order, keys.heads, p.message_groups, keys.dead, p.keyed,
-        p.message_keys,
-    )  # fmt: skip
-    return Command("purge", touched, (keys.group, actor, *ids), list, ids=tuple(ids))
+    return Command(
+        "purge",
+        keys.scripts.completed("purge", location=key or keys.dead),
+        (keys.group, actor, *ids),
+        list,
+        ids=tuple(ids),
+    )
 
 
 def purge_list(
@@ -97,16 +92,10 @@ def purge_list(
     limit: int = MAX_BATCH,
 ) -> Command[Dropped]:
     """Ready to gone, at the head of one list; `answers` says which go, none: all."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, key, keys.attempts, keys.failures, keys.dead, keys.inflight,
-        p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters, keys.ready,
-        keys.wake, keys.order, keys.heads, p.message_groups, p.keyed, p.message_keys,
-    )  # fmt: skip
     flat = [argument for id_, goes in answers for argument in (id_, int(goes))]
     return Command(
         verb="purge_list",
-        keys=touched,
+        keys=keys.scripts.completed("purge_list", location=key),
         args=(keys.group, actor, limit, *flat),
         decode=lambda reply: Dropped(*map(int, reply)),
     )
@@ -116,15 +105,10 @@ def catch_up(
     keys: GroupKeys, key: str, *, actor: str, in_list: bool, owner: int, offset: int
 ) -> Command[CaughtUp]:
     """Stored to ready: one page of what the group with the byte `owner` has, for another group."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.ready, keys.attempts, p.bodies, p.pending, p.events, p.counters,
-        key,
-    )  # fmt: skip
     structure = "list" if in_list else "zset"
     return Command(
         verb="catch_up",
-        keys=touched,
+        keys=keys.scripts.completed("catch_up", location=key),
         args=(keys.group, actor, structure, bytes((owner,)), offset, MAX_BATCH),
         decode=lambda reply: CaughtUp(*map(int, reply)),
     )
@@ -132,10 +116,9 @@ def catch_up(
 
 def backfill_check(keys: GroupKeys, cursor: str) -> Command[tuple[str, list[str]]]:
     """One page of what is stored and not owed by the group: the next cursor, and the ids."""
-    p = keys.partition
     return Command(
         verb="backfill_check",
-        keys=(p.meta, keys.config, p.bodies, p.pending, p.big),
+        keys=keys.scripts["backfill_check"],
         args=(cursor,),
         decode=lambda reply: (text(reply[0]), texts(reply[1])),
     )
@@ -155,7 +138,7 @@ def scan_blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) ->
     """One page of the line of an ordered group, without who is out; reads only."""
     return Command(
         verb="scan_blocked",
-        keys=(keys.partition.meta, keys.order, keys.heads, keys.failures),
+        keys=keys.scripts["scan_blocked"],
         args=(after, count),
         decode=_blocked,
     )
@@ -163,24 +146,14 @@ def scan_blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) ->
 
 def purge_blocked(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Command[list[bytes]]:
     """Blocked to gone; OK or GONE for each member of the line."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.order, keys.heads, p.message_groups, keys.attempts,
-        keys.failures, p.bodies, p.big, p.pending, p.ids, p.id_expiry, p.events, p.counters,
-        p.keyed, p.message_keys,
-    )  # fmt: skip
-    return Command("purge_blocked", touched, (keys.group, actor, *members), list)
+    return Command(
+        "purge_blocked", keys.scripts["purge_blocked"], (keys.group, actor, *members), list
+    )
 
 
 def leave(keys: GroupKeys) -> Command[int]:
     """Forget a group in a partition where it holds nothing; answers what it still holds."""
-    p = keys.partition
-    touched = (
-        p.meta, p.counters, keys.config, keys.attempts, keys.failures, keys.tracebacks,
-        keys.deaths, keys.due, keys.wake, keys.ready, keys.retry, keys.heads, keys.inflight,
-        keys.dead, keys.order, *keys.levels,
-    )  # fmt: skip
-    return Command("leave", touched, (keys.group,), int)
+    return Command("leave", keys.scripts["leave"], (keys.group,), int)
 
 
 def erase(keys: PartitionKeys) -> Command[int]:
@@ -200,12 +173,8 @@ def erase_group(keys: GroupKeys) -> Command[int]:
 
 def recall(keys: PartitionKeys, id_: str, *, worker: str, tag: str = "") -> Command[str]:
     """Scheduled and not due to gone: OK, LATE or GONE."""
-    touched = (
-        keys.meta, keys.scheduled, keys.bodies, keys.big, keys.pending, keys.ids,
-        keys.id_expiry, keys.events, keys.counters, keys.keyed, keys.message_keys,
-    )  # fmt: skip
     args = (worker, id_, scheduled_member(id_, tag))
-    return Command("recall", touched, args, text, ids=(id_,))
+    return Command("recall", keys.scripts["recall"], args, text, ids=(id_,))
 
 
 def scan_group(
@@ -214,7 +183,7 @@ def scan_group(
     """One page of what a group holds in a list or a sorted set of its own."""
     return Command(
         verb="scan_group",
-        keys=(keys.partition.meta, key, keys.attempts, keys.failures),
+        keys=keys.scripts.completed("scan_group", location=key),
         args=("list" if in_list else "zset", offset, count),
         decode=_held,
     )

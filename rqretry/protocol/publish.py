@@ -12,10 +12,12 @@ from rqretry.core.history_notes import NOTHING, Noted
 from rqretry.core.message_id import pack_ids
 from rqretry.core.route import Route
 from rqretry.protocol.command import Argument, Command, number, text, texts
-from rqretry.protocol.keys import GroupKeys, PartitionKeys
+from rqretry.protocol.keys import PartitionKeys
 
 _NAMED, _FILTERED = "named", "filtered"
 """Modes of publish_with_options.lua."""
+_BEHIND_LANE = 3
+"""Of the keys of both publish scripts, those behind the lane are the same for every producer."""
 _PACKED = 32
 """From so many plain messages on the history has their ids packed, in 12 bytes each and not 17."""
 _BARE = ("", "", None)
@@ -255,22 +257,9 @@ def _targets(
     keys: PartitionKeys, route: Route, *, bare: bool
 ) -> tuple[tuple[str, ...], tuple[Argument, ...]]:
     """The keys behind the lane's, and the arguments about the groups: the same for every call."""
-    groups = [keys.group(group.name, 0) for group in route.groups]
-    touched = [
-        keys.bodies, keys.big, keys.pending, keys.backlog, keys.events, keys.counters,
-    ]  # fmt: skip
-    if not bare:
-        touched += (
-            keys.ids, keys.id_expiry, keys.scheduled, keys.message_groups, keys.half_of, keys.keyed,
-            keys.message_keys,
-        )  # fmt: skip
-    touched += (key for group in groups for key in (group.ready, group.wake))
-    if not bare:
-        touched += (*_lines(groups, route), *_stream(keys, route))
-    arguments: list[Argument] = []
-    for group in route.groups:
-        arguments += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
-    return tuple(touched), tuple(arguments)
+    script = "publish" if bare else "publish_with_options"
+    own = keys.scripts.completed(script, lane="*")[_BEHIND_LANE:]
+    return (*own, *_keys_of_groups(keys, route, bare=bare)), tuple(_names_of_groups(route))
 
 
 def _mode(route: Route, messages: Sequence[Prepared]) -> str | None:
@@ -296,15 +285,21 @@ def _differ(ids: list[str]) -> bool:
     return len(set(ids)) == len(ids)
 
 
-def _stream(keys: PartitionKeys, route: Route) -> tuple[str, ...]:
-    return (keys.broadcast,) if route.broadcast else ()
+def _keys_of_groups(keys: PartitionKeys, route: Route, *, bare: bool = False) -> Iterator[str]:
+    groups = [(keys.group(group.name, 0), group.ordered and not bare) for group in route.groups]
+    for group, _ in groups:
+        yield from (group.ready, group.wake)
+    for group, ordered in groups:
+        if ordered:
+            yield from (group.order, group.heads)
+    if route.broadcast:
+        yield keys.broadcast
 
 
-def _lines(groups: Sequence[GroupKeys], route: Route) -> Iterator[str]:
-    for keys, group in zip(groups, route.groups, strict=True):
-        if group.ordered:
-            yield keys.order
-            yield keys.heads
+def _names_of_groups(route: Route) -> Iterator[Argument]:
+    for group in route.groups:
+        yield group.name
+        yield bytes((group.byte,)) + (b"o" if group.ordered else b"")
 
 
 def scheduled_member(id_: str, tag: str) -> str:
@@ -321,7 +316,7 @@ def due_members(keys: PartitionKeys, *, limit: int) -> Command[tuple[list[str], 
     """What is scheduled and due, and when the next one is due, in ms from now; reads only."""
     return Command(
         verb="scheduled",
-        keys=(keys.meta, keys.scheduled),
+        keys=keys.scripts["scheduled"],
         args=(limit,),
         decode=lambda reply: (texts(reply[0]), number(reply[1])),
     )
@@ -334,19 +329,10 @@ def deliver(
 
     A filtered route needs the `members` that are due (`due_members`); these alone are moved.
     """
-    groups = [keys.group(group.name, 0) for group in route.groups]
-    args: list[Any] = [route.version, worker, limit, len(groups)]
-    for group in route.groups:
-        args += (group.name, bytes((group.byte,)) + (b"o" if group.ordered else b""))
+    args: list[Any] = [route.version, worker, limit, len(route.groups), *_names_of_groups(route)]
     for member in members:
         args += (member, route.targets(member.partition(" ")[2]))
-    touched = (
-        keys.meta, keys.route, keys.bodies, keys.pending, keys.scheduled, keys.backlog,
-        keys.events, keys.counters, keys.big, keys.ids, keys.id_expiry,
-        keys.message_groups, keys.keyed, keys.message_keys,
-        *(key for group in groups for key in (group.ready, group.wake)),
-        *_lines(groups, route), *_stream(keys, route),
-    )  # fmt: skip
+    touched = (*keys.scripts["deliver"], *_keys_of_groups(keys, route))
     return Command("deliver", touched, tuple(args), _delivered)
 
 

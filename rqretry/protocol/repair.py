@@ -31,15 +31,13 @@ def repair_places(
     keys: GroupKeys, what: str, ids: Sequence[str], *, actor: str
 ) -> Command[RepairReply]:
     """A group's places of some messages agree again; `what`: see lua/repair_places.lua."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.failures,
-        keys.dead, keys.deaths, keys.due, keys.wake, keys.order, keys.heads, p.bodies, p.pending,
-        p.message_groups, p.events, p.counters, *keys.levels,
-    )  # fmt: skip
     arguments = [_bytes(id_) for id_ in ids]
     return Command(
-        "repair_places", touched, (keys.group, actor, what, *arguments), _repaired, ids=tuple(ids)
+        "repair_places",
+        keys.scripts["repair_places"],
+        (keys.group, actor, what, *arguments),
+        _repaired,
+        ids=tuple(ids),
     )
 
 
@@ -47,14 +45,13 @@ def repair_order(
     keys: GroupKeys, what: str, subjects: Sequence[str], *, actor: str
 ) -> Command[RepairReply]:
     """The lines of an ordered group go on; `what`, and what the subjects are: see the script."""
-    p = keys.partition
-    touched = (
-        p.meta, keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.dead,
-        keys.wake, keys.order, keys.heads, p.bodies, p.pending, p.message_groups, p.events,
-        p.counters, *keys.levels,
-    )  # fmt: skip
     arguments = [_bytes(subject) for subject in subjects]
-    return Command("repair_order", touched, (keys.group, actor, what, *arguments), _repaired)
+    return Command(
+        "repair_order",
+        keys.scripts["repair_order"],
+        (keys.group, actor, what, *arguments),
+        _repaired,
+    )
 
 
 def repair_owners(
@@ -72,19 +69,9 @@ def repair_owners(
         orphans: The messages.
         actor: Who asks.
     """
-    touched = [
-        keys.meta, keys.bodies, keys.pending, keys.scheduled, keys.backlog, keys.half_of,
-        keys.message_groups, keys.events,
-    ]  # fmt: skip
-    for group, _ in groups:
-        touched += [
-            group.ready,
-            group.retry,
-            group.inflight,
-            group.dead,
-            group.order,
-            *group.levels,
-        ]
+    touched = [*keys.scripts["repair_owners"]]
+    for g, _ in groups:
+        touched += (g.ready, g.retry, g.inflight, g.dead, g.order, *g.levels)
     levels = groups[0][0].level_count if groups else 0
     bytes_ = [_bytes(byte) for _, byte in groups]
     arguments = [
@@ -103,15 +90,10 @@ def repair_owners(
 
 def repair_orphans(keys: PartitionKeys, what: str, subjects: Sequence[str]) -> Command[RepairReply]:
     """What a partition keeps of messages that are not there goes; `what`: see the script."""
-    touched = (
-        keys.meta, keys.bodies, keys.pending, keys.big, keys.message_groups, keys.ids,
-        keys.id_expiry, keys.scheduled, keys.backlog, keys.halves, keys.half_of, keys.keyed,
-        keys.message_keys,
-    )  # fmt: skip
     arguments = [_bytes(subject) for subject in subjects]
     return Command(
         verb="repair_orphans",
-        keys=touched,
+        keys=keys.scripts["repair_orphans"],
         args=(what, *arguments),
         decode=lambda reply: RepairReply(len(subjects), [_text(id_) for id_ in reply]),
     )

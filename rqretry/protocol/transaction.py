@@ -112,34 +112,22 @@ def prepare(
     for half in halves:
         m = half.message
         args += (half.number, m.id, m.data, m.digest, half.tag, half.message_group, m.keys)
-    touched = (
-        keys.meta, keys.route, keys.bodies, keys.big, keys.ids, keys.id_expiry, keys.halves,
-        keys.half_of, keys.closed, keys.events, keys.counters, keys.keyed, keys.message_keys,
-    )  # fmt: skip
     ids = tuple(half.message.id for half in halves)
-    return Command("prepare", touched, tuple(args), _prepared, ids=ids)
+    return Command("prepare", keys.scripts["prepare"], tuple(args), _prepared, ids=ids)
 
 
 def commit(
     keys: PartitionKeys, transaction: str, *, worker: str, decided_ms: int, limit: int = MAX_BATCH
 ) -> Command[tuple[int, int]]:
     """Half to scheduled and due; answers how many, and whether any are left."""
-    touched = (
-        keys.meta, keys.scheduled, keys.halves, keys.half_of, keys.closed, keys.events,
-        keys.counters, keys.message_groups,
-    )  # fmt: skip
-    return Command("commit", touched, (transaction, worker, decided_ms, limit), _two)
+    return Command("commit", keys.scripts["commit"], (transaction, worker, decided_ms, limit), _two)
 
 
 def rollback(
     keys: PartitionKeys, transaction: str, *, worker: str, limit: int = MAX_BATCH
 ) -> Command[tuple[int, int]]:
     """Half to gone; answers how many, and whether any are left."""
-    touched = (
-        keys.meta, keys.halves, keys.half_of, keys.closed, keys.bodies, keys.big, keys.ids,
-        keys.events, keys.counters, keys.keyed, keys.message_keys,
-    )  # fmt: skip
-    return Command("rollback", touched, (transaction, worker, limit), _two)
+    return Command("rollback", keys.scripts["rollback"], (transaction, worker, limit), _two)
 
 
 def half_of(keys: PartitionKeys, id_: str) -> Command[StoredHalf | None]:
@@ -171,15 +159,13 @@ def enlist(
     worker: str,
 ) -> Command[Enlisted]:
     """Open a transaction, or note one more place of it; `known`: it must be there."""
-    touched = (
-        keys.meta, keys.transactions, keys.open_transactions, keys.finished_transactions,
-        keys.checks(terms.group),
-    )  # fmt: skip
     args = (
         transaction, _spell(place), int(known), terms.group, terms.topic, worker, terms.after_ms,
         terms.every_ms, terms.most,
     )  # fmt: skip
-    return Command("enlist", touched, args, _enlisted)
+    return Command(
+        "enlist", keys.scripts.completed("enlist", checks=keys.checks(terms.group)), args, _enlisted
+    )
 
 
 def decide(
@@ -194,43 +180,39 @@ def decide(
     reason: str = "",
 ) -> Command[Decided]:
     """Commit or roll back, once and for all; `claim` where a checker decides."""
-    touched = (
-        keys.meta, keys.transactions, keys.checks(group), keys.unfinished_transactions,
-        keys.parked_transactions,
-    )  # fmt: skip
     claimed: Argument = "" if claim is None else claim
     args = (transaction, decision, worker, lease_ms, claimed, one_line(reason))
-    return Command("decide", touched, args, _decided)
+    return Command(
+        "decide", keys.scripts.completed("decide", checks=keys.checks(group)), args, _decided
+    )
 
 
 def finish(
     keys: NamespaceKeys, transaction: str, places: Sequence[tuple[str, int]]
 ) -> Command[int]:
     """The decision is carried out in these places; answers how many are left."""
-    touched = (
-        keys.meta, keys.transactions, keys.open_transactions, keys.finished_transactions,
-        keys.unfinished_transactions, keys.parked_transactions,
-    )  # fmt: skip
-    return Command("finish", touched, (transaction, *map(_spell, places)), int)
+    return Command("finish", keys.scripts["finish"], (transaction, *map(_spell, places)), int)
 
 
 def claim(
     keys: NamespaceKeys, groups: Sequence[str], *, lease_ms: int, limit: int
 ) -> Command[Claimed]:
     """Take decided transactions that were cut off, and open ones of these groups to check."""
-    touched = (
-        keys.meta, keys.transactions, keys.unfinished_transactions, keys.parked_transactions,
-        *map(keys.checks, groups),
-    )  # fmt: skip
-    return Command("claim", touched, (lease_ms, limit), _claimed)
+    return Command(
+        "claim", (*keys.scripts["claim"], *map(keys.checks, groups)), (lease_ms, limit), _claimed
+    )
 
 
 def defer(
     keys: NamespaceKeys, transaction: str, group: str, *, claim: int, reason: str
 ) -> Command[str]:
     """A checker does not know: OK (checked again), PARKED, or STALE."""
-    touched = (keys.meta, keys.transactions, keys.checks(group), keys.parked_transactions)
-    return Command("defer", touched, (transaction, claim, one_line(reason)), text)
+    return Command(
+        "defer",
+        keys.scripts.completed("defer", checks=keys.checks(group)),
+        (transaction, claim, one_line(reason)),
+        text,
+    )
 
 
 def read(keys: NamespaceKeys, transaction: str) -> Command[Record | None]:

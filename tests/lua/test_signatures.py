@@ -1,4 +1,8 @@
-"""The keys of a script are declared once, by its command; the script's text agrees with that."""
+"""The keys and arguments of scripts are declared once; texts, headers and commands agree with that.
+
+Not compared are keys and arguments that a script reads without giving them a name of their own,
+and those of poll.lua, which counts from the first key of each place.
+"""
 
 import ast
 import re
@@ -9,11 +13,13 @@ import pytest
 
 from rqretry import protocol
 from rqretry.protocol.scripts import ScriptLibrary, script_directory
+from rqretry.protocol.signatures import SIGNATURES, Signature
 
-NAMES = ScriptLibrary().names()
-BINDING = re.compile(r"local ([\w, ]+) = ((?:KEYS\[\d+\](?:, )?)+)\n")
-FIELD = re.compile(r"(\w+) = KEYS\[(\d+)\]")
-KEY = re.compile(r"KEYS\[(\d+)\]")
+NAMES = sorted(SIGNATURES)
+STATEMENT = re.compile(r"^ *local ([\w, ]+) = (.*)$", re.MULTILINE)
+FIELD = re.compile(r"(\w+) = (KEYS|ARGV)\[(\d+)\]")
+ITEM = re.compile(r"(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]\)?(?: == '1')?")
+TAIL = re.compile(r"unpack\((KEYS|ARGV), (\d+)\)")
 ALIASES = {
     "ids_key": "ids",
     "open": "open_transactions",
@@ -21,59 +27,114 @@ ALIASES = {
     "parked": "parked_transactions",
     "finished": "finished_transactions",
     "details": "worker_details",
+    "by": "worker",
+    "after": "after_ms",
+    "every": "every_ms",
+    "STRIDE": "stride",
 }
-"""How a script may call a key otherwise than its command does."""
+"""How a script may call a key or argument otherwise than it is declared."""
 
 
-def declared() -> dict[str, list[str]]:
-    """Of each script, its first keys as its command names them."""
-    found: dict[str, list[str]] = {}
+def declared(name: str, what: str) -> list[str]:
+    """The names of a script's keys or arguments, those of which there may be many left out."""
+    return Signature.fixed(getattr(SIGNATURES[name], "keys" if what == "KEYS" else "arguments"))
+
+
+def bound(name: str) -> Iterator[tuple[str, str, int]]:
+    """What the text of a script calls its keys and arguments."""
+    text = ScriptLibrary().get(name).source
+    for locals_, values in STATEMENT.findall(text):
+        parts = re.split(r",\s*(?![^(]*\))", values)
+        for local, value in zip(locals_.split(", "), parts, strict=False):
+            if item := ITEM.fullmatch(value):
+                yield local, item[1], int(item[2])
+    for local, what, number in FIELD.findall(re.sub(r" *local [\w, ]+ =", "", text)):
+        yield local, what, int(number)
+
+
+def header(name: str, label: str) -> str:
+    """A list in the header of a script, without what it says in brackets."""
+    text = (Path(str(script_directory())) / f"{name}.lua").read_text()
+    found = re.search(rf"^  {label} +(.*(?:\n {{9}}.*)*)", text, re.MULTILINE)
+    assert found, f"lua/{name}.lua has no {label}"
+    listed, removed = found[1], 1
+    while removed:
+        listed, removed = re.subn(r"\s*\([^()]*\)", "", listed)
+    return " ".join(listed.split())
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Of each command its script, and its arguments as far as they are named one by one."""
     for path in Path(protocol.__file__).parent.glob("*.py"):
         for function in ast.walk(ast.parse(path.read_text())):
-            if isinstance(function, ast.FunctionDef):
-                found.update(_declared_in(function))
-    return found
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            for call in ast.walk(function):
+                if isinstance(call, ast.Call) and ast.unparse(call.func) == "Command":
+                    given = dict(zip(("verb", "keys", "args"), call.args, strict=False))
+                    given |= {str(word.arg): word.value for word in call.keywords}
+                    verb = re.findall(r"'(\w+)'", ast.unparse(given["verb"]))[0]
+                    yield verb, list(_names(_display(given["args"], function)))
 
 
-def _declared_in(function: ast.FunctionDef) -> Iterator[tuple[str, list[str]]]:
-    tuples = [node for node in ast.walk(function) if isinstance(node, ast.Tuple | ast.List)]
-    names = [_names(node) for node in tuples]
-    for node in ast.walk(function):
-        if isinstance(node, ast.Constant) and node.value in NAMES and any(names):
-            yield str(node.value), max(names, key=len)
+def _display(value: ast.expr, function: ast.FunctionDef) -> ast.Tuple | ast.List:
+    """The tuple or list that arguments begin as."""
+    if isinstance(value, ast.Call):
+        return _display(value.args[0], function)
+    if isinstance(value, ast.Name):
+        values = [
+            node.value
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            and value.id in re.findall(r"^\w+", ast.unparse(node))
+        ]
+        assert values[0] is not None
+        return _display(values[0], function)
+    assert isinstance(value, ast.Tuple | ast.List)
+    return value
 
 
-def _names(node: ast.Tuple | ast.List) -> list[str]:
-    names = []
-    for element in node.elts:
-        if not isinstance(element, ast.Attribute):
-            break
-        names.append(element.attr)
-    return names
+def _names(display: ast.Tuple | ast.List) -> Iterator[str]:
+    for element in display.elts:
+        if isinstance(element, ast.Starred):
+            return
+        yield re.sub(r"^\w+\((.*)\)$", r"\1", ast.unparse(element)).rpartition(".")[2]
 
 
-def bound(name: str) -> dict[int, str]:
-    """What the text of a script calls its keys, by number."""
-    text = (Path(str(script_directory())) / f"{name}.lua").read_text()
-    fields = re.sub(r"^local [\w ]+,.*", "", text, flags=re.MULTILINE)
-    found = {int(number): local for local, number in FIELD.findall(fields)}
-    for locals_, keys in BINDING.findall(text):
-        numbers = map(int, KEY.findall(keys))
-        found.update(zip(numbers, locals_.split(", "), strict=True))
-    return found
+COMMANDS = [command for command in commands() if command[0] in SIGNATURES]
 
 
-DECLARED = declared()
-del DECLARED["audit_append"]  # of two commands, each with a stream of its own
+def test_every_script_is_declared_and_has_a_command() -> None:
+    assert ScriptLibrary().names() == NAMES
+    assert {name for name, _ in COMMANDS} == {*NAMES} - {"publish_with_options"}
+    plain = SIGNATURES["publish"].arguments.partition(",")
+    with_options = SIGNATURES["publish_with_options"].arguments
+    assert with_options.startswith(f"{plain[0]} mode{plain[1]}{plain[2]}")
 
 
-def test_most_scripts_are_compared() -> None:
-    compared = [name for name, keys in DECLARED.items() if bound(name) and len(keys) > 1]
-    assert len(compared) > 40
+@pytest.mark.parametrize("name", NAMES)
+def test_the_header_of_a_script_is_its_declaration(name: str) -> None:
+    signature = SIGNATURES[name]
+    assert header(name, "KEYS") == signature.keys
+    assert header(name, "ARGV") == (signature.arguments or "-")
 
 
-@pytest.mark.parametrize("name", sorted(DECLARED))
-def test_a_script_calls_its_keys_as_its_command_does(name: str) -> None:
-    keys = DECLARED[name]
-    known = {at: ALIASES.get(local, local) for at, local in bound(name).items() if at <= len(keys)}
-    assert known == {at: keys[at - 1] for at in known}
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_calls_its_keys_and_arguments_as_declared(name: str) -> None:
+    for local, what, number in bound(name):
+        names = dict(enumerate(declared(name, what), 1))
+        if number in names and local != names[number]:
+            assert ALIASES.get(local) == names[number], f"{what}[{number}]"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_script_may_get_many_of_begins_behind_the_rest(name: str) -> None:
+    for what, number in TAIL.findall(ScriptLibrary().get(name).source):
+        assert int(number) == len(declared(name, what)) + 1, f"unpack({what}, {number})"
+
+
+@pytest.mark.parametrize(("name", "given"), COMMANDS)
+def test_a_command_passes_its_arguments_in_the_declared_order(name: str, given: list[str]) -> None:
+    names = declared(name, "ARGV")
+    assert len(given) == len(names)
+    assert [new if new in names else old for new, old in zip(given, names, strict=True)] == names
