@@ -12,7 +12,7 @@ from rqretry.core.failure_record import reason_in
 from rqretry.core.message import Message
 from rqretry.core.middleware import Hooks
 from rqretry.protocol.lease import Failure
-from rqretry.worker.consumer import Execution
+from rqretry.worker.attempt import Execution
 from rqretry.worker.invoker import Call, Waiting, make_caller
 from rqretry.worker.leases import Delivery
 

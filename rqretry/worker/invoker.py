@@ -1,4 +1,7 @@
-"""Calling a handler: in the event loop, in a thread, or in a process of its own."""
+"""Calling a handler: in the event loop, in a thread, or in a process of its own.
+
+Timeouts are enforced in attempt.py; here is what becomes of a call that is called off.
+"""
 
 import asyncio
 import contextvars
@@ -13,18 +16,18 @@ from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.message import Message
 
 Call = Callable[[Message[Any]], Coroutine[Any, Any, Any]]
-"""Gives a handler's answer to a message; its exceptions come through."""
+"""Calls a handler with a message and returns what it returns, or raises what it raises."""
 
 
 class Caller(Protocol):
     """Calls a handler with a message."""
 
     can_stick: bool
-    """A call goes on although its attempt was called off: a thread cannot be killed."""
+    """Whether a handler may still run after its attempt was called off, as a thread does."""
 
     @property
     def call(self) -> Call:
-        """How."""
+        """What the attempt awaits to get the handler's result."""
         ...
 
     def shut_down(self) -> None:

@@ -343,7 +343,7 @@ class Worker:
     def _lose(self, delivery: Delivery) -> None:
         for consumer in self._consumers:
             if delivery.place in consumer.places:
-                consumer.lose(delivery)
+                consumer.running.lose(delivery)
 
     async def _pause(self, seconds: float) -> None:
         try:

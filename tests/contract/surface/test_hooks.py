@@ -209,7 +209,7 @@ async def test_a_lost_lease_is_told_of(lab: Lab) -> None:
         # As the heartbeat does when the server says that the lease is not ours any more.
         (consumer,) = worker._consumers
         (delivery,) = consumer.running
-        consumer.lose(delivery)
+        consumer.running.lose(delivery)
         await until(lambda: bool(events))
         assert message.cancelled
         await counted(lab, "g", succeed=1, expire=1)

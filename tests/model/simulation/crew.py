@@ -58,7 +58,7 @@ class SimulatedWorker(Worker):
         reaper = Reaper(self._store, self._catalog, places, self.name, self._upkeep)
         check_back = TransactionChecks(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
-            consumer.running = Ordered()  # type: ignore[assignment]
+            consumer.running.deliveries = Ordered()  # type: ignore[assignment]
             consumer.start()
         loop = asyncio.get_running_loop()
         fetching = loop.create_task(fetcher.run(), name="fetcher")

@@ -125,7 +125,7 @@ CASES = (
          setting("max_retries", "(tonumber(value) or 16) + 1"), WHOLE_LADDER),
     case("1.5", "one delivery too few before the DLQ",
          setting("max_retries", "(tonumber(value) or 16) - 1"), WHOLE_LADDER),
-    case("1.6", "a handler runs for ever", Symbol("Consumer._time_out", always(None)),
+    case("1.6", "a handler runs for ever", Symbol("RunningAttempts._time_out", always(None)),
          f"{LEASES}test_consume_timeout_cancels_an_async_handler_and_counts_a_failure"),
     case("1.6", "consume_timeout counts from the start and not from the lease",
          Symbol("Execution.start", late), TIMEOUT),

@@ -1,0 +1,250 @@
+"""One attempt to handle a message: running it, and calling it off past its time.
+
+`Execution` runs a handler and makes a result of whatever comes of it. `RunningAttempts` are those
+whose handlers wait for something; they end early at consume_timeout or with their lease.
+"""
+
+import asyncio
+import contextvars
+import logging
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.consume_result import ConsumeResult, HandlerSignal, Outcome
+from rqretry.core.envelope import decode
+from rqretry.core.errors import CodecError
+from rqretry.core.failure_record import describe_cause, describe_exception, fingerprint_of
+from rqretry.core.message import Message
+from rqretry.core.middleware import Hooks
+from rqretry.core.receipt import Receipt
+from rqretry.core.typed_body import ReceivedMismatch
+from rqretry.observability import observer
+from rqretry.observability.log_format import about, current_attempt
+from rqretry.protocol.lease import Failure
+from rqretry.worker.invoker import Call, Waiting, raised_itself, resumed
+from rqretry.worker.leases import ConsumerEvents, Delivery, Results
+
+log = logging.getLogger("rqretry")
+
+DEAD = -1
+_new = tuple.__new__
+
+
+class Execution:
+    """Runs attempts of one handler."""
+
+    def __init__(
+        self, spec: ConsumerSpec, call: Call, hooks: Hooks, worker: str, max_retries: int
+    ) -> None:
+        self._spec = spec
+        self._handler = call
+        # Middleware sees results; without any, nothing stands between the slot and the handler.
+        self._call = hooks.around(self._classified) if hooks.middleware else call
+        self._read = spec.return_reader()
+        self._classify = _as_it_is if hooks.middleware else self._read
+        self._of_none = self._read(None)  # what most handlers return
+        self._worker = worker
+        self._random = random.Random()
+        self._max_retries = max_retries
+
+    def start(self, delivery: Delivery, started: float) -> ConsumeResult | Failure | Waiting:
+        """Run the handler on a delivery up to where it first waits.
+
+        Most attempts end there: no task, no future and no coroutine of ours stands around them.
+        Whatever the handler does happens in a context of its own. `started` is the monotonic time.
+        """
+        try:
+            message = self._message(delivery)
+        except CodecError as error:
+            return self.failure(delivery, "undecodable", str(error), level=DEAD)
+        call: Any = self._call
+        if observer.installed is not None:
+            namespace = delivery.place.keys.partition.namespace
+            delivery.watch = observer.installed.attempting(namespace, message, self._worker)
+            call = delivery.watch.around(call)
+        try:
+            coroutine: Any = call(message)
+            run = contextvars.copy_context().run
+            run(current_attempt.set, message)  # what is logged in there is about it
+            waited = run(coroutine.send, None)
+        except StopIteration as end:
+            return self._of_none if end.value is None else self._classify(end.value)
+        except GeneratorExit as error:
+            return self._raised(delivery, raised_itself(error), time.monotonic() - started)
+        except BaseException as error:  # noqa: BLE001 - it becomes the attempt's outcome
+            return self._outcome(delivery, error, started)
+        return Waiting(coroutine, run, waited, started)
+
+    async def finish(self, delivery: Delivery, waiting: Waiting) -> ConsumeResult | Failure:
+        """Run an attempt that waits to its end; an exception becomes the Failure that says so.
+
+        Raises:
+            asyncio.CancelledError: The attempt was called off.
+        """
+        try:
+            value = await resumed(waiting)
+        except BaseException as error:
+            if isinstance(error, GeneratorExit):
+                raise
+            return self._outcome(delivery, error, waiting.started)
+        return self._classify(value)
+
+    def _outcome(
+        self, delivery: Delivery, error: BaseException, started: float
+    ) -> ConsumeResult | Failure:
+        """What an exception of a handler means; raises it again if it is the slot's own."""
+        if isinstance(error, HandlerSignal):
+            return error.result
+        if isinstance(error, ReceivedMismatch):
+            return self.failure(delivery, "mismatch", str(error), level=DEAD)
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise error
+        return self._raised(delivery, error, time.monotonic() - started)
+
+    def failure(
+        self,
+        delivery: Delivery,
+        cause: str,
+        reason: str,
+        *,
+        level: int = 0,
+        delay_ms: int | None = None,
+    ) -> Failure:
+        """A failed attempt that raised nothing."""
+        ran = time.monotonic() - delivery.leased_at
+        record = describe_cause(cause, reason, self._worker, ran, delivery.trace)
+        delay: int | str = "" if delay_ms is None else delay_ms
+        return Failure(delivery.receipt, level, delay, self._random.random(), cause, record)
+
+    def failure_of(self, result: ConsumeResult, delivery: Delivery) -> Failure | None:
+        """The Failure that a handler's answer means; None for success and for a postponement."""
+        if result.outcome is Outcome.FAILURE:
+            reason = result.reason or "handler reported failure"
+            level, delay_ms = result.level, result.delay_ms
+            return self.failure(delivery, "failure", reason, level=level, delay_ms=delay_ms)
+        if result.outcome is Outcome.DEAD_LETTER:
+            return self.failure(delivery, "rejected", result.reason or "dead-lettered", level=DEAD)
+        return None
+
+    def _raised(self, delivery: Delivery, error: BaseException, ran: float) -> Failure:
+        fingerprint = fingerprint_of(error)
+        delivery.place.tracebacks.note(fingerprint, error)
+        record = describe_exception(error, fingerprint, self._worker, ran, delivery.trace)
+        level = 0 if self._spec.retries_on(error) else DEAD
+        cause = "failure" if level == 0 else "rejected"
+        # Half the cost of calling Receipt and Failure, whose own __new__ is written in Python.
+        receipt = _new(Receipt, (delivery.id, delivery.lease_no))
+        return _new(Failure, (receipt, level, "", self._random.random(), cause, record))
+
+    async def _classified(self, message: Message[Any]) -> ConsumeResult:
+        """What middleware's call_next answers."""
+        try:
+            return self._read(await self._handler(message))
+        except HandlerSignal as signal:
+            return signal.result
+
+    def _message(self, delivery: Delivery) -> Message[Any]:
+        place, spec = delivery.place, self._spec
+        message: Message[Any] = Message(
+            (place.topic, place.partition, spec.group, delivery.lease_no, delivery.id),
+            decode(delivery.data),
+            delivery.attempt,
+            self._max_retries,
+            delivery.sent_at + place.visibility_s,
+            delivery.error,
+        )
+        delivery.message = message
+        return message
+
+
+class RunningAttempts:
+    """The attempts of a consumer whose handlers wait for something."""
+
+    def __init__(
+        self,
+        spec: ConsumerSpec,
+        execution: Execution,
+        results: Results,
+        events: ConsumerEvents,
+        *,
+        can_stick: bool,
+    ) -> None:
+        self.deliveries: set[Delivery] = set()
+        self._spec = spec
+        self._execution = execution
+        self._results = results
+        self._events = events
+        self._can_stick = can_stick
+        self._stuck = 0
+        """Slots whose thread goes on although its attempt timed out or lost its lease."""
+
+    def __len__(self) -> int:
+        return len(self.deliveries)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return iter(self.deliveries)
+
+    def end(self, delivery: Delivery) -> None:
+        """Its handler has returned, or stopped."""
+        self.deliveries.discard(delivery)
+        if delivery.lost or delivery.settled:
+            self._stuck -= self._can_stick
+
+    def check(self, now: float) -> None:
+        """Call off those that are past consume_timeout, or past the end of their lease."""
+        timeout_s, visibility_s = (
+            self._spec.consume_timeout_ms / 1000,
+            self._spec.visibility_ms / 1000,
+        )
+        for delivery in list(self.deliveries):
+            if delivery.settled or delivery.lost:
+                continue
+            if now - delivery.leased_at > timeout_s:
+                self._time_out(delivery)
+            elif now > delivery.sent_at + visibility_s:
+                self.lose(delivery)
+
+    def lose(self, delivery: Delivery) -> None:
+        """The lease is over: stop the handler; its result would be rejected."""
+        if delivery.lost or delivery.settled:
+            return
+        delivery.lost = True
+        delivery.place.leases.end(delivery)
+        log.warning(
+            "lease lost: message %s of %s, group %s, attempt %d; its handler is called off",
+            delivery.id, delivery.place.topic, self._spec.group, delivery.attempt,
+            extra=about(delivery.id, delivery.place.topic, self._spec.group, delivery.attempt),
+        )  # fmt: skip
+        self._call_off(delivery)
+        if delivery.watch is not None:
+            delivery.watch.settled(observer.LOST)
+        self._events.lease_lost(delivery)
+
+    def _time_out(self, delivery: Delivery) -> None:
+        seconds = self._spec.consume_timeout_ms / 1000
+        reason = f"the handler ran longer than consume_timeout, {seconds:g} s"
+        delivery.settled = True
+        self._results.fail(delivery, self._execution.failure(delivery, "timeout", reason))
+        self._call_off(delivery)
+
+    def _call_off(self, delivery: Delivery) -> None:
+        delivery.cancel()
+        if delivery.task is not None and delivery in self.deliveries:
+            self._stuck += self._can_stick
+            delivery.task.cancel()
+            if self._stuck >= self._spec.concurrency:
+                self._events.stuck()
+
+
+def _as_it_is(result: Any) -> ConsumeResult:
+    """What middleware answers is a result already."""
+    return result  # type: ignore[no-any-return] # Hooks.around has looked
+
+
+def _is_cancelled() -> bool:
+    """Whether this slot was cancelled; else a CancelledError came out of the handler itself."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
