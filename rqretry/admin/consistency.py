@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from rqretry.admin.context import AdminContext
 from rqretry.admin.results import Checkup, Problem, Repair
-from rqretry.checks.auditor import Finding, examine
+from rqretry.checks.auditor import Defect, examine
 from rqretry.checks.repair import Repaired, Site, repair
 from rqretry.checks.repair_plan import STEPS, advice_of, step_of
 from rqretry.core.catalog_records import TopicRecord
@@ -38,13 +38,13 @@ def fsck(context: AdminContext, *, repair: bool = False) -> Operation[Checkup]:
     repairs: list[Repair] = []
     left: list[Problem] = []
     for partition in partitions:
-        findings, site = yield from _examined(context, partition)
-        found = _problems(partition, site, findings)
+        defects, site = yield from _examined(context, partition)
+        found = _problems(partition, site, defects)
         problems += found
         if repair and any(problem.remedy for problem in found):
-            repairs += yield from _repaired(context, partition, site, findings)
-            findings, site = yield from _examined(context, partition)
-            found = _problems(partition, site, findings)
+            repairs += yield from _repaired(context, partition, site, defects)
+            defects, site = yield from _examined(context, partition)
+            found = _problems(partition, site, defects)
         left += found
     return Checkup(
         len(partitions), tuple(_errors_first(problems)), tuple(repairs), tuple(_errors_first(left))
@@ -53,13 +53,13 @@ def fsck(context: AdminContext, *, repair: bool = False) -> Operation[Checkup]:
 
 def _examined(
     context: AdminContext, partition: NumberedPartition
-) -> Operation[tuple[list[Finding], Site]]:
+) -> Operation[tuple[list[Defect], Site]]:
     topic, number = partition
     keys = context.catalog.partition(topic.name, number)
     groups = [context.catalog.group_keys(topic.name, number, g.name) for g in topic.members]
-    findings, seen = yield from examine(keys, groups)
-    leaving = bool(findings) and (yield from _is_being_left(context, topic.name))
-    return findings, Site(seen, topic.route, context.actor, _tag_of, leaving=leaving)
+    defects, seen = yield from examine(keys, groups)
+    leaving = bool(defects) and (yield from _is_being_left(context, topic.name))
+    return defects, Site(seen, topic.route, context.actor, _tag_of, leaving=leaving)
 
 
 def _is_being_left(context: AdminContext, topic: str) -> Operation[bool]:
@@ -68,10 +68,13 @@ def _is_being_left(context: AdminContext, topic: str) -> Operation[bool]:
 
 
 def _repaired(
-    context: AdminContext, partition: NumberedPartition, site: Site, findings: list[Finding]
+    context: AdminContext,
+    partition: NumberedPartition,
+    site: Site,
+    defects: list[Defect],
 ) -> Operation[list[Repair]]:
     topic, number = partition
-    done: list[Repaired] = yield from repair(site, findings)
+    done: list[Repaired] = yield from repair(site, defects)
     for step, group, ids in done:
         arguments = {
             "repair": step, "topic": topic.name, "partition": number, "group": group or None,
@@ -81,16 +84,14 @@ def _repaired(
     return [Repair(topic.name, number, group, STEPS[step], ids) for step, group, ids in done]
 
 
-def _problems(partition: NumberedPartition, site: Site, findings: list[Finding]) -> list[Problem]:
+def _problems(partition: NumberedPartition, site: Site, defects: list[Defect]) -> list[Problem]:
     topic, number = partition
     problems = []
-    for finding in findings:
-        step = step_of(site.seen, finding, leaving=site.leaving)
-        advice = "" if step else advice_of(finding)
+    for defect in defects:
+        step = step_of(site.seen, defect, leaving=site.leaving)
+        advice = "" if step else advice_of(defect)
         remedy = STEPS.get(step, "")
-        problems.append(
-            Problem(topic.name, number, **asdict(finding), remedy=remedy, advice=advice)
-        )
+        problems.append(Problem(topic.name, number, **asdict(defect), remedy=remedy, advice=advice))
     return problems
 
 

@@ -13,7 +13,7 @@ from rqretry.core.catalog_records import SCHEMA, GroupRecord, TopicRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import ConfigError, GroupNotFound, RqretryError, TopicNotFound, show
 from rqretry.core.route import Route
-from rqretry.protocol import audit_log, inspect, rate_limit
+from rqretry.protocol import audit_log, catalog, inspect, rate_limit
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.keys import (
     GroupKeys,
@@ -107,7 +107,7 @@ def compare_and_set(
         new = decide(old)
         if new == old:
             return old
-        swapped: Command[bool] = inspect.compare_and_set(keys, stored_in, name, old, new)
+        swapped: Command[bool] = catalog.compare_and_set(keys, stored_in, name, old, new)
         if (yield swapped):
             return new
 
@@ -249,7 +249,7 @@ class CatalogStore:
         rest = list(range(record.all_partitions) if partitions is None else partitions)
         while rest:
             left = yield [
-                inspect.subscribe(self.partition(record.name, number), record.route)
+                catalog.subscribe(self.partition(record.name, number), record.route)
                 for number in rest
             ]
             rest = [number for number, waiting in zip(rest, left, strict=True) if waiting]
@@ -271,7 +271,7 @@ class CatalogStore:
             topic = yield from self.topic(name)
             byte = topic.byte_of(group.name)
             yield [
-                inspect.configure(
+                catalog.configure(
                     self.group_keys(name, number, group.name),
                     group.version,
                     group.configuration(levels, byte, name, shares.get((name, number), 0)),

@@ -1,56 +1,50 @@
 """The read-only auditor behind `rqretry fsck`: whether indexes, bodies and states agree.
 
 It reads one partition in bounded pages and judges what it read. A busy partition changes meanwhile,
-so it is read again where something is wrong, and only what is wrong both times is a finding.
+so it is read again where something is wrong, and only what is wrong both times counts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from rqretry.checks.auditor_ordering import misplaced
 from rqretry.checks.auditor_pages import read_hash, read_list, read_scores
-from rqretry.checks.findings import (
-    ERROR,
-    ORDER_DIGITS,
-    WARNING,
-    Finding,
-    GroupSnapshot,
-    Snapshot,
-)
+from rqretry.checks.defect import ERROR, WARNING, Defect
+from rqretry.checks.snapshot import ORDER_DIGITS, GroupSnapshot, Snapshot
 from rqretry.protocol.command import Operation, Pause, batches
 from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
 from rqretry.protocol.publish import id_of_member
 from rqretry.protocol.transaction import Record, read_many
 
 __all__ = [
-    "ERROR", "WARNING", "Finding", "GroupSnapshot", "Snapshot", "audit", "examine", "judge", "read",
+    "ERROR", "WARNING", "Defect", "GroupSnapshot", "Snapshot", "audit", "examine", "judge", "read",
 ]  # fmt: skip
 
 SECOND_READ_SECONDS = 0.2
 
 
-def audit(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[list[Finding]]:
-    """Read one partition and answer what is wrong in it; nothing is written.
+def audit(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[list[Defect]]:
+    """Read one partition and return what is wrong in it; nothing is written.
 
     Args:
         keys: The partition.
         groups: Every group that is subscribed to the topic: one left out looks unknown.
     """
-    findings, _ = yield from examine(keys, groups)
-    return findings
+    defects, _ = yield from examine(keys, groups)
+    return defects
 
 
 def examine(
     keys: PartitionKeys, groups: Sequence[GroupKeys]
-) -> Operation[tuple[list[Finding], Snapshot]]:
+) -> Operation[tuple[list[Defect], Snapshot]]:
     """The same, and what was read last."""
     seen = yield from read(keys, groups)
-    findings = judge(seen)
-    if not findings:
+    defects = judge(seen)
+    if not defects:
         return [], seen
     yield Pause(SECOND_READ_SECONDS)
     seen = yield from read(keys, groups)
     again = set(judge(seen))
-    return [finding for finding in findings if finding in again], seen
+    return [defect for defect in defects if defect in again], seen
 
 
 def read(keys: PartitionKeys, groups: Sequence[GroupKeys]) -> Operation[Snapshot]:
@@ -88,18 +82,18 @@ def _unknown(namespace: str, members: Iterable[str]) -> Operation[set[str]]:
     return found
 
 
-def judge(seen: Snapshot) -> list[Finding]:
+def judge(seen: Snapshot) -> list[Defect]:
     """What is wrong in a snapshot, errors first."""
-    findings = [*_bodies(seen), *_pending(seen), *_partition(seen), *_halves(seen)]
+    defects = [*_bodies(seen), *_pending(seen), *_partition(seen), *_halves(seen)]
     for group in seen.groups:
         if group.keys.source:
-            findings += _view(group)
+            defects += _view(group)
         else:
-            findings += _listed_twice(seen, group)
-            findings += _entries(group)
-        findings += _due(group)
-        findings += misplaced(seen.message_groups, group) if group.ordered else ()
-    return sorted(set(findings))
+            defects += _listed_twice(seen, group)
+            defects += _entries(group)
+        defects += _due(group)
+        defects += misplaced(seen.message_groups, group) if group.ordered else ()
+    return sorted(set(defects))
 
 
 def _read_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
@@ -124,15 +118,15 @@ def _read_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
     return seen
 
 
-def _each(ids: Iterable[str], severity: str, kind: str, key: str, text: str) -> Iterator[Finding]:
-    return (Finding(severity, kind, key, id_, text) for id_ in ids)
+def _each(ids: Iterable[str], severity: str, kind: str, key: str, text: str) -> Iterator[Defect]:
+    return (Defect(severity, kind, key, id_, text) for id_ in ids)
 
 
-def _leftovers(ids: Iterable[str], key: str, text: str) -> Iterator[Finding]:
+def _leftovers(ids: Iterable[str], key: str, text: str) -> Iterator[Defect]:
     return _each(ids, WARNING, "leftover entry", key, text)
 
 
-def _bodies(seen: Snapshot) -> Iterator[Finding]:
+def _bodies(seen: Snapshot) -> Iterator[Defect]:
     held = {*seen.scheduled, *seen.backlog, *seen.half_of}.union(
         *(group.held() for group in seen.groups)
     )
@@ -151,21 +145,21 @@ def _bodies(seen: Snapshot) -> Iterator[Finding]:
         yield from _each(set(ids) - seen.bodies, ERROR, "missing body", key, text)
 
 
-def _pending(seen: Snapshot) -> Iterator[Finding]:
+def _pending(seen: Snapshot) -> Iterator[Defect]:
     known = {group.byte: group for group in seen.groups if group.byte}
     held = {byte: group.held() for byte, group in known.items()}
     key = seen.keys.pending
     for id_, owed in seen.pending.items():
         if id_ not in seen.bodies:
             text = "groups owe a message whose body is not stored"
-            yield Finding(ERROR, "missing body", key, id_, text)
+            yield Defect(ERROR, "missing body", key, id_, text)
         for byte in owed:
             if byte not in known:
                 text = f"group byte {ord(byte)} owes the message, but no group has that byte"
-                yield Finding(ERROR, "unknown group", key, id_, text)
+                yield Defect(ERROR, "unknown group", key, id_, text)
             elif id_ in seen.bodies and id_ not in held[byte]:
                 text = f"group {known[byte].keys.group} owes the message but does not have it"
-                yield Finding(ERROR, "not delivered", key, id_, text)
+                yield Defect(ERROR, "not delivered", key, id_, text)
     text = "several groups have the message, none is recorded: the first to finish deletes it"
     unowed = (_shared(seen) & seen.bodies) - seen.pending.keys()
     yield from _each(unowed, ERROR, "unowed", key, text)
@@ -183,7 +177,7 @@ def _shared(seen: Snapshot) -> set[str]:
     return again
 
 
-def _partition(seen: Snapshot) -> Iterator[Finding]:
+def _partition(seen: Snapshot) -> Iterator[Defect]:
     keys = seen.keys
     text = "the size of a body is recorded that is not stored"
     yield from _leftovers(seen.big - seen.bodies, keys.big, text)
@@ -194,35 +188,35 @@ def _partition(seen: Snapshot) -> Iterator[Finding]:
     yield from _leftovers(set(seen.id_expiry) - seen.ids, keys.id_expiry, text)
 
 
-def _message_keys(seen: Snapshot) -> Iterator[Finding]:
+def _message_keys(seen: Snapshot) -> Iterator[Defect]:
     keys = seen.keys
     text = "the keys of a message are kept whose body is not stored"
     yield from _leftovers(set(seen.keyed) - seen.bodies, keys.keyed, text)
     noted = seen.noted_keys()
     for key, id_ in seen.message_keys - noted:
         text = f"the index has the message under key {key}, which it does not have"
-        yield Finding(WARNING, "leftover entry", keys.message_keys, id_, text)
+        yield Defect(WARNING, "leftover entry", keys.message_keys, id_, text)
     for key, id_ in noted - seen.message_keys:
         text = f"the index lacks the message under its key {key}"
-        yield Finding(WARNING, "not indexed", keys.message_keys, id_, text)
+        yield Defect(WARNING, "not indexed", keys.message_keys, id_, text)
 
 
-def _halves(seen: Snapshot) -> Iterator[Finding]:
+def _halves(seen: Snapshot) -> Iterator[Defect]:
     keys = seen.keys
     for id_, member in seen.half_of.items():
         transaction = member.partition(" ")[0]
         if member not in seen.halves:
             text = f"transaction {transaction} does not list it and would forget it when decided"
-            yield Finding(ERROR, "lost half", keys.half_of, id_, text)
+            yield Defect(ERROR, "lost half", keys.half_of, id_, text)
         if transaction in seen.unknown_transactions:
             text = f"it waits for transaction {transaction}, which has no record"
-            yield Finding(ERROR, "orphan half", keys.half_of, id_, text)
+            yield Defect(ERROR, "orphan half", keys.half_of, id_, text)
     text = "a transaction lists a message that is not part of it"
     unknown = seen.halves.keys() - set(seen.half_of.values())
     yield from _each(unknown, WARNING, "leftover", keys.halves, text)
 
 
-def _listed_twice(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
+def _listed_twice(seen: Snapshot, group: GroupSnapshot) -> Iterator[Defect]:
     name = group.keys.group
     firm: dict[str, str] = {}
     for key, ids in group.ids_by_key():
@@ -231,7 +225,7 @@ def _listed_twice(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
         for id_ in ids:
             if id_ in firm:
                 text = f"group {name} has the message here and in {firm[id_]}"
-                yield Finding(ERROR, "double booking", key, id_, text)
+                yield Defect(ERROR, "double booking", key, id_, text)
             firm.setdefault(id_, key)
     listed: dict[str, str] = {}
     for key, ids in group.lists.items():
@@ -239,16 +233,16 @@ def _listed_twice(seen: Snapshot, group: GroupSnapshot) -> Iterator[Finding]:
             elsewhere = firm.get(id_) or listed.get(id_)
             if elsewhere:
                 text = f"group {name} also has the message in {elsewhere}; a lease skips it"
-                yield Finding(WARNING, "leftover", key, id_, text)
+                yield Defect(WARNING, "leftover", key, id_, text)
             listed.setdefault(id_, key)
     for id_ in group.held() & seen.bodies:
         owed = seen.pending.get(id_)
         if owed is not None and group.byte not in owed:
             text = f"group {name} has the message here, but has finished with it"
-            yield Finding(WARNING, "leftover", firm.get(id_) or listed[id_], id_, text)
+            yield Defect(WARNING, "leftover", firm.get(id_) or listed[id_], id_, text)
 
 
-def _view(group: GroupSnapshot) -> Iterator[Finding]:
+def _view(group: GroupSnapshot) -> Iterator[Defect]:
     """A group that consumes another one's dead letters: it has a mark for each that it owes."""
     keys, held = group.keys, group.held()
     text = f"group {keys.group} owes a dead letter of {keys.source} but does not have it"
@@ -256,7 +250,7 @@ def _view(group: GroupSnapshot) -> Iterator[Finding]:
     yield from _each(owed - held, ERROR, "not delivered", keys.deaths, text)
 
 
-def _entries(group: GroupSnapshot) -> Iterator[Finding]:
+def _entries(group: GroupSnapshot) -> Iterator[Defect]:
     keys, held = group.keys, group.held()
     text = f"group {keys.group} has a delivery state or failures of a message it lacks"
     for key, ids in ((keys.attempts, group.attempts), (keys.failures, group.failures)):
@@ -267,7 +261,7 @@ def _entries(group: GroupSnapshot) -> Iterator[Finding]:
     yield from _each(set(group.dead) - group.deaths, WARNING, "no cause", keys.dead, text)
 
 
-def _due(group: GroupSnapshot) -> Iterator[Finding]:
+def _due(group: GroupSnapshot) -> Iterator[Defect]:
     for number, key in enumerate(group.keys.levels, start=1):
         waiting = group.levels[key]
         if not waiting:
@@ -276,4 +270,4 @@ def _due(group: GroupSnapshot) -> Iterator[Finding]:
         noted = group.due.get(str(number))
         if noted is None or noted > waiting[first]:
             text = "a message of this level is due before the index says; it would be promoted late"
-            yield Finding(ERROR, "late index", key, first, text)
+            yield Defect(ERROR, "late index", key, first, text)

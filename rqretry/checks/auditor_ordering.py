@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from rqretry.checks.findings import ERROR, WARNING, Finding, GroupSnapshot, in_order
+from rqretry.checks.defect import ERROR, WARNING, Defect
+from rqretry.checks.snapshot import GroupSnapshot, in_order
 
 
-def misplaced(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterator[Finding]:
+def misplaced(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterator[Defect]:
     """What is wrong with the message groups of an ordered group.
 
     Args:
@@ -18,21 +19,21 @@ def misplaced(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterat
     for message_group, id_ in group.heads.items():
         if id_ not in out:
             text = f"group {name} waits in message group {message_group} for a message it lost"
-            yield Finding(ERROR, "stuck", keys.heads, id_, text)
+            yield Defect(ERROR, "stuck", keys.heads, id_, text)
         elif (message_group, id_) not in order:
             text = f"the head of message group {message_group} is not in its order"
-            yield Finding(WARNING, "not in line", keys.order, id_, text)
+            yield Defect(WARNING, "not in line", keys.order, id_, text)
     for message_group, id_ in order:
         if message_group not in group.heads:
             text = f"message group {message_group} has no head; group {name} never gets the message"
-            yield Finding(ERROR, "stuck", keys.order, id_, text)
+            yield Defect(ERROR, "stuck", keys.order, id_, text)
         if id_ not in message_groups or id_ in group.dead:
             text = "the order has a message that is not stored, or is dead; it is skipped"
-            yield Finding(WARNING, "leftover", keys.order, id_, text)
+            yield Defect(WARNING, "leftover", keys.order, id_, text)
     yield from _two_out(message_groups, group)
 
 
-def _two_out(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterator[Finding]:
+def _two_out(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterator[Defect]:
     """A message that is delivered out of turn; one that was redriven with a delay may wait."""
     for key, ids in (*group.lists.items(), (group.keys.inflight, group.inflight)):
         for id_ in ids:
@@ -40,4 +41,4 @@ def _two_out(message_groups: Mapping[str, str], group: GroupSnapshot) -> Iterato
             if named is not None and group.heads.get(named) != id_:
                 severity = ERROR if key == group.keys.inflight else WARNING
                 text = f"the message is delivered, but it is not the head of message group {named}"
-                yield Finding(severity, "out of turn", key, id_, text)
+                yield Defect(severity, "out of turn", key, id_, text)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from rqretry.checks.findings import Finding, Snapshot
+from rqretry.checks.defect import Defect
 from rqretry.checks.repair_plan import STEPS, Task, step_of, tasks_of
+from rqretry.checks.snapshot import Snapshot
 from rqretry.core.route import Route
 from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches
 from rqretry.protocol.inspect import read_body
@@ -57,14 +58,14 @@ class Site:
     leaving: bool = False
 
 
-def repair(site: Site, findings: Sequence[Finding]) -> Operation[list[Repaired]]:
+def repair(site: Site, defects: Sequence[Defect]) -> Operation[list[Repaired]]:
     """Repair what can be repaired; answers what was changed.
 
     Args:
         site: Where they were found.
-        findings: What to repair; those that need a person are skipped.
+        defects: What to repair; those that need a person are skipped.
     """
-    tasks = list(dict.fromkeys(_tasks(site, findings)))
+    tasks = list(dict.fromkeys(_tasks(site, defects)))
     done: list[Repaired] = []
     for step in STEPS:
         wanted = [task for task in tasks if task.step == step]
@@ -84,11 +85,11 @@ def repair(site: Site, findings: Sequence[Finding]) -> Operation[list[Repaired]]
     return done
 
 
-def _tasks(site: Site, findings: Sequence[Finding]) -> Iterator[Task]:
-    for finding in findings:
-        step = step_of(site.seen, finding, leaving=site.leaving)
+def _tasks(site: Site, defects: Sequence[Defect]) -> Iterator[Task]:
+    for defect in defects:
+        step = step_of(site.seen, defect, leaving=site.leaving)
         if step:
-            yield from tasks_of(site.seen, finding, step)
+            yield from tasks_of(site.seen, defect, step)
 
 
 def _step(site: Site, step: str, group: str, tasks: Sequence[Task]) -> Operation[list[Repaired]]:

@@ -1,9 +1,10 @@
-"""The repair of each finding of the auditor, or what a person can do about it. No I/O."""
+"""How each defect that the auditor found is repaired, or what a person can do about it. No I/O."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rqretry.checks.findings import Finding, GroupSnapshot, Snapshot, in_order
+from rqretry.checks.defect import Defect
+from rqretry.checks.snapshot import GroupSnapshot, Snapshot, in_order
 from rqretry.core.errors import show
 
 STEPS = {
@@ -77,43 +78,43 @@ class Task(NamedTuple):
     id: str
 
 
-def step_of(seen: Snapshot, finding: Finding, *, leaving: bool = False) -> str:
-    """The repair of a finding, one of STEPS; "" if a person must decide.
+def step_of(seen: Snapshot, defect: Defect, *, leaving: bool = False) -> str:
+    """The repair of a defect, one of STEPS; "" if a person must decide.
 
     Args:
         seen: The partition as it was seen.
-        finding: What was found in it.
+        defect: What was found in it.
         leaving: A group is leaving the topic, and what it held is being freed.
     """
-    group, name = _key_of(seen, finding.key)
+    group, name = _key_of(seen, defect.key)
     if group is None:
-        if finding.kind == "unknown group" and leaving:
+        if defect.kind == "unknown group" and leaving:
             return ""
-        return _PARTITION.get((finding.kind, name), "")
-    if finding.kind == "leftover entry":
+        return _PARTITION.get((defect.kind, name), "")
+    if defect.kind == "leftover entry":
         return "mend grave" if name == "graves" else "mend numbers"
-    if name == "line" and finding.kind == "leftover":
+    if name == "line" and defect.kind == "leftover":
         return "realign pass"
-    if name == "inflight" and finding.kind == "out of turn":
-        taken = seen.message_groups.get(finding.id) in group.heads
+    if name == "inflight" and defect.kind == "out of turn":
+        taken = seen.message_groups.get(defect.id) in group.heads
         return "" if taken else "realign turn"
-    return _GROUP.get(finding.kind, "")
+    return _GROUP.get(defect.kind, "")
 
 
-def advice_of(finding: Finding) -> str:
-    """What a person can do about a finding that has no repair."""
-    return _ADVICE.get(finding.kind, f"no advice exists for {show(finding.kind)}")
+def advice_of(defect: Defect) -> str:
+    """What a person can do about a defect that has no repair."""
+    return _ADVICE.get(defect.kind, f"no advice exists for {show(defect.kind)}")
 
 
-def tasks_of(seen: Snapshot, finding: Finding, step: str) -> Iterator[Task]:
-    """The tasks of a step for a finding."""
-    group, _ = _key_of(seen, finding.key)
+def tasks_of(seen: Snapshot, defect: Defect, step: str) -> Iterator[Task]:
+    """The tasks of a step for a defect."""
+    group, _ = _key_of(seen, defect.key)
     if step == "mend put_back" and group is None:
-        for owner in _owners(seen, finding.id):
-            yield Task(step, owner.keys.group, finding.id, finding.id)
+        for owner in _owners(seen, defect.id):
+            yield Task(step, owner.keys.group, defect.id, defect.id)
         return
-    for subject in _subjects(seen, group, finding, step):
-        yield Task(step, group.keys.group if group else "", subject, finding.id)
+    for subject in _subjects(seen, group, defect, step):
+        yield Task(step, group.keys.group if group else "", subject, defect.id)
 
 
 def _key_of(seen: Snapshot, key: str) -> tuple[GroupSnapshot | None, str]:
@@ -126,18 +127,18 @@ def _key_of(seen: Snapshot, key: str) -> tuple[GroupSnapshot | None, str]:
 
 
 def _subjects(
-    seen: Snapshot, group: GroupSnapshot | None, finding: Finding, step: str
+    seen: Snapshot, group: GroupSnapshot | None, defect: Defect, step: str
 ) -> Iterable[str]:
     if step == "realign go_on" and group:
-        return _message_groups(group, finding.id)
+        return _message_groups(group, defect.id)
     if step == "realign pass" and group:
-        return [member for member in group.order if in_order(member)[1] == finding.id]
+        return [member for member in group.order if in_order(member)[1] == defect.id]
     if step == "tidy keys":
         pairs = seen.message_keys | seen.noted_keys()
-        return [f"{key}\0{id_}" for key, id_ in sorted(pairs) if id_ == finding.id]
+        return [f"{key}\0{id_}" for key, id_ in sorted(pairs) if id_ == defect.id]
     if step == "tidy scheduled":
-        return [seen.scheduled_members.get(finding.id, finding.id)]
-    return [finding.id]
+        return [seen.scheduled_members.get(defect.id, defect.id)]
+    return [defect.id]
 
 
 def _owners(seen: Snapshot, id_: str) -> Iterator[GroupSnapshot]:

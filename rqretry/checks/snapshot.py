@@ -1,4 +1,4 @@
-"""What the auditor read of a partition, and what it found wrong in it."""
+"""What the auditor read of one partition, and of each group in it."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -6,28 +6,10 @@ from dataclasses import dataclass, field
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 ORDER_DIGITS = 16
-"""Digits of the number before a message group in `message_groups`, and before an id in an order."""
-ERROR, WARNING = "error", "warning"
+"""Digits of a message's number in its group's order.
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class Finding:
-    """Something that is wrong.
-
-    Attributes:
-        severity: "error" (a message is lost, stuck or would be handled twice) or "warning" (a
-            leftover that the scripts skip).
-        kind: One word or two, the same for all findings of a kind.
-        key: The Redis key it is in.
-        id: The message, or the field, it is about.
-        text: What is wrong, as a sentence.
-    """
-
-    severity: str
-    kind: str
-    key: str
-    id: str
-    text: str
+The number stands before the message group in `message_groups`, and before the id in `order`.
+"""
 
 
 @dataclass(slots=True)

@@ -1,9 +1,11 @@
-"""subscribe, configure, compare_and_set; read only: stats, peek, dead letters, history."""
+"""Read only: stats, peek, dead letters, history, and the records of the catalog.
+
+What changes the records is in catalog.py.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rqretry.core.route import Route
 from rqretry.protocol.command import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
@@ -15,7 +17,7 @@ from rqretry.protocol.command import (
     texts,
 )
 from rqretry.protocol.history import unpack_entry
-from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 LOOKED_AT = 100_000
 """How many entries of a ready list peek searches."""
@@ -102,43 +104,6 @@ class DeadPage(NamedTuple):
     deaths: list[str]
     failures: list[str]
     data: list[bytes]
-
-
-def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
-    """Install a route; the first group takes the backlog. Returns what is left of it."""
-    first = route.groups[0].name if route.groups else ""
-    ordered = bool(route.groups) and route.groups[0].ordered
-    return Command(
-        verb="subscribe",
-        keys=keys.group(first, 0).scripts["subscribe"],
-        args=(route.version, route.encode(), first, MAX_BATCH, route.max_messages, int(ordered)),
-        decode=int,
-    )
-
-
-def configure(
-    keys: GroupKeys, version: int, fields: Mapping[str, str | int | bytes]
-) -> Command[int]:
-    """Copy a group's configuration into a partition; newer wins."""
-    flat = [argument for pair in fields.items() for argument in pair]
-    return Command(
-        verb="configure",
-        keys=keys.scripts["configure"],
-        args=(version, fields.get("byte", ""), *flat),
-        decode=int,
-    )
-
-
-def compare_and_set(
-    keys: NamespaceKeys, records: str, name: str, old: str, new: str
-) -> Command[bool]:
-    """Replace a catalog record if it still is `old` ('' for a new one); delete it for ''."""
-    return Command(
-        "compare_and_set",
-        keys.scripts.completed("compare_and_set", records=records),
-        (name, old, new),
-        bool,
-    )
 
 
 def read_record(records: str, name: str) -> Command[str]:

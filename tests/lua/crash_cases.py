@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rqretry.core.receipt import Receipt
-from rqretry.protocol import inspect
+from rqretry.protocol import catalog
 from rqretry.protocol.publish import Front
 from tests.support.builders import HOUR, SECOND, failure, first, prepared
 from tests.support.world import VISIBILITY_MS, World
@@ -230,7 +230,7 @@ def settled_in_part(world: World) -> None:
 
 
 def subscribe(world: World) -> None:
-    world.run(inspect.subscribe(world.keys, world.route))
+    world.run(catalog.subscribe(world.keys, world.route))
 
 
 CASES = [

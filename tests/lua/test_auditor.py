@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from rqretry.checks.auditor import Finding, Snapshot, audit, judge
+from rqretry.checks.auditor import Defect, Snapshot, audit, judge
 from rqretry.client import Client
 from rqretry.protocol.command import Command, Pause
 from rqretry.protocol.keys import partition_keys
@@ -14,7 +14,7 @@ from tests.support.soundness import assert_sound
 from tests.support.world import World
 
 
-def short(world: World, finding: Finding) -> tuple[str, str, str, str]:
+def short(world: World, finding: Defect) -> tuple[str, str, str, str]:
     key = finding.key.removeprefix(world.keys.base).removeprefix("group:")
     return finding.severity, finding.kind, key, finding.id
 

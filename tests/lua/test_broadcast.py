@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rqretry.protocol import broadcast as broadcasting
-from rqretry.protocol import inspect
+from rqretry.protocol import catalog
 from rqretry.protocol.broadcast import Entry, Mark
 from tests.lua.test_halves import commit, halves, prepare
 from tests.support.builders import MINUTE, SECOND, prepared
@@ -16,7 +16,7 @@ def broadcast(world: World, *others: str) -> None:
     for name in others:
         world.subscribe(name)
     world.route = replace(world.route, version=world.route.version + 1, broadcast=True)
-    world.run(inspect.subscribe(world.keys, world.route))
+    world.run(catalog.subscribe(world.keys, world.route))
 
 
 def entries(world: World, after: Mark | None = None) -> list[Entry]:

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from rqretry.checks.auditor import ERROR
-from rqretry.checks.findings import in_order
+from rqretry.checks.snapshot import in_order
 from rqretry.core.errors import ScriptError
 from rqretry.core.receipt import Receipt
 from rqretry.protocol.publish import id_of_member

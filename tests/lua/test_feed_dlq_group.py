@@ -6,7 +6,7 @@ import pytest
 
 from rqretry.core.errors import ScriptError
 from rqretry.core.receipt import Receipt
-from rqretry.protocol import inspect, maintain
+from rqretry.protocol import catalog, inspect, maintain
 from rqretry.protocol import lease as consuming
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failure, Leased
@@ -25,7 +25,7 @@ def view(world: World, **settings: object) -> GroupKeys:
     """Group g, and group v that consumes its dead letters."""
     world.subscribe("g")
     fields = group_fields(1, **settings) | {"byte": b"", "view": 1}
-    world.run(inspect.configure(keys_of(world), 1, fields))
+    world.run(catalog.configure(keys_of(world), 1, fields))
     return keys_of(world)
 
 

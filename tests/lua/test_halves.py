@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rqretry.checks.auditor import Finding
+from rqretry.checks.auditor import Defect
 from rqretry.core.errors import ScriptError
 from rqretry.core.history_notes import Noted
 from rqretry.core.receipt import Receipt
@@ -43,7 +43,7 @@ def rollback(world: World, tx: str = TX, limit: int = 500) -> tuple[int, int]:
     return world.run(transaction.rollback(world.keys, tx, worker="w1", limit=limit))
 
 
-def unexplained(world: World) -> list[Finding]:
+def unexplained(world: World) -> list[Defect]:
     """What fsck finds beside halves whose transaction has no record in this partition's world."""
     return [f for f in world.findings() if f.kind != "orphan half"]
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from rqretry.catalog.drain_group import drain
-from rqretry.protocol import inspect
+from rqretry.protocol import catalog
 from tests.support.builders import SECOND, failure, prepared
 from tests.support.world import World
 
@@ -11,7 +11,7 @@ from tests.support.world import World
 def gone_from_the_route(world: World, name: str) -> None:
     groups = tuple(group for group in world.route.groups if group.name != name)
     world.route = replace(world.route, version=world.route.version + 1, groups=groups)
-    world.run(inspect.subscribe(world.keys, world.route))
+    world.run(catalog.subscribe(world.keys, world.route))
 
 
 def busy(world: World, group: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rqretry.protocol import audit_log, inspect, maintain
+from rqretry.protocol.catalog import compare_and_set
 from rqretry.protocol.keys import NamespaceKeys
 from tests.support.builders import SECOND
 from tests.support.lua_hooks import CLOCK_KEY
@@ -25,7 +26,7 @@ def set_time(world: World, now_ms: int) -> None:
 
 
 def swap(world: World, old: str, new: str) -> bool:
-    return world.run(inspect.compare_and_set(KEYS, KEYS.topics, "t", old, new))
+    return world.run(compare_and_set(KEYS, KEYS.topics, "t", old, new))
 
 
 def record(world: World) -> str:

@@ -1,7 +1,7 @@
 """Ordered groups: one message of a message group is out at a time, in the order of publishing."""
 
 from rqretry.core.receipt import Receipt
-from rqretry.protocol import inspect, operate
+from rqretry.protocol import catalog, inspect, operate
 from tests.support.builders import SECOND, failure, first, prepared
 from tests.support.ordering import leased, line, sent
 from tests.support.world import START_MS, VISIBILITY_MS, World
@@ -217,7 +217,7 @@ def test_the_first_group_takes_the_backlog_in_order_and_then_the_route(world: Wo
     world.publish(*(prepared(f"m{n:03}", group=f"x{n % 2}") for n in range(500)))
     world.publish(*sent("a", "x0"), "b")
     world.subscribe(ordered=True, install=False)
-    install = inspect.subscribe(world.keys, world.route)
+    install = catalog.subscribe(world.keys, world.route)
     assert world.run(install) == 2
     assert "route" not in world.state()  # what is published now goes behind what waits
     assert world.run(install) == 0

@@ -6,7 +6,7 @@ import pytest
 
 from rqretry.core.message_id import make_ids, pack_ids
 from rqretry.core.route import Route
-from rqretry.protocol import history, inspect
+from rqretry.protocol import catalog, history, inspect
 from rqretry.protocol.publish import Front
 from tests.support.builders import HOUR, SECOND, prepared
 from tests.support.world import START_MS, World
@@ -283,7 +283,7 @@ def test_publish_takes_a_full_batch_of_ids_that_the_caller_chose(world: World) -
 def limited(world: World, most: int) -> None:
     world.subscribe()
     world.route = replace(world.route, version=9, max_messages=most)
-    world.run(inspect.subscribe(world.keys, world.route))
+    world.run(catalog.subscribe(world.keys, world.route))
 
 
 def test_publish_that_would_go_over_the_limit_stores_nothing(world: World) -> None:

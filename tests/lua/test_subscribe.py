@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from rqretry.core.route import RouteGroup
-from rqretry.protocol import inspect
+from rqretry.protocol import catalog
 from tests.support.builders import group_fields
 from tests.support.world import World
 
@@ -15,7 +15,7 @@ def route_with(world: World, *names: str, version: int) -> World:
 
 
 def subscribe(world: World) -> int:
-    return world.run(inspect.subscribe(world.keys, world.route))
+    return world.run(catalog.subscribe(world.keys, world.route))
 
 
 def test_subscribe_installs_the_route_and_gives_the_backlog_to_the_first_group(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from rqretry.checks.auditor import audit
-from rqretry.checks.findings import ORDER_DIGITS, in_order
+from rqretry.checks.snapshot import ORDER_DIGITS, in_order
 from rqretry.core.receipt import Receipt
 from rqretry.core.route import Route
 from rqretry.protocol.command import Command

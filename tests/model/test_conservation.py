@@ -24,7 +24,7 @@ from hypothesis.stateful import initialize, run_state_machine_as_test
 from rqretry.core.receipt import Receipt
 from rqretry.core.redis_url import RedisUrl
 from rqretry.core.route import Route, RouteGroup
-from rqretry.protocol import inspect
+from rqretry.protocol import catalog
 from rqretry.protocol.keys import partition_keys
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.transport.store_sync import SyncStore
@@ -114,11 +114,11 @@ class Conservation(Listening):
                 fields["max_inflight"] = most
             if group.ordered:
                 fields |= {"ordered": 1, "delays": str(ORDERED_MS)}
-            self.run(inspect.configure(self.group(part, group.name), 1, fields))
+            self.run(catalog.configure(self.group(part, group.name), 1, fields))
         keys = self.keys[part].group(VIEW, len(LEVELS_MS), SOURCE)
         fields = {**common, "kind": "push", "delays": delays, "byte": b"", "view": 1}
-        self.run(inspect.configure(keys, 1, fields))
-        self.run(inspect.subscribe(self.keys[part], self.route))
+        self.run(catalog.configure(keys, 1, fields))
+        self.run(catalog.subscribe(self.keys[part], self.route))
         if cast_limit is not None:
             self.client.hset(self.keys[part].meta, "cast_limit", cast_limit)
 

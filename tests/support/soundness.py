@@ -2,7 +2,7 @@
 
 import json
 
-from rqretry.checks.auditor import Finding, audit
+from rqretry.checks.auditor import Defect, audit
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.protocol.command import Operation, Performer, SyncPerformer
@@ -20,7 +20,7 @@ async def assert_sound_async(store: Performer, namespace: str = "default") -> No
     complain(await store.perform(findings_of(namespace)))
 
 
-def findings_of(namespace: str) -> Operation[list[Finding]]:
+def findings_of(namespace: str) -> Operation[list[Defect]]:
     """What the auditor finds in every partition that the catalog knows; nothing is written."""
     catalog = NamespaceKeys(namespace)
     settings: str = yield read_record(catalog.settings, "settings")
@@ -28,7 +28,7 @@ def findings_of(namespace: str) -> Operation[list[Finding]]:
         return []
     levels = len(LevelTable.decode(json.loads(settings)["delay_levels"]))
     topics: dict[str, str] = yield read_records(catalog.topics)
-    findings: list[Finding] = []
+    findings: list[Defect] = []
     for name, stored in sorted(topics.items()):
         topic = TopicRecord.decode(name, stored)
         for number in range(topic.partitions):
@@ -42,7 +42,7 @@ def findings_of(namespace: str) -> Operation[list[Finding]]:
     return findings
 
 
-def complain(findings: list[Finding]) -> None:
+def complain(findings: list[Defect]) -> None:
     """Fail with one line per finding."""
     assert not findings, "\n" + "\n".join(
         f"{f.severity}: {f.key} {f.id}: {f.text}" for f in findings

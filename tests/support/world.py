@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rqretry.checks.auditor import Finding, audit
+from rqretry.checks.auditor import Defect, audit
 from rqretry.core.receipt import Receipt
 from rqretry.core.route import Route, RouteGroup
-from rqretry.protocol import inspect, maintain, operate
+from rqretry.protocol import catalog, maintain, operate
 from rqretry.protocol import lease as consuming
 from rqretry.protocol import publish as producing
 from rqretry.protocol.command import Command, Operation, Pause
@@ -81,7 +81,7 @@ class World:
                 assert isinstance(step, Pause), step
                 result = None
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[Defect]:
         """What the auditor says about the partition."""
         groups = [self.group(group.name) for group in self.route.groups]
         return self.perform(audit(self.keys, groups))
@@ -115,7 +115,7 @@ class World:
 
     def install(self) -> None:
         """Tell the partition the route."""
-        self.run(inspect.subscribe(self.keys, self.route))
+        self.run(catalog.subscribe(self.keys, self.route))
 
     def group(self, name: str = "g") -> GroupKeys:
         """The keys of a group."""
@@ -123,7 +123,7 @@ class World:
 
     def configure(self, name: str, version: int, **fields: Any) -> int:
         """Change a group's configuration."""
-        return self.run(inspect.configure(self.group(name), version, fields))
+        return self.run(catalog.configure(self.group(name), version, fields))
 
     def publish(
         self,

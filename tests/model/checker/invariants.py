@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import fields
 
-from rqretry.checks.findings import WARNING
+from rqretry.checks.defect import WARNING
 from rqretry.protocol.keys import ROOT, STORED_AS, GroupKeys, NamespaceKeys, PartitionKeys
 from tests.model.checker.history import FAIL, INFO, OK, Operation
 from tests.model.checker.places import DELAY, place_of

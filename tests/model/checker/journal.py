@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rqretry.checks.findings import in_order
+from rqretry.checks.snapshot import in_order
 from rqretry.core.message_id import spell_ids
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.publish import id_of_member

@@ -6,7 +6,7 @@ Each is a pure function from the records of a run to what is wrong (docs/checker
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from rqretry.checks.findings import ORDER_DIGITS
+from rqretry.checks.snapshot import ORDER_DIGITS
 from tests.model.checker.history import Effect
 from tests.model.checker.records import Records
 from tests.model.checker.report import Finding

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from rqretry.checks.findings import ORDER_DIGITS, GroupSnapshot, Snapshot
+from rqretry.checks.snapshot import ORDER_DIGITS, GroupSnapshot, Snapshot
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.protocol.keys import ROOT, STORED_AS, NamespaceKeys, PartitionKeys, partition_keys

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rqretry.checks.auditor import judge
-from rqretry.checks.findings import Finding as AuditorFinding
-from rqretry.checks.findings import Snapshot
+from rqretry.checks.defect import Defect
+from rqretry.checks.snapshot import Snapshot
 from tests.model.checker.history import INFO, OK, Effect, Operation, read_effects, read_history
 from tests.model.checker.journal import Journal, read_journal
 from tests.model.checker.keyspace import Keyspace
@@ -96,7 +96,7 @@ class Records:
         return [seen_in(self.final, partition) for partition in keys]
 
     @cached_property
-    def auditor(self) -> list[AuditorFinding]:
+    def auditor(self) -> list[Defect]:
         """What the auditor says about the end."""
         return [finding for seen in self.partitions for finding in judge(seen)]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rqretry.checks.findings import ORDER_DIGITS, in_order
+from rqretry.checks.snapshot import ORDER_DIGITS, in_order
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.publish import scheduled_member
 from tests.model.model import BLOCKED, DEAD, DONE, INFLIGHT, READY, RETRY, WAITING

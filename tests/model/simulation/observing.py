@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rqretry.checks.findings import in_order
+from rqretry.checks.snapshot import in_order
 from rqretry.protocol.publish import id_of_member
 from tests.model.model import DONE, INFLIGHT
 from tests.model.simulation.calls import require

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from rqretry.checks.auditor import ERROR, Finding
+from rqretry.checks.auditor import ERROR, Defect
 from rqretry.core.message import Message, ReceiptHandle
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Command
@@ -277,7 +277,7 @@ class World:
                 (reply,) = self.server.call(asked.arguments)
                 step = asked.decode(reply)
 
-    def _matters(self, finding: Finding) -> bool:
+    def _matters(self, finding: Defect) -> bool:
         """After a cut there are leftovers, and what was begun and never finished."""
         ours = finding.severity == ERROR and (
             finding.kind == "stuck" or finding.id in self.accepted

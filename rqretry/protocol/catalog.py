@@ -1,0 +1,47 @@
+"""The catalog's records, and their copies in the partitions: routes and group configurations.
+
+The records are read in inspect.py.
+"""
+
+from collections.abc import Mapping
+
+from rqretry.core.route import Route
+from rqretry.protocol.command import MAX_BATCH, Command
+from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
+
+
+def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
+    """Install a route; the first group takes the backlog. Returns what is left of it."""
+    first = route.groups[0].name if route.groups else ""
+    ordered = bool(route.groups) and route.groups[0].ordered
+    return Command(
+        verb="subscribe",
+        keys=keys.group(first, 0).scripts["subscribe"],
+        args=(route.version, route.encode(), first, MAX_BATCH, route.max_messages, int(ordered)),
+        decode=int,
+    )
+
+
+def configure(
+    keys: GroupKeys, version: int, fields: Mapping[str, str | int | bytes]
+) -> Command[int]:
+    """Copy a group's configuration into a partition; newer wins."""
+    flat = [argument for pair in fields.items() for argument in pair]
+    return Command(
+        verb="configure",
+        keys=keys.scripts["configure"],
+        args=(version, fields.get("byte", ""), *flat),
+        decode=int,
+    )
+
+
+def compare_and_set(
+    keys: NamespaceKeys, records: str, name: str, old: str, new: str
+) -> Command[bool]:
+    """Replace a catalog record if it still is `old` ('' for a new one); delete it for ''."""
+    return Command(
+        "compare_and_set",
+        keys.scripts.completed("compare_and_set", records=records),
+        (name, old, new),
+        bool,
+    )
