@@ -21,7 +21,7 @@ from rqretry.spark.archive_files import books_in, ends_of, store_rows
 from rqretry.spark.compaction import finish_merges, merge_small
 from rqretry.spark.error_messages import plain_in_worker, plain_on_driver
 from rqretry.spark.lag import Lag, lags
-from rqretry.spark.offsets import Histories, TopicPartition
+from rqretry.spark.offsets import TopicPartition, histories_of
 from rqretry.spark.options import ALL_TOPICS, given_options, read_options
 from rqretry.spark.parquet_files import HIDDEN, Folder, absolute
 from rqretry.spark.position import EARLIEST
@@ -99,7 +99,7 @@ def archive(  # noqa: PLR0913 - options by name
     options = given_options(url=url, namespace=namespace, topic=topics)
     checked = read_options(options)
     every = seconds(interval, name="interval", minimum=0.1)
-    with Histories(checked) as histories:
+    with histories_of(checked) as histories:
         partitions = histories.partitions()
     options |= {
         "startingOffsets": _starting(folder, partitions),
@@ -114,7 +114,7 @@ def archive(  # noqa: PLR0913 - options by name
         wait_patiently(begin, stop)
     if compact:
         summary.merged += merge_small(folder)
-    with Histories(checked) as histories:
+    with histories_of(checked) as histories:
         summary.lags = lags(histories, ends_of(books_in(folder)))
     summary.seconds = round(time.monotonic() - started, 3)
     return summary

@@ -10,7 +10,7 @@ from rqretry.spark.dead_letters import Stored, read_stored, stored_parts
 from rqretry.spark.error_messages import plain_in_worker
 from rqretry.spark.filters import Pruning
 from rqretry.spark.history_ranges import Span, plan, read_span
-from rqretry.spark.offsets import Histories, check_kept
+from rqretry.spark.offsets import Histories, check_kept, histories_of
 from rqretry.spark.options import HISTORY, Options
 from rqretry.spark.position import EARLIEST, LATEST, Wanted
 
@@ -26,7 +26,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts to read, resolved once: what happens later is not read."""
-        with plain_in_worker(), Histories(self.options) as histories:
+        with plain_in_worker(), histories_of(self.options) as histories:
             if self.options.kind == HISTORY:
                 return self._spans(histories)
             return stored_parts(histories, self.pruning)

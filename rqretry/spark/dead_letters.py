@@ -18,7 +18,7 @@ from rqretry.protocol import history
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.spark.event_details import error_type
 from rqretry.spark.filters import Pruning
-from rqretry.spark.offsets import Histories, TopicPartition
+from rqretry.spark.offsets import Histories, TopicPartition, histories_of
 from rqretry.spark.options import DEAD_LETTERS, Options
 
 _UNREADABLE = Envelope(None, None, (), {}, None, None)
@@ -51,7 +51,7 @@ def stored_parts(histories: Histories, pruning: Pruning) -> list[InputPartition]
 
 def read_stored(options: Options, part: Stored, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of one part, page by page."""
-    with Histories(options) as histories:
+    with histories_of(options) as histories:
         histories.store.perform(histories.catalog.open())
         pages = _dead(histories, part) if part.group else _messages(histories, part)
         for page in pages:

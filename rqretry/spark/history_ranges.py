@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,7 @@ from rqretry.protocol.command import Command
 from rqretry.protocol.history import Entry
 from rqretry.spark.events import IDS, Page
 from rqretry.spark.filters import Pruning
-from rqretry.spark.offsets import Histories, TopicPartition, check_kept, span
+from rqretry.spark.offsets import Histories, TopicPartition, check_kept, histories_of, span
 from rqretry.spark.options import Options
 from rqretry.spark.position import Position
 
@@ -81,21 +82,19 @@ def read_span(
     """
     partition = part.topic, part.partition
     # The next page is on its way while Arrow and Spark work on this one.
-    with Histories(options) as histories, ThreadPoolExecutor(1) as fetcher:
+    with histories_of(options) as histories, ThreadPoolExecutor(1) as fetcher:
         position, count = part.start, _FIRST_FETCH
-        coming = fetcher.submit(_page, histories, partition, position, part.end, count, options)
+        fetch = partial(_page, histories, partition, part.end)
+        coming = fetcher.submit(fetch, position, count)
         while position < part.end:
             page = coming.result()
             more = len(page) == count
             if more:
                 position = Position.after(page[-1][0].decode())
                 count = _entries_for(options.fetch_size, page)
-                coming = fetcher.submit(
-                    _page, histories, partition, position, part.end, count, options
-                )
-            rows = Page(
-                *partition, pruning.entries(page) if pruning else page, part.start, part.end
-            )
+                coming = fetcher.submit(fetch, position, count)
+            entries = pruning.entries(page) if pruning else page
+            rows = Page(*partition, entries, part.start, part.end)
             if rows.rows:
                 yield rows.batch(schema)
             if not more:
@@ -109,12 +108,7 @@ def _entries_for(rows: int, page: Sequence[Entry]) -> int:
 
 
 def _page(
-    histories: Histories,
-    partition: TopicPartition,
-    start: Position,
-    end: Position,
-    count: int,
-    options: Options,
+    histories: Histories, partition: TopicPartition, end: Position, start: Position, count: int
 ) -> Sequence[Entry]:
     keys = histories.keys(partition)
     # What was kept is asked after the entries: what is dropped in between is noticed.
@@ -123,7 +117,7 @@ def _page(
         history.kept(keys),
     ]
     page, kept = histories.store.run_all(look)
-    if options.fail_on_data_loss:
+    if histories.options.fail_on_data_loss:
         check_kept(partition, start, kept)
     found: Sequence[Entry] = page
     return found

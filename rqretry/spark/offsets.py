@@ -1,11 +1,13 @@
 """Where the histories of topics begin and end, and how far a number of rows goes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import InvalidArgument, show
+from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
 from rqretry.protocol import history
 from rqretry.protocol.command import Command
@@ -36,27 +38,28 @@ class Bounds:
         return self.kept.bytes * (end.ms - start.ms) / max(1, self.end.ms - self.begin.ms)
 
 
+@contextmanager
+def connected(settings: Settings) -> Iterator[tuple[SyncStore, Catalog]]:
+    """A connection that has reached its server, and the catalog of the namespace."""
+    with SyncStore(settings.url) as store:
+        reach(store)
+        yield store, Catalog(settings.namespace, settings.levels, worker_name())
+
+
+@contextmanager
+def histories_of(options: Options) -> Iterator["Histories"]:
+    """The histories that a read is about."""
+    with connected(options.settings) as (store, catalog):
+        yield Histories(options, store, catalog)
+
+
 @dataclass(slots=True)
 class Histories:
-    """The histories that a read is about; a context manager that holds a connection."""
+    """The histories that a read is about, over a connection."""
 
     options: Options
-    store: SyncStore = field(init=False)
-    catalog: Catalog = field(init=False)
-
-    def __enter__(self) -> Self:
-        settings = self.options.settings
-        self.store = SyncStore(settings.url)
-        self.catalog = Catalog(settings.namespace, settings.levels, worker_name())
-        try:
-            reach(self.store)
-        except BaseException:
-            self.store.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.store.close()
+    store: SyncStore
+    catalog: Catalog
 
     def partitions(self) -> list[TopicPartition]:
         """Every partition of the requested topics. Raises TopicNotFound."""

@@ -1,5 +1,6 @@
 """Parquet files written whole or not at all, on any file system that Arrow knows."""
 
+import re
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -49,7 +50,8 @@ class Folder:
         base = f"{root}/{below}".rstrip("/")
         found = system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
         names = [one.path.removeprefix(f"{root}/") for one in found if one.type == fs.FileType.File]
-        return sorted(name for name in names if name.endswith(SUFFIX) and not _is_hidden(name))
+        hidden = re.compile(rf"(^|/)[{HIDDEN}.]")
+        return sorted(name for name in names if name.endswith(SUFFIX) and not hidden.search(name))
 
     @contextmanager
     def begin(self, folder: str, schema: pa.Schema) -> Iterator["Growing"]:
@@ -112,7 +114,3 @@ class Growing:
         self.writer.close()
         if self.system.get_file_info(self.temporary).type == fs.FileType.File:
             self.system.delete_file(self.temporary)
-
-
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith((HIDDEN, ".")) for part in name.split("/"))

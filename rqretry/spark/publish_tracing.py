@@ -52,7 +52,7 @@ def traced(
     Without tracing, the messages unchanged, and a function that does nothing.
     """
     if observer.installed is None:
-        yield chunk, _ignore
+        yield chunk, lambda _answers: None
         return
     spans: list[Publication] = []
     answers: list[MessageId] = []
@@ -64,10 +64,6 @@ def traced(
         raise
     for span, answer in zip(spans, answers, strict=True):
         span.done([answer])
-
-
-def _ignore(_answers: Iterable[MessageId]) -> None:
-    """Ignore the ids: there is no span to end."""
 
 
 def _begun(spans: list[Publication], namespace: str, topic: str, message: Prepared) -> Prepared:

@@ -159,7 +159,9 @@ def simulate(
     with plain_on_driver():
         history = open_archive(spark, archive, topics)
         if group is not None:
-            history = _of_group(history, check_group(group))
+            # What happened in the group, and when its messages were published.
+            own = history.group == check_group(group)
+            history = history.where(history.group.isNull() | own)
         rows, left_out = _run(spark, history, tried, window_ms)
     if not rows:
         where = "" if group is None else f" of group {show(group)}"
@@ -172,11 +174,6 @@ def _candidate(given: str | RetryPolicy, retries: int, levels: LevelTable) -> Ca
     limit = retries if policy.max_retries is None else policy.max_retries
     most = None if limit == UNLIMITED else limit + 1
     return Candidate(str(policy), policy.compile(levels.ms), most)
-
-
-def _of_group(history: DataFrame, group: str) -> DataFrame:
-    """What happened in one group, and when its messages were published."""
-    return history.where(history.group.isNull() | (history.group == group))
 
 
 def _run(

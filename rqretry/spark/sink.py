@@ -13,13 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from rqretry.catalog.catalog import Catalog
 from rqretry.core.envelope import digest_all, encode, stamp_all
 from rqretry.core.errors import RqretryError
 from rqretry.core.limits import are_message_ids
 from rqretry.core.message import OutgoingMessage
 from rqretry.core.message_id import MessageId
-from rqretry.core.worker_name import worker_name
 from rqretry.producer.encode import collector_paused, draft
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.producer.replayable_lane import (
@@ -33,12 +31,13 @@ from rqretry.producer.replayable_lane import (
 from rqretry.protocol.command import Operation, Pause
 from rqretry.protocol.publish import PlainMessages, Prepared, ids_of
 from rqretry.spark.chunking import Call, Cutter
+from rqretry.spark.offsets import connected
 from rqretry.spark.options import Options
 from rqretry.spark.publish_tracing import traced, traced_task
 from rqretry.spark.rows import ID, Mapping, RowError, Rows
 from rqretry.spark.task_context import Task, Totals, short
 from rqretry.transport.pipeline import in_turn
-from rqretry.transport.store_sync import SyncStore, reach
+from rqretry.transport.store_sync import SyncStore
 
 _BORN_BYTES = 9  # msgpack's form of a time in milliseconds, at the end of an envelope
 _OTHERS = 64
@@ -50,10 +49,7 @@ Reject = Callable[[int, RqretryError], None]
 @contextmanager
 def publishing_to(options: Options) -> Iterator[tuple[SyncStore, Publishing, int]]:
     """A connected publisher, and the number of the topic's partitions; the topic is created."""
-    settings = options.settings
-    with SyncStore(settings.url) as store:
-        reach(store)
-        catalog = Catalog(settings.namespace, settings.levels, worker_name())
+    with connected(options.settings) as (store, catalog):
         record = store.perform(catalog.topics.get(options.target, create=True))
         yield store, Publishing(catalog, store.clock), record.partitions
 

@@ -16,7 +16,14 @@ from pyspark.sql.streaming.datasource import (
 from rqretry.core.errors import ConfigError, RqretryError, show
 from rqretry.spark.error_messages import DataLoss, plain_in_worker
 from rqretry.spark.history_ranges import Span, plan, read_span
-from rqretry.spark.offsets import Bounds, Histories, Positions, TopicPartition, check_kept
+from rqretry.spark.offsets import (
+    Bounds,
+    Histories,
+    Positions,
+    TopicPartition,
+    check_kept,
+    histories_of,
+)
 from rqretry.spark.options import Options
 from rqretry.spark.position import LATEST, Offsets, Position, Wanted
 
@@ -37,12 +44,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where a new query begins: startingOffsets, by default what comes from now on."""
         starting: Wanted = self.options.starting or LATEST
-        with plain_in_worker(), Histories(self.options) as histories:
+        with plain_in_worker(), histories_of(self.options) as histories:
             return self._spelled(histories.resolve("startingOffsets", starting, histories.bounds()))
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
         """Where the next batch ends."""
-        with plain_in_worker(), Histories(self.options) as histories:
+        with plain_in_worker(), histories_of(self.options) as histories:
             bounds = self._bounds(histories, start)
             starts = self._starts(start, bounds)
             ends = {which: self._end(which, known, starts) for which, known in bounds.items()}
@@ -57,17 +64,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where the history ends now; it shows in the query's progress."""
-        with plain_in_worker(), Histories(self.options) as histories:
+        with plain_in_worker(), histories_of(self.options) as histories:
             return self._spelled(histories.ends())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Everything up to now, and nothing that comes later."""
-        with plain_in_worker(), Histories(self.options) as histories:
+        with plain_in_worker(), histories_of(self.options) as histories:
             self.target = histories.ends()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """One span for each partition that has something new."""
-        with plain_in_worker(), Histories(self.options) as histories:
+        with plain_in_worker(), histories_of(self.options) as histories:
             ends = self._read(end)
             bounds = self._bounds(histories, end)
             starts = self._starts(start, bounds) if bounds else {}

@@ -12,7 +12,6 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
-    DecimalType,
     MapType,
     NullType,
     NumericType,
@@ -32,7 +31,6 @@ _PLAIN = (
     TimestampType,
     TimestampNTZType,
     NullType,
-    DecimalType,
 )
 
 
