@@ -35,17 +35,25 @@ def read_timeline(
 ) -> Operation[list[TimelineEvent]]:
     """A message's events in the partition's history, oldest first."""
     start = str(max(0, (since_ms or 0) - _LOOK_BACK_MS))
-    events: list[TimelineEvent] = []
+    entries = yield from entries_of(keys, id_, start)
+    return [event for entry in entries for event in _events(*entry, id_.encode())]
+
+
+def entries_of(
+    keys: PartitionKeys, id_: str, start: str, pages: int = _PAGES
+) -> Operation[list[tuple[int, dict[str, bytes]]]]:
+    """The history entries that name a message, with their times: so many pages from `start`."""
+    found: list[tuple[int, dict[str, bytes]]] = []
     wanted = id_.encode()
-    for _ in range(_PAGES):
+    for _ in range(pages):
         page = yield history(keys, start=start, count=_PAGE)
         for entry_id, fields in page:
             if wanted in fields["i"]:
-                events += _events(int(entry_id.partition("-")[0]), fields, wanted)
+                found.append((int(entry_id.partition("-")[0]), fields))
         if len(page) < _PAGE:
             break
         start = f"({page[-1][0]}"
-    return events
+    return found
 
 
 def ids_of_key(keys: PartitionKeys, key: str) -> Operation[list[str]]:

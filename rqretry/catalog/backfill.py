@@ -7,7 +7,7 @@ off is completed by the next start of the group, or by a reset (docs/decisions/0
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from rqretry.catalog.group_rules import refuse_ordered, refuse_tags
 from rqretry.catalog.store import CatalogStore
@@ -72,10 +72,8 @@ class Backfill:
 
     def _caught_up(self, group: str, topic: str) -> Operation[None]:
         def done(old: GroupRecord | None) -> GroupRecord | None:
-            if old is None:
-                return None
-            rest = tuple(name for name in old.catching_up if name != topic)
-            return old.changed(old.changed_by, old.changed_at_ms, catching_up=rest)
+            rest = tuple(name for name in old.catching_up if name != topic) if old else ()
+            return old and old.changed(old.changed_by, old.changed_at_ms, catching_up=rest)
 
         record = yield from self._store.groups.swap(group, done)
         if record is not None:
@@ -105,7 +103,10 @@ def catch_up(
     for _ in range(_ROUNDS):
         found = 0
         for source, owner in sources:
-            for key, in_list in _lists(source):
+            # Where a group can have a message, in the direction in which messages go.
+            sets = (source.inflight, *source.levels, source.dead, source.order)
+            for key in (*source.lists, *sets):
+                in_list = key in source.lists
                 pages = yield from _read_through(keys, key, actor, in_list=in_list, owner=owner)
                 if pages is None:
                     return given  # somebody else was faster, and the group is not paused any more
@@ -127,27 +128,15 @@ def _read_through(
 ) -> Operation[operate.CaughtUp | None]:
     given = marked = offset = 0
     while True:
-        step: Command[operate.CaughtUp] = operate.catch_up(
+        page: operate.CaughtUp = yield operate.catch_up(
             keys, key, actor=actor, in_list=in_list, owner=owner, offset=offset
         )
-        page = yield step
         if page.window < 0:
             return None
         given, marked = given + page.given, marked + page.marked
         offset += page.window
         if page.window < MAX_BATCH:
             return operate.CaughtUp(offset, given, marked)
-
-
-def _lists(keys: GroupKeys) -> Iterator[tuple[str, bool]]:
-    """Where a group can have a message, in the direction in which messages go."""
-    yield keys.ready, True
-    yield keys.retry, True
-    yield keys.inflight, False
-    for level in keys.levels:
-        yield level, False
-    yield keys.dead, False
-    yield keys.order, False
 
 
 def _missed(keys: GroupKeys) -> Operation[set[str]]:

@@ -14,7 +14,7 @@ from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import ConfigError, GroupNotFound, RqretryError, TopicNotFound, show
 from rqretry.core.route import Route
 from rqretry.protocol import audit_log, catalog, inspect, rate_limit
-from rqretry.protocol.command import Command, Operation
+from rqretry.protocol.command import Operation
 from rqretry.protocol.keys import (
     GroupKeys,
     NamespaceKeys,
@@ -107,8 +107,7 @@ def compare_and_set(
         new = decide(old)
         if new == old:
             return old
-        swapped: Command[bool] = catalog.compare_and_set(keys, stored_in, name, old, new)
-        if (yield swapped):
+        if (yield catalog.compare_and_set(keys, stored_in, name, old, new)):
             return new
 
 
@@ -139,9 +138,8 @@ class CatalogStore:
                 rqretry wrote the namespace.
         """
         if self.levels is None:
-            stored = yield from compare_and_set(
-                self.keys, self.keys.settings, _SETTINGS, self._settings
-            )
+            keys = self.keys
+            stored = yield from compare_and_set(keys, keys.settings, _SETTINGS, self._settings)
             self.levels = self._checked(json.loads(stored))
         return self.levels
 
@@ -262,9 +260,8 @@ class CatalogStore:
         """
         levels = yield from self.open()
         shares = yield from self._shares(group)
-        limit: Command[int] = rate_limit.rate_set(
-            bucket_key(self.namespace, group.name), group.version, group.rate_limit
-        )
+        bucket = bucket_key(self.namespace, group.name)
+        limit = rate_limit.rate_set(bucket, group.version, group.rate_limit)
         if group.rate_limit:
             yield limit
         for name in group.topics if topics is None else topics:

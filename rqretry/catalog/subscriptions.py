@@ -78,9 +78,7 @@ class Subscriptions:
         now_ms = yield from self._store.now_ms()
 
         def leaving(old: GroupRecord | None) -> GroupRecord | None:
-            if old is None:
-                return None
-            return old.changed(
+            return old and old.changed(
                 self._store.actor,
                 now_ms,
                 topics=_without(old.topics, topic),
@@ -175,11 +173,8 @@ class Subscriptions:
                 gone += yield from drain(store.group_keys(topic, number, group), store.actor)
 
         def left(old: GroupRecord | None) -> GroupRecord | None:
-            if old is None:
-                return None
-            return old.changed(
-                old.changed_by, old.changed_at_ms, leaving=_without(old.leaving, topic)
-            )
+            rest = _without(old.leaving, topic) if old else ()
+            return old and old.changed(old.changed_by, old.changed_at_ms, leaving=rest)
 
         yield from store.groups.swap(group, left)
         return gone

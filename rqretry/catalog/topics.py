@@ -127,12 +127,11 @@ class Topics:
             for number in range(record.all_partitions)
         ]
         after = record.version + 1
-        yield from compare_and_set(
-            store.keys,
-            store.keys.settings,
-            _VERSIONS,
-            lambda old: str(max(int(old or 1), after)),
-        )
+
+        def raised(old: str) -> str:
+            return str(max(int(old or 1), after))
+
+        yield from compare_and_set(store.keys, store.keys.settings, _VERSIONS, raised)
         yield from store.topics.swap(record.name, lambda old: None if old and old.deleting else old)
 
     def route(self, topic: str, partition: int) -> Route:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import GroupNotFound
-from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches
+from rqretry.protocol.command import MAX_BATCH, Operation, batches
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.maintain import sweep
 from rqretry.protocol.operate import Held, purge, scan_group
@@ -52,8 +52,7 @@ def _retention(catalog: Catalog, group: str) -> Operation[int]:
 def _purge_old(keys: GroupKeys, retention_ms: int) -> Operation[int]:
     gone = 0
     while True:
-        look: Command[Held] = scan_group(keys, keys.dead, in_list=False, offset=0)
-        page = yield look
+        page: Held = yield scan_group(keys, keys.dead, in_list=False, offset=0)
         before = page.now_ms - retention_ms
         rows = zip(page.ids, page.due_ms, strict=True)
         old = [id_ for id_, since_ms in rows if since_ms is not None and since_ms <= before]

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from rqretry.catalog.catalog import Catalog
-from rqretry.maintenance.due import Delivered, Due, Maintenance, Moved
+from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.retention import SWEEP_EVERY_S, forget_old
 from rqretry.protocol.command import MAX_BATCH, Operation
 from rqretry.protocol.keys import GroupKeys
@@ -56,26 +57,22 @@ class Upkeep:
             for group in topic.members
         ]
         self._seen = {keys: seen for keys, seen in self._seen.items() if keys in set(groups)}
-        done = Round()
+        parts: list[Round] = []
         for start in range(0, len(groups), _AT_ONCE):
-            done = done.plus((yield from self._move(groups[start : start + _AT_ONCE])))
+            parts += yield from self._move(groups[start : start + _AT_ONCE])
         for start in range(0, len(partitions), _AT_ONCE):
-            batch = partitions[start : start + _AT_ONCE]
-            for delivered in (yield from self._maintenance.deliver(batch)):
-                done = done.plus(_of_delivered(delivered))
+            delivered = yield from self._maintenance.deliver(partitions[start : start + _AT_ONCE])
+            parts += [Round(0, 0, d.moved, d.next_ms, d.moved >= MAX_BATCH) for d in delivered]
         if time.monotonic() >= self._swept_at + SWEEP_EVERY_S:
             self._swept_at = time.monotonic()
             yield from forget_old(self._catalog, partitions, groups)
-        return done
+        return reduce(Round.plus, parts, Round())
 
-    def _move(self, groups: Sequence[GroupKeys]) -> Operation[Round]:
+    def _move(self, groups: Sequence[GroupKeys]) -> Operation[list[Round]]:
         moved = yield from self._maintenance.move([self._due(keys) for keys in groups])
         at = time.monotonic()
         self._seen |= {keys: (m.now_ms, at) for keys, m in zip(groups, moved, strict=True)}
-        done = Round()
-        for one in moved:
-            done = done.plus(_of_moved(one))
-        return done
+        return [Round(m.promoted, m.expired, 0, m.next_due_ms, m.more) for m in moved]
 
     def _due(self, keys: GroupKeys) -> Due:
         if keys not in self._seen:
@@ -83,11 +80,3 @@ class Upkeep:
         seen_ms, seen_at = self._seen[keys]
         elapsed_ms = round((time.monotonic() - seen_at) * 1000)
         return Due(keys, seen_ms=seen_ms, elapsed_ms=elapsed_ms)
-
-
-def _of_moved(moved: Moved) -> Round:
-    return Round(moved.promoted, moved.expired, 0, moved.next_due_ms, moved.more)
-
-
-def _of_delivered(delivered: Delivered) -> Round:
-    return Round(0, 0, delivered.moved, delivered.next_ms, delivered.moved >= MAX_BATCH)

@@ -51,9 +51,7 @@ class Assertions:
         name = found.group(group)
         steps = found.steps(name, self._clock)
         if not history.matches(pattern, [step.state for step in steps]):
-            raise AssertionError(
-                history.describe(found, name, steps, f"expected the path {path!r}")
-            )
+            raise history.failure(found, name, steps, f"expected the path {path!r}")
 
     def assert_committed(self, id: str, *, group: str | None = None) -> None:  # noqa: A002
         """Assert that the group (default every group of the topic) has committed the message.
@@ -88,19 +86,16 @@ class Assertions:
         last = self._assert_last(found, name, State.DEAD)
         if reason is not None and reason not in last.error and reason != last.cause:
             steps = found.steps(name, self._clock)
-            raise AssertionError(
-                history.describe(found, name, steps, f"expected reason {reason!r}")
-            )
+            raise history.failure(found, name, steps, f"expected reason {reason!r}")
 
     def _history(self, id_: str) -> MessageHistory:
         catalog = Catalog(self.namespace)
-        found: MessageHistory = self._store.perform(history.read_history(catalog, id_))
-        return found
+        return self._store.perform(history.read_history(catalog, id_))
 
     def _assert_last(self, found: MessageHistory, group: str, state: State) -> Step:
         steps = found.steps(group, self._clock)
         last = steps[-1]
         if last.state != state:
             headline = f"expected {state.value}, it is {last.state}"
-            raise AssertionError(history.describe(found, group, steps, headline))
+            raise history.failure(found, group, steps, headline)
         return last

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rqretry.core.errors import ConfigError
@@ -58,19 +57,17 @@ class EmbeddedRedis:
         Raises ConfigError if there is no server to run.
         """
         self._binary = find_server() if binary is None else Path(binary)
-        self._version = server_version(self._binary)
-        self._durable = (
-            "--appendonly",
-            "yes" if appendonly else "no",
-            "--appendfsync",
-            appendfsync,
-        )
+        self.version = server_version(self._binary)
+        """The version of the server, for example `7.0.15`."""
+        kept = "yes" if appendonly else "no"
+        self._durable = ("--appendonly", kept, "--appendfsync", appendfsync)
         self._directory = None if directory is None else Path(directory)
         self._port = port
         self._extra = tuple(extra)
         self._private: Path | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
-        self._pid = 0
+        self.pid = 0
+        """The process id of the server that was started last."""
 
     @property
     def url(self) -> str:
@@ -82,16 +79,6 @@ class EmbeddedRedis:
         """The unix socket. Raises ConfigError if the server was never started."""
         return self._own_directory() / "redis.sock"
 
-    @property
-    def pid(self) -> int:
-        """The process id of the server that was started last."""
-        return self._pid
-
-    @property
-    def version(self) -> str:
-        """The version of the server, for example `7.0.15`."""
-        return self._version
-
     def start(self) -> Self:
         """Start the server and return when it answers.
 
@@ -100,7 +87,7 @@ class EmbeddedRedis:
         if self._watchdog is None:
             self._private = _private_directory()
             self._watchdog = self._start_watchdog()
-        self._pid = int(self._send("start"))
+        self.pid = int(self._send("start"))
         if not self._answers():
             log = _last_lines(self._own_directory() / "log")
             self.stop()
@@ -128,12 +115,7 @@ class EmbeddedRedis:
         """Start."""
         return self.start()
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop."""
         self.stop()
 
@@ -155,16 +137,8 @@ class EmbeddedRedis:
         listen = ("--port", str(self._port), "--bind", "127.0.0.1")
         local = ("--unixsocket", str(private / "redis.sock"), "--unixsocketperm", "700")
         memory = ("--maxmemory-policy", "noeviction", "--save", "")
-        data_options = ("--dir", str(data.resolve()), "--daemonize", "no")
-        return (
-            str(self._binary),
-            *listen,
-            *local,
-            *memory,
-            *data_options,
-            *self._durable,
-            *self._extra,
-        )
+        files = ("--dir", str(data.resolve()), "--daemonize", "no", *self._durable)
+        return (str(self._binary), *listen, *local, *memory, *files, *self._extra)
 
     def _send(self, request: str) -> str:
         process = self._watchdog

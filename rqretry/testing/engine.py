@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from rqretry.core.durations import spell
 from rqretry.core.failure_record import describe_cause
-from rqretry.protocol.command import Command
 from rqretry.testing.clock import VirtualClock, clock_key
 from rqretry.testing.faults import Fault, Faults
 from rqretry.testing.lab_stores import LabStore, score
@@ -41,10 +40,6 @@ RUNNING: ContextVar[Running | None] = ContextVar("rqretry_lab_running", default=
 """Handlers, async or in threads, inherit it."""
 
 
-def _never() -> bool:
-    return False
-
-
 class Engine:
     """The workers of a lab's apps, its faults and its clock."""
 
@@ -73,20 +68,16 @@ class Engine:
     def set_clock(self, now_ms: int) -> None:
         """Virtual time is now this; it never goes back."""
         self.clock.ms = max(now_ms, self.clock.ms)
-        arguments = ("SET", self._key, self.clock.ms)
-        self._store.run(Command("clock", (), (), bool, arguments=arguments))
+        self._store.write("SET", self._key, self.clock.ms)
 
     def set_attempt(self, place: LabPlace, id_: str, number: int, last_error: str) -> None:
         """Number the next delivery of a message, where its partition has it."""
         keys = place.keys
-        here = Command("read", (), (), bool, arguments=("HEXISTS", keys.partition.bodies, id_))
-        if self._store.run(here):
-            arguments = ("HSET", keys.attempts, id_, f"1:{number}:0:0")
-            self._store.run(Command("write", (), (), bool, arguments=arguments))
+        if self._store.read(bool, "HEXISTS", keys.partition.bodies, id_):
+            self._store.write("HSET", keys.attempts, id_, f"1:{number}:0:0")
             if last_error:
                 record = f"{number - 1} {self.clock.ms} {describe_cause('failure', last_error)}\n"
-                arguments = ("HSET", keys.failures, id_, record)
-                self._store.run(Command("write", (), (), bool, arguments=arguments))
+                self._store.write("HSET", keys.failures, id_, record)
 
     def next_due(self) -> int | None:
         """The next virtual time in ms at which something is due; after run()."""
@@ -118,7 +109,7 @@ class Engine:
             await self._run(budget)
         return budget.used
 
-    async def _run(self, budget: Budget, done: Callable[[], bool] = _never) -> None:
+    async def _run(self, budget: Budget, done: Callable[[], bool] = bool) -> None:
         self.join()
         for place in self.places:
             place.polled = -1

@@ -1,15 +1,16 @@
 """What happened to a message, read from the history that the scripts wrote."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rqretry.admin.timeline import entries_of
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.durations import spell
 from rqretry.core.errors import InvalidArgument, MessageNotFound, refuse, show
-from rqretry.core.failure_record import AttemptError, read_record
+from rqretry.core.failure_record import read_record
 from rqretry.core.lifecycle import State
 from rqretry.protocol.command import Command, Operation, text
-from rqretry.protocol.inspect import history
 from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.publish import id_of_member
 from rqretry.testing.clock import VirtualClock
@@ -25,7 +26,6 @@ _SIMPLE = {
     "purge": PURGED,
 }
 _ANY = ("...", "…")
-_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,8 @@ class MessageHistory:
         if group is None and len(self.groups) <= 1:
             return self.groups[0] if self.groups else ""
         if group not in self.groups:
-            rule = (
-                f"must be one of the groups of topic {show(self.topic)}: {', '.join(self.groups)}"
-            )
-            refuse("group", group, rule)
+            rule = f"must be one of the groups of topic {show(self.topic)}"
+            refuse("group", group, f"{rule}: {', '.join(self.groups)}")
         return str(group)
 
     def steps(self, group: str, clock: VirtualClock) -> list[Step]:
@@ -174,32 +172,25 @@ def parse(path: str) -> list[str]:
     states = path.split()
     for state in states:
         if state not in (*_STATES, *_ANY):
-            refuse(
-                "path", state, f"is not a state; write {', '.join(_STATES)} or ... for any of them"
-            )
+            names = ", ".join(_STATES)
+            refuse("path", state, f"is not a state; write {names} or ... for any of them")
     if not states:
         raise InvalidArgument("path: it is empty; name at least one state")
     return states
 
 
-def describe(found: MessageHistory, group: str, steps: Sequence[Step], headline: str) -> str:
-    """A message for AssertionError: what was wrong, and the path as it really was."""
+def failure(
+    found: MessageHistory, group: str, steps: Sequence[Step], headline: str
+) -> AssertionError:
+    """The error that says what was wrong, and the path as it really was."""
     where = f"message {found.id} of topic {found.topic}" + (group and f", group {group}")
     lines = [f"{where}: {headline}", "its path was:", *(f"  {step}" for step in steps)]
-    return "\n".join(lines)
+    return AssertionError("\n".join(lines))
 
 
 def _read_events(keys: PartitionKeys, id_: str) -> Operation[list[_Event]]:
-    events: list[_Event] = []
-    wanted, start = id_.encode(), "-"
-    while True:
-        page = yield history(keys, start=start, count=_PAGE)
-        for entry_id, fields in page:
-            if wanted in fields["i"]:
-                events += _events(int(entry_id.partition("-")[0]), fields, wanted)
-        if len(page) < _PAGE:
-            return events
-        start = f"({page[-1][0]}"
+    entries = yield from entries_of(keys, id_, "-", pages=sys.maxsize)
+    return [event for entry in entries for event in _events(*entry, id_.encode())]
 
 
 def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[_Event]:
@@ -238,16 +229,12 @@ def _ended(event: _Event, clock: VirtualClock, attempt: int, fate: str) -> Itera
     error, cause = "", ""
     if event.verb == "fail":
         for read in read_record(f"{attempt} {event.at_ms} {event.record}"):
-            error, cause = _text(read), read.cause
+            error, cause = str(read), read.cause
     elif event.verb == "expire":
         error, cause = "the lease ended before the worker reported a result", "expired"
     due = clock.seconds(float(rest[1])) if code == "W" else None
     at = clock.seconds(event.at_ms)
     yield Step(at, states[code].value, event.verb, attempt, event.worker, error, due, cause)
-
-
-def _text(error: AttemptError) -> str:
-    return ": ".join(filter(None, (error.type, error.message))) or error.cause
 
 
 def _outcome(step: Step) -> str:

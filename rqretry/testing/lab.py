@@ -5,7 +5,6 @@ import contextvars
 import itertools
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from rqretry.app import App
@@ -15,7 +14,6 @@ from rqretry.core.errors import ConfigError, InvalidArgument, refuse
 from rqretry.core.limits import check_count
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
-from rqretry.protocol.command import Command
 from rqretry.protocol.keys import ROOT
 from rqretry.testing import lab_servers
 from rqretry.testing.assertions import Assertions
@@ -287,11 +285,8 @@ class Lab(Assertions):
         self._engine.join()
         known = list(dict.fromkeys(place.worker for place in self._engine.places))
         if worker is not None and worker not in known:
-            refuse(
-                "worker",
-                worker,
-                f"is not a worker of this lab: {', '.join(known) or 'it has none'}",
-            )
+            names = ", ".join(known) or "it has none"
+            refuse("worker", worker, f"is not a worker of this lab: {names}")
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -315,12 +310,7 @@ class Lab(Assertions):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -344,11 +334,8 @@ class Lab(Assertions):
             raise
 
     def _delete_everything(self) -> None:
-        found: Command[list[bytes]] = Command(
-            "read", (), (), list, arguments=("KEYS", f"{ROOT}:{self.namespace}:*")
-        )
-        names: list[str | bytes] = [clock_key(self.namespace), *self._store.run(found)]
-        self._store.run(Command("delete", (), (), int, arguments=("DEL", *names)))
+        names: list[bytes] = self._store.read(list, "KEYS", f"{ROOT}:{self.namespace}:*")
+        self._store.write("DEL", clock_key(self.namespace), *names)
 
     def _blocking(self, make: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
         self._check_idle()

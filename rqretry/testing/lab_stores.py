@@ -1,11 +1,11 @@
 """The stores of the lab: both kinds of client, one order of calls, on a real server."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rqretry.core.errors import InvalidArgument
 from rqretry.core.redis_url import RedisUrl
-from rqretry.protocol.command import Block, Command, number
+from rqretry.protocol.command import Argument, Block, Command, number
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.testing.clock import VirtualClock
 from rqretry.transport.node import Procedure
@@ -80,6 +80,14 @@ class LabStore(SyncStore):
         """Greet the server by its own clock, before the virtual one takes its place."""
         self.connect()
 
+    def read(self, decode: Callable[[Any], T], *arguments: Argument) -> T:
+        """The reply to a plain command that changes nothing."""
+        return self.run(Command("read", (), (), decode, arguments=arguments))
+
+    def write(self, *arguments: Argument) -> None:
+        """Send a plain command that may have made a message ready."""
+        self.run(Command("write", (), (), bool, arguments=arguments))
+
     def use_clock(self, clock: VirtualClock) -> None:
         """From here on the server's time is the lab's."""
         self.session.clock = clock
@@ -94,14 +102,12 @@ class LabStore(SyncStore):
 
 def score(store: LabStore, key: str, id_: str | bytes) -> int | None:
     """A message's time in a sorted set, virtual milliseconds; None if it is not there."""
-    command: Command[int | None] = Command("read", (), (), number, arguments=("ZSCORE", key, id_))
-    return store.run(command)
+    return store.read(number, "ZSCORE", key, id_)
 
 
 def first_score(store: LabStore, key: str) -> int | None:
     """The earliest time in a sorted set; None if it is empty."""
-    command: Command[list[bytes]] = Command("read", (), (), list, arguments=("ZRANGE", key, 0, 0))
-    first = store.run(command)
+    first: list[bytes] = store.read(list, "ZRANGE", key, 0, 0)
     return score(store, key, first[0]) if first else None
 
 

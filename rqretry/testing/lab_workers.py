@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from rqretry.app import App
 from rqretry.catalog.catalog import Catalog
+from rqretry.catalog.store import Place
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.middleware import Announcer, Event
 from rqretry.maintenance.due import Due, Maintenance
 from rqretry.protocol.broadcast import Entry, read_after
-from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import lease
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.protocol.rate_limit import rate_take
@@ -49,15 +49,8 @@ class LabPlace(LeasedPlace):
         shown: Of a broadcast consumer: what it has read and not handled.
     """
 
-    def __init__(
-        self,
-        workers: "LabWorkers",
-        consumer: Consumer,
-        topic: str,
-        partition: int,
-        keys: GroupKeys,
-    ) -> None:
-        super().__init__(topic, partition, keys, consumer.spec.visibility_ms / 1000)
+    def __init__(self, workers: "LabWorkers", consumer: Consumer, place: Place) -> None:
+        super().__init__(*place, consumer.spec.visibility_ms / 1000)
         self.consumer = consumer
         self.workers = workers
         self.next_due_ms: int | None = None
@@ -251,10 +244,8 @@ class LabWorkers:
         context = ConsumerContext(spec.group, self.app.hooks, results, rooms, events=self)
         consumer = Consumer(spec, context, self._subscribe(spec))
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
-        for name, number, keys in self._store.perform(
-            self.catalog.groups.places(spec.group, spec.topics)
-        ):
-            place = LabPlace(self, consumer, name, number, keys)
+        for one in self._store.perform(self.catalog.groups.places(spec.group, spec.topics)):
+            place = LabPlace(self, consumer, one)
             place.position = self._position_of(spec, place)
             consumer.places.append(place)
             self.places.append(place)
