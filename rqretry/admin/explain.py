@@ -161,8 +161,9 @@ def outcomes(events: Sequence[TimelineEvent]) -> dict[str, str]:
 
 def view_from_history(id_: str, events: Sequence[TimelineEvent]) -> MessageView:
     """A message that is no longer stored, from its history."""
+    last = {event.group: event.event for event in events}
     states = [
-        GroupState(group, _ENDS.get(_last(events, group), "gone"), 0, None, outcome)
+        GroupState(group, _ENDS.get(last.get(group, ""), "gone"), 0, None, outcome)
         for group, outcome in outcomes(events).items()
     ]
     first = events[0]
@@ -170,7 +171,3 @@ def view_from_history(id_: str, events: Sequence[TimelineEvent]) -> MessageView:
         id_, first.topic, first.partition, None, None, (), {}, born_ms(id_), tuple(states),
         tuple(events),
     )  # fmt: skip
-
-
-def _last(events: Sequence[TimelineEvent], group: str) -> str:
-    return next((event.event for event in reversed(events) if event.group == group), "")

@@ -185,12 +185,8 @@ def with_interruptions(
 ) -> Operation[list[TimelineEvent]]:
     """The history, with the worker of each expired lease and how its process ended."""
     found = yield from _interruptions(catalog, events)
-    return [
-        event
-        if (event.group, event.at_ms, event.event) not in found
-        else _explained(event, found[event.group, event.at_ms, event.event])
-        for event in events
-    ]
+    keys = [(event.group, event.at_ms, event.event) for event in events]
+    return [_explained(event, found.get(key)) for event, key in zip(events, keys, strict=True)]
 
 
 def explained(
@@ -238,7 +234,9 @@ def _exit_of(exits: Iterable[Note], lease: TimelineEvent) -> str:
     return str(theirs[-1].arguments.get("said", "")) if theirs else ""
 
 
-def _explained(event: TimelineEvent, known: Interruption) -> TimelineEvent:
+def _explained(event: TimelineEvent, known: Interruption | None) -> TimelineEvent:
+    if known is None:
+        return event
     how = f"; its process {known.exit}" if known.exit else ""
     error = f"the lease of {known.worker} ended before it reported a result{how}"
     return replace(event, error=error, note=event.note.replace(event.error, error, 1))

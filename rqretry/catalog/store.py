@@ -7,7 +7,7 @@ cut off can be made again; what one client left half copied, the next one that m
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rqretry.core.catalog_records import SCHEMA, GroupRecord, TopicRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
@@ -26,13 +26,7 @@ from rqretry.protocol.keys import (
 _SETTINGS = "settings"
 
 
-class _Record(Protocol):
-    def encode(self) -> str:
-        """As the catalog keeps it."""
-        ...
-
-
-R = TypeVar("R", bound=_Record)
+R = TypeVar("R", bound=TopicRecord | GroupRecord)
 
 
 class Place(NamedTuple):

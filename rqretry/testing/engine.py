@@ -116,17 +116,14 @@ class Engine:
         while not done():
             taken = self._take()
             if taken is None:
-                if await self._check_back():
+                # Transactions that are due may make messages ready.
+                if any([await app.check_back(self.clock.ms) for app in self.apps]):
                     continue
                 break
             if budget.used >= budget.most:
                 self._give_up(*taken, budget)
             budget.used += 1
             await self._attempt(*taken)
-
-    async def _check_back(self) -> bool:
-        """Whether transactions were due, and so messages may be ready now."""
-        return any([await app.check_back(self.clock.ms) for app in self.apps])
 
     def _take(self) -> tuple[LabPlace, Delivery] | None:
         while True:
