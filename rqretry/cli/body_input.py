@@ -4,7 +4,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO, NoReturn
 
 import click
@@ -52,16 +52,12 @@ def one_body(text: str | None, source: str | None, *, raw: bool) -> Any:
 @contextmanager
 def opened(source: str) -> Iterator[BinaryIO]:
     """A file, or standard input kept so that it can be read twice."""
-    if source != STANDARD_INPUT:
-        with open(source, "rb") as file:  # noqa: PTH123 - its OSError names the file
-            if not file.seekable():
-                with _kept(file) as copy:
-                    yield copy
-                return
-            yield file
-        return
-    with _kept(sys.stdin.buffer) as copy:
-        yield copy
+    with ExitStack() as stack:
+        file = sys.stdin.buffer
+        if source != STANDARD_INPUT:
+            file = stack.enter_context(open(source, "rb"))  # noqa: PTH123 - its OSError names the file
+        twice = source != STANDARD_INPUT and file.seekable()
+        yield file if twice else stack.enter_context(_kept(file))
 
 
 def check_lines(file: BinaryIO, source: str) -> int:

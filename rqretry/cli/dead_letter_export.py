@@ -4,7 +4,7 @@ import heapq
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,10 +25,14 @@ STANDARD_OUTPUT = "-"
 
 @contextmanager
 def destination(name: str) -> Iterator[TextIO]:
-    """Standard output, or a new file; what could not be written to its end is not left behind."""
-    if name == STANDARD_OUTPUT:
-        yield sys.stdout
-        return
+    """Standard output, or a new file."""
+    with nullcontext(sys.stdout) if name == STANDARD_OUTPUT else new_file(name) as stream:
+        yield stream
+
+
+@contextmanager
+def new_file(name: str) -> Iterator[TextIO]:
+    """A file that was not there; what could not be written to its end is not left behind."""
     path = Path(name)
     try:
         stream = path.open("x", encoding="utf-8")

@@ -61,7 +61,6 @@ def dlq() -> None:
 def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None:
     """List the dead letters of GROUP, grouped by the fingerprint of their last error."""
     with connected(context) as client:
-        client.admin.group(group)
         dead_letters = client.admin.dead_letters(group, bodies=False)
     if not dead_letters:
         note(f"group {group} has no dead letters")
@@ -78,7 +77,6 @@ def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None
 def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> None:
     """Show one dead letter: its body, why it died, and the errors of its attempts."""
     with connected(context) as client:
-        client.admin.group(group)
         dead_letters = client.admin.dead_letters(group, ids=[id_])
         if not dead_letters:
             raise MessageNotFound(
@@ -145,7 +143,6 @@ def export(context: click.Context, /, group: str, file: str, **given: Any) -> No
         )
     with connected(context) as client:
         wanted = read_filter(client, given)
-        client.admin.group(group)
         total = client.admin.stats(group=group).dead
         with destination(file) as stream, progress(f"exporting {group}", total) as advance:
             count = write_lines(stream, exported(client, group, wanted, advance))

@@ -51,7 +51,6 @@ def redriven(context: click.Context, given: dict[str, Any]) -> int:
     asks = not (dry_run or given["yes"]) and sys.stdin.isatty()
     with connected(context) as client:
         wanted = read_filter(client, given)
-        client.admin.group(group)
         report = client.admin.redrive(group, wanted, dry_run=True)
         if not dry_run and report:
             if asks:

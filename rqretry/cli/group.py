@@ -94,13 +94,11 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
 
     --pin and --unpin alone apply to all settings of the group.
     """
-    settings = {setting: given[setting] for setting in _SETTINGS}
-    if all(value is None for value in settings.values()):
+    named = {setting: given[setting] for setting in _SETTINGS if given[setting] is not None}
+    if not named:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in _SETTINGS)
         raise click.UsageError(f"nothing to set: give {options} or --unpin")
     with connected(context) as client:
-        client.admin.group(name)
-        named = {setting: value for setting, value in settings.items() if value is not None}
         changed = client.admin.set_group(name, **named, dry_run=given["dry_run"])
     _print_info(changed, as_json=given["as_json"])
 
@@ -111,7 +109,6 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
 def pause(context: click.Context, *, name: str, as_json: bool) -> None:
     """Stop deliveries to GROUP; nothing is lost, and running handlers finish."""
     with connected(context) as client:
-        client.admin.group(name)
         changed = client.admin.pause(name)
     _print_info(changed, as_json=as_json)
 
@@ -122,7 +119,6 @@ def pause(context: click.Context, *, name: str, as_json: bool) -> None:
 def resume(context: click.Context, *, name: str, as_json: bool) -> None:
     """Resume a paused GROUP, at once."""
     with connected(context) as client:
-        client.admin.group(name)
         changed = client.admin.resume(name)
     _print_info(changed, as_json=as_json)
 

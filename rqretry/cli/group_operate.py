@@ -38,7 +38,6 @@ def promote(context: click.Context, /, **given: Any) -> None:
     name, dry_run = given["group"], given["dry_run"]
     with connected(context) as client:
         wanted = read_filter(client, given)
-        client.admin.group(name)
         with working(client, f"promoting retries of {name}") as admin:
             count = admin.promote(name, wanted, level=given["level"], dry_run=dry_run)
     _print_result("promote", count, "made ready", given)
@@ -139,7 +138,6 @@ def purged(
     asks = must_ask("purge", given)
     with connected(context) as client:
         wanted = read_filter(client, given)
-        client.admin.group(name)
         count = client.admin.purge(name, wanted, state=state, dry_run=True)
         if not dry_run and count:
             if asks:
@@ -160,7 +158,6 @@ def _operate(
     name, (question, work, done) = given["group"], texts
     asks = must_ask(verb, given)
     with connected(context) as client:
-        client.admin.group(name)
         count = None
         if asks:
             count = operation(client.admin, dry_run=True)

@@ -1,6 +1,7 @@
 """rqretry message: where one message is, for each group, and what happened to it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -32,26 +33,20 @@ _EVENT_FIELDS = "at_ms event group worker note attempt level due_ms error trace_
 @click.option("--key", metavar="K", help="The messages with this message key, 100 at most.")
 @trace_url_option
 @json_command
-def message(
-    context: click.Context,
-    /,
-    id_: str | None,
-    key: str | None,
-    trace_url: str | None,
-    as_json: bool,  # noqa: FBT001 - click gives it by name
-) -> None:
+def message(context: click.Context, /, **given: Any) -> None:
     """Show where a message is, why it is not running, and its history.
 
     Also of a message that is committed or purged, while its history is kept.
     """
+    id_, key, trace_url = given["id_"], given["key"], given["trace_url"]
     if (id_ is None) == (key is None):
         raise click.UsageError("give the ID of one message, or a --key")
     if trace_url is not None and _PLACEHOLDER not in trace_url:
         raise click.UsageError(f"--trace-url {show(trace_url)} must contain {_PLACEHOLDER}")
     with connected(context) as client:
-        ids = [id_] if id_ is not None else _of_key(client, key or "")
+        ids = [id_] if id_ is not None else _of_key(client, key)
         views = [_view(client, found) for found in ids]
-    if as_json:
+    if given["as_json"]:
         found = [_as_fields(view, trace_url) for view in views]
         print_json(found[0] if id_ is not None else {"key": key, "messages": found})
         return

@@ -7,13 +7,8 @@ import click
 from rqretry.cli.errors import LazyGroup
 from rqretry.cli.options import server_options
 
-_JOBS = {
-    "ingest": "rqretry.cli.pipeline_ingest:ingest",
-    "archive": "rqretry.cli.pipeline_archive:archive",
-    "report": "rqretry.cli.pipeline_report:report",
-    "redrive": "rqretry.cli.pipeline_redrive:redrive",
-    "simulate": "rqretry.cli.pipeline_simulate:simulate",
-}
+_NAMES = ("ingest", "archive", "report", "redrive", "simulate")
+_JOBS = {name: f"rqretry.cli.pipeline_{name}:{name}" for name in _NAMES}
 
 
 class SparkGroup(LazyGroup):

@@ -36,6 +36,7 @@ from rqretry.core.message import OutgoingMessage
 from rqretry.core.message_id import MessageId
 
 _CHUNK = 5000
+_CHECKS = {"message_group": check_message_group, "tag": check_tag, "id_": check_message_id}
 _DELAYS = ("delay", "delay_level", "deliver_at")
 
 
@@ -132,14 +133,11 @@ def _fields(given: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(f"{both} both set the delay: give one of them")
     if given["delay_level"] is not None:
         check_count(given["delay_level"], name="--delay-level")
-    if given["message_group"] is not None:
-        check_message_group(given["message_group"])
-        if ways:
-            raise click.UsageError("--message-group cannot be given with a delay")
-    if given["tag"] is not None:
-        check_tag(given["tag"])
-    if given["id_"] is not None:
-        check_message_id(given["id_"])
+    for name, check in _CHECKS.items():
+        if given[name] is not None:
+            check(given[name])
+    if given["message_group"] is not None and ways:
+        raise click.UsageError("--message-group cannot be given with a delay")
     check_keys(given["keys"])
     check_headers(given["headers"])
     names = (*_DELAYS, "tag", "keys", "headers", "message_group", "durability")

@@ -40,7 +40,6 @@ def replayed(context: click.Context, given: dict[str, Any]) -> int:
     app = load_app(given["app"], given["app_dir"])
     require_consumers(app, given["app"], given["app_dir"])
     with connected(context) as client:
-        client.admin.group(given["group"])
         found = _find(client, given["group"], given["id_"])
     spec = _spec(app, found.dead_letter, given["app"])
     if given["as_test"] is not None:

@@ -5,11 +5,9 @@ import pprint
 import re
 from pathlib import Path
 
-import click
-
+from rqretry.cli.dead_letter_export import new_file
 from rqretry.cli.output import date
 from rqretry.core.dead_letter import DeadLetterRecord
-from rqretry.core.errors import show
 
 _WIDTH = 92
 
@@ -47,13 +45,9 @@ def test_{test_name}(lab: Lab) -> None:
 
 def write_test(file: str, dead_letter: DeadLetterRecord, target: str, app_dir: str) -> None:
     """Write it into a new file. Raises ClickException if that is there already."""
-    path = Path(file)
-    try:
-        with path.open("x", encoding="utf-8") as stream:
-            stream.write(render_test(dead_letter, target, os.path.relpath(app_dir, path.parent)))
-    except FileExistsError:
-        reason = f"file {show(file)} is there already: remove it, or choose another name"
-        raise click.ClickException(reason) from None
+    with new_file(file) as stream:
+        folder = os.path.relpath(app_dir, Path(file).parent)
+        stream.write(render_test(dead_letter, target, folder))
 
 
 def render_test(dead_letter: DeadLetterRecord, target: str, folder: str) -> str:

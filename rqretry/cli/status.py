@@ -9,7 +9,7 @@ import click
 
 from rqretry.admin.views import GroupStats, Stats, TopicStats
 from rqretry.cli.confirmation import counted
-from rqretry.cli.live_screen import Screen
+from rqretry.cli.live_screen import screen
 from rqretry.cli.options import json_command
 from rqretry.cli.output import Part, clean, fields_of, note, print_json, print_page, table_of
 from rqretry.cli.session import connected, elsewhere
@@ -60,20 +60,20 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
 
 def _watch(client: Client, topic: str | None) -> None:
     """Refresh until stopped, which is success; an unreachable server is retried."""
-    with suppress(StoppedEarly), Stoppable(), Screen() as screen:
+    with suppress(StoppedEarly), Stoppable(), screen() as show:
         before, at = client.admin.stats(topic), time.monotonic()
         page = [*_page(before)]
-        screen.show(page)
+        show(page)
         while True:
             time.sleep(WATCH_EVERY_S)
             try:
                 after, now = client.admin.stats(topic), time.monotonic()
                 rest = [*rates(before, after, now - at), *details(client, after)]
             except (StoreUnavailable, AmbiguousResult) as error:
-                screen.show([*page, "", clean(f"{error}; trying again")])
+                show([*page, "", clean(f"{error}; trying again")])
                 continue
             page = [*_page(after), *rest]
-            screen.show(page)
+            show(page)
             before, at = after, now
 
 

@@ -27,7 +27,6 @@ def workers(context: click.Context, *, as_json: bool) -> None:
 def inflight(context: click.Context, *, group: str, as_json: bool) -> None:
     """List the messages of GROUP that are under a lease, by the deadline at which it ends."""
     with connected(context) as client:
-        client.admin.group(group)
         found = client.admin.inflight(group)
     if not found:
         note(f"group {group} has nothing in flight")

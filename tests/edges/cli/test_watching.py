@@ -60,8 +60,8 @@ def test_what_does_not_fit_the_terminal_is_cut_until_the_end(
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=20, height=5)
     monkeypatch.setattr(live_screen, "terminal", lambda: console)
-    with live_screen.Screen() as screen:
-        screen.show([f"line {number}" for number in range(10)])
+    with live_screen.screen() as show:
+        show([f"line {number}" for number in range(10)])
         assert "line 3" in stream.getvalue()
         assert "line 9" not in stream.getvalue()
     assert "line 9" in stream.getvalue()
