@@ -36,6 +36,12 @@ def ask(question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
+def print_count(noun: str, count: int, group: str, done: str, *, dry_run: bool) -> None:
+    """What was done to how many of a group, or would be."""
+    would = "would be " if dry_run else ""
+    click.echo(f"{counted(count, noun)} of group {group} {would}{done}")
+
+
 def counted(count: int, noun: str) -> str:
     """A number and its noun: "1 message", "2 messages"."""
     return f"1 {noun}" if count == 1 else f"{count} {noun}s"

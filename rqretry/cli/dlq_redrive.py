@@ -10,7 +10,7 @@ import click
 
 from rqretry.admin.dead_letters import SHORTEST_PATIENCE_S
 from rqretry.admin.results import RedriveReport
-from rqretry.cli.confirmation import ask, counted
+from rqretry.cli.confirmation import ask, counted, print_count
 from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.message_filter import read_filter
 from rqretry.cli.options import grouped
@@ -90,8 +90,7 @@ def note_patience(given: dict[str, Any], count: int, patience: float) -> None:
 
 
 def _print(group: str, report: RedriveReport, given: dict[str, Any]) -> None:
-    would = "would be " if given["dry_run"] else ""
-    click.echo(f"{counted(report, 'dead letter')} of group {group} {would}sent back")
+    print_count("dead letter", report, group, "sent back", dry_run=given["dry_run"])
     if report.stopped:
         left = counted(report.matched - report, "dead letter")
         click.echo(f"stopped: {clean(report.reason)}; {left} not sent")

@@ -7,7 +7,7 @@ from contextlib import suppress
 import click
 
 from rqretry.cli.metrics import render
-from rqretry.cli.options import host_option, port_option, server_command
+from rqretry.cli.options import host_option, port_option, server_command, url_of
 from rqretry.cli.session import connected
 from rqretry.client import Client
 from rqretry.supervision.metrics_port import PATH, open_server
@@ -32,9 +32,8 @@ def exporter(context: click.Context, *, port: int, host: str) -> None:
         client.store.repeat_seconds = FIRST_REPEAT_SECONDS
         server = open_server(host, port, Metrics(client).text, "--port")
         with server:
-            address = f"[{host}]" if ":" in host else host
-            click.echo(f"metrics of namespace {client.settings.namespace} at ", nl=False)
-            click.echo(f"http://{address}:{port}{PATH}")
+            namespace = client.settings.namespace
+            click.echo(f"metrics of namespace {namespace} at {url_of(host, port, PATH)}")
             server.serve_forever(_POLL_S)
 
 

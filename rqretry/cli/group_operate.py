@@ -12,6 +12,7 @@ from rqretry.cli.confirmation import (
     counted,
     force_option,
     must_ask,
+    print_count,
 )
 from rqretry.cli.message_filter import check_chosen, failure_options, read_filter
 from rqretry.cli.options import json_command
@@ -174,5 +175,4 @@ def _print_result(
     if given["as_json"]:
         print_json({"group": group, "verb": verb, "count": count, "dry_run": dry_run})
     else:
-        would = "would be " if dry_run else ""
-        click.echo(f"{counted(count, noun)} of group {group} {would}{done}")
+        print_count(noun, count, group, done, dry_run=dry_run)

@@ -73,6 +73,11 @@ def _date(name: str, text: str) -> datetime | None:
     return date
 
 
+def url_of(host: str, port: int, path: str) -> str:
+    """An address of this program; IPv6 hosts are in brackets."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"
+
+
 @reader
 def read_host(name: str, host: str) -> str:
     """An address to listen on; an empty one would mean every address of the machine."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.confirmation import ask, confirmation_options, counted
+from rqretry.cli.confirmation import ask, confirmation_options, counted, print_count
 from rqretry.cli.dlq_redrive import note_patience, pace_options, print_due, read_pace
 from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.options import json_command, master_option, target_of
@@ -117,9 +117,7 @@ def _print_result(summary: RedriveSummary, given: dict[str, Any]) -> None:
         totals = {"verb": "redrive", "count": summary.sent, "stopped": bool(summary.reason)}
         print_json(asdict(summary) | totals)
         return
-    would = "would be " if summary.dry_run else ""
-    sent = counted(summary.sent, "dead letter")
-    click.echo(f"{sent} of group {summary.group} {would}sent back")
+    print_count("dead letter", summary.sent, summary.group, "sent back", dry_run=summary.dry_run)
     if summary.reason:
         left = counted(summary.left, "dead letter")
         click.echo(f"stopped: {clean(summary.reason)}; {left} not sent, run it again to resume")

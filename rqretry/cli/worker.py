@@ -23,6 +23,7 @@ from rqretry.cli.options import (
     reader,
     server_command,
     target_of,
+    url_of,
 )
 from rqretry.cli.server_checks import examine
 from rqretry.cli.trace_option import traced_workers, worker_trace_options
@@ -213,11 +214,10 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
         concurrency=given["concurrency"],
     )
     host = given["health_host"] or HEALTH_HOST
-    address = f"[{host}]" if ":" in host else host
     if given["health_port"] is not None:
-        click.echo(f"health   http://{address}:{given['health_port']}/livez and /readyz")
+        click.echo(f"health   {url_of(host, given['health_port'], '/livez')} and /readyz")
     if given["metrics_port"] is not None:
-        click.echo(f"metrics  http://{address}:{given['metrics_port']}/metrics")
+        click.echo(f"metrics  {url_of(host, given['metrics_port'], '/metrics')}")
     sys.stdout.flush()
     client.close()
 

@@ -3,6 +3,9 @@
 Each goes through `admin`, which writes it to the audit record.
 """
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -13,7 +16,8 @@ from rqretry.dashboard.request_args import asked, choice_of, group_of, posted
 
 _READ_ONLY = "This dashboard is read-only: start it with --operator."
 _CHOICE = ("fingerprint", "id")
-VERBS = ("pause", "resume", "redrive", "purge")
+_SETTINGS = ("pause", "resume")
+_MOVES = ("redrive", "purge")
 
 
 class Actions:
@@ -28,10 +32,8 @@ class Actions:
         """Say what would happen, and ask."""
         verb, group = request.path_params["verb"], group_of(request)
         fields = asked(request, *_CHOICE)
-        if verb not in VERBS:
-            return not_found()
-        if not self._rights.operator:
-            return forbidden(_READ_ONLY)
+        if refused := self._refusal(verb):
+            return refused
         path = f"/act/{verb}/{group}"
         await self._admin.group(group)
         return render(
@@ -39,7 +41,7 @@ class Actions:
             verb=verb,
             group=group,
             fields=fields,
-            count=await self._count(verb, group, fields),
+            count=await self._do(verb, group, fields, dry_run=True),
             path=path,
             token=self._rights.form_token(path),
             **self._frame,
@@ -48,10 +50,8 @@ class Actions:
     async def act(self, request: Request) -> Response:
         """Do it, and go back to the group."""
         verb, group = request.path_params["verb"], group_of(request)
-        if verb not in VERBS:
-            return not_found()
-        if not self._rights.operator:
-            return forbidden(_READ_ONLY)
+        if refused := self._refusal(verb):
+            return refused
         fields = await posted(request, "token", "confirm", *_CHOICE)
         if not self._rights.good_form(f"/act/{verb}/{group}", fields.get("token", "")):
             return forbidden(
@@ -59,24 +59,21 @@ class Actions:
             )
         if fields.get("confirm") != (group if verb == "purge" else "yes"):
             return forbidden("Not confirmed: nothing was done.")
-        await self._do(verb, group, fields)
+        await self._do(verb, group, fields, dry_run=False)
         return RedirectResponse(f"/group/{group}", 303)
 
-    async def _count(self, verb: str, group: str, fields: dict[str, str]) -> int | None:
-        admin, chosen = self._admin, choice_of(fields)
-        if verb == "redrive":
-            return int(await admin.redrive(group, chosen, dry_run=True))
-        if verb == "purge":
-            return int(await admin.purge(group, chosen, dry_run=True))
-        return None
+    def _refusal(self, verb: str) -> Response | None:
+        if verb not in (*_SETTINGS, *_MOVES):
+            return not_found()
+        return None if self._rights.operator else forbidden(_READ_ONLY)
 
-    async def _do(self, verb: str, group: str, fields: dict[str, str]) -> None:
-        admin = self._admin
-        if verb == "pause":
-            await admin.pause(group)
-        elif verb == "resume":
-            await admin.resume(group)
-        elif verb == "redrive":
-            await admin.redrive(group, choice_of(fields))
-        else:
-            await admin.purge(group, choice_of(fields))
+    async def _do(
+        self, verb: str, group: str, fields: dict[str, str], *, dry_run: bool
+    ) -> int | None:
+        """Do it, or count what it would do; None for what is not counted."""
+        method: Callable[..., Awaitable[Any]] = getattr(self._admin, verb)
+        if verb in _MOVES:
+            return int(await method(group, choice_of(fields), dry_run=dry_run))
+        if not dry_run:
+            await method(group)
+        return None

@@ -15,6 +15,7 @@ from rqretry.cli.options import (
     server_command,
     target_of,
     trace_url_option,
+    url_of,
 )
 from rqretry.cli.session import connected
 from rqretry.cli.stop import stop_signals
@@ -71,10 +72,9 @@ def dashboard(context: click.Context, /, **given: Any) -> None:
     with connected(context) as client:
         namespace = client.settings.namespace
     with closing(_listen(given["host"], given["port"])) as listening, stop_signals():
-        address = f"[{given['host']}]" if ":" in given["host"] else given["host"]
+        address = url_of(given["host"], given["port"], "/")
         rights = "with operator rights" if given["operator"] else "read-only"
-        click.echo(f"dashboard of namespace {namespace} ({rights}) at ", nl=False)
-        click.echo(f"http://{address}:{given['port']}/")
+        click.echo(f"dashboard of namespace {namespace} ({rights}) at {address}")
         asyncio.run(_serve(context, listening, token, given))
 
 

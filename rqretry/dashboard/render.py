@@ -28,26 +28,21 @@ Page = Callable[[Request], Awaitable[Response]]
 log = logging.getLogger("rqretry.dashboard")
 
 
-def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("rqretry.dashboard"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {
-        "cut": lambda value: clean(value, SHOWN),
-        "body": lambda value: clean(body_text(value), SHOWN_BODY),
-        "date": lambda at_ms: date(at_ms) or "",
-        "part": lambda text: quote(text, safe=""),
-        "query": urlencode,
-        "number": lambda value: "-" if value is None else f"{value:,.1f}".removesuffix(".0"),
-    }
-    return made
-
-
-_TEMPLATES = _environment()
+_TEMPLATES = Environment(
+    loader=PackageLoader("rqretry.dashboard"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {
+    "cut": lambda value: clean(value, SHOWN),
+    "body": lambda value: clean(body_text(value), SHOWN_BODY),
+    "date": lambda at_ms: date(at_ms) or "",
+    "part": lambda text: quote(text, safe=""),
+    "query": urlencode,
+    "number": lambda value: "-" if value is None else f"{value:,.1f}".removesuffix(".0"),
+}
 
 
 def render(name: str, status: int = 200, /, **values: Any) -> HTMLResponse:
