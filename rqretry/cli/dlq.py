@@ -26,12 +26,11 @@ from rqretry.cli.options import (
 )
 from rqretry.cli.output import note, print_json
 from rqretry.cli.progress import progress
-from rqretry.cli.replay import replayed
+from rqretry.cli.replay import find_dead_letter, replayed
 from rqretry.cli.session import connected
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import Client
 from rqretry.core.dead_letter import DeadLetterRecord
-from rqretry.core.errors import MessageNotFound, show
 from rqretry.protocol.inspect import tracebacks
 
 group_argument = click.argument(
@@ -77,16 +76,12 @@ def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None
 def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> None:
     """Show one dead letter: its body, why it died, and the errors of its attempts."""
     with connected(context) as client:
-        dead_letters = client.admin.dead_letters(group, ids=[id_])
-        if not dead_letters:
-            raise MessageNotFound(
-                f"group {show(group)} has no dead letter {show(id_)}; see rqretry message {id_}"
-            )
-        trace = _traceback(client, dead_letters[0])
+        dead_letter = find_dead_letter(client, group, id_)
+        trace = _traceback(client, dead_letter)
     if as_json:
-        print_json(dead_letter_fields(dead_letters[0]) | {"traceback": trace})
+        print_json(dead_letter_fields(dead_letter) | {"traceback": trace})
     else:
-        print_dead_letter(dead_letters[0], trace)
+        print_dead_letter(dead_letter, trace)
 
 
 @dlq.command(

@@ -1,6 +1,5 @@
 """rqretry doctor: is this server safe for a queue?"""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -34,20 +33,10 @@ def doctor(context: click.Context, *, as_json: bool) -> int:
     except UnsafeServer as error:  # too old for the other checks
         findings = [Finding("version", "refused", str(error), "upgrade the server")]
     if as_json:
-        print_json(
-            {
-                "url": settings.url.safe,
-                "namespace": settings.namespace,
-                "findings": [asdict(finding) for finding in findings],
-            }
-        )
+        where = {"url": settings.url.safe, "namespace": settings.namespace}
+        print_json(where | {"findings": [asdict(finding) for finding in findings]})
     else:
         click.echo(f"Redis at {settings.url.safe}, namespace {settings.namespace}")
-        print_findings(findings)
+        rows = [(f.severity, f.check, f.sentence, f.fix) for f in findings]
+        print_table(["", "check", "finding", "what to do"], rows)
     return FAILED if refused(findings) else DONE
-
-
-def print_findings(findings: Sequence[Finding]) -> None:
-    """One line for each finding."""
-    rows = [(f.severity, f.check, f.sentence, f.fix) for f in findings]
-    print_table(["", "check", "finding", "what to do"], rows)

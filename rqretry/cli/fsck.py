@@ -55,14 +55,8 @@ def _is_wanted(result: Checkup, fixable: int, *, dry_run: bool, yes: bool) -> bo
 
 
 def _fields(result: Checkup, *, with_repairs: bool) -> dict[str, Any]:
-    found = {
-        "partitions": result.partitions,
-        "findings": [asdict(problem) for problem in result.problems],
-    }
-    repairs = {
-        "repairs": [asdict(repair) for repair in result.repairs],
-        "left": [asdict(problem) for problem in result.left],
-    }
+    found = {"partitions": result.partitions, "findings": [*map(asdict, result.problems)]}
+    repairs = {"repairs": [*map(asdict, result.repairs)], "left": [*map(asdict, result.left)]}
     return found | repairs if with_repairs else found
 
 

@@ -26,9 +26,7 @@ def _families(stats: Stats) -> Iterator[Family]:
     yield "rqretry_redis_max_memory_bytes", "gauge", text, [] if most is None else [({}, most)]
 
 
-def _group_families(
-    pairs: list[tuple[TopicStats, GroupStats]],
-) -> Iterator[Family]:
+def _group_families(pairs: list[tuple[TopicStats, GroupStats]]) -> Iterator[Family]:
     def each(value: str) -> list[Sample]:
         return [(_of(t, g), float(getattr(g, value) or 0)) for t, g in pairs]
 
@@ -58,9 +56,7 @@ def _group_families(
     yield "rqretry_verbs_total", "counter", text, verbs
 
 
-def _topic_families(
-    topics: Iterable[TopicStats],
-) -> Iterator[Family]:
+def _topic_families(topics: Iterable[TopicStats]) -> Iterator[Family]:
     families = {
         "stored": ("rqretry_stored_messages", "Message bodies that a topic keeps."),
         "scheduled": ("rqretry_scheduled_messages", "Published with a delay and not due."),

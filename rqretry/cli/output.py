@@ -21,8 +21,8 @@ _PIPED_WIDTH = 10_000
 
 Part = str | Table
 """Of a page: a line, or a table."""
-TableParts = tuple[Sequence[str], Iterable[Sequence[object]]]
-"""Columns and rows."""
+Cells = tuple[Sequence[str], Iterable[Sequence[object]]]
+"""Of a table: columns and rows."""
 
 
 def print_json(fields: Mapping[str, Any]) -> None:
@@ -73,12 +73,7 @@ def print_records(columns: Sequence[str], records: Iterable[Mapping[str, object]
 
 
 def print_list(
-    head: Mapping[str, object],
-    key: str,
-    records: Sequence[object],
-    table: TableParts,
-    *,
-    as_json: bool,
+    head: Mapping[str, object], key: str, records: Sequence[Any], table: Cells, *, as_json: bool
 ) -> None:
     """Records, if there are any, as a table of columns and rows; with `as_json` behind the head."""
     if as_json:

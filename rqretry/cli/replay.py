@@ -49,13 +49,17 @@ def replayed(context: click.Context, given: dict[str, Any]) -> int:
     return _run(app, spec, found, with_pdb=given["with_pdb"])
 
 
+def find_dead_letter(client: Client, group: str, id_: str) -> DeadLetterRecord:
+    """One dead letter, with its body. Raises MessageNotFound."""
+    for dead_letter in client.admin.dead_letters(group, ids=[id_]):
+        return dead_letter
+    raise MessageNotFound(
+        f"group {show(group)} has no dead letter {show(id_)}; see rqretry message {id_}"
+    )
+
+
 def _find(client: Client, group: str, id_: str) -> Found:
-    dead_letters = client.admin.dead_letters(group, ids=[id_])
-    if not dead_letters:
-        raise MessageNotFound(
-            f"group {show(group)} has no dead letter {show(id_)}; see rqretry message {id_}"
-        )
-    dead_letter, view = dead_letters[0], client.admin.message(id_)
+    dead_letter, view = find_dead_letter(client, group, id_), client.admin.message(id_)
     keys = client.catalog.group_keys(dead_letter.topic, view.partition, group)
     seen: Peeked = client.store.run(peek(keys, id_))
     # The delivery state has the number of the next lease; the last line is of the last attempt.

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from rqretry.cli.options import target_of
-from rqretry.cli.output import TableParts, note, print_list
+from rqretry.cli.output import Cells, note, print_list
 from rqretry.client import Client
 from rqretry.core.errors import GroupNotFound, RqretryError, TopicNotFound
 from rqretry.protocol.command import Command
@@ -34,13 +35,7 @@ def connected(context: click.Context) -> Iterator[Client]:
 
 
 def print_all(
-    client: Client,
-    key: str,
-    records: Sequence[object],
-    table: TableParts,
-    none: str,
-    *,
-    as_json: bool,
+    client: Client, key: str, records: Sequence[Any], table: Cells, none: str, *, as_json: bool
 ) -> None:
     """What the namespace has of one sort; with nothing, a note that it has no such thing."""
     namespace = client.settings.namespace
@@ -53,7 +48,7 @@ def elsewhere(client: Client) -> str:
     """The end of a sentence: the other namespaces that hold topics; "" if there are none."""
     own = client.settings.namespace
     try:
-        found = [name for name in _namespaces(client.store) if name != own]
+        found = sorted(_namespaces(client.store) - {own})
     except RqretryError:  # a hint; without the right to SCAN there is none
         return ""
     if not found:
@@ -63,25 +58,17 @@ def elsewhere(client: Client) -> str:
     return f"; this server has topics in the namespaces {named}{more}: choose with --namespace"
 
 
-def _namespaces(store: SyncStore) -> Sequence[str]:
+def _namespaces(store: SyncStore) -> set[str]:
     found: set[str] = set()
     for url in store.servers():
         with SyncStore(url, store.topology.scripts, repeat_seconds=store.repeat_seconds) as one:
-            found.update(_namespaces_of(one))
-    return sorted(found)
-
-
-def _namespaces_of(store: SyncStore) -> set[str]:
-    found: set[str] = set()
-    cursor = b"0"
-    for _ in range(_MOST_SCANS):
-        cursor, keys = store.run(_scan(cursor))
-        for key in keys:
-            match = _CATALOG.fullmatch(key.decode(errors="replace"))
-            if match:
-                found.add(match[1])
-        if cursor == b"0":
-            break
+            cursor = b"0"
+            for _ in range(_MOST_SCANS):
+                cursor, keys = one.run(_scan(cursor))
+                matches = (_CATALOG.fullmatch(key.decode(errors="replace")) for key in keys)
+                found |= {match[1] for match in matches if match}
+                if cursor == b"0":
+                    break
     return found
 
 

@@ -4,7 +4,6 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.admin.transactions import TransactionInfo
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.options import json_command, server_options
 from rqretry.cli.output import date, print_fields, print_json
@@ -48,7 +47,25 @@ def show(context: click.Context, *, id_: str, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
     else:
-        print_fields(_pairs(found))
+        print_fields(
+            [
+                ("transaction", found.id),
+                ("state", found.state),
+                ("producer group", found.producer_group),
+                ("topic", found.topic),
+                ("opened", date(found.opened_ms)),
+                ("opened by", found.opened_by),
+                ("checks", f"{found.checks} of {found.max_checks}"),
+                ("next check", date(found.next_check_ms)),
+                ("decided", date(found.decided_ms)),
+                ("decided by", found.decided_by or None),
+                ("reason", found.reason or None),
+                (
+                    "messages in",
+                    ", ".join(f"{topic} partition {n}" for topic, n in found.places) or None,
+                ),
+            ]
+        )
 
 
 @transaction.command(epilog="Example: rqretry transaction commit P6y4bNm15urSMpZP")
@@ -77,20 +94,3 @@ def _print_result(id_: str, state: str, *, done: bool, as_json: bool) -> None:
         return
     before = "" if done else " already"
     click.echo(f"transaction {id_} is {state.replace('_', ' ')}{before}")
-
-
-def _pairs(found: TransactionInfo) -> list[tuple[str, object]]:
-    return [
-        ("transaction", found.id),
-        ("state", found.state),
-        ("producer group", found.producer_group),
-        ("topic", found.topic),
-        ("opened", date(found.opened_ms)),
-        ("opened by", found.opened_by),
-        ("checks", f"{found.checks} of {found.max_checks}"),
-        ("next check", date(found.next_check_ms)),
-        ("decided", date(found.decided_ms)),
-        ("decided by", found.decided_by or None),
-        ("reason", found.reason or None),
-        ("messages in", ", ".join(f"{topic} partition {n}" for topic, n in found.places) or None),
-    ]

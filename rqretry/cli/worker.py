@@ -2,8 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from shlex import quote
 from typing import Any
@@ -48,6 +47,7 @@ MAX_PROCESSES = 256
 _SIZE = re.compile(r"([0-9]{1,15})([KMG]?)I?B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SMALLEST = 1024**2
+_LIMITS = ("concurrency", "grace", "max_messages", "max_memory", "tracing")
 DEV_GRACE_S = 5.0
 """Short: whoever changes the code wants to see the change."""
 
@@ -141,6 +141,7 @@ def worker(context: click.Context, /, target: str, **given: Any) -> int:
         raise click.UsageError("--redis embedded cannot be given with --url: keep one")
     if given["health_host"] and given["health_port"] is None is given["metrics_port"]:
         raise click.UsageError("--health-host does nothing without --health-port: give both")
+    given["health_host"] = given["health_host"] or HEALTH_HOST
     if given["reload"]:
         require_watchfiles()
     logs = LogSettings(given["log_format"] or default_format(sys.stderr), given["log_level"])
@@ -160,33 +161,19 @@ def _run(
     where.settings()
     app = load_app(target, given["app_dir"])
     require_consumers(app, target, given["app_dir"])
-    with _server(given["redis"], where.url) as url:
+    with EmbeddedRedis() if given["redis"] else nullcontext() as server:
+        url = where.url if server is None else server.url
         app.configure(url, where.namespace)
         _start(app, embedded=given["redis"] is not None, given=given)
         early.check()
         config = WorkerConfig(
             partial(load_worker_app, target, given["app_dir"], url, where.namespace),
-            concurrency=given["concurrency"],
-            grace=given["grace"],
-            max_messages=given["max_messages"],
-            max_memory=given["max_memory"],
             logs=logs,
-            tracing=given["tracing"],
+            **{name: given[name] for name in _LIMITS},
         )
-        host = given["health_host"] or HEALTH_HOST
-        ports = Ports(host, given["health_port"], given["metrics_port"])
+        ports = Ports(given["health_host"], given["health_port"], given["metrics_port"])
         watched = given["app_dir"] if given["reload"] else None
         return supervise(config, given["processes"], ports, watched=watched)
-
-
-@contextmanager
-def _server(redis: str | None, url: str | None) -> Iterator[str | None]:
-    """The URL to use; with `redis`, of a server that lives as long as this block."""
-    if redis is None:
-        yield url
-        return
-    with EmbeddedRedis() as server:
-        yield server.url
 
 
 def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
@@ -213,7 +200,7 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
         processes=given["processes"],
         concurrency=given["concurrency"],
     )
-    host = given["health_host"] or HEALTH_HOST
+    host = given["health_host"]
     if given["health_port"] is not None:
         click.echo(f"health   {url_of(host, given['health_port'], '/livez')} and /readyz")
     if given["metrics_port"] is not None:
