@@ -12,7 +12,7 @@ local call = redis.call
   FLAGS  none
   KEYS   meta config ready attempts bodies pending events counters location (a list or sorted set of the
          other group)
-  ARGV   group actor kind ('list' | 'zset') owner (the byte of the other group) offset count
+  ARGV   group actor structure ('list' | 'zset') owner (the byte of the other group) offset count
   REPLY  size of the page, messages given, messages marked; or -1 0 0: the group has caught up
   COST   O(count) and the way to the offset; 12 commands and 1 a message
 ]]
@@ -25,7 +25,7 @@ local call = redis.call
 
 local meta, config, ready, attempts, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local pending, events, counters, location = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local group, actor, kind, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local group, actor, structure, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local offset, count = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local settings = call('HMGET', config, 'byte', 'catching_up')
@@ -34,7 +34,7 @@ if settings[2] ~= '1' then
 end
 local byte, clock = settings[1], read_clock(meta)
 local function read_page()
-  if kind == 'list' then
+  if structure == 'list' then
     return call('LRANGE', location, -(offset + count), -(offset + 1))
   end
   return call('ZRANGE', location, offset, offset + count - 1)
@@ -45,7 +45,7 @@ if #ids == 0 then
 end
 for i, member in ipairs(ids) do
   local name = string.match(member, '^(%Z+)%z')
-  ids[i] = name and id_in_line(member, name) or member -- an ordered group's messages stand in its line
+  ids[i] = name and id_of_member(member, name) or member -- an ordered group keeps its messages in its order
 end
 
 local noted, seen = call('HMGET', pending, unpack(ids)), {}

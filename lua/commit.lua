@@ -41,7 +41,7 @@ for i, member in ipairs(members) do
   due[2 * i] = half.id .. (half.tag ~= '' and ' ' .. half.tag or '')
 end
 if #members > 0 then
-  if #named > 0 then -- their places in the lines of ordered groups, which deliver lets them enter
+  if #named > 0 then -- their slots in the order of ordered groups, which deliver lets them enter
     number_messages(meta, message_groups, named, name_of)
   end
   call('ZADD', scheduled, unpack(due))

@@ -1,7 +1,7 @@
 local call = redis.call
 --[[ decide.lua: an open or parked transaction is committed or rolled back, once and for all
 
-  This is the decision; what it means for the halves is done afterwards, place by place, and by
+  This is the decision; what it means for the halves is done afterwards, partition by partition, and by
   whoever comes next if the caller cannot. A checker names its claim, and is refused when its turn is
   over.
 
@@ -9,7 +9,7 @@ local call = redis.call
   KEYS   meta transactions checks (of its producer group) unfinished_transactions parked_transactions
   ARGV   id decision ('committed' | 'rolled_back') worker lease_ms claim ('' for anybody who is
          not a checker) reason
-  REPLY  OK | ALREADY, decided_ms, places or CONFLICT, state, decider, reason, decided_ms or STALE
+  REPLY  OK | ALREADY, decided_ms, partitions or CONFLICT, state, decider, reason, decided_ms or STALE
          or GONE
   COST   O(log transactions); 8 commands
 ]]
@@ -30,7 +30,7 @@ local record = read_transaction(text)
 if record.state == decision then
   call('ZREM', checks, id) -- a call that was cut may have left these
   call('ZREM', parked, id)
-  return { 'ALREADY', record.decided, record.places }
+  return { 'ALREADY', record.decided, record.partitions }
 elseif not undecided(record) then
   return { 'CONFLICT', record.state, record.decider, record.reason, record.decided }
 elseif claim ~= '' and record.claim ~= claim then
@@ -42,4 +42,4 @@ call('ZADD', unfinished, clock.now + lease_ms, id)
 call('HSET', transactions, id, spell_transaction(record))
 call('ZREM', checks, id)
 call('ZREM', parked, id)
-return { 'OK', clock.now, record.places }
+return { 'OK', clock.now, record.partitions }

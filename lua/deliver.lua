@@ -6,7 +6,7 @@ local call = redis.call
   Where a group takes only some tags, the caller has looked at what is due (scheduled.lua) and says
   for each message which groups it goes to; one that no group wants is counted and gone. A member
   is an id, or an id, a blank and the message's tag. A message of a transaction may have a message
-  group, and enters the lines of ordered groups. Broadcast groups get all of them in a stream.
+  group, and enters the orders of ordered groups. Broadcast groups get all of them in a stream.
 
   FLAGS  allow-oom
   KEYS   meta route bodies pending scheduled backlog events counters big ids id_expiry message_groups
@@ -122,18 +122,18 @@ local function note_who_owes()
   end
 end
 
-local lines_of = lines_behind(FIRST_KEY + 2 * groups - 1)
+local orders_of = orders_behind(FIRST_KEY + 2 * groups - 1)
 
-local function places_of(ids)
-  local kept, place_of = call('HMGET', message_groups, unpack(ids)), {}
+local function slots_of(ids)
+  local kept, slot_of = call('HMGET', message_groups, unpack(ids)), {}
   for i, id in ipairs(ids) do
-    place_of[id] = kept[i] or nil
+    slot_of[id] = kept[i] or nil
   end
-  return place_of
+  return slot_of
 end
 
 local function push_to_groups()
-  local place_of = call('EXISTS', message_groups) == 1 and places_of(live) or {}
+  local slot_of = call('EXISTS', message_groups) == 1 and slots_of(live) or {}
   if groups > 1 then
     note_who_owes()
   elseif groups == 0 and not stream then
@@ -145,10 +145,10 @@ local function push_to_groups()
     for i, id in ipairs(live) do
       taken[#taken + 1] = string.find(targets[i], string.sub(byte, 1, 1), 1, true) and id or nil
     end
-    local lines = lines_of(#byte > 1)
+    local orders = orders_of(#byte > 1)
     if #taken > 0 then
       local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
-      push_new(lines, ready, wake, taken, place_of)
+      push_new(orders, ready, wake, taken, slot_of)
       call('HINCRBY', counters, 'publish:' .. name, #taken)
     end
     if #taken < #live then

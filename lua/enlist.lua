@@ -1,12 +1,12 @@
 local call = redis.call
---[[ enlist.lua: open a transaction, or note one more place where it has halves
+--[[ enlist.lua: open a transaction, or add a partition where it has halves
 
-  The place is noted before anything is stored there, so that the decision reaches every half.
+  The partition is noted before anything is stored there, so that the decision reaches every half.
   Records of finished transactions go after ten minutes, a few per call.
 
   FLAGS  none
   KEYS   meta transactions open_transactions finished_transactions checks (of its producer group)
-  ARGV   id place known ('1': the caller opened it before) group topic worker after_ms every_ms
+  ARGV   id partition known ('1': the caller opened it before) group topic worker after_ms every_ms
          most
   REPLY  OK, now_ms or GONE or, where it is decided, its state, who decided and why
   COST   O(log transactions); 10 commands
@@ -16,7 +16,7 @@ local call = redis.call
 -- @include transaction
 
 local meta, transactions, open, finished, checks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local id, place, known = ARGV[1], ARGV[2], ARGV[3] == '1'
+local id, partition, known = ARGV[1], ARGV[2], ARGV[3] == '1'
 local SWEPT = 100
 
 local clock = read_clock(meta)
@@ -33,12 +33,12 @@ else
   record = {
     state = 'open', group = ARGV[4], topic = ARGV[5], by = ARGV[6], opened = now, after = ARGV[7],
     every = ARGV[8], most = ARGV[9], checks = 0, claim = 0, decided = '', decider = '', reason = '',
-    places = '',
+    partitions = '',
   }
 end
 call('HSET', meta, 'mark', now, 'offset', clock.offset)
-if not string.find(' ' .. record.places .. ' ', ' ' .. place .. ' ', 1, true) then
-  record.places = record.places == '' and place or record.places .. ' ' .. place
+if not string.find(' ' .. record.partitions .. ' ', ' ' .. partition .. ' ', 1, true) then
+  record.partitions = record.partitions == '' and partition or record.partitions .. ' ' .. partition
   call('HSET', transactions, id, spell_transaction(record))
 end
 if record.state == 'open' then

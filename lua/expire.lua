@@ -101,11 +101,11 @@ local function drop(list)
 end
 local function drop_leftovers()
   if #leftovers > 0 then
-    finish_lines(order, leftovers, {})
+    finish_in_order(order, leftovers, {})
     call('ZREM', inflight, unpack(leftovers))
   end
   if #committed > 0 then
-    finish_lines(order, committed, {})
+    finish_in_order(order, committed, {})
     drop(committed)
   end
   if #orphans > 0 then
@@ -147,7 +147,7 @@ local function write()
   end
   call('HSET', failures, unpack(changed))
   call('HSET', attempts, unpack(written))
-  finish_lines(order, newly_dead, {})
+  finish_in_order(order, newly_dead, {})
   drop_given_up(policy, plan, keys.deaths, attempts, failures)
   call('ZREM', inflight, unpack(ids))
   wake_if_below_limit(policy.max_inflight, inflight, wake, #ids)

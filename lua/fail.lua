@@ -32,9 +32,9 @@ local call = redis.call
 -- @include drop_given_up
 
 -- What ordered groups need is made only where a message ever had a message group.
-local function lines_of_groups()
+local function load_ordering()
 -- @include message_group_order
-  return finish_lines
+  return finish_in_order
 end
 
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -48,7 +48,7 @@ local levels = { unpack(KEYS, 19) }
 local group, worker, traces = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local STRIDE, random, shared = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local FIRST, TRACEBACKS_KEPT, GOLDEN = 7 + 2 * traces + shared, 1000, 0.6180339887498949
-local ASKING = 7 -- words of a message that may ask for something
+local ASKING = 7 -- arguments of a message that may ask for something
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
@@ -69,7 +69,7 @@ local function numbers_of(entry)
     known.waits = spell_entry(lease_no + 1, attempt + 1, expiries, postpones)
     if alike and attempt < policy.max_attempts then
       known.delay_ms = by_ladder(policy, attempt)
-      known.note = known.before .. place_for(plan, policy, clock.now, known.delay_ms).note
+      known.note = known.before .. destination_of(plan, policy, clock.now, known.delay_ms).note
     end
     read[entry] = known
   end
@@ -92,8 +92,8 @@ for number = 1, shared do
 end
 
 local function line_of(at)
-  local word = STRIDE > 2 and ARGV[at + STRIDE - 1] or '1'
-  return shared > 0 and shared_lines[word] or word
+  local record = STRIDE > 2 and ARGV[at + STRIDE - 1] or '1'
+  return shared > 0 and shared_lines[record] or record
 end
 
 -- Returns whether it is dead, and a note of what became of it.
@@ -151,7 +151,7 @@ local function write()
   write_failure_records()
   call('HSET', attempts, unpack(written))
   if order.used then
-    lines_of_groups()(order, died, {})
+    load_ordering()(order, died, {})
   end
   drop_given_up(policy, plan, keys.deaths, attempts, failures)
   call('ZREM', inflight, unpack(done))

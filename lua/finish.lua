@@ -1,5 +1,5 @@
 local call = redis.call
---[[ finish.lua: the decision about a transaction is carried out in these places
+--[[ finish.lua: the decision about a transaction is carried out in these partitions
 
   When none is left the transaction is finished; its record is kept for ten minutes, so that a commit
   or rollback that is repeated is answered as before.
@@ -7,9 +7,9 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta transactions open_transactions finished_transactions unfinished_transactions
          parked_transactions
-  ARGV   id, then places
-  REPLY  places left
-  COST   O(places); 7 commands
+  ARGV   id, then partitions
+  REPLY  partitions left
+  COST   O(partitions); 7 commands
 ]]
 -- @include clock
 -- @include logical
@@ -31,10 +31,10 @@ end
 for i = 2, #ARGV do
   done[ARGV[i]] = true
 end
-for place in string.gmatch(record.places, '%S+') do
-  left[#left + 1] = not done[place] and place or nil
+for partition in string.gmatch(record.partitions, '%S+') do
+  left[#left + 1] = not done[partition] and partition or nil
 end
-record.places = table.concat(left, ' ')
+record.partitions = table.concat(left, ' ')
 if #left == 0 then
   call('ZADD', finished, kept_until(clock.now), id)
 end

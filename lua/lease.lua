@@ -36,9 +36,9 @@ local call = redis.call
 -- @include last_failure
 
 -- What ordered groups need is made only where a message ever had a message group.
-local function lines()
+local function load_ordering()
 -- @include message_group_order
-  return message_group_of, finish_orphans, finish_lines
+  return message_group_of, finish_orphans, finish_in_order
 end
 
 local function peek_lists(first, second, want)
@@ -138,10 +138,10 @@ local function out_of_turn()
   if not (order.used and order.ordered == '1') then
     return {}
   end
-  local waits, asked, names, message_group_of = {}, {}, {}, lines()
-  for i, place in ipairs(call('HMGET', order.message_groups, unpack(ids))) do
-    if place then
-      asked[#asked + 1], names[#names + 1] = ids[i], message_group_of(place)
+  local waits, asked, names, message_group_of = {}, {}, {}, load_ordering()
+  for i, slot in ipairs(call('HMGET', order.message_groups, unpack(ids))) do
+    if slot then
+      asked[#asked + 1], names[#names + 1] = ids[i], message_group_of(slot)
     end
   end
   for i, head in ipairs(#asked > 0 and call('HMGET', order.heads, unpack(names)) or {}) do
@@ -292,8 +292,8 @@ end
 local errors, entry_text = write_in_flight()
 -- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
 local function let_next_go()
-  local _, finish_orphans, finish_lines = lines()
-  finish_lines(order, strays, {})
+  local _, finish_orphans, finish_in_order = load_ordering()
+  finish_in_order(order, strays, {})
   if #orphans > 0 then
     finish_orphans(order, orphans)
   end

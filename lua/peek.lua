@@ -6,9 +6,9 @@ local call = redis.call
          order heads message_groups, then levels
   ARGV   id most (how far to look into the lists)
   REPLY  now_ms, body, pending bytes, own byte, entry, inflight deadline, dead since, death, failure
-         record, scheduled due, place in ready, in retry, in backlog, paused, level and due of each
+         record, scheduled due, index in ready, in retry, in backlog, paused, level and due of each
          level that holds it, stored, messages in flight, the group's part of max_inflight, rate, who
-         else is out of its message group and its place in that line ('' wherever there is nothing)
+         else is out of its message group and how many are ahead of it ('' wherever there is nothing)
   COST   O(most + levels * log waiting); 19 commands and 1 a level
 ]]
 -- @include clock
@@ -38,15 +38,15 @@ local function behind()
   local name = message_group_of(kept)
   local page = call('ZRANGEBYLEX', KEYS[14], '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, most)
   for at, member in ipairs(page) do
-    if id_in_line(member, name) == id then
+    if id_of_member(member, name) == id then
       local head = call('HGET', KEYS[15], name) or ''
       return head == id and '' or head, at - 1
     end
   end
   return '', ''
 end
-local head, in_line = behind()
-local function place(list)
+local head, ahead = behind()
+local function index_in(list)
   return call('LPOS', list, id, 'MAXLEN', most) or ''
 end
 local settings = call('HMGET', config, 'byte', 'paused', 'max_inflight', 'rate')
@@ -54,7 +54,7 @@ return {
   clock.now, call('HGET', bodies, id) or '', call('HGET', pending, id) or '', settings[1] or '',
   call('HGET', attempts, id) or '', call('ZSCORE', inflight, id) or '',
   call('ZSCORE', dead, id) or '', call('HGET', deaths, id) or '', call('HGET', failures, id) or '',
-  call('ZSCORE', scheduled, id) or '', place(ready), place(retry), place(backlog),
+  call('ZSCORE', scheduled, id) or '', index_in(ready), index_in(retry), index_in(backlog),
   settings[2] or '0', waiting, call('HEXISTS', bodies, id),
-  call('ZCARD', inflight), settings[3] or '', settings[4] or '', head, in_line,
+  call('ZCARD', inflight), settings[3] or '', settings[4] or '', head, ahead,
 }

@@ -18,10 +18,10 @@ local call = redis.call
 -- @include history
 
 -- What ordered groups need is made only where a message ever had a message group.
-local function lines()
+local function load_ordering()
 -- @include ownership
 -- @include message_group_order
-  return heads_and_others, push_in_line
+  return heads_and_others, push_in_order
 end
 
 local meta, retry, due, wake, events, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -51,9 +51,9 @@ end
 local function push(members)
   local heads, others, push_others = members, {}, nil
   if order.ordered == '1' then
-    local divide, push_in_line = lines()
+    local divide, push_in_order = load_ordering()
     heads, others = divide(order, members)
-    push_others = push_in_line
+    push_others = push_in_order
   end
   if #heads > 0 then
     filled = call('RPUSH', retry, unpack(heads)) == #heads or filled

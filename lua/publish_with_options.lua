@@ -97,7 +97,7 @@ local function publish_each(time, room)
   local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
   local accepted, verdicts, all_new, unwanted = {}, {}, true, {}
   local targets = mode == 'filtered' and groups > 0 and {} or nil -- by id, where messages differ in them
-  local named, name_of, place_of = {}, {}, {} -- messages with a message group
+  local named, name_of, slot_of = {}, {}, {} -- messages with a message group
   local carried = {} -- id and message keys of those that have some
   local stream, shown, body_of = broadcast_key(), {}, {}
   local nobody = groups == 0 and stream -- no group has messages of its own
@@ -207,19 +207,19 @@ local function publish_each(time, room)
 
   local function push_to_groups()
     if #named > 0 then
-      place_of = number_messages(meta, message_groups, named, name_of)
+      slot_of = number_messages(meta, message_groups, named, name_of)
     end
     if groups > 1 then
       note_owing()
     elseif groups == 0 and #pushed > 0 then
       call('RPUSH', backlog, unpack(pushed))
     end
-    local lines_of = lines_behind(FIRST_KEY + 2 * groups - 1)
+    local orders_of = orders_behind(FIRST_KEY + 2 * groups - 1)
     for group = 1, groups do
       local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
       local name, byte = ARGV[FIRST_GROUP + 2 * group - 2], ARGV[FIRST_GROUP + 2 * group - 1]
       local taken = targeted(string.sub(byte, 1, 1))
-      push_new(lines_of(#byte > 1), ready, wake, taken, place_of)
+      push_new(orders_of(#byte > 1), ready, wake, taken, slot_of)
       if #taken > 0 then
         call('HINCRBY', counters, 'publish:' .. name, #taken)
       end

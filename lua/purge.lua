@@ -45,7 +45,7 @@ if #purged > 0 then
   local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, purged)
   call('HDEL', failures, unpack(purged))
   call('HDEL', attempts, unpack(purged))
-  finish_lines(order, purged, last)
+  finish_in_order(order, purged, last)
   call('ZREM', inflight, unpack(purged))
   call('HDEL', deaths, unpack(purged))
   call('ZREM', location, unpack(purged))

@@ -36,7 +36,7 @@ local clock = read_clock(meta)
 local here, known = call('ZMSCORE', order, unpack(members)), call('HMGET', heads, unpack(names))
 local verdicts, gone, ids, seen = {}, {}, {}, {}
 for i, member in ipairs(members) do
-  local id = id_in_line(member, names[i])
+  local id = id_of_member(member, names[i])
   local blocked = here[i] and known[i] ~= id and not seen[id]
   verdicts[i], seen[id] = blocked and 'OK' or 'GONE', true
   gone[#gone + 1] = blocked and member or nil

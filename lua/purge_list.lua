@@ -74,9 +74,9 @@ if #gone > 0 then
   local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, gone)
   call('HDEL', failures, unpack(gone))
   call('HDEL', attempts, unpack(gone))
-  finish_lines(order, gone, last)
+  finish_in_order(order, gone, last)
 end
-finish_lines(order, over, {}) -- the call that ended them may have been cut before the next ones went out
+finish_in_order(order, over, {}) -- the call that ended them may have been cut before the next ones went out
 if window > 0 then
   call('LTRIM', location, window, -1)
 end

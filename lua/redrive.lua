@@ -69,9 +69,9 @@ local function send_back()
   call('HSET', attempts, unpack(written))
   call('HSET', failures, unpack(changed))
   local earlier, filled = write_plan(plan, keys, levels), false
-  finish_lines(order, sent, {})
+  finish_in_order(order, sent, {})
   if #at_once > 0 then
-    filled = push_in_line(order, ready, at_once)
+    filled = push_in_order(order, ready, at_once)
   end
   call('ZREM', inflight, unpack(sent))
   call('HDEL', deaths, unpack(sent))

@@ -1,11 +1,11 @@
 local call = redis.call
 --[[ repair_order.lua: a message group of an ordered group goes on
 
-  Like repair_places.lua, for the lines of an ordered group: each is looked at again, and nothing that can be
+  Like repair_places.lua, for the order of an ordered group: each is looked at again, and nothing that can be
   delivered leaves the line.
 
-    go_on  (of names of message groups) who is out is in a place and in line; where nobody is out, who is
-           in a place is the head, or else the first in line goes out
+    go_on  (of names of message groups) the head is in a list and in the order; without a head, a message that
+           is in a list becomes it, or else the first in the order goes out
     pass   (of members of the line) who is over leaves the line; who is not is known by its message group
     turn   (of ids) who is listed out of turn waits in line instead; who is out where nobody has the turn
            is the head
@@ -14,7 +14,7 @@ local call = redis.call
   KEYS   meta config ready retry inflight attempts dead wake order heads bodies pending message_groups
          events counters, then levels
   ARGV   group actor what, then names, members or ids
-  REPLY  how many of them were looked at (the caller sends the others again), those that were mended
+  REPLY  how many of them were looked at (the caller sends the others again), those that were repaired
   COST   O(messages * (ready + retry + levels * log waiting)); 5 commands, 12 and 1 a level for each
 ]]
 -- @include clock
@@ -42,17 +42,17 @@ end
 local clock = read_clock(meta)
 local ordered, byte = '1', settings[1]
 -- @include ordering
-local told = {}
+local reported = {}
 
-local function place_of(id, name)
-  local place = call('HGET', order.message_groups, id)
-  return place and message_group_of(place) == name and place
+local function slot_of(id, name)
+  local slot = call('HGET', order.message_groups, id)
+  return slot and message_group_of(slot) == name and slot
 end
 
 local function mend_head(name, head)
-  local place, changed = place_of(head, name), false
-  if place and not stands_in_line(order, head, place) then
-    call('ZADD', order.order, 0, line_member(place, head))
+  local slot, changed = slot_of(head, name), false
+  if slot and not is_in_order(order, head, slot) then
+    call('ZADD', order.order, 0, order_member(slot, head))
     changed = true
   end
   if not is_out(order, head) then
@@ -67,7 +67,7 @@ local function choose(name)
   local page = call('ZRANGEBYLEX', order.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, MOST)
   local first
   for _, member in ipairs(page) do
-    local id = id_in_line(member, name)
+    local id = id_of_member(member, name)
     if owns(order.byte, nil, order, id) then
       if is_out(order, id) then
         return id, true
@@ -83,7 +83,7 @@ local realign = {}
 function realign.go_on(name)
   local head = call('HGET', order.heads, name)
   if head and not owns(order.byte, nil, order, head) then
-    leave_lines(order, { head }, { place_in_line(0, name) })
+    leave_order(order, { head }, { order_slot(0, name) })
     return head
   elseif head then
     return mend_head(name, head)
@@ -104,7 +104,7 @@ function realign.pass(member)
   if not name or not call('ZSCORE', order.order, member) then
     return false
   end
-  local id = id_in_line(member, name)
+  local id = id_of_member(member, name)
   if owns(order.byte, nil, order, id) then
     if call('HEXISTS', order.message_groups, id) == 1 then
       return false
@@ -114,24 +114,24 @@ function realign.pass(member)
     return id
   end
   if call('HGET', order.heads, name) == id then
-    leave_lines(order, { id }, { place_in_line(0, name) })
+    leave_order(order, { id }, { order_slot(0, name) })
   end
   call('ZREM', order.order, member)
   return id
 end
 
 function realign.turn(id)
-  local place = call('HGET', order.message_groups, id)
-  if not place or not owns(order.byte, nil, order, id) or not is_out(order, id) then
+  local slot = call('HGET', order.message_groups, id)
+  if not slot or not owns(order.byte, nil, order, id) or not is_out(order, id) then
     return false
   end
-  local name = message_group_of(place)
+  local name = message_group_of(slot)
   local head = call('HGET', order.heads, name)
   if head == id or head and copies(ready, id) + copies(retry, id) == 0 then
     return false
   end
-  if not stands_in_line(order, id, place) then
-    call('ZADD', order.order, 0, line_member(place, id))
+  if not is_in_order(order, id, slot) then
+    call('ZADD', order.order, 0, order_member(slot, id))
   end
   if head then
     call('LREM', ready, 0, id)
@@ -142,14 +142,14 @@ function realign.turn(id)
   return id
 end
 
-local looked, mended, words = searchable({ ready, retry }, #ARGV - 3), {}, {}
+local looked, repaired, notes = searchable({ ready, retry }, #ARGV - 3), {}, {}
 for at = 4, 3 + looked do
   local id = realign[what](ARGV[at])
   if id then
-    mended[#mended + 1], told[#told + 1], words[#words + 1] = ARGV[at], id, what
+    repaired[#repaired + 1], reported[#reported + 1], notes[#notes + 1] = ARGV[at], id, what
   end
 end
-if #mended > 0 then
-  append_history(clock, meta, events, 'repair', group, actor, told, table.concat(words, ' '), '')
+if #repaired > 0 then
+  append_history(clock, meta, events, 'repair', group, actor, reported, table.concat(notes, ' '), '')
 end
-return { looked, mended }
+return { looked, repaired }

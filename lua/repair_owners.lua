@@ -42,10 +42,10 @@ for n = 1, group_count do
   known = known .. ARGV[3 + n]
 end
 
-local function holders(id, place)
+local function holders(id, slot)
   local found = ''
   for _, group in ipairs(groups) do
-    if is_out(group, id) or stands_in_line(group, id, place) then
+    if is_out(group, id) or is_in_order(group, id, slot) then
       found = found .. group.byte
     end
   end
@@ -82,7 +82,7 @@ local function owners(id, member, targets)
   return have ~= '' and have or targets
 end
 
-local looked, verdicts, adopted, words = searchable(lists, (#ARGV - FIRST + 1) / STRIDE), {}, {}, {}
+local looked, verdicts, adopted, notes = searchable(lists, (#ARGV - FIRST + 1) / STRIDE), {}, {}, {}
 for n = 1, looked do
   local at = FIRST + STRIDE * (n - 1)
   local id = ARGV[at]
@@ -95,10 +95,10 @@ for n = 1, looked do
   end
   verdicts[n] = bytes or ''
   if bytes then
-    adopted[#adopted + 1], words[#words + 1] = id, 'adopt'
+    adopted[#adopted + 1], notes[#notes + 1] = id, 'adopt'
   end
 end
 if #adopted > 0 then
-  append_history(clock, meta, events, 'repair', '', actor, adopted, table.concat(words, ' '), '')
+  append_history(clock, meta, events, 'repair', '', actor, adopted, table.concat(notes, ' '), '')
 end
 return { looked, verdicts, adopted }

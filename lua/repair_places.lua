@@ -1,14 +1,14 @@
 local call = redis.call
---[[ repair_places.lua: a group's places of some messages agree again
+--[[ repair_places.lua: the lists of a group agree again about some messages
 
   The auditor (rqretry fsck) reads page by page while others work, so each message is looked at again
-  here, and what is right by now is left alone. Nothing leaves a place unless the group has it in another
+  here, and what is right by now is left alone. Nothing leaves a list unless the group has it in another
   one, has finished with it, or there is no body to deliver.
 
-    put_back  owed and in no place: to the end of ready, or to its place in line
-    settle    in more than one place: dead, in flight, the latest due time or a list stays, in this order;
-              finished with: no place stays, but a dead letter is owed again
-    lost      listed without a body: in no place any more
+    put_back  owed and in no list: to the end of ready, or to its turn in the order
+    settle    in more than one list: dead, in flight, the latest due time or a list stays, in this order;
+              finished with: it leaves all lists, but a dead letter is owed again
+    lost      listed without a body: in no list any more
     grave     a dead letter without a cause gets one; the cause of what is not dead goes
     numbers   numbers and failures of a message that the group does not have go
     index     the index of due times is as early as the levels (no messages are named)
@@ -17,7 +17,7 @@ local call = redis.call
   KEYS   meta config ready retry inflight attempts failures dead deaths due wake order heads bodies pending
          message_groups events counters, then levels
   ARGV   group actor what, then ids
-  REPLY  how many of the ids were looked at (the caller sends the others again), those that were mended
+  REPLY  how many of the ids were looked at (the caller sends the others again), those that were repaired
   COST   O(messages * (ready + retry + levels * log waiting)); 5 commands, 10 and 1 a level for a message
 ]]
 -- @include clock
@@ -59,28 +59,28 @@ local function is_owed(id)
   return owed and owns(byte, owed) and call('HEXISTS', bodies, id) == 1
 end
 
-local function line_place(id)
+local function slot_of(id)
   return order.ordered == '1' and call('HGET', order.message_groups, id)
 end
 
-local mend = {}
+local repairs = {}
 
-function mend.put_back(id)
+function repairs.put_back(id)
   if not is_owed(id) or is_out(order, id) then
     return false
   end
-  local place = line_place(id)
-  if not place then
+  local slot = slot_of(id)
+  if not slot then
     send_out(order, id)
     return true
   end
-  local name, waits = message_group_of(place), stands_in_line(order, id, place)
+  local name, waits = message_group_of(slot), is_in_order(order, id, slot)
   local head = call('HGET', order.heads, name)
   if waits and head and head ~= id then
     return false
   end
   if not waits then
-    call('ZADD', order.order, 0, line_member(place, id))
+    call('ZADD', order.order, 0, order_member(slot, id))
   end
   if not head or head == id then
     send_out(order, id)
@@ -90,9 +90,9 @@ function mend.put_back(id)
 end
 
 local function leave(id, firm, keep)
-  for _, place in ipairs(firm) do
-    if place ~= keep then
-      call('ZREM', place.key, id)
+  for _, found in ipairs(firm) do
+    if found ~= keep then
+      call('ZREM', found.key, id)
     end
   end
   call('LREM', ready, 0, id)
@@ -102,10 +102,10 @@ end
 -- The order of order.firm is that of the truth, but of two levels the later one stays: no retry is early.
 local function truest(firm)
   local best
-  for _, place in ipairs(firm) do
+  for _, found in ipairs(firm) do
     local waits = best and best.key ~= dead and best.key ~= inflight
-    if not best or waits and place.score > best.score then
-      best = place
+    if not best or waits and found.score > best.score then
+      best = found
     end
   end
   return best
@@ -132,8 +132,8 @@ local function has_finished(id)
   return not owns(byte, owed) and owed
 end
 
-function mend.settle(id)
-  local firm, owed = firm_places(order, id), has_finished(id)
+function repairs.settle(id)
+  local firm, owed = sorted_sets_with(order, id), has_finished(id)
   local keep = truest(firm)
   if owed and keep and keep.key == dead then
     call('HSET', pending, id, owed .. byte)
@@ -141,7 +141,7 @@ function mend.settle(id)
     if not keep and copies(ready, id) + copies(retry, id) == 0 then
       return false
     end
-    finish_lines(order, { id }, {})
+    finish_in_order(order, { id }, {})
     call('HDEL', failures, id)
     call('HDEL', attempts, id)
     leave(id, firm)
@@ -154,14 +154,14 @@ function mend.settle(id)
     return false
   end
   if keep.key == dead then
-    finish_lines(order, { id }, {})
+    finish_in_order(order, { id }, {})
   end
   leave(id, firm, keep)
   call('ZADD', order.wake, 0, '1')
   return true
 end
 
-function mend.lost(id)
+function repairs.lost(id)
   if view or call('HEXISTS', bodies, id) == 1 or not is_out(order, id) then
     return false
   end
@@ -170,12 +170,12 @@ function mend.lost(id)
   call('HDEL', failures, id)
   call('HDEL', attempts, id)
   call('HDEL', deaths, id)
-  leave(id, firm_places(order, id))
+  leave(id, sorted_sets_with(order, id))
   call('HINCRBY', counters, 'orphan:' .. group, 1)
   return true
 end
 
-function mend.grave(id)
+function repairs.grave(id)
   local known = call('HEXISTS', deaths, id) == 1
   if view or known == (call('ZSCORE', dead, id) and true or false) then
     return false
@@ -189,8 +189,8 @@ function mend.grave(id)
   return true
 end
 
-function mend.numbers(id)
-  if is_out(order, id) or is_owed(id) or stands_in_line(order, id, line_place(id)) then
+function repairs.numbers(id)
+  if is_out(order, id) or is_owed(id) or is_in_order(order, id, slot_of(id)) then
     return false
   end
   return call('HDEL', failures, id) + call('HDEL', attempts, id) > 0
@@ -214,13 +214,13 @@ end
 if what == 'index' then
   return index()
 end
-local looked, mended, words = searchable({ ready, retry }, #ARGV - 3), {}, {}
+local looked, repaired, notes = searchable({ ready, retry }, #ARGV - 3), {}, {}
 for at = 4, 3 + looked do
-  if mend[what](ARGV[at]) then
-    mended[#mended + 1], words[#words + 1] = ARGV[at], what
+  if repairs[what](ARGV[at]) then
+    repaired[#repaired + 1], notes[#notes + 1] = ARGV[at], what
   end
 end
-if #mended > 0 then
-  append_history(clock, meta, events, 'repair', group, actor, mended, table.concat(words, ' '), '')
+if #repaired > 0 then
+  append_history(clock, meta, events, 'repair', group, actor, repaired, table.concat(notes, ' '), '')
 end
-return { looked, mended }
+return { looked, repaired }

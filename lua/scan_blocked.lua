@@ -20,7 +20,7 @@ local page = call('ZRANGEBYLEX', order, after == '' and '-' or '(' .. after, '+'
 local members, ids, head_of = {}, {}, {}
 for _, member in ipairs(page) do
   local name = string.match(member, '^%Z+')
-  local id = id_in_line(member, name)
+  local id = id_of_member(member, name)
   if head_of[name] == nil then
     head_of[name] = call('HGET', heads, name)
   end

@@ -1,9 +1,9 @@
 local call = redis.call
---[[ scan_group.lua: read only; one page of what a group holds in one place of one partition
+--[[ scan_group.lua: read only; one page of what a group holds in one list or sorted set
 
   FLAGS  no-writes
   KEYS   meta location (the list or sorted set) attempts failures
-  ARGV   kind ('list' | 'zset') offset count
+  ARGV   structure ('list' | 'zset') offset count
   REPLY  now_ms, total, ids, scores ('' in a list), entries, failure records ('' for none)
   COST   O(offset + count) in a list, O(log size + count) in a sorted set; 6 commands
 ]]
@@ -11,11 +11,11 @@ local call = redis.call
 -- @include logical
 
 local meta, location, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local kind, offset, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local structure, offset, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local clock = read_clock(meta)
 local ids, scores, total = {}, {}
-if kind == 'list' then
+if structure == 'list' then
   total, ids = call('LLEN', location), call('LRANGE', location, offset, offset + count - 1)
 else
   total = call('ZCARD', location)
@@ -24,8 +24,8 @@ else
     ids[#ids + 1], scores[#scores + 1] = page[i], page[i + 1]
   end
 end
-local function texts(key)
-  local found = #ids > 0 and call('HMGET', key, unpack(ids)) or {}
+local function texts(of)
+  local found = #ids > 0 and call('HMGET', of, unpack(ids)) or {}
   for i = 1, #ids do
     found[i] = found[i] or ''
   end

@@ -31,7 +31,7 @@ end
 
 local function take_in_order(ids)
   local o = { order = KEYS[7], heads = KEYS[8] }
-  local out, heads = enter_lines(o, ids, call('HMGET', KEYS[9], unpack(ids)))
+  local out, heads = enter_order(o, ids, call('HMGET', KEYS[9], unpack(ids)))
   if #out > 0 then
     call('RPUSH', ready, unpack(out))
   end

@@ -29,9 +29,9 @@ local call = redis.call
 -- @include wake_if_below_limit
 
 -- What ordered groups need is made only where a message ever had a message group.
-local function lines()
+local function load_ordering()
 -- @include message_group_order
-  return finish_lines
+  return finish_in_order
 end
 
 local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -84,7 +84,7 @@ if #done > 0 then
     call('HDEL', attempts, unpack(failed_before))
   end
   if order.used then
-    lines()(order, done, last)
+    load_ordering()(order, done, last)
   end
   call('ZREM', inflight, unpack(done))
   wake_if_below_limit(most, inflight, wake, #done)

@@ -4,14 +4,14 @@
 local function newest_failures(failures, ids, entries, origins)
   local lines, some = {}, false
   local function read(key, chosen)
-    local asked, place = {}, {}
+    local asked, at = {}, {}
     for i, id in ipairs(ids) do
       if chosen(entries[i]) then
-        asked[#asked + 1], place[#place + 1] = id, i
+        asked[#asked + 1], at[#at + 1] = id, i
       end
     end
     local records, before, line = #asked > 0 and call('HMGET', key, unpack(asked)) or {}, nil, nil
-    for n, i in ipairs(place) do
+    for n, i in ipairs(at) do
       local record = records[n] or '\n'
       if record ~= before then -- what failed together is alike
         local only = string.find(record, '\n', 1, true) == #record -- one line, as most are

@@ -11,7 +11,7 @@ local function searchable(lists, asked)
 end
 
 -- Of the sorted sets of this group (o.firm), those that hold the message, in their order.
-local function firm_places(o, id)
+local function sorted_sets_with(o, id)
   local found = {}
   for _, key in ipairs(o.firm) do
     local score = call('ZSCORE', key, id)
@@ -27,22 +27,22 @@ local function copies(list, id)
 end
 
 local function is_out(o, id)
-  return #firm_places(o, id) > 0 or copies(o.ready, id) > 0 or copies(o.retry, id) > 0
+  return #sorted_sets_with(o, id) > 0 or copies(o.ready, id) > 0 or copies(o.retry, id) > 0
 end
 
 -- Whether it stands in the line of its message group, under its own number or that of a redrive.
-local function stands_in_line(o, id, place)
-  if not place then
+local function is_in_order(o, id, slot)
+  if not slot then
     return false
   end
-  local name, offset = message_group_of(place), 0
-  if call('ZSCORE', o.order, line_member(place, id)) then
+  local name, offset = message_group_of(slot), 0
+  if call('ZSCORE', o.order, order_member(slot, id)) then
     return true
   end
   while true do
     local page = call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, 100)
     for _, member in ipairs(page) do
-      if id_in_line(member, name) == id then
+      if id_of_member(member, name) == id then
         return true
       end
     end

@@ -1,8 +1,8 @@
 -- The record of a transaction in the namespace's slot: the only truth about how it was decided.
--- One text, fields between tabs; the last one names the places (topic:partition) that hold halves.
+-- One text, fields between tabs; the last one names the partitions (topic:partition) that hold halves.
 local FIELDS = {
   'state', 'group', 'topic', 'by', 'opened', 'after', 'every', 'most', 'checks', 'claim',
-  'decided', 'decider', 'reason', 'places',
+  'decided', 'decider', 'reason', 'partitions',
 }
 
 local function read_transaction(text)
@@ -15,11 +15,11 @@ local function read_transaction(text)
 end
 
 local function spell_transaction(record)
-  local words = {}
+  local values = {}
   for i, name in ipairs(FIELDS) do
-    words[i] = record[name]
+    values[i] = record[name]
   end
-  return table.concat(words, '\t')
+  return table.concat(values, '\t')
 end
 
 -- Until when the record of a finished transaction is kept, to answer a repeated decision.

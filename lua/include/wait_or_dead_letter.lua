@@ -12,7 +12,7 @@ end
 
 -- Most messages of a call wait as long: what comes of a delay is found and spelled once, for the set, the
 -- history and the reply.
-local function place_for(plan, policy, now, delay_ms)
+local function destination_of(plan, policy, now, delay_ms)
   local known = plan.known[delay_ms]
   if not known then
     local level, due = level_for(policy.levels, delay_ms), now + delay_ms
@@ -28,11 +28,11 @@ end
 
 -- Returns level, due time and a note of both.
 local function wait(plan, policy, now, id, delay_ms)
-  local place = place_for(plan, policy, now, delay_ms)
-  local members = place.members
+  local destination = destination_of(plan, policy, now, delay_ms)
+  local members = destination.members
   local n = #members
-  members[n + 1], members[n + 2] = place.due, id
-  return place.level, place.due, place.note
+  members[n + 1], members[n + 2] = destination.due, id
+  return destination.level, destination.due, destination.note
 end
 
 -- How long an attempt waits that asks for nothing, before jitter.

@@ -36,7 +36,7 @@ def states(
 
 def _has(p: Peeked) -> bool:
     """Whether the message was found in one of this group's lists or sets."""
-    found = (p.in_ready, p.in_retry, p.deadline_ms, p.dead_since_ms, p.in_line)
+    found = (p.in_ready, p.in_retry, p.deadline_ms, p.dead_since_ms, p.ahead)
     return bool(p.waiting) or any(where is not None for where in found)
 
 
@@ -74,8 +74,8 @@ def _state(
         return made("scheduled", p.scheduled_ms, f"published with a delay, due in {when}")
     if group.byte == 0 or p.in_backlog is not None:
         return made("ready", None, "waits in the backlog: the topic has no consumer group yet")
-    if group.ordered and p.in_line is not None and p.head:
-        ahead = f"behind {p.head} in its message group, {p.in_line} messages are ahead of it"
+    if group.ordered and p.ahead is not None and p.head:
+        ahead = f"behind {p.head} in its message group, {p.ahead} messages are ahead of it"
         return made("ready", None, f"{ahead}{_also(p, live=live)}")
     here = p.in_ready is not None or p.in_retry is not None
     if not here and (p.byte not in p.owed if p.owed else some_have):

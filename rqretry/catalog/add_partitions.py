@@ -64,7 +64,7 @@ class PartitionGrowth:
             partitions = [self._store.partition(record.name, number) for number in numbers]
             return sum((yield [inspect.in_message_groups(keys) for keys in partitions]))
         counts = [
-            inspect.in_line(self._store.group_keys(record.name, number, group.name))
+            inspect.messages_in_order(self._store.group_keys(record.name, number, group.name))
             for group in record.groups
             if group.ordered
             for number in numbers

@@ -90,7 +90,7 @@ class Peeked(NamedTuple):
     rate: str = ""
     head: str = ""
     """Who is out of its message group, if the group is ordered."""
-    in_line: int | None = None
+    ahead: int | None = None
     """How many unfinished messages of its message group are before it."""
 
 
@@ -146,7 +146,7 @@ def in_message_groups(keys: PartitionKeys) -> Command[int]:
     return query(int, "HLEN", keys.message_groups)
 
 
-def in_line(keys: GroupKeys) -> Command[int]:
+def messages_in_order(keys: GroupKeys) -> Command[int]:
     """How many unfinished messages of an ordered group have a message group."""
     return query(int, "ZCARD", keys.order)
 
@@ -242,12 +242,12 @@ def _stats(reply: list[Any]) -> Stats:
 
 def _peeked(reply: list[Any]) -> Peeked:
     now, body, owed, byte, entry, deadline, dead, death, failures, scheduled = reply[:10]
-    ready, retry, backlog, paused, waiting, stored, held, most, rate, head, in_line = reply[10:]
+    ready, retry, backlog, paused, waiting, stored, held, most, rate, head, ahead = reply[10:]
     return Peeked(
         int(now), body, owed, byte, text(entry), number(deadline), number(dead), text(death),
         text(failures), number(scheduled), number(ready), number(retry), number(backlog),
         paused == b"1", [(int(level), int(float(due))) for level, due in waiting], stored == 1,
-        int(held), number(most), text(rate), text(head), number(in_line),
+        int(held), number(most), text(rate), text(head), number(ahead),
     )  # fmt: skip
 
 

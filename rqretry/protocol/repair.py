@@ -30,7 +30,7 @@ class Orphan(NamedTuple):
 def repair_places(
     keys: GroupKeys, what: str, ids: Sequence[str], *, actor: str
 ) -> Command[RepairReply]:
-    """A group's places of some messages agree again; `what`: see lua/repair_places.lua."""
+    """Repair the lists of a group for some messages; `what`: see lua/repair_places.lua."""
     arguments = [_bytes(id_) for id_ in ids]
     return Command(
         "repair_places",
@@ -44,7 +44,7 @@ def repair_places(
 def repair_order(
     keys: GroupKeys, what: str, subjects: Sequence[str], *, actor: str
 ) -> Command[RepairReply]:
-    """The lines of an ordered group go on; `what`, and what the subjects are: see the script."""
+    """Repair the order of an ordered group; `what` and the subjects: see lua/repair_order.lua."""
     arguments = [_bytes(subject) for subject in subjects]
     return Command(
         "repair_order",

@@ -13,7 +13,7 @@ audit_append: meta records
 backfill_check: meta config bodies pending big
     | cursor
 catch_up: meta config ready attempts bodies pending events counters location
-    | group actor kind owner offset count
+    | group actor structure owner offset count
 change_visibility: meta config ready retry inflight attempts dead wake bodies pending events
     counters
     | group worker, then id, lease_no and duration_ms of each message
@@ -38,7 +38,7 @@ deliver: meta route bodies pending scheduled backlog events counters big ids id_
     | route_version worker limit groups, then name and byte of each group, then member and targets
     of each message looked at
 enlist: meta transactions open_transactions finished_transactions checks
-    | id place known group topic worker after_ms every_ms most
+    | id partition known group topic worker after_ms every_ms most
 expire: meta config retry inflight attempts failures dead deaths due wake events counters bodies
     pending ready order heads message_groups, then levels
     | group worker limit last_seen_ms elapsed_ms hold_ms random
@@ -51,7 +51,7 @@ feed_dlq_group: meta config dead ready attempts failures deaths wake events coun
     | group worker limit
 finish: meta transactions open_transactions finished_transactions unfinished_transactions
     parked_transactions
-    | id, then places
+    | id, then partitions
 lease: meta config ready retry inflight attempts dead due wake bodies big pending scheduled events
     counters failures order heads message_groups, then deaths and origins of a group that consumes
     dead letters
@@ -124,7 +124,7 @@ roster: meta workers worker_details
 scan_blocked: meta order heads failures
     | after count
 scan_group: meta location attempts failures
-    | kind offset count
+    | structure offset count
 scheduled: meta scheduled
     | limit
 stats: meta config ready retry inflight dead scheduled backlog counters bodies order heads

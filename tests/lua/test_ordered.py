@@ -320,11 +320,11 @@ def test_stats_count_who_is_blocked_and_peek_says_behind_whom(world: World) -> N
     stats = world.run(inspect.stats(world.group()))
     assert (stats.ready, stats.blocked, stats.in_message_groups) == (2, 2, 3)
     seen = world.run(inspect.peek(world.group(), "c"))
-    assert (seen.head, seen.in_line, seen.in_ready) == ("a", 2, None)
+    assert (seen.head, seen.ahead, seen.in_ready) == ("a", 2, None)
     out = world.run(inspect.peek(world.group(), "a"))
-    assert (out.head, out.in_line, out.in_ready) == ("", 0, 0)
+    assert (out.head, out.ahead, out.in_ready) == ("", 0, 0)
     alone = world.run(inspect.peek(world.group(), "d"))
-    assert (alone.head, alone.in_line) == ("", None)
+    assert (alone.head, alone.ahead) == ("", None)
 
 
 def test_what_a_group_finished_is_kept_for_the_others(world: World) -> None:
