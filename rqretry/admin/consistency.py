@@ -68,10 +68,7 @@ def _is_being_left(context: AdminContext, topic: str) -> Operation[bool]:
 
 
 def _repaired(
-    context: AdminContext,
-    partition: NumberedPartition,
-    site: Site,
-    defects: list[Defect],
+    context: AdminContext, partition: NumberedPartition, site: Site, defects: list[Defect]
 ) -> Operation[list[Repair]]:
     topic, number = partition
     done: list[Repaired] = yield from repair(site, defects)

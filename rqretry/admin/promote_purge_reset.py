@@ -4,12 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rqretry.admin.context import AdminContext, scan
-from rqretry.admin.dead_letter_filter import (
-    Candidate,
-    DeadLetterFilter,
-    chosen,
-    read_dead_letters,
-)
+from rqretry.admin.dead_letter_filter import Candidate, DeadLetterFilter, chosen, read_dead_letters
 from rqretry.catalog.drain_group import drop_all, purge_all
 from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord

@@ -12,14 +12,7 @@ from typing import Any
 
 from rqretry.core.catalog_records import BROADCAST, SIMPLE, GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, show
-from rqretry.core.limits import (
-    DLQ,
-    EARLIEST,
-    KEEP,
-    Keep,
-    check_max_inflight,
-    check_max_retries,
-)
+from rqretry.core.limits import DLQ, EARLIEST, KEEP, Keep, check_max_inflight, check_max_retries
 from rqretry.core.rates import Rate, check_rate_limit
 from rqretry.core.retry_policy import RetryPolicy
 

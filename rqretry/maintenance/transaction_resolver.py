@@ -13,14 +13,7 @@ from rqretry.core.errors import TransactionDecided, TransactionNotFound, show
 from rqretry.maintenance.due import Maintenance
 from rqretry.protocol import transaction
 from rqretry.protocol.command import MAX_BATCH, Operation
-from rqretry.protocol.transaction import (
-    COMMITTED,
-    OPEN,
-    PARKED,
-    ROLLED_BACK,
-    Decided,
-    Record,
-)
+from rqretry.protocol.transaction import COMMITTED, OPEN, PARKED, ROLLED_BACK, Decided, Record
 
 FINISH_LEASE_MS = 15_000
 """How long whoever has decided is left alone with carrying it out."""
