@@ -26,6 +26,7 @@ from rqretry.producer.transaction import AsyncTransaction
 from rqretry.worker.stop_signals import run_until_stopped
 from rqretry.worker.worker import GRACE_S, Worker
 
+Either = TypeVar("Either", Client, AsyncClient)
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 C = TypeVar("C", bound=Callback)
@@ -281,9 +282,7 @@ class App:
         with self._lock:
             if self._client is None:
                 url, namespace, levels = self._given
-                self._client = Client(url, namespace=namespace, delay_levels=levels)
-                self._client.catalog.topics.declared = self.declared
-                self._client.checkers = self.checkers
+                self._client = self._own(Client(url, namespace=namespace, delay_levels=levels))
             return self._client
 
     @property
@@ -291,10 +290,14 @@ class App:
         """The asyncio client that `publish` uses."""
         if self._async_client is None:
             url, namespace, levels = self._given
-            self._async_client = AsyncClient(url, namespace=namespace, delay_levels=levels)
-            self._async_client.catalog.topics.declared = self.declared
-            self._async_client.checkers = self.checkers
+            client = AsyncClient(url, namespace=namespace, delay_levels=levels)
+            self._async_client = self._own(client)
         return self._async_client
+
+    def _own(self, client: Either) -> Either:
+        client.catalog.topics.declared = self.declared
+        client.checkers = self.checkers
+        return client
 
     @property
     def admin(self) -> AsyncAdmin:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, TypeVar
 
 from rqretry.consumer.handler_binding import Binding, TaskBinding, address, bind
 from rqretry.core.consume_result import (
@@ -25,12 +25,15 @@ from rqretry.core.limits import (
     check_group,
     check_max_inflight,
     check_max_retries,
+    check_options,
     check_source,
     check_start,
     check_tags,
 )
 from rqretry.core.rates import Rate, check_rate_limit
 from rqretry.core.retry_policy import RetryPolicy
+
+T = TypeVar("T")
 
 ASYNC_CONCURRENCY = 64
 SYNC_CONCURRENCY = 16
@@ -200,10 +203,7 @@ class Registry:
         """Check and keep a handler. Raises InvalidArgument, ConfigError."""
         if not callable(handler):
             refuse("handler", handler, "must be a function")
-        unknown = sorted(options.keys() - ConsumerOptions.__annotations__.keys())
-        if unknown:
-            known = ", ".join(sorted(ConsumerOptions.__annotations__))
-            refuse("consumer option", unknown[0], f"is not one of {known}")
+        check_options(options, ConsumerOptions, "consumer option")
         names = [topics] if isinstance(topics, str) else list(topics)
         if not names:
             raise InvalidArgument("topics: a consumer needs at least one topic")
@@ -238,7 +238,7 @@ def _spec(
     concurrency = options.get("concurrency")
     if concurrency is None:
         concurrency = _default_concurrency(is_async, process)
-    retry_on, tags = options.get("retry_on"), options.get("tags")
+    retry_on = options.get("retry_on")
     return ConsumerSpec(
         handler=handler,
         topics=tuple(dict.fromkeys(check_source(name) for name in topics)),
@@ -265,11 +265,11 @@ def _spec(
         in_process=process,
         retry_on=None if retry_on is None else _exceptions("retry_on", retry_on),
         dead_letter_on=_exceptions("dead_letter_on", options.get("dead_letter_on") or ()),
-        tags=None if tags is None else check_tags(tags),
+        tags=_if_given(check_tags, options.get("tags")),
         ordered=_ordered(options.get("ordered", False), policy),
         start=check_start(options.get("start", LATEST)),
-        max_inflight=_max_inflight(options.get("max_inflight")),
-        rate_limit=_rate_limit(options.get("rate_limit")),
+        max_inflight=_if_given(check_max_inflight, options.get("max_inflight")),
+        rate_limit=_if_given(check_rate_limit, options.get("rate_limit")),
         broadcast=_broadcast(options, topics),
     )
 
@@ -335,12 +335,8 @@ def _max_retries(max_retries: int | str | None, policy: RetryPolicy | None) -> i
     return policy.max_retries if isinstance(policy, RetryPolicy) else None
 
 
-def _max_inflight(max_inflight: int | str | None) -> int | None:
-    return None if max_inflight is None else check_max_inflight(max_inflight)
-
-
-def _rate_limit(rate_limit: Rate | None) -> str | None:
-    return None if rate_limit is None else check_rate_limit(rate_limit)
+def _if_given(check: Callable[[Any], T], value: object) -> T | None:
+    return None if value is None else check(value)
 
 
 def _policy(policy: RetryPolicy | None) -> RetryPolicy | None:

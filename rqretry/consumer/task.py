@@ -9,7 +9,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from rqretry.consumer.handler_binding import TaskBinding
-from rqretry.core.message import OutgoingMessage, PublishOptions, check_options
+from rqretry.core.limits import check_options
+from rqretry.core.message import OutgoingMessage, PublishOptions
 from rqretry.core.message_id import MessageId
 
 P = ParamSpec("P")
@@ -82,7 +83,8 @@ class Task(TaskSender[P], Generic[P, R]):
 
     def options(self, **options: Unpack[PublishOptions]) -> TaskSender[P]:
         """The task with options for its message: see PublishOptions. Raises InvalidArgument."""
-        return TaskSender(self._app, self._topic, self._binding, check_options(options))
+        check_options(options, PublishOptions, "publish option")
+        return TaskSender(self._app, self._topic, self._binding, options)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"

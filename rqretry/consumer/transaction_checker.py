@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import ConfigError, refuse, show
-from rqretry.core.limits import check_count, check_group
+from rqretry.core.limits import check_count, check_group, check_options
 from rqretry.protocol.transaction import Record, Terms
 
 CHECK_AFTER_S = 6
@@ -140,10 +140,7 @@ class Checkers:
         """Check and keep a checker. Raises InvalidArgument, ConfigError."""
         if inspect.isclass(function) or not callable(function):
             refuse("transaction checker", function, "must be a function")
-        unknown = sorted(options.keys() - TransactionCheckerOptions.__annotations__.keys())
-        if unknown:
-            known = ", ".join(sorted(TransactionCheckerOptions.__annotations__))
-            refuse("transaction_checker option", unknown[0], f"is not one of {known}")
+        check_options(options, TransactionCheckerOptions, "transaction_checker option")
         checked = check_group(group)
         if checked in self.specs:
             raise ConfigError(
@@ -174,10 +171,7 @@ def terms_of(topic: str, group: str, options: TransactionOptions) -> Terms:
         given: Any = options.get(name, default)
         return milliseconds(given, name=name, minimum=_LEAST_S, maximum=_MOST_S)
 
-    unknown = sorted(options.keys() - TransactionOptions.__annotations__.keys())
-    if unknown:
-        known = ", ".join(sorted(TransactionOptions.__annotations__))
-        refuse("transaction option", unknown[0], f"is not one of {known}")
+    check_options(options, TransactionOptions, "transaction option")
     most = check_count(
         options.get("max_checks", MAX_CHECKS), name="max_checks", maximum=_MOST_CHECKS
     )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from rqretry.core.delay_levels import LevelTable
@@ -119,36 +119,19 @@ class TopicRecord:
 
     def encode(self) -> str:
         """As the catalog keeps it."""
-        return _dump(
-            {
-                "partitions": self.partitions,
-                "version": self.version,
-                "groups": [group.encode() for group in self.groups],
-                "next_byte": self.next_byte,
-                "max_messages": self.max_messages,
-                "deleting": self.deleting,
-                "growing": self.growing,
-                "views": [list(group) for group in self.dlq_groups],
-            }
-        )
+        stored = _values(self)
+        stored["groups"] = [group.encode() for group in self.groups]
+        stored["views"] = stored.pop("dlq_groups")
+        return _dump(stored)
 
     @staticmethod
     def decode(name: str, stored: str) -> "TopicRecord":
         """Read what `encode` wrote. Raises CodecError if it is damaged."""
         try:
-            fields = json.loads(stored)
-            groups = tuple(RouteGroup.decode(group) for group in fields["groups"])
-            return TopicRecord(
-                name,
-                fields["partitions"],
-                fields["version"],
-                groups,
-                fields["next_byte"],
-                fields.get("max_messages", 0),
-                fields.get("deleting", False),
-                fields.get("growing", 0),
-                tuple(DlqGroup(*group) for group in fields.get("views", ())),
-            )
+            found = json.loads(stored)
+            found["groups"] = tuple(RouteGroup.decode(group) for group in found["groups"])
+            found["dlq_groups"] = tuple(DlqGroup(*group) for group in found.get("views", ()))
+            return TopicRecord(name, **_known(TopicRecord, found, "version", "next_byte"))
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of topic {show(name)} is damaged") from error
 
@@ -236,55 +219,31 @@ class GroupRecord:
 
     def encode(self) -> str:
         """As the catalog keeps it."""
-        return _dump(
-            {
-                "kind": self.kind,
-                "max_retries": self.max_retries,
-                "policy": self.policy.encode(),
-                "topics": list(self.topics),
-                "version": self.version,
-                "changed_by": self.changed_by,
-                "changed_at_ms": self.changed_at_ms,
-                "paused": self.paused,
-                "pinned": list(self.pinned),
-                "leaving": list(self.leaving),
-                "tags": dict(self.tags),
-                "catching_up": list(self.catching_up),
-                "max_inflight": self.max_inflight,
-                "rate_limit": self.rate_limit,
-                "ordered": self.ordered,
-                "dlq_retention_ms": self.dlq_retention_ms,
-                "source": self.source,
-            }
-        )
+        return _dump({**_values(self), "policy": self.policy.encode(), "tags": dict(self.tags)})
 
     @staticmethod
     def decode(name: str, stored: str) -> "GroupRecord":
         """Read what `encode` wrote. Raises CodecError if it is damaged."""
         try:
-            fields = json.loads(stored)
-            return GroupRecord(
-                name,
-                fields["kind"],
-                fields["max_retries"],
-                RetryPolicy.decode(fields["policy"]),
-                tuple(fields["topics"]),
-                fields["version"],
-                fields["changed_by"],
-                fields.get("changed_at_ms", 0),
-                fields.get("paused", False),
-                tuple(fields.get("pinned", ())),
-                tuple(fields.get("leaving", ())),
-                tuple(sorted(fields.get("tags", {}).items())),
-                tuple(fields.get("catching_up", ())),
-                fields.get("max_inflight", 0),
-                fields.get("rate_limit", ""),
-                fields.get("dlq_retention_ms", 0),
-                fields.get("source", ""),
-                ordered=fields.get("ordered", False),
-            )
+            found = json.loads(stored)
+            found["policy"] = RetryPolicy.decode(found["policy"])
+            found["tags"] = tuple(sorted(found.get("tags", {}).items()))
+            needed = ("max_retries", "topics", "version", "changed_by")
+            return GroupRecord(name, **_known(GroupRecord, found, *needed))
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of group {show(name)} is damaged") from error
+
+
+def _values(record: TopicRecord | GroupRecord) -> dict[str, Any]:
+    """The fields of a record, all but the name that the catalog keeps it under."""
+    return {f.name: getattr(record, f.name) for f in fields(record) if f.name != "name"}
+
+
+def _known(kind: type[Any], found: dict[str, Any], *needed: str) -> dict[str, Any]:
+    """What was stored of a record's fields; a newer version may have stored more. KeyError."""
+    values = {name: found[name] for name in needed}
+    values |= {f.name: found[f.name] for f in fields(kind) if f.name in found}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
 
 
 def _dump(fields: Mapping[str, Any]) -> str:

@@ -195,11 +195,8 @@ def _cut(message: str) -> str:
     if len(message) <= MAX_MESSAGE_BYTES // _MOST_BYTES:
         return message
     data = message.encode(errors="replace")
-    return (
-        message
-        if len(data) <= MAX_MESSAGE_BYTES
-        else data[:MAX_MESSAGE_BYTES].decode(errors="ignore")
-    )
+    short = len(data) <= MAX_MESSAGE_BYTES
+    return message if short else data[:MAX_MESSAGE_BYTES].decode(errors="ignore")
 
 
 def _text_of(error: BaseException) -> str:

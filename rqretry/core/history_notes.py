@@ -86,12 +86,7 @@ def decode_columns(blob: bytes, ids: Sequence[str]) -> NotedColumns:
 def decode_noted(blob: bytes, ids: Sequence[str]) -> list[Noted]:
     """The same, message by message."""
     found, nothing = decode_columns(blob, ids), [None] * len(ids)
-    columns = (
-        found.tag or nothing,
-        found.keys or nothing,
-        found.message_group or nothing,
-        found.trace_id or nothing,
-    )
+    columns: list[list[Any]] = [column or nothing for column in found]
     return [
         Noted(tag, tuple(names or ()), group, trace)
         for tag, names, group, trace in zip(*columns, strict=True)

@@ -209,6 +209,13 @@ def check_max_inflight(value: object) -> int:
     return int(value)
 
 
+def check_options(options: Mapping[str, object], known: type, name: str) -> None:
+    """Whether each option is one that a TypedDict names. Raises InvalidArgument."""
+    unknown = sorted(options.keys() - known.__annotations__.keys())
+    if unknown:
+        refuse(name, unknown[0], f"is not one of {', '.join(sorted(known.__annotations__))}")
+
+
 def check_flag(name: str, value: object) -> bool:
     """True or False."""
     if not isinstance(value, bool):

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from rqretry.core.durations import Duration
 from rqretry.core.errors import InvalidReceiptHandle, refuse, show
 from rqretry.core.failure_record import REDRIVEN, AttemptError, read_attempt_record
-from rqretry.core.limits import UNLIMITED
+from rqretry.core.limits import UNLIMITED, check_options
 from rqretry.core.message_id import born_ms
 from rqretry.core.receipt import Receipt
 from rqretry.core.traceparent import trace_id_of
@@ -71,22 +71,11 @@ class OutgoingMessage:
     durability: str | None = None
 
 
-_OPTIONS = PublishOptions.__annotations__.keys()
-
-
-def check_options(options: PublishOptions) -> PublishOptions:
-    """The options, if each is one that `publish` has. Raises InvalidArgument."""
-    unknown = sorted(options.keys() - _OPTIONS)
-    if unknown:
-        refuse("publish option", unknown[0], f"is not one of {', '.join(sorted(_OPTIONS))}")
-    return options
-
-
 def outgoing(body: Any, options: PublishOptions) -> Any:
     """What `publish` was given, as publish_many takes it. Raises InvalidArgument."""
     if not options:
         return body
-    check_options(options)
+    check_options(options, PublishOptions, "publish option")
     if not isinstance(body, OutgoingMessage):
         return OutgoingMessage(body=body, **options)
     given = sorted(name for name, value in options.items() if value not in (None, ()))

@@ -47,15 +47,14 @@ class Settings:
             ConfigError: The URL is malformed.
             InvalidArgument: The namespace or the level table is outside its limits.
         """
-        given = url if url is not None else os.environ.get(URL_VARIABLE, DEFAULT_URL)
+        if url is None:
+            url = os.environ.get(URL_VARIABLE, DEFAULT_URL)
+        if namespace is None:
+            namespace = os.environ.get(NAMESPACE_VARIABLE, DEFAULT_NAMESPACE)
         levels = delay_levels if delay_levels is not None else os.environ.get(LEVELS_VARIABLE)
         return Settings(
-            given if isinstance(given, RedisUrl) else RedisUrl.parse(given),
-            check_namespace(
-                namespace
-                if namespace is not None
-                else os.environ.get(NAMESPACE_VARIABLE, DEFAULT_NAMESPACE)
-            ),
+            url if isinstance(url, RedisUrl) else RedisUrl.parse(url),
+            check_namespace(namespace),
             None if levels is None else LevelTable.parse(levels),
         )
 

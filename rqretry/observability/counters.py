@@ -45,14 +45,10 @@ class Figures:
 
     def add(self, other: "Figures") -> None:
         """Add another process's."""
-        counts = (
-            (self.attempts, other.attempts),
-            (self.published, other.published),
-            (self.spans, other.spans),
-        )
-        for mine, theirs in counts:
-            for label, count in theirs.items():
-                mine[label] = mine.get(label, 0) + count
+        for name in ("attempts", "published", "spans"):
+            counts = getattr(self, name)
+            for label, count in getattr(other, name).items():
+                counts[label] = counts.get(label, 0) + count
         for label, buckets in other.seconds.items():
             old = self.seconds.get(label, [0.0] * len(buckets))
             self.seconds[label] = [a + b for a, b in zip(old, buckets, strict=True)]

@@ -16,7 +16,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, TextIO
+
+from rqretry.core.message import Message
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
@@ -39,37 +41,8 @@ class LogSettings:
     level: str = "info"
 
 
-class Attempt(Protocol):
-    """What a record says about the message whose handler wrote it; a Message is one."""
-
-    @property
-    def id(self) -> str:
-        """The message's id."""
-        ...
-
-    @property
-    def topic(self) -> str:
-        """Its topic."""
-        ...
-
-    @property
-    def group(self) -> str:
-        """The consumer group."""
-        ...
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first delivery."""
-        ...
-
-    @property
-    def trace_id(self) -> str | None:
-        """The trace it belongs to, if any."""
-        ...
-
-
 class AttemptFacts(NamedTuple):
-    """The same as plain values, for another process."""
+    """What a record says about the message whose handler wrote it, for another process."""
 
     id: str
     topic: str
@@ -78,6 +51,7 @@ class AttemptFacts(NamedTuple):
     trace_id: str | None
 
 
+Attempt = Message[Any] | AttemptFacts
 current_attempt: ContextVar[Attempt | None] = ContextVar("rqretry_attempt", default=None)
 """The attempt that runs in this context; set in a context of its own, so nothing leaks."""
 _installed: list[LogSettings] = []

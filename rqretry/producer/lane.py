@@ -194,10 +194,8 @@ class Publishing:
         record, noted = self._known.get(topic), self._noted.get((topic, partition))
         made = self._destinations.get((topic, partition))
         if made is None or made.record is not record or made.noted is not noted:
-            keys, route = (
-                self.catalog.partition(topic, partition),
-                self.catalog.topics.route(topic, partition),
-            )
+            keys = self.catalog.partition(topic, partition)
+            route = self.catalog.topics.route(topic, partition)
             made = self._destinations[topic, partition] = _Destination(record, noted, keys, route)
         return made
 

@@ -24,7 +24,6 @@ LANE_TTL_MS = 7 * 86_400_000
 """How long a partition remembers what a task has published."""
 EPOCH_CALLS = 1_000_000
 """The most calls of one lane in one epoch; numbers of calls grow from epoch to epoch."""
-MAX_EPOCH = 90_000_000
 
 
 @dataclass(slots=True)
@@ -83,15 +82,7 @@ def replay(
     """
     lane.calls += 1
     lane.chain = checksum([lane.chain, *ids_of(messages), *contents])
-    call = Call(
-        lane.topic,
-        lane.partition,
-        lane.producer,
-        lane.seq,
-        messages,
-        checksum=lane.chain,
-        lane_ttl_ms=LANE_TTL_MS,
-    )
+    call = _call(lane, messages, lane.chain)
     try:
         front = yield from _in_front(publishing, lane, messages)
         lane.under_way = record = f"{call.seq} {call.checksum}"
@@ -176,18 +167,14 @@ def note(publishing: Publishing, mark: ReplayableLane, plan: str) -> Operation[N
         ConfigError: Another plan was noted before, or a later epoch.
     """
     mark.calls = 1
-    call = Call(
-        mark.topic,
-        mark.partition,
-        mark.producer,
-        mark.seq,
-        (),
-        checksum=checksum([plan.encode()]),
-        lane_ttl_ms=LANE_TTL_MS,
-    )
-    answer = yield from publishing.call(call)
+    answer = yield from publishing.call(_call(mark, (), checksum([plan.encode()])))
     if answer.status == "LANE_CONFLICT":
         raise _changed(mark)
+
+
+def _call(lane: ReplayableLane, messages: Sequence[Prepared], checksum: str) -> Call:
+    where = (lane.topic, lane.partition, lane.producer, lane.seq)
+    return Call(*where, messages, checksum, LANE_TTL_MS)
 
 
 def _keys(publishing: Publishing, lane: ReplayableLane) -> PartitionKeys:

@@ -207,10 +207,8 @@ class TransactionOperations:
         messages = [half.message for half in batch]
         notes = encode_noted([m.id for m in messages], [m.noted for m in messages], partial=True)
         for _ in range(_ROUTE_CHANGES):
-            keys, route = (
-                self.catalog.partition(topic, partition),
-                self.catalog.topics.route(topic, partition),
-            )
+            keys = self.catalog.partition(topic, partition)
+            route = self.catalog.topics.route(topic, partition)
             answer = yield transaction.prepare(
                 keys, route, self.id, batch, worker=self.worker, blob=notes
             )

@@ -96,12 +96,12 @@ def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[at : at + MAX_BATCH] for at in range(0, len(items), MAX_BATCH))
 
 
-def text(value: bytes | str | int) -> str:
+def text(value: Argument) -> str:
     """A reply's bytes as text."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def texts(reply: Iterable[bytes | str | int]) -> list[str]:
+def texts(reply: Iterable[Argument]) -> list[str]:
     """The same of each of many."""
     return [text(value) for value in reply]
 

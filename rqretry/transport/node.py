@@ -269,15 +269,8 @@ def key_of(command: Command[Any]) -> str | None:
     """A key of the command, all of which are in one slot; None if it has none."""
     if command.keys:
         return command.keys[0]
-    name = (
-        text(command.arguments[0])
-        if isinstance(command.arguments[0], bytes)
-        else str(command.arguments[0])
-    )
-    if name in _KEYLESS:
-        return None
-    key = command.arguments[_KEY_AT.get(name, 1)]
-    return text(key) if isinstance(key, bytes) else str(key)
+    name = text(command.arguments[0])
+    return None if name in _KEYLESS else text(command.arguments[_KEY_AT.get(name, 1)])
 
 
 def dialect_of(version: str) -> Dialect:

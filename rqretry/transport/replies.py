@@ -8,7 +8,7 @@ repeating may help; whatever else is wrong is the RqretryError to raise (docs/gu
 import re
 import ssl
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from redis.exceptions import (
     AskError,
@@ -39,7 +39,7 @@ from rqretry.core.errors import (
     show,
 )
 from rqretry.protocol.command import Command
-from rqretry.protocol.scripts import ScriptLibrary
+from rqretry.transport.node import Node
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ class Call:
         else:
             self.error, self.open = error, False
 
-    def read(self, server: "Server", reply: Any, confirmed: Sequence[Any] = ()) -> TryAgain | None:
+    def read(self, server: Node, reply: Any, confirmed: Sequence[Any] = ()) -> TryAgain | None:
         """Take the reply, and that of the confirmation; what is wrong if it is to be repeated."""
         try:
             self.result = result_of(server, self.command, reply, confirmed)
@@ -191,26 +191,7 @@ def give_up(calls: Sequence[Call], last: TryAgain) -> RqretryError:
     return AmbiguousResult(sent[0].verb, ids, str(last.error)) if ids else last.error
 
 
-class Server(Protocol):
-    """What has to be known of a server to say what it means."""
-
-    @property
-    def address(self) -> str:
-        """Where it is, for errors."""
-        ...
-
-    @property
-    def scripts(self) -> ScriptLibrary:
-        """The scripts that it runs."""
-        ...
-
-    @property
-    def hint(self) -> str:
-        """What may be wrong where it cannot be connected to in time."""
-        ...
-
-
-def result_of(server: Server, command: Command[T], reply: Any, confirmed: Sequence[Any] = ()) -> T:
+def result_of(server: Node, command: Command[T], reply: Any, confirmed: Sequence[Any] = ()) -> T:
     """Decode a reply, and that of the command's confirmation, or raise what its error means.
 
     Raises:
@@ -229,7 +210,7 @@ def result_of(server: Server, command: Command[T], reply: Any, confirmed: Sequen
     return command.confirmed(result, confirmed[0])
 
 
-def meaning(server: Server, command: Command[Any], error: Exception) -> Exception:
+def meaning(server: Node, command: Command[Any], error: Exception) -> Exception:
     """What an error reply means; all of these are definite: nothing was executed."""
     text = str(error)
     code = _inner_code(text) or _code_of(error)
@@ -250,13 +231,13 @@ def meaning(server: Server, command: Command[Any], error: Exception) -> Exceptio
     return _script_error(server, command, text)
 
 
-def moved(server: Server) -> TryAgain:
+def moved(server: Node) -> TryAgain:
     """The server does not have these keys any more; nothing was executed."""
     gone = StoreUnavailable(f"Redis at {server.address} says that another node has these keys")
     return TryAgain(gone, sent=False)
 
 
-def broken(server: Server, error: BaseException, *, sent: bool) -> TryAgain:
+def broken(server: Node, error: BaseException, *, sent: bool) -> TryAgain:
     """What a broken connection means for the call that was on it."""
     if _FULL in str(error):
         return _full(server)
@@ -267,7 +248,7 @@ def broken(server: Server, error: BaseException, *, sent: bool) -> TryAgain:
     return TryAgain(StoreUnavailable(f"Redis at {server.address} {reason}"), sent=sent)
 
 
-def refused(server: Server, error: BaseException) -> Exception:
+def refused(server: Node, error: BaseException) -> Exception:
     """What an error while connecting means; nothing was sent yet."""
     if isinstance(error, RqretryError):
         return error
@@ -295,12 +276,12 @@ def is_error(reply: Any) -> bool:
     return isinstance(reply, SERVER_ERRORS)
 
 
-def _full(server: Server) -> TryAgain:
+def _full(server: Node) -> TryAgain:
     full = StoreUnavailable(f"Redis at {server.address} accepts no more clients (maxclients)")
     return TryAgain(full, sent=False)
 
 
-def _tls_error(server: Server, error: ssl.SSLError) -> ConfigError:
+def _tls_error(server: Node, error: ssl.SSLError) -> ConfigError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConfigError(
             f"the certificate of Redis at {server.address} was not accepted:"
@@ -313,7 +294,7 @@ def _tls_error(server: Server, error: ssl.SSLError) -> ConfigError:
     )
 
 
-def _script_error(server: Server, command: Command[Any], text: str) -> RqretryError:
+def _script_error(server: Node, command: Command[Any], text: str) -> RqretryError:
     found = _SCRIPT_LINE.search(text)
     if command.arguments or not found:
         return ScriptError(f"lua/{command.verb}.lua", 0, text)

@@ -15,6 +15,7 @@ from rqretry.protocol.command import Command
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.maintain import register
 from rqretry.transport.store import Store
+from rqretry.worker.wakeups import wait_for
 
 ROSTER_EVERY_S = 5.0
 ROSTER_TTL_MS = 15_000
@@ -62,11 +63,7 @@ class Registration:
         while True:
             await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)
             self._soon.clear()
-            try:
-                async with asyncio.timeout(_AGAIN_S if self._store.fault else ROSTER_EVERY_S):
-                    await self._soon.wait()
-            except TimeoutError:
-                pass
+            await wait_for(self._soon, _AGAIN_S if self._store.fault else ROSTER_EVERY_S)
 
     async def end(self) -> None:
         """Take it out; where that fails, it expires by itself."""

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from rqretry.core.errors import RqretryError
@@ -39,6 +40,13 @@ class Rooms(Protocol):
         ...
 
 
+async def wait_for(event: asyncio.Event, seconds: float | None) -> None:
+    """Until an event is set, or for some seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 class Alarm:
     """Wakes maintenance at the time that it chose, or before where something is due sooner."""
 
@@ -58,11 +66,7 @@ class Alarm:
         if until <= now:
             await asyncio.sleep(0)
             return
-        try:
-            async with asyncio.timeout(until - now):
-                await self._rung.wait()
-        except TimeoutError:
-            pass
+        await wait_for(self._rung, until - now)
 
 
 class WakeUps:
@@ -135,11 +139,7 @@ class WakeUps:
     async def room(self, seconds: float | None = None) -> None:
         """Until a consumer has room, or for some seconds."""
         self._room.clear()
-        try:
-            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
-                await self._room.wait()
-        except TimeoutError:
-            pass
+        await wait_for(self._room, None if seconds is None else max(0.0, seconds))
 
     async def any_of(
         self, wakes: Sequence[str], seconds: float, covered: Collection[HasRoom]

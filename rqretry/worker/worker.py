@@ -36,7 +36,7 @@ from rqretry.worker.recycle_process import MessageLimit
 from rqretry.worker.registration import Condition, Registration
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import TransactionChecks
-from rqretry.worker.wakeups import Alarm, WakeUps
+from rqretry.worker.wakeups import Alarm, WakeUps, wait_for
 
 log = logging.getLogger("rqretry")
 
@@ -183,7 +183,7 @@ class Worker:
                 raise
             except RqretryError as error:
                 log.warning("cannot start yet, trying again: %s", error)
-                await self._pause(1.0)
+                await wait_for(self._stop, 1.0)
             else:
                 return
 
@@ -344,13 +344,6 @@ class Worker:
         for consumer in self._consumers:
             if delivery.place in consumer.places:
                 consumer.running.lose(delivery)
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
-        except TimeoutError:
-            pass
 
 
 def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Operation[int]:

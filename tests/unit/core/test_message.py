@@ -6,7 +6,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from rqretry.core.errors import InvalidArgument
-from rqretry.core.message import OutgoingMessage, PublishOptions, check_options, outgoing
+from rqretry.core.limits import check_options
+from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
 
 
 def test_an_outgoing_message_has_a_body_and_every_option_of_publish() -> None:
@@ -36,6 +37,6 @@ def test_an_option_that_publish_does_not_have_is_refused_with_those_it_has() -> 
     wrong: Any = {"dealy": "10s"}
 
     with pytest.raises(InvalidArgument, match="publish option 'dealy' is not one of delay, "):
-        check_options(wrong)
+        check_options(wrong, PublishOptions, "publish option")
     with pytest.raises(InvalidArgument, match="publish option 'dealy' is not one of delay, "):
         outgoing(1, wrong)
