@@ -14,7 +14,7 @@ from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.durations import Duration, milliseconds, seconds
 from rqretry.core.envelope import decode
-from rqretry.core.errors import CodecError, InvalidReceiptHandle, refuse, show
+from rqretry.core.errors import CodecError, InvalidReceiptHandle, refuse, show, shown_ids
 from rqretry.core.failure_record import describe_cause
 from rqretry.core.limits import LATEST, MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
 from rqretry.core.message import Message, ReceiptHandle
@@ -317,10 +317,7 @@ def _invisible_ms(duration: Duration) -> int:
 
 
 def _over(ids: Sequence[str]) -> str:
-    which = f"message {show(ids[0])}"
-    if len(ids) > 1:
-        which = f"{len(ids)} messages, the first {show(ids[0])},"
     return (
-        f"the receipt of {which} is not valid any more: the lease ended, or the message was"
-        " acknowledged already; nothing was changed for it"
+        f"the receipt of {shown_ids(ids)} is not valid any more: the lease ended, or the message"
+        " was acknowledged already; nothing was changed for it"
     )

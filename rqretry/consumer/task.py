@@ -22,11 +22,9 @@ class Publishes(Protocol):
 
     async def publish(self, topic: str, body: Any) -> MessageId:
         """Publish one body or OutgoingMessage."""
-        ...
 
     def publish_sync(self, topic: str, body: Any) -> MessageId:
         """`publish` without asyncio."""
-        ...
 
 
 class TaskSender(Generic[P]):

@@ -25,19 +25,16 @@ class Registers(Publishes, Protocol):
         body_type: Any = None,
     ) -> Callable[[F], F]:
         """Register a handler."""
-        ...
 
     async def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """Publish many of them."""
-        ...
 
     def publish_many_sync(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """`publish_many` without asyncio."""
-        ...
 
 
 class Topic:

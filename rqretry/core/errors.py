@@ -8,7 +8,7 @@ where they are raised, such as that of `TopicNotFound` in catalog/store.py.
 """
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 SHOWN_CHARACTERS = 120
@@ -94,7 +94,7 @@ class AmbiguousResult(RqretryError):
     def __str__(self) -> str:
         because = f" ({self.reason})" if self.reason else ""
         return (
-            f"{self.operation} of {_shown_ids(self.ids)} may have happened{because};"
+            f"{self.operation} of {shown_ids(self.ids)} may have happened{because};"
             " it is safe to repeat with the same id"
         )
 
@@ -124,7 +124,7 @@ class NotConfirmed(RqretryError):
     def __str__(self) -> str:
         are = "is" if len(self.ids) == 1 else "are"
         return (
-            f"{_shown_ids(self.ids)} {are} stored, but {show(self.durability)[1:-1]} was not"
+            f"{shown_ids(self.ids)} {are} stored, but {show(self.durability)[1:-1]} was not"
             f" confirmed ({self.reason}); publish again with the same id to wait again"
         )
 
@@ -213,7 +213,8 @@ def _short_repr() -> reprlib.Repr:
     return short
 
 
-def _shown_ids(ids: tuple[str, ...]) -> str:
+def shown_ids(ids: Sequence[str]) -> str:
+    """Which messages an error is about."""
     if not ids:
         return "an unnamed message"
     if len(ids) == 1:

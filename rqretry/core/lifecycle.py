@@ -74,12 +74,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         (State.READY, State.SCHEDULED),
         "a producer sends it; with a delay it is scheduled",
     ),
-    Transition(
-        Verb.PREPARE,
-        (),
-        (State.PREPARED,),
-        "a producer sends it in a transaction",
-    ),
+    Transition(Verb.PREPARE, (), (State.PREPARED,), "a producer sends it in a transaction"),
     Transition(
         Verb.COMMIT,
         (State.PREPARED,),
@@ -93,12 +88,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         (State.READY,),
         "a group is created and takes over what was stored before",
     ),
-    Transition(
-        Verb.DELIVER,
-        (State.SCHEDULED,),
-        (State.READY,),
-        "its delay is over",
-    ),
+    Transition(Verb.DELIVER, (State.SCHEDULED,), (State.READY,), "its delay is over"),
     Transition(Verb.LEASE, (State.READY,), (State.INFLIGHT,), "a consumer takes it"),
     Transition(
         Verb.RENEW,

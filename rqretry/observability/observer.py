@@ -35,11 +35,9 @@ class Publication(Protocol):
 
     def done(self, answers: Sequence[Any]) -> None:
         """It ended, with an id or an error for each message."""
-        ...
 
     def failed(self, error: BaseException) -> None:
         """It raised."""
-        ...
 
 
 class Attempt(Protocol):
@@ -48,11 +46,9 @@ class Attempt(Protocol):
     @property
     def trace(self) -> str:
         """Its W3C traceparent, for the failure record; "" for none."""
-        ...
 
     def around(self, call: Call) -> Call:
         """The handler's call, observed; runs in the attempt's own context."""
-        ...
 
     def settled(
         self, outcome: str, *, record: str = "", level: int = 0, due_ms: int | None = None
@@ -65,7 +61,6 @@ class Attempt(Protocol):
             level: The delay level at which it waits; 0 for none.
             due_ms: When it is due again, server time in milliseconds.
         """
-        ...
 
 
 class Redrive(Protocol):
@@ -76,7 +71,6 @@ class Redrive(Protocol):
 
     def done(self, sent: Sequence[bool]) -> None:
         """Which of them were sent back."""
-        ...
 
 
 class Settling(Protocol):
@@ -84,11 +78,9 @@ class Settling(Protocol):
 
     def done(self, rejected: Iterable[str]) -> None:
         """It ended; `rejected` are the ids of those whose lease was over."""
-        ...
 
     def failed(self, error: BaseException) -> None:
         """It raised."""
-        ...
 
 
 class Unseen:
@@ -114,51 +106,40 @@ class Observer(Protocol):
         transaction: str = "",
     ) -> Publication:
         """A publish begins; `batch`: it is a publish_many; `transaction`: the one it is part of."""
-        ...
 
     def received(
         self, namespace: str, messages: Sequence[Message[Any]], client: str, asked_ns: int
     ) -> None:
         """A simple consumer got messages; `asked_ns`: when it asked, ns since the epoch."""
-        ...
 
     def settling(self, namespace: str, verb: str, items: Sequence[Leased], client: str) -> Settling:
         """A simple consumer settles; `verb` is ACK, NACK or CHANGE."""
-        ...
 
     def dead_lettered(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
         """Messages (DeadLetterRecord, without bodies) died because their leases ran out."""
-        ...
 
     def attempting(self, namespace: str, message: Message[Any], worker: str) -> Attempt:
         """An attempt begins."""
-        ...
 
     def redriving(
         self, namespace: str, group: str, dead_letters: Sequence[Any], actor: str
     ) -> Redrive:
         """Dead letters (DeadLetterRecord, without bodies) are about to be sent back."""
-        ...
 
     def carrier(self) -> dict[str, str]:
         """The current context, to be sent to another process."""
-        ...
 
     def within(self, carrier: Mapping[str, str]) -> AbstractContextManager[None]:
         """In another process: continue in the context that came with the call."""
-        ...
 
     def elsewhere(self) -> Callable[[], None] | None:
         """Installs the same observer in another process; picklable. None: its own code does."""
-        ...
 
     def spans(self) -> Mapping[str, int]:
         """How many spans were exported, rejected by the collector, or dropped from a full queue."""
-        ...
 
     def flush(self) -> None:
         """The process is about to end: send what is held, within a few seconds."""
-        ...
 
 
 installed: Observer | None = None

@@ -28,13 +28,7 @@ from rqretry.core.errors import (
     show,
 )
 from rqretry.core.history_notes import encode_noted
-from rqretry.core.message_id import (
-    MessageId,
-    make_id,
-    make_producer,
-    new_ids,
-    partition_of,
-)
+from rqretry.core.message_id import MessageId, make_id, make_producer, new_ids, partition_of
 from rqretry.core.route import Route
 from rqretry.core.traceparent import without_trace
 from rqretry.core.typed_body import PLAIN

@@ -21,13 +21,7 @@ from rqretry.protocol import transaction
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.facade import AsyncFacade, Facade, SyncFacade, Verb
 from rqretry.protocol.publish import Prepared
-from rqretry.protocol.transaction import (
-    COMMITTED,
-    ROLLED_BACK,
-    Half,
-    PreparedHalves,
-    Terms,
-)
+from rqretry.protocol.transaction import COMMITTED, ROLLED_BACK, Half, PreparedHalves, Terms
 
 _ROUTE_CHANGES = 50
 

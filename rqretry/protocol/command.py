@@ -80,7 +80,6 @@ class Performer(Protocol):
 
     async def perform(self, operation: Operation[T]) -> T:
         """Perform an operation to its end."""
-        ...
 
 
 class SyncPerformer(Protocol):
@@ -88,7 +87,6 @@ class SyncPerformer(Protocol):
 
     def perform(self, operation: Operation[T]) -> T:
         """Perform an operation to its end."""
-        ...
 
 
 def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -22,14 +22,7 @@ from rqretry.core.middleware import Announcer, Event
 from rqretry.core.route import EVERY_TAG, RouteGroup
 from rqretry.observability.log_format import about
 from rqretry.observability.observer import FAILURE, RELEASED, SUCCESS
-from rqretry.protocol.broadcast import (
-    Entry,
-    Mark,
-    now_at,
-    read_waited,
-    tally,
-    wait_arguments,
-)
+from rqretry.protocol.broadcast import Entry, Mark, now_at, read_waited, tally, wait_arguments
 from rqretry.protocol.command import Operation
 from rqretry.protocol.lease import Failure
 from rqretry.transport.hiredis_channel import Connection

@@ -28,11 +28,9 @@ class Caller(Protocol):
     @property
     def call(self) -> Call:
         """What the attempt awaits to get the handler's result."""
-        ...
 
     def shut_down(self) -> None:
         """Wait for nothing and start nothing more."""
-        ...
 
 
 def make_caller(spec: ConsumerSpec) -> Caller:

@@ -315,11 +315,9 @@ class Intake(Protocol):
 
     def room(self) -> int:
         """How many messages it takes now."""
-        ...
 
     def accept(self, deliveries: list[Delivery]) -> None:
         """Take leased messages."""
-        ...
 
 
 class ConsumerEvents(Protocol):
@@ -327,11 +325,9 @@ class ConsumerEvents(Protocol):
 
     def lease_lost(self, delivery: Delivery) -> None:
         """A lease ended while the message was handled, or waited for a slot."""
-        ...
 
     def stuck(self) -> None:
         """All its slots are held by threads whose attempts were called off."""
-        ...
 
 
 class Results(Protocol):
@@ -339,19 +335,15 @@ class Results(Protocol):
 
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""
-        ...
 
     def fail(self, delivery: Delivery, failure: Failure) -> None:
         """The attempt failed."""
-        ...
 
     def release(self, delivery: Delivery, delay_ms: int | str) -> None:
         """The message is given back, uncounted."""
-        ...
 
     def postpone(self, delivery: Delivery, delay_ms: int, most: int, limit: Failure) -> None:
         """It is given back for later; more than `most` times, it fails with `limit`."""
-        ...
 
 
 def _after(now: float, in_ms: int | None) -> float | None:

@@ -21,11 +21,9 @@ class Stops(Protocol):
 
     async def run(self) -> None:
         """Until then."""
-        ...
 
     def stop(self) -> None:
         """Gracefully."""
-        ...
 
 
 async def run_until_stopped(worker: Stops, *, signals: bool) -> None:

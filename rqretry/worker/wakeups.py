@@ -29,7 +29,6 @@ class HasRoom(Protocol):
 
     def room(self) -> int:
         """How many messages it takes now."""
-        ...
 
 
 class Rooms(Protocol):
@@ -37,7 +36,6 @@ class Rooms(Protocol):
 
     def room_in(self, consumer: HasRoom) -> None:
         """It may have room for more messages."""
-        ...
 
 
 async def wait_for(event: asyncio.Event, seconds: float | None) -> None:

@@ -20,12 +20,7 @@ from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
-from rqretry.worker.broadcast import (
-    Broadcaster,
-    BroadcastResults,
-    starting_positions,
-    unleased,
-)
+from rqretry.worker.broadcast import Broadcaster, BroadcastResults, starting_positions, unleased
 from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.heartbeat import Heartbeat
