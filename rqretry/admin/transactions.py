@@ -122,5 +122,5 @@ def _info(context: AdminContext, record: Record) -> Operation[TransactionInfo]:
         record.decider,
         record.decided_ms,
         record.reason,
-        record.places,
+        record.partitions,
     )

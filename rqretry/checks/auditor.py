@@ -90,7 +90,7 @@ def judge(seen: Snapshot) -> list[Defect]:
             defects += _view(group)
         else:
             defects += _listed_twice(seen, group)
-            defects += _entries(group)
+            defects += _leftovers_of_group(group)
         defects += _due(group)
         defects += misplaced(seen.message_groups, group) if group.ordered else ()
     return sorted(set(defects))
@@ -250,7 +250,7 @@ def _view(group: GroupSnapshot) -> Iterator[Defect]:
     yield from _each(owed - held, ERROR, "not delivered", keys.deaths, text)
 
 
-def _entries(group: GroupSnapshot) -> Iterator[Defect]:
+def _leftovers_of_group(group: GroupSnapshot) -> Iterator[Defect]:
     keys, held = group.keys, group.held()
     text = f"group {keys.group} has a delivery state or failures of a message it lacks"
     for key, ids in ((keys.attempts, group.attempts), (keys.failures, group.failures)):

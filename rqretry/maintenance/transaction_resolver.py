@@ -71,7 +71,7 @@ def resolve(
 
 def complete(catalog: Catalog, record: Record, *, worker: str) -> Operation[None]:
     """Carry out a decision that was cut off."""
-    answer = Decided("ALREADY", record.decided_ms or 0, record.places)
+    answer = Decided("ALREADY", record.decided_ms or 0, record.partitions)
     yield from carry_out(catalog, record.id, record.state, answer, worker=worker)
 
 
@@ -79,7 +79,7 @@ def carry_out(
     catalog: Catalog, id_: str, decision: str, decided: Decided, *, worker: str
 ) -> Operation[None]:
     """Publish or remove the halves, partition by partition; repeating it is harmless."""
-    for topic, partition in decided.places:
+    for topic, partition in decided.partitions:
         keys = catalog.partition(topic, partition)
         left = 1
         while left:
@@ -92,8 +92,8 @@ def carry_out(
             _, left = moved
         if decision == COMMITTED:
             yield from _deliver(catalog, topic, partition, worker)
-    if decided.places:
-        yield transaction.finish(catalog.keys, id_, decided.places)
+    if decided.partitions:
+        yield transaction.finish(catalog.keys, id_, decided.partitions)
 
 
 def _deliver(catalog: Catalog, topic: str, partition: int, worker: str) -> Operation[None]:
@@ -130,7 +130,7 @@ def halves_of(
 ) -> Operation[list[tuple[str, str, bytes]]]:
     """The first halves of a transaction: topic, id and stored bytes of each."""
     found: list[tuple[str, str, bytes]] = []
-    for topic, partition in record.places:
+    for topic, partition in record.partitions:
         keys = catalog.partition(topic, partition)
         ids: Sequence[str] = yield transaction.halves(keys, record.id, count - len(found))
         if ids:

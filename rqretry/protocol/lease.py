@@ -240,12 +240,12 @@ def _ids(receipts: Iterable[tuple[str, int]]) -> tuple[str, ...]:
 def _leased(reply: list[Any]) -> Leased:
     if reply[0] == b"NO_GROUP":
         return Leased("NO_GROUP", None, None, None, 0, [], [], [])
-    status, due, deadline, scheduled, left, ids, data, entries, errors, now, rate = reply
+    status, due, deadline, scheduled, left, ids, data, states, errors, now, rate = reply
     numbers = [FIRST_ATTEMPT] * len(ids)
-    if entries:
-        each = entries.split(b" ")
-        known = {entry: _numbers(entry) for entry in set(each)}  # most are alike
-        numbers = [known[entry] for entry in each]
+    if states:
+        each = states.split(b" ")
+        known = {state: _numbers(state) for state in set(each)}  # most are alike
+        numbers = [known[state] for state in each]
     decoded = [id_.decode() for id_ in ids]
     return Leased(
         status.decode(), _in_ms(due), _in_ms(deadline), _in_ms(scheduled), left, decoded, data,
@@ -265,10 +265,10 @@ def _in_ms(reply: int | bytes) -> int | None:
     return None if reply == b"" else int(reply)
 
 
-def _numbers(entry: bytes) -> tuple[int, int]:
-    if entry == b"-":
+def _numbers(state: bytes) -> tuple[int, int]:
+    if state == b"-":
         return FIRST_ATTEMPT
-    lease_no, attempt, _ = entry.split(b":", 2)
+    lease_no, attempt, _ = state.split(b":", 2)
     return int(lease_no), int(attempt)
 
 

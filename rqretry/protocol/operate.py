@@ -204,12 +204,12 @@ def _blocked(reply: list[Any]) -> Blocked:
 
 
 def _held(reply: list[Any]) -> Held:
-    now, total, ids, scores, entries, failures = reply
+    now, total, ids, scores, states, failures = reply
     return Held(
         int(now),
         int(total),
         texts(ids),
         [number(score) for score in scores] or [None] * len(ids),
-        [int(entry.split(b":")[1]) if entry else 1 for entry in entries],
+        [int(state.split(b":")[1]) if state else 1 for state in states],
         texts(failures),
     )

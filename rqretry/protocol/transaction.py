@@ -36,7 +36,7 @@ class Record(NamedTuple):
     decided_ms: int | None
     decider: str
     reason: str
-    places: tuple[tuple[str, int], ...]
+    partitions: tuple[tuple[str, int], ...]
     """(topic, partition) of each partition that has halves, or had some when it was decided."""
 
 
@@ -44,7 +44,7 @@ class Half(NamedTuple):
     """A message on its way into a transaction."""
 
     number: int
-    """Its place in the transaction, from 1."""
+    """Its number in the transaction, from 1."""
     message: Prepared
     tag: str
     message_group: str
@@ -73,7 +73,7 @@ class Decided(NamedTuple):
 
     status: str
     decided_ms: int = 0
-    places: tuple[tuple[str, int], ...] = ()
+    partitions: tuple[tuple[str, int], ...] = ()
     state: str = ""
     decider: str = ""
     reason: str = ""
@@ -152,16 +152,16 @@ def bodies(keys: PartitionKeys, ids: Sequence[str]) -> Command[list[bytes | None
 def enlist(
     keys: NamespaceKeys,
     transaction: str,
-    place: tuple[str, int],
+    partition: tuple[str, int],
     terms: Terms,
     *,
     known: bool,
     worker: str,
 ) -> Command[Enlisted]:
-    """Open a transaction, or note one more place of it; `known`: it must be there."""
+    """Open a transaction, or add a partition to it; `known`: it must be there."""
     args = (
-        transaction, _spell(place), int(known), terms.group, terms.topic, worker, terms.after_ms,
-        terms.every_ms, terms.most,
+        transaction, _spell(partition), int(known), terms.group, terms.topic, worker,
+        terms.after_ms, terms.every_ms, terms.most,
     )  # fmt: skip
     return Command(
         "enlist", keys.scripts.completed("enlist", checks=keys.checks(terms.group)), args, _enlisted
@@ -188,10 +188,10 @@ def decide(
 
 
 def finish(
-    keys: NamespaceKeys, transaction: str, places: Sequence[tuple[str, int]]
+    keys: NamespaceKeys, transaction: str, partitions: Sequence[tuple[str, int]]
 ) -> Command[int]:
-    """The decision is carried out in these places; answers how many are left."""
-    return Command("finish", keys.scripts["finish"], (transaction, *map(_spell, places)), int)
+    """The decision is carried out in these partitions; answers how many are left."""
+    return Command("finish", keys.scripts["finish"], (transaction, *map(_spell, partitions)), int)
 
 
 def claim(
@@ -258,7 +258,7 @@ def read_record(id_: str, stored: bytes) -> Record:
     """The record as lua/include/transaction.lua spells it."""
     fields = stored.decode(errors="replace").split("\t")
     state, group, topic, by, opened, after, every, most, checks, claims = fields[:10]
-    decided, decider, reason, places = fields[10:14]
+    decided, decider, reason, partitions = fields[10:14]
     return Record(
         id_,
         state,
@@ -270,7 +270,7 @@ def read_record(id_: str, stored: bytes) -> Record:
         number(decided.encode()),
         decider,
         reason,
-        _places(places),
+        _partitions(partitions),
     )
 
 
@@ -278,12 +278,12 @@ def _whole(value: str) -> int:
     return int(float(value or 0))
 
 
-def _spell(place: tuple[str, int]) -> str:
-    return f"{place[0]}:{place[1]}"
+def _spell(partition: tuple[str, int]) -> str:
+    return f"{partition[0]}:{partition[1]}"
 
 
-def _places(spelled: str) -> tuple[tuple[str, int], ...]:
-    split = (place.rpartition(":") for place in spelled.split())
+def _partitions(spelled: str) -> tuple[tuple[str, int], ...]:
+    split = (each.rpartition(":") for each in spelled.split())
     return tuple((topic, int(partition)) for topic, _, partition in split)
 
 
@@ -317,7 +317,7 @@ def _enlisted(reply: list[Any]) -> Enlisted:
 def _decided(reply: list[Any]) -> Decided:
     status = text(reply[0])
     if status in ("OK", "ALREADY"):
-        return Decided(status, _whole(text(reply[1])), _places(text(reply[2])))
+        return Decided(status, _whole(text(reply[1])), _partitions(text(reply[2])))
     if status == "CONFLICT":
         state, decider, reason = map(text, reply[1:4])
         return Decided(status, _whole(text(reply[4])), (), state, decider, reason)

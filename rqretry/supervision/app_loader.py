@@ -180,10 +180,10 @@ def _not_found(name: str, missing: str, folder: Path) -> str:
 
 def _modules_in(folder: Path) -> list[str]:
     try:
-        entries = list(folder.iterdir())
+        children = list(folder.iterdir())
     except OSError:
         return []
-    return [entry.stem for entry in entries if entry.suffix == ".py" or entry.is_dir()]
+    return [child.stem for child in children if child.suffix == ".py" or child.is_dir()]
 
 
 def _failed(name: str, error: BaseException) -> str:

@@ -112,7 +112,7 @@ def test_enlist_notes_each_place_once_and_does_not_put_off_the_check(space: Worl
     advance(space, SECOND)
     enlist(space, place=THERE, known=True)
     enlist(space, place=THERE, known=True)
-    assert record(space).places == (HERE, THERE)
+    assert record(space).partitions == (HERE, THERE)
     assert indexes(space)["checks"] == {"a": START_MS + 6 * SECOND}
 
 
@@ -126,7 +126,7 @@ def test_enlist_in_a_decided_transaction_tells_who_decided(space: World, decisio
     enlist(space)
     decide(space, decision, reason="so it is")
     assert enlist(space, place=THERE, known=True) == Enlisted(decision, "w1", "so it is")
-    assert record(space).places == (HERE,)
+    assert record(space).partitions == (HERE,)
 
 
 @pytest.mark.parametrize("decision", [COMMITTED, ROLLED_BACK])
@@ -152,7 +152,7 @@ def test_finish_of_the_last_place_forgets_the_transaction_after_ten_minutes(spac
     enlist(space, place=THERE, known=True)
     decide(space, COMMITTED)
     assert finish(space, HERE) == 1
-    assert record(space).places == (THERE,)
+    assert record(space).partitions == (THERE,)
     assert finish(space, THERE) == 0
     assert indexes(space) == {"finished": {"a": START_MS + KEPT_MS}}
     assert decide(space, COMMITTED) == Decided("ALREADY", START_MS, ())
@@ -173,7 +173,7 @@ def test_finish_tidies_what_a_decision_that_was_cut_has_left(space: World) -> No
 def test_finish_of_what_is_not_decided_changes_nothing(space: World) -> None:
     enlist(space)
     assert finish(space, HERE) == 0
-    assert record(space).places == (HERE,)
+    assert record(space).partitions == (HERE,)
 
 
 def test_claim_takes_what_is_to_be_checked_and_nobody_else_gets_it(space: World) -> None:
@@ -251,7 +251,7 @@ def test_anybody_claims_a_decision_that_was_cut_off(space: World) -> None:
     assert claim(space) == Claimed(LEASE_MS, [], [])
     advance(space, LEASE_MS)
     (found,) = claim(space).records
-    assert (found.state, found.places) == (COMMITTED, (HERE,))
+    assert (found.state, found.partitions) == (COMMITTED, (HERE,))
 
 
 def test_claim_forgets_a_decision_that_was_cut_before_it_was_written(space: World) -> None:

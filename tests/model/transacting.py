@@ -123,7 +123,7 @@ class Transacting(Operating):
         if wanted in ("OK", "ALREADY"):
             record = self.transactions.records[tx]
             assert answer.decided_ms == record.decided
-            assert {number for _, number in answer.places} == record.places
+            assert {number for _, number in answer.partitions} == record.places
         return wanted
 
     def carry_out(self, tx: str, status: str, cut: int | None = None) -> None:
