@@ -1,8 +1,8 @@
 """What every admin operation needs: the catalog, the places of a group, and the audit record."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.store import Place
@@ -11,11 +11,7 @@ from rqretry.core.errors import ConfigError, show
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.audit_log import audit_append
 from rqretry.protocol.command import Operation
-from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.maintain import LiveWorker, roster
-from rqretry.protocol.operate import Held, scan_group
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +57,3 @@ class AdminContext:
         yield audit_append(
             self.catalog.keys, actor=self.actor, verb=verb, arguments=given, counts=counts or {}
         )
-
-
-def scan(keys: GroupKeys, key: str, read: Callable[[Held], Iterable[T]]) -> Operation[list[T]]:
-    """What `read` takes from each page of one list or sorted set of a group."""
-    found: list[T] = []
-    offset, total = 0, 1
-    while offset < total:
-        page: Held = yield scan_group(keys, key, in_list=key in keys.lists, offset=offset)
-        if not page.ids:
-            break
-        offset, total = offset + len(page.ids), page.total
-        found += read(page)
-    return found

@@ -2,13 +2,13 @@
 
 from collections import Counter
 
-from rqretry.admin.context import scan
 from rqretry.admin.views import AttemptForecast, GroupForecast
 from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.limits import UNLIMITED
 from rqretry.protocol.command import Operation
+from rqretry.protocol.operate import scan
 
 
 def forecast(

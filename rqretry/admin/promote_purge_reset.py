@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rqretry.admin.context import AdminContext, scan
+from rqretry.admin.context import AdminContext
 from rqretry.admin.dead_letter_filter import Candidate, DeadLetterFilter, chosen, read_dead_letters
 from rqretry.catalog.drain_group import drop_all, purge_all
 from rqretry.catalog.store import Place
@@ -14,7 +14,7 @@ from rqretry.core.limits import EARLIEST, LATEST, check_count, check_group, chec
 from rqretry.protocol import maintain, operate
 from rqretry.protocol.command import Operation, batches
 from rqretry.protocol.inspect import Stats, stats
-from rqretry.protocol.operate import Blocked, Dropped, Held
+from rqretry.protocol.operate import Blocked, Dropped, Held, scan
 
 STATES = ("dead", "ready", "waiting_retry")
 

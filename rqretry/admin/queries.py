@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NoReturn
 
-from rqretry.admin.context import AdminContext, scan
+from rqretry.admin.context import AdminContext
 from rqretry.admin.explain import outcomes, states, view_from_history, why_half
 from rqretry.admin.results import AuditEntry, InflightMessage, WorkerInfo
 from rqretry.admin.statistics import gather_stats
@@ -23,6 +23,7 @@ from rqretry.protocol import transaction
 from rqretry.protocol.audit_log import notes
 from rqretry.protocol.command import Operation
 from rqretry.protocol.inspect import Peeked, peek, read_due
+from rqretry.protocol.operate import scan
 from rqretry.protocol.publish import scheduled_member
 
 _NO_GROUP = RouteGroup("-", 0, "")

@@ -1,11 +1,13 @@
 """What operators move: redrive, purge, leave, recall, catch up; and the scans that they need."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from rqretry.protocol.command import MAX_BATCH, Command, number, query, text, texts
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, number, query, text, texts
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.publish import scheduled_member
+
+T = TypeVar("T")
 
 
 class Held(NamedTuple):
@@ -213,3 +215,16 @@ def _held(reply: list[Any]) -> Held:
         [int(state.split(b":")[1]) if state else 1 for state in states],
         texts(failures),
     )
+
+
+def scan(keys: GroupKeys, key: str, read: Callable[[Held], Iterable[T]]) -> Operation[list[T]]:
+    """What `read` takes from each page of one list or sorted set of a group."""
+    found: list[T] = []
+    offset, total = 0, 1
+    while offset < total:
+        page: Held = yield scan_group(keys, key, in_list=key in keys.lists, offset=offset)
+        if not page.ids:
+            break
+        offset, total = offset + len(page.ids), page.total
+        found += read(page)
+    return found

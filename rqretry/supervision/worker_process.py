@@ -6,15 +6,16 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import parent_process
-from typing import Any
+from typing import Any, Protocol
 
-from rqretry.app import App
+from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.errors import ConfigError, RqretryError
+from rqretry.core.settings import Settings
 from rqretry.observability import observer
 from rqretry.observability.counters import Figures, Tally
 from rqretry.observability.log_format import LogSettings, set_up_logging
@@ -36,6 +37,24 @@ us, and from whoever signals a whole process group, as systemd does."""
 REPORT_EVERY_S = 1.0
 
 
+class WorkerApp(Protocol):
+    """What a worker process needs of an App."""
+
+    @property
+    def settings(self) -> Settings:
+        """Server, namespace and level table."""
+
+    @property
+    def consumers(self) -> Sequence[ConsumerSpec]:
+        """Its consumers."""
+
+    def worker(self, *, concurrency: int | None, grace: float, explicit: bool) -> Worker:
+        """A worker that runs them."""
+
+    def living(self) -> AbstractAsyncContextManager[None]:
+        """Its lifespan."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """How the worker processes of one command work; picklable.
@@ -52,7 +71,7 @@ class WorkerConfig:
         counted: It counts and times its attempts, for the metrics port.
     """
 
-    load_app: Callable[[], App]
+    load_app: Callable[[], WorkerApp]
     concurrency: int | None = None
     grace: float = GRACE_S
     max_messages: int | None = None
@@ -95,7 +114,7 @@ def read_report(data: bytes) -> tuple[Condition, Figures | None]:
     return Condition(*condition), None if figures is None else Figures.read(figures)
 
 
-async def _work(app: App, config: WorkerConfig, reports: Connection) -> int:
+async def _work(app: WorkerApp, config: WorkerConfig, reports: Connection) -> int:
     worker = app.worker(
         concurrency=config.concurrency, grace=config.grace, explicit=config.explicit
     )
