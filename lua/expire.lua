@@ -67,8 +67,9 @@ if #overdue == 0 or not policy.exists then
   return { 'OK', now, 0 }
 end
 
--- Leftovers of a settle that was cut: committed by this group, dead already, or without a body. In a
--- view they are what is not dead any more, or what it has finished with.
+-- Some of these are leftovers of a settle that was cut, and only dropped: messages without a body, dead ones,
+-- and those that this group has committed. A group that consumes dead letters (a view) drops those that are
+-- no longer dead, and those that it has finished with.
 local ids, orphans, committed, leftovers = {}, {}, {}, {}
 local function sort_out()
   local owed = call('HLEN', pending) > 0 and call('HMGET', pending, unpack(overdue)) or {}

@@ -5,17 +5,22 @@ local call = redis.call
   so, the message is dead at once. The body does not move. In an ordered group a message that waits
   keeps its message group waiting, and one that is dead lets the next one go.
 
+  `stride` is how many arguments each message has; with fewer, what is left out is the same for all:
+    7  id lease_no level delay_ms random cause record
+    3  id lease_no record     level 0 and cause 'failure'
+    2  id lease_no            ... and one record, which all share
+    1  id                     ... and each lease is the first of its message
+  `level` is 0 for automatic, k > 0 for that level, -1 for dead; `delay_ms` is '' where the level holds;
+  `record` is the text, or, if records are shared, the number of one.
+
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
          counters ready order heads message_groups, then levels
-  ARGV   group worker traces stride (1, 2, 3 or 7) random (0 to 1, for the jitter of messages of stride
-         less than 7) shared, then fingerprint and text of each traceback, then records that messages share
+  ARGV   group worker traces stride (7, 3, 2 or 1) random (0 to 1, for the jitter where stride is less
+         than 7) shared, then fingerprint and text of each traceback, then records that messages share
          (lines of JSON for the failure record), then id, lease_no, level, delay_ms, random, cause and
-         record of each message (level: 0 automatic, k that one, -1 dead; delay_ms: '' by level; record:
-         where there are shared ones, which. Stride 3: id, lease_no and record, where the level is automatic
-         and the cause 'failure'; 2: id and lease_no, where also all share one record; 1: id, where also all
-         leases are first ones)
-  REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D, once where that is the same of all,
+         record of each message (as many of these as `stride` says)
+  REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D (only once if it is the same for all),
          and then now_ms
   COST   O(messages * log waiting); 16 commands and 2 a level, 2 with max_inflight
 ]]
@@ -128,7 +133,7 @@ for i = 1, #ids do
   end
 end
 
--- A message without an entry has no record yet. What fails together often says the same.
+-- A message without delivery state has no record yet. Records of one call are often alike: made once.
 local function write_failure_records()
   local records = failed_before and call('HMGET', failures, unpack(done)) or {}
   local changed, at_ms, last_line, last_attempt, record = {}, string.format('%d', clock.now), nil, nil, nil
@@ -173,7 +178,7 @@ if #done < #ids then
   call('HINCRBY', counters, 'stale:' .. group, #ids - #done)
 end
 
--- One verdict where it is the same of all.
+-- The verdicts, only one if all are the same, and the time.
 local function answer()
   local same = #verdicts > 1
   for i = 2, #verdicts do

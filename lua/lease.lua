@@ -19,13 +19,12 @@ local call = redis.call
          counters failures order heads message_groups, then deaths and origins (the other group's failures)
          of a group that consumes dead letters
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
-  REPLY  OK, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
+  REPLY  status, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
          bodies, entries ('' if all are first attempts, else one per id, '-' for 1:1:0:0), errors
          (none, or per id the newest line of its failure record, '' for none; on a first attempt in a view why the
-         message died), now_ms, rate
-         or LIMITED and the same: the group has all it may have in flight
-         or PAUSED, LIMITED, RATED (no tokens) and the same with nothing left and no message
-         or NO_GROUP
+         message died), now_ms, rate; or NO_GROUP alone
+         status is OK; LIMITED if the group now has in flight all that it may, with messages or without;
+         PAUSED, or RATED (it needs tokens), always without messages
   COST   O(want + log inflight); 18 commands, 7 where a message waits, failed, is large or owed to several
          groups, 1 where the lists have leftovers, 1 with max_inflight, 2 in an ordered group
 ]]
@@ -120,7 +119,7 @@ end
 -- The first that ends of what others hold; where there is none, nothing is in flight.
 local earliest = tonumber(first_score(inflight))
 
--- What makes some of the ids leftovers, or bounds the bytes of a lease: the same for three.
+-- Whether any id may be a leftover, or too large for this lease.
 local function is_choosy()
   return view or odd and call('EXISTS', dead, pending, big) > 0
 end

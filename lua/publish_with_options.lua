@@ -295,7 +295,7 @@ local function is_any_in(key, read, ids)
   end
 end
 
--- Whether one of the caller's ids may be known, in any way.
+-- Whether any of the caller's ids may be known; if not, nothing need be looked up by id.
 local function is_any_known(now, ids, begun)
   local ids_key, id_expiry = KEYS[10], KEYS[11]
   if call('EXISTS', KEYS[14]) + call('HEXISTS', KEYS[1], begun) > 0 or is_any_in(ids_key, 'HMGET', ids)

@@ -1,11 +1,11 @@
--- Ids that the caller chose: is one known, and is it the id of the same message? A digest matches any
--- where its message came without one.
+-- Ids that the caller chose: is one known, and is it the id of the same message? Digests tell; a message
+-- that was published without one matches any.
 local ANY = ''
--- The digest of an id that the caller chose is marked while not all of its message is written. A call
--- whose ids are all new keeps them under this name in `meta` instead.
+-- An id whose message is not yet written completely has this before its digest. A call whose ids are all
+-- new lists them under this name in `meta` instead.
 local BEGUN = '?'
 
--- The new ids of a call that was cut: from now on each is marked by itself.
+-- If the last such call was cut, mark each of its ids by itself.
 local function mark_begun(keys)
   local cut, begun = call('HGET', keys.meta, BEGUN), {}
   if cut then
@@ -19,7 +19,7 @@ local function mark_begun(keys)
   end
 end
 
--- Answers, by id, the digest it is known with, or false; and the ids that are to be forgotten some time.
+-- Returns two tables by id: the digest it is known with, or false; and which ids will be forgotten.
 local function look_up_chosen(keys, now, chosen)
   mark_begun(keys)
   local known, forgotten = call('HMGET', keys.ids, unpack(chosen)), {}

@@ -53,8 +53,8 @@ local function is_in_order(o, id, slot)
   end
 end
 
--- Nobody has ended the lease that it may have had, so it goes on under the next number: whoever still
--- works on it is refused. Its attempts stay as they are.
+-- Nobody has ended the lease that the message may have had, so the next lease gets the next number: a
+-- worker that still holds the old one is rejected. The attempts stay as they are.
 local function send_out(o, id)
   local lease_no, attempt, expiries, postpones = read_entry(call('HGET', o.attempts, id))
   call('HSET', o.attempts, id, spell_entry(lease_no + 1, attempt, expiries, postpones))

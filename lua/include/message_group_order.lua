@@ -5,8 +5,8 @@
 --
 -- Entering: order, list, head. Leaving: the list gets the next one, the order loses what left, and the
 -- head is set; the caller removes its own index (in flight, dead) last. A cut before the head is set
--- leaves an id in a list that is not a head, which the next lease drops, and whoever finds
--- that the message of a head has ended knows from the head which message group has to continue.
+-- leaves an id in a list that is not a head: the next lease drops it. The old head stays, and whoever
+-- finds that its message has ended lets the next of its message group go.
 local DIGITS, LOOK = 16, 2
 
 local function order_slot(number, message_group)
@@ -37,8 +37,8 @@ local function orders_behind(at)
   end
 end
 
--- slots[i] is what `message_groups` keeps of ids[i]. Returns which may go out now, in order, and the
--- new heads: the caller pushes the ones and then calls set_heads with the others.
+-- slots[i] is what `message_groups` keeps of ids[i]. Returns the ids that may go out now, in order, and
+-- the new heads: the caller pushes the ids, and then calls set_heads with the heads.
 local function enter_order(o, ids, slots)
   local members, asked, out, heads = {}, {}, {}, {}
   for i, id in ipairs(ids) do

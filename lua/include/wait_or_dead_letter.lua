@@ -10,8 +10,7 @@ local function dead_letter(plan, now, id, attempt, cause)
   plan.deaths[n + 1], plan.deaths[n + 2] = id, attempt .. ' ' .. cause
 end
 
--- Most messages of a call wait as long: what comes of a delay is found and spelled once, for the set, the
--- history and the reply.
+-- Most messages of a call wait equally long, so level, due time and note of each delay are made only once.
 local function destination_of(plan, policy, now, delay_ms)
   local known = plan.known[delay_ms]
   if not known then
@@ -26,7 +25,7 @@ local function destination_of(plan, policy, now, delay_ms)
   return known
 end
 
--- Returns level, due time and a note of both.
+-- Returns the level, the due time, and the note of both for history and reply.
 local function wait(plan, policy, now, id, delay_ms)
   local destination = destination_of(plan, policy, now, delay_ms)
   local members = destination.members
@@ -35,7 +34,7 @@ local function wait(plan, policy, now, id, delay_ms)
   return destination.level, destination.due, destination.note
 end
 
--- How long an attempt waits that asks for nothing, before jitter.
+-- How long a message waits by the group's policy, before jitter.
 local function by_ladder(policy, attempt)
   return policy.delays[math.min(attempt, #policy.delays)]
 end

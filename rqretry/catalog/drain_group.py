@@ -9,7 +9,7 @@ def drain(keys: GroupKeys, actor: str) -> Operation[int]:
     """Remove everything of a group that has left the route, then the group itself.
 
     Returns:
-        How many messages it gave up.
+        How many messages went with it.
     """
     if keys.source:
         return (yield from _let_go(keys))

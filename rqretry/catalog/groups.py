@@ -60,7 +60,7 @@ class Groups:
         return count
 
     def preview(self, name: str, **settings: Any) -> Operation[tuple[GroupRecord, GroupRecord]]:
-        """A group's record as it is and with other settings; nothing is written.
+        """A group's record as it is, and as it would be with these settings; nothing is written.
 
         Raises what `set` raises.
         """

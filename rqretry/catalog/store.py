@@ -1,8 +1,9 @@
 """The namespace's records, what a client knows of them, and their copies in the partitions.
 
 The truth lives in the namespace's own slot and is copied to the partitions, version by version,
-newer wins (docs/decisions/0017). Every change is read, decide, compare and set, so a call that is
-cut off can be made again; what one client left half copied, the next one that meets it completes.
+newer wins (docs/decisions/0017). Every change reads a record, decides, and sets it if it has not
+changed meanwhile, so a call that was cut off can be repeated; what a client has left half copied is
+completed by the next one that finds it.
 """
 
 import json
@@ -79,7 +80,10 @@ class Records(Generic[R]):
         return changed
 
     def swap(self, name: str, decide: Callable[[R | None], R | None]) -> Operation[R | None]:
-        """Create, change or delete a record (None: there is none); what there is at the end."""
+        """Create, change or delete a record: `decide` turns what is stored into what should be.
+
+        None stands for no record. Returns what is stored in the end.
+        """
 
         def decided(old: str) -> str:
             was = self._decode(name, old) if old else None

@@ -91,7 +91,7 @@ class Subscriptions:
         return (yield from self._finish_leaving(group, topic))
 
     def remove_group(self, name: str) -> Operation[int]:
-        """Unsubscribe a group everywhere and delete its record; answers the messages it gave up.
+        """Unsubscribe a group everywhere and delete its record. Returns how many messages went.
 
         Raises:
             GroupNotFound: There is no such group.
@@ -118,7 +118,7 @@ class Subscriptions:
         group_rules.check_kind(record, wish.kind, wish.ordered)
         group_rules.check_same_source(record, wish.source, wish.names)
         if any(name in record.leaving for name in wish.names):
-            return record  # what is being freed there must be gone first
+            return record  # not before its messages there are deleted
         record = replace(record, source=wish.source)
         wish.ignored = group_rules.against_pins(record, wish.settings)
         wanted = {name: v for name, v in wish.settings.items() if name not in wish.ignored}

@@ -11,7 +11,10 @@ from rqretry.protocol import inspect, operate
 from rqretry.protocol.command import Operation
 
 _VERSIONS = "topic_versions"
-"""The least version of a new topic: above those of all deleted ones, which clients may know."""
+"""The setting with the first version of a new topic.
+
+It is above the versions of all deleted topics: clients may still know one of the same name.
+"""
 _UNKNOWN = Route(version=-1)
 
 

@@ -56,7 +56,7 @@ def new_ids(texts: Iterable[str]) -> list[MessageId]:
 
 
 def make_id(now_ms: int) -> str:
-    """An id as `make_ids` makes it, where one is wanted alone; a third of the cost."""
+    """One id, as `make_ids(1, ...)` would make it at three times the cost."""
     noise = int.from_bytes(os.urandom(_NOISE_BYTES), "big") >> _NOISE_EXCESS
     since = (now_ms or time.time_ns() // 1_000_000) & _TIME_MASK
     packed = (since << _RANDOM_BITS | noise).to_bytes(_BYTES, "big")

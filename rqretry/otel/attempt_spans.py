@@ -45,7 +45,8 @@ class TracedAttempt:
         self._error = ""
         self._began = time.perf_counter()
         self._seconds = 0.0
-        before = read_attempt_record(message._error)  # noqa: SLF001 - also what came before a redrive
+        # Not `message.last_error`: it is None after a redrive, and the trace to link to is in here.
+        before = read_attempt_record(message._error)  # noqa: SLF001 - as above
         parent, linked = origin(message, before, one_trace=telemetry.one_trace)
         self._context = parent
         self.span: Span = telemetry.tracer.start_span(

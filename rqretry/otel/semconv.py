@@ -72,7 +72,7 @@ def destination(namespace: str, topic: str) -> dict[str, Any]:
 
 
 def operation(name: str, type_: str) -> dict[str, Any]:
-    """Attributes of an operation; `type_` is one of the convention: create, send, process."""
+    """The two attributes that name an operation; `type_` is "create", "send" or "process"."""
     return {"messaging.operation.name": name, "messaging.operation.type": type_}
 
 

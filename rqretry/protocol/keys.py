@@ -14,7 +14,7 @@ from rqretry.protocol.signatures import ScriptKeys
 
 ROOT = "rqretry"
 STORED_AS = {"deaths": "graves", "order": "line", "exit_records": "last_words"}
-"""Keys that end otherwise than their attribute is called: a stored name does not change."""
+"""Attributes whose stored name differs: attributes may be renamed, stored names never are."""
 _APART = ("base", "lane", "levels", "scripts")
 """Attributes that are not one key, named after them."""
 
@@ -25,19 +25,33 @@ class NamespaceKeys:
 
     namespace: str
     meta: str = field(init=False)
+    """Hash: the logical time of the namespace's slot."""
     topics: str = field(init=False)
+    """Hash: topic -> its record."""
     groups: str = field(init=False)
+    """Hash: group -> its record."""
     settings: str = field(init=False)
+    """Hash: the delay levels, and the first version of a new topic."""
     workers: str = field(init=False)
+    """Sorted set: worker by when its registration expires."""
     worker_details: str = field(init=False)
+    """Hash: worker -> since when it runs, and what it consumes."""
     audit: str = field(init=False)
+    """Stream, bounded: one entry for each change an operator made."""
     exit_records: str = field(init=False)
+    """Stream, bounded: how worker processes ended unexpectedly."""
     transactions: str = field(init=False)
+    """Hash: transaction -> its record."""
     open_transactions: str = field(init=False)
+    """Sorted set: undecided transaction by when it was opened."""
     unfinished_transactions: str = field(init=False)
+    """Sorted set: decided transaction by when another client may carry it out."""
     parked_transactions: str = field(init=False)
+    """Sorted set: transaction that was checked too often, by when it was parked."""
     finished_transactions: str = field(init=False)
+    """Sorted set: finished transaction by when its record is deleted."""
     scripts: ScriptKeys = field(init=False, compare=False, repr=False)
+    """The KEYS of each script that works on the namespace."""
 
     def __post_init__(self) -> None:
         """Spell the keys."""
@@ -58,27 +72,47 @@ class PartitionKeys:
     partition: int
     # What follows is spelled from the three above, and left out when keys are compared and hashed.
     base: str = field(init=False, compare=False)
+    """What the other keys begin with."""
     meta: str = field(init=False, compare=False)
+    """Hash: logical time, the last number in `order`, the sizes of `broadcast` and `events`."""
     route: str = field(init=False, compare=False)
+    """Hash: version, table of groups and limit of the topic."""
     bodies: str = field(init=False, compare=False)
+    """Hash: id -> message bytes."""
     big: str = field(init=False, compare=False)
+    """Hash: id -> size of a body over 8 KiB."""
     pending: str = field(init=False, compare=False)
+    """Hash: id -> one byte per group that still owes it; with more than one group only."""
     ids: str = field(init=False, compare=False)
+    """Hash: id that a caller chose -> digest of its message."""
     id_expiry: str = field(init=False, compare=False)
+    """Sorted set: such an id by when it is forgotten, once its message is gone."""
     scheduled: str = field(init=False, compare=False)
+    """Sorted set: id, or id, blank and tag, by due time."""
     backlog: str = field(init=False, compare=False)
+    """List: ids published before there was a group."""
     halves: str = field(init=False, compare=False)
+    """Sorted set, by member: transaction, number, id, tag and message group of each half."""
     half_of: str = field(init=False, compare=False)
+    """Hash: id -> its member of `halves`."""
     closed: str = field(init=False, compare=False)
+    """Sorted set: decided transaction by when it is forgotten."""
     message_groups: str = field(init=False, compare=False)
+    """Hash: id -> 16 digits of its number and its message group."""
     keyed: str = field(init=False, compare=False)
+    """Hash: id -> its message keys, separated by blanks."""
     message_keys: str = field(init=False, compare=False)
+    """Sorted set, by member: message key, zero byte and id; the index of `keyed`."""
     broadcast: str = field(init=False, compare=False)
+    """Stream: what broadcast groups get, one entry per call."""
     events: str = field(init=False, compare=False)
+    """Stream: the history, one entry per call."""
     counters: str = field(init=False, compare=False)
+    """Hash: verb, or verb:group -> how often."""
     lane: Callable[[str], str] = field(init=False, compare=False, repr=False)
-    """Where a producer's last call into this partition is remembered."""
+    """String, of each producer: its last call into this partition."""
     scripts: ScriptKeys = field(init=False, compare=False, repr=False)
+    """The KEYS of each script that works on the partition."""
 
     def __post_init__(self) -> None:
         """Spell the keys."""
@@ -110,20 +144,35 @@ class GroupKeys:
     source: str = ""
     """The group whose dead letters this one consumes: `dead` is that one's set of them."""
     config: str = field(init=False, compare=False)
+    """Hash: the group's settings, as scripts need them."""
     ready: str = field(init=False, compare=False)
+    """List: ids of new messages."""
     retry: str = field(init=False, compare=False)
+    """List: ids of messages to be tried again now."""
     inflight: str = field(init=False, compare=False)
+    """Sorted set: id by the end of its lease."""
     attempts: str = field(init=False, compare=False)
+    """Hash: id -> delivery state, lease_no:attempt:expiries:postpones; none is 1:1:0:0."""
     failures: str = field(init=False, compare=False)
+    """Hash: id -> failure record, a line for each attempt kept."""
     tracebacks: str = field(init=False, compare=False)
+    """Hash: fingerprint of a failure -> traceback."""
     dead: str = field(init=False, compare=False)
+    """Sorted set: dead letter by when it died."""
     deaths: str = field(init=False, compare=False)
+    """Hash: dead letter -> deliveries and cause; of a view: each dead letter it still owes."""
     due: str = field(init=False, compare=False)
+    """Sorted set: delay level by its earliest due time."""
     wake: str = field(init=False, compare=False)
+    """Sorted set: one member if there may be something to lease; consumers block on it."""
     order: str = field(init=False, compare=False)
+    """Sorted set, by member: message group, zero byte, 16 digits and id, of what is unfinished."""
     heads: str = field(init=False, compare=False)
+    """Hash: message group -> the id that is out (ready, in flight or waiting)."""
     levels: tuple[str, ...] = field(init=False, compare=False)
+    """Sorted sets, one per delay level: id by due time."""
     scripts: ScriptKeys = field(init=False, compare=False, repr=False)
+    """The KEYS of each script that works on the group."""
 
     @property
     def lists(self) -> tuple[str, str]:

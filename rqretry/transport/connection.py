@@ -25,13 +25,13 @@ _PACKER = aio.Connection()
 
 
 def pack_slowly(arguments: tuple[Any, ...]) -> bytes:
-    """The same without hiredis."""
+    """What `pack_one` is without hiredis."""
     return b"".join(_PACKER.pack_command(*arguments))
 
 
 try:
     _hiredis = import_module("hiredis")
-except ImportError:  # the extra [fast] is not installed; redis-py's own packer serves
+except ImportError:  # the extra [fast] is not installed: use redis-py's own packer
     pack_one, make_reader = pack_slowly, None
 else:
     pack_one, make_reader = _hiredis.pack_command, _hiredis.Reader

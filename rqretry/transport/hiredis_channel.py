@@ -45,7 +45,7 @@ class Channel(asyncio.Protocol):
         transport = cast("asyncio.Transport", connection._writer.transport)  # type: ignore[union-attr] # noqa: SLF001
         channel = cls(transport, reader)
         transport.set_protocol(channel)
-        # A server that is full says so unasked, and hangs up.
+        # A server with too many clients sends an error without a request, and hangs up.
         reader.feed(bytes(stream._buffer))  # noqa: SLF001 - it cannot be read without waiting
         stream._buffer.clear()  # noqa: SLF001
         if stream.at_eof() or transport.is_closing():
@@ -162,7 +162,7 @@ class Connection:
         abandon(self.raw, loop)
 
     async def exchange(self, requests: Requests, seconds: float) -> list[Any]:
-        """Send requests and read as many replies; errors of the server are values. TryAgain."""
+        """Send requests and read their replies; a server's errors are values. Raises TryAgain."""
         try:
             if self.channel is not None:
                 data = b"".join(map(pack_one, requests))

@@ -135,19 +135,19 @@ class Call:
         self.asked: Any = None
 
     def put_off(self, again: TryAgain) -> None:
-        """It is worth repeating; what it carried may have happened if it was sent."""
+        """Leave it open, to be repeated; remember if a server may have executed it."""
         self.again = again
         self.sent = self.sent or again.sent
 
     def fail(self, error: Exception) -> None:
-        """It was not answered: for now, or for good."""
+        """End it with an error, or leave it open if the error is TryAgain."""
         if isinstance(error, TryAgain):
             self.put_off(error)
         else:
             self.error, self.open = error, False
 
     def read(self, server: Node, reply: Any, confirmed: Sequence[Any] = ()) -> TryAgain | None:
-        """Take the reply, and that of the confirmation; what is wrong if it is to be repeated."""
+        """Take the reply and that of the confirmation. Returns why to repeat it, if so."""
         try:
             self.result = result_of(server, self.command, reply, confirmed)
         except TryAgain as again:
@@ -315,7 +315,7 @@ def _inner_code(text: str) -> str | None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and those behind it."""
+    """An error, its cause, the cause of that, and so on."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -1,10 +1,11 @@
 """What both stores do, without I/O: send, read, repeat, and load scripts that a server forgot.
 
-A request is sent once per attempt. What is worth repeating is repeated with back-off until the
-deadline, on a fresh connection, at the server that has the keys by then; all verbs are safe to
-repeat. What was answered is not: a second lease would leave the first one's messages to their
-deadline. What may have happened is AmbiguousResult in the end, what certainly did not is
-StoreUnavailable (docs/guarantees.md R19).
+A request that got no answer, or an error that will pass, is sent again until the deadline: with
+back-off, on a fresh connection, to the server that has the keys by then. Every verb is safe to
+repeat. A request that was answered is not sent again: a second lease, for example, would leave the
+messages of the first one waiting for their deadline. At the deadline the error is AmbiguousResult
+if the request may have been executed, and StoreUnavailable if it certainly was not
+(docs/guarantees.md R19).
 """
 
 import random
@@ -164,9 +165,9 @@ class Session:
     def perform(
         self, operation: Operation[T], result: Any = None, error: BaseException | None = None
     ) -> Procedure[T]:
-        """Perform an operation to its end, or on from what came of its last step.
+        """Perform an operation to its end, from the `result` or the `error` of its last step on.
 
-        Errors are raised inside it first.
+        An error of a step is raised inside the operation, which may handle it.
         """
         while True:
             try:
@@ -276,7 +277,7 @@ class Session:
         return reply[0].decode() if isinstance(reply, list) else None
 
     def locate(self) -> Procedure[None]:
-        """Ask who holds what, where that is not known. Raises TryAgain, ConfigError."""
+        """Ask which server holds which keys, if that is unknown. Raises TryAgain, ConfigError."""
         if self.topology.stale:
             try:
                 yield Locate()
@@ -383,7 +384,7 @@ class Session:
                     shares += yield from self._settle(share, outcome)
 
     def _settle(self, share: Share, replies: list[Any]) -> Procedure[list[Share]]:
-        """A server has answered a share; what to send it again because it did not know a script."""
+        """Pass a server's replies to their calls; returns what to send again with its scripts."""
         node, fault = share.node, None
         again = Share(node, asking=share.asking, loading=True)
         for call, (reply, *confirmed) in share.answers(replies):

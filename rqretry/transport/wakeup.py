@@ -118,7 +118,7 @@ class KeyWatch:
         return {wait.key for wait in ended if wait.woken is not False}
 
     async def aclose(self) -> None:
-        """End what still waits."""
+        """End the waits that are left, and wait until they have ended."""
         loop = asyncio.get_running_loop()
         mine = {task for task in self._cleaning if task.get_loop() is loop}
         self._cleaning.clear()

@@ -97,11 +97,11 @@ class BroadcastResults:
         self._worker = worker
 
     def begin(self, positions: Iterable[Position]) -> None:
-        """These are what results are counted for."""
+        """Count results for the places of these positions."""
         self.positions.update((position.place, position) for position in positions)
 
     def room_in(self, _consumer: HasRoom) -> None:
-        """Let who waits for room look again."""
+        """Wake whoever waits for room."""
         self.room.set()
 
     def succeed(self, delivery: Delivery) -> None:

@@ -19,7 +19,7 @@ from rqretry.worker.leases import Delivery
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """How an attempt ended of which the server knows nothing.
+    """How an attempt ended that was not reported to the server.
 
     Attributes:
         outcome: "success", "postponed", or why it failed: "failure", "rejected", "mismatch", ...

@@ -102,7 +102,8 @@ class Fetcher:
                 self._failed(place, leased)
                 continue
             clock = self._store.clock_of(place.keys.wake)
-            leased_at = clock.ran_at(leased.now_ms, sent_at)  # maybe the last of many repeats
+            # Not `sent_at`: the request may have been repeated since.
+            leased_at = clock.ran_at(leased.now_ms, sent_at)
             clock.note(leased.now_ms, sent_at)
             await self._accept(consumer, place, leased, leased_at)
             idle = idle and place.empty
@@ -235,7 +236,7 @@ class Fetcher:
         return [c for c in dict(self._pairs) if known.issuperset(c.places)]
 
     async def _look(self, places: list[LeasedPlace]) -> list[LeasedPlace]:
-        """Look at all of them with one command; which of them only a lease can show."""
+        """Look at all of them with one command. Returns those that must be leased from to know."""
         plain = [place for place in places if place.simple]
         if self._store.spread or len(plain) < 2:  # noqa: PLR2004 - a lease is one command, too
             return places
@@ -258,11 +259,14 @@ def share(likely: Sequence[Want]) -> list[Want]:
     counts: dict[int, int] = {}
     for consumer, _, _ in likely:
         counts[id(consumer)] = counts.get(id(consumer), 0) + 1
-    return [(c, s, max(1, -(-room // counts[id(c)]))) for c, s, room in likely]
+    return [
+        (consumer, place, max(1, -(-room // counts[id(consumer)])))
+        for consumer, place, room in likely
+    ]
 
 
 def divided(wants: Sequence[Want], tokens: int | None) -> list[Want]:
-    """The tokens, to the places that were looked at the longest ago first; None: no limit."""
+    """Share out the tokens, first to the places not looked at for the longest; None: no limit."""
     if tokens is None:
         return list(wants)
     given = []

@@ -51,11 +51,11 @@ class Heartbeat:
         return min((place.visibility_s for place in list(self._places)), default=30.0) / 6
 
     def _renew_all(self) -> None:
-        """One round trip to all servers at once: one that is down holds up no other's leases."""
+        """Renew on all servers at once, so that one that is down delays no other's leases."""
         now = time.monotonic()
         due = [
             (place, batch)
-            for place in list(self._places)  # partitions are added by the event loop
+            for place in list(self._places)  # a copy: the event loop may add partitions meanwhile
             for batch in batches(place.leases.sent_before(now - place.visibility_s / 3))
         ]
         commands = [

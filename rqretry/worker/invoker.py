@@ -34,7 +34,7 @@ class Caller(Protocol):
 
 
 def make_caller(spec: ConsumerSpec) -> Caller:
-    """The caller that suits a consumer."""
+    """Choose the caller for a consumer: a process, the event loop or a thread."""
     if spec.in_process:
         return ProcessCaller(spec)
     return LoopCaller(spec) if spec.is_async else ThreadCaller(spec)
@@ -61,7 +61,7 @@ class LoopCaller:
 
 
 class ThreadCaller:
-    """Calls a plain function in a thread of its own pool. Its slot stays taken until it returns."""
+    """Calls a plain function in a pool of threads. The slot is taken until the function returns."""
 
     can_stick = True
 
@@ -79,7 +79,7 @@ class ThreadCaller:
         return await self._finished(message, lambda: self._handler(*args, **kwargs))
 
     def shut_down(self) -> None:
-        """Leave running threads alone."""
+        """Start no more calls; those that run are left alone."""
         self._stopped = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -107,7 +107,7 @@ class ThreadCaller:
 
 
 class ProcessCaller(ThreadCaller):
-    """Calls a function in a process; a thread waits for it. A call that is off is killed."""
+    """Calls a function in a process, for which a thread waits; calling it off kills the process."""
 
     can_stick = False
 
@@ -138,7 +138,7 @@ class ProcessCaller(ThreadCaller):
 
 
 def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What a function returned or raised; a future does not take every exception."""
+    """What a function returned or raised: a future does not accept StopIteration."""
     try:
         return call(), None
     except BaseException as error:  # noqa: BLE001 - raised again in the event loop
@@ -181,7 +181,7 @@ def resumed(waiting: Waiting) -> Generator[Any, Any, Any]:
 
 
 def raised_itself(error: GeneratorExit) -> RuntimeError:
-    """Nobody closes a coroutine that runs: the handler raised that."""
+    """The error for a GeneratorExit that the handler raised itself: nobody closed its coroutine."""
     raised = RuntimeError("the handler raised GeneratorExit")
     raised.__cause__ = error
     return raised

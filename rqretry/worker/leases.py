@@ -1,4 +1,4 @@
-"""What a worker process knows of the places that it leases from.
+"""What a worker process holds under lease, and where. The heartbeat (heartbeat.py) renews it.
 
 A place is one consumer group in one partition of one topic. It has leases (what is held), an
 outbox (results on their way to the server) and a schedule (when something is due there). Each of
@@ -52,7 +52,7 @@ class Delivery:
         self.settled = False
         self.lost = False
         self.reported_at = 0.0
-        """Monotonic time of the first call that reported its result, of one whose call failed."""
+        """When its result was first sent (monotonic), if that call failed; else 0."""
 
     @property
     def receipt(self) -> Receipt:
@@ -118,9 +118,12 @@ class Doubt(NamedTuple):
     failure: Failure | None
     """None: it succeeded."""
     reported_at: float
-    """Monotonic time of the first call that reported it, at the latest."""
+    """When it was first sent, in monotonic time."""
     gone: bool
-    """The message is: it is believed to be the result's doing where the history has no more."""
+    """The server answered GONE: the message no longer exists.
+
+    Where the history does not reach back far enough, this result is assumed to have ended it.
+    """
 
     @property
     def result(self) -> tuple[str, str, int]:
@@ -167,7 +170,7 @@ class Tracebacks:
         self._sent: set[str] = set()
 
     def note(self, fingerprint: str, error: BaseException) -> None:
-        """Keep that of an error until it is sent, if it is a new one."""
+        """Keep an error's traceback until it is sent, unless it was kept or sent before."""
         if fingerprint not in self._sent and fingerprint not in self._unsent:
             self._unsent[fingerprint] = formatted(error)
 
@@ -177,7 +180,7 @@ class Tracebacks:
         return taken
 
     def sent(self, taken: Iterable[str]) -> None:
-        """The server has these."""
+        """Remember that the server has these."""
         self._sent.update(taken)
 
     def put_back(self, taken: dict[str, str]) -> None:
@@ -196,17 +199,17 @@ class Schedule:
         self.looked_at = 0.0
         """The last lease or maintenance."""
         self.due_at: float | None = None
-        """A delayed message becomes ready; None for none, as below."""
+        """The next delayed message becomes ready; None for none, as below."""
         self.deadline_at: float | None = None
-        """A lease ends."""
+        """The first lease to end does."""
         self.scheduled_at: float | None = None
-        """A scheduled message is to be delivered."""
+        """The next scheduled message is to be delivered."""
         self.seen: tuple[int, float] | None = None
         """Server time in ms and monotonic time of the last look, to notice a clock that jumps."""
 
     @property
     def look_at(self) -> float:
-        """When maintenance looks although nothing is known to be due."""
+        """When maintenance looks even if nothing is known to be due."""
         return self.looked_at + self._look_after_s
 
     def soonest(self) -> float:
@@ -311,7 +314,7 @@ class Intake(Protocol):
     """A consumer, as far as leasing goes."""
 
     places: list[LeasedPlace]
-    """Where it leases from."""
+    """The partitions that it leases from."""
 
     def room(self) -> int:
         """How many messages it takes now."""

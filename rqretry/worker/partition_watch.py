@@ -55,7 +55,7 @@ class PartitionWatch(Generic[C]):
                 log.info("looking for new partitions failed, trying again: %s", error)
 
     async def _look_at_all(self) -> None:
-        """One command, as long as nothing has changed."""
+        """Compare the topics with the last look; while nothing changes, that is one command."""
         plain = [c for c in self._consumers if not source_of(c.spec.group, c.spec.topics)]
         names = sorted({name for consumer in plain for name in consumer.spec.topics})
         if names:

@@ -18,7 +18,10 @@ _RATE_MEMORY_S = 0.2
 
 
 Begin = Callable[[T, "asyncio.Task[None] | None", float], Coroutine[Any, Any, None] | None]
-"""Starts on an item, in the task of a slot, at a monotonic time: what is left to do, or None."""
+"""Begins an item, given the task of its slot and the monotonic time.
+
+Returns what the slot must still await to finish the item; None if it is finished.
+"""
 
 
 class Slots(Generic[T]):
@@ -58,7 +61,7 @@ class Slots(Generic[T]):
         self._wake(1)
 
     def one_waits(self) -> bool:
-        """A slot waits for what it runs: others take over. Whether there is anything for them."""
+        """A slot awaits its item: wake others for the buffer. Returns whether it holds anything."""
         if self._buffer:
             self._wake(2)
         return bool(self._buffer)
@@ -69,7 +72,7 @@ class Slots(Generic[T]):
         return 2 * len(self._buffer) < self._target
 
     def take_back(self, which: Callable[[T], bool] = lambda _: True) -> list[T]:
-        """The first items of the buffer that nobody has started on, as long as they are such."""
+        """Remove items from the front of the buffer while `which` accepts them, and return them."""
         taken = []
         while self._buffer and which(self._buffer[0]):
             taken.append(self._buffer.popleft())

@@ -135,14 +135,14 @@ class WakeUps:
     # -- waiting ---------------------------------------------------------------------------------
 
     async def room(self, seconds: float | None = None) -> None:
-        """Until a consumer has room, or for some seconds."""
+        """Wait until a consumer has room, at most for `seconds`."""
         self._room.clear()
         await wait_for(self._room, None if seconds is None else max(0.0, seconds))
 
     async def any_of(
         self, wakes: Sequence[str], seconds: float, covered: Collection[HasRoom]
     ) -> set[str] | None:
-        """Block until wake keys are set, and answer which; None: look at all of them."""
+        """Block until wake keys are set. Returns which; None if any of them may be."""
         if self._store.spread and len(wakes) > 1:
             return await self._any_of_apart(wakes, seconds, covered)
         replies = await self.block(wakes, seconds, covered)

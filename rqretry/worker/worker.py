@@ -155,7 +155,7 @@ class Worker:
     # -- joining -----------------------------------------------------------------------------
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do this; when asked to stop leave it, however long the server lets it wait."""
+        """Do this, but abandon it when asked to stop: the server may keep it waiting."""
         loop = asyncio.get_running_loop()
         working, stopped = loop.create_task(work), loop.create_task(self._wait_for_stop())
         try:
@@ -320,7 +320,7 @@ class Worker:
     async def _wind_down(self, fetching: asyncio.Task[None]) -> None:
         """Lease nothing more, give back what has not started, drain, give back the rest."""
         self._wake_ups.stop()
-        # A lease under way is worth waiting for, but not from a server that does not answer.
+        # Wait for a lease that is under way, unless the server does not answer.
         patience = _LAST_LEASE_S if self._store.fault is None else 0.0
         await asyncio.wait([fetching], timeout=patience)
         until = time.monotonic() + self._grace
