@@ -14,7 +14,7 @@ from rqretry.core.limits import EARLIEST, LATEST, check_count, check_group, chec
 from rqretry.protocol import maintain, operate
 from rqretry.protocol.command import Operation, batches
 from rqretry.protocol.inspect import Stats, stats
-from rqretry.protocol.operate import Blocked, Dropped, Held, scan
+from rqretry.protocol.operate import BlockedPage, GroupPage, PurgeCount, scan
 
 STATES = ("dead", "ready", "waiting_retry")
 
@@ -214,7 +214,7 @@ def _purge_blocked(
     """Purge messages that wait behind others of their message group, page by page."""
     gone, after = 0, ""
     while True:
-        page: Blocked = yield operate.scan_blocked(place.keys, after=after)
+        page: BlockedPage = yield operate.scan_blocked(place.keys, after=after)
         found = {c.id for c in _candidates(place.topic, page) if wanted.matches(c)}
         pairs = zip(page.members, page.ids, strict=True)
         members = [member for member, id_ in pairs if id_ in found]
@@ -237,12 +237,12 @@ def _purge_list(
         return (yield from drop_all(place.keys, key, context.actor))
     rest, gone = -1, 0
     while rest:
-        page: Held = yield operate.scan_group(place.keys, key, in_list=True, offset=0)
+        page: GroupPage = yield operate.scan_group(place.keys, key, in_list=True, offset=0)
         rest = page.total if rest < 0 else rest
         answers = [(c.id, wanted.matches(c)) for c in _candidates(place.topic, page)][:rest]
         if not answers:
             break
-        dropped: Dropped = yield operate.purge_list(
+        dropped: PurgeCount = yield operate.purge_list(
             place.keys, key, actor=context.actor, answers=answers
         )
         gone += dropped.gone
@@ -254,14 +254,14 @@ def _purge_list(
 def _matching(place: Place, key: str, wanted: DeadLetterFilter) -> Operation[list[str]]:
     """The selected ids in one list or sorted set."""
 
-    def read(page: Held) -> list[str]:
+    def read(page: GroupPage) -> list[str]:
         return [c.id for c in _candidates(place.topic, page) if wanted.matches(c)]
 
     ids = yield from scan(place.keys, key, read)
     return list(dict.fromkeys(ids))
 
 
-def _candidates(topic: str, page: Held | Blocked) -> Iterator[Candidate]:
+def _candidates(topic: str, page: GroupPage | BlockedPage) -> Iterator[Candidate]:
     for id_, record in zip(page.ids, page.failures, strict=True):
         errors = read_record(record)
         yield Candidate(id_, topic, errors[-1] if errors else None)

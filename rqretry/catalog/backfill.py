@@ -125,10 +125,10 @@ def catch_up(
 
 def _read_through(
     keys: GroupKeys, key: str, actor: str, *, in_list: bool, owner: int
-) -> Operation[operate.CaughtUp | None]:
+) -> Operation[operate.CatchUpCount | None]:
     given = marked = offset = 0
     while True:
-        page: operate.CaughtUp = yield operate.catch_up(
+        page: operate.CatchUpCount = yield operate.catch_up(
             keys, key, actor=actor, in_list=in_list, owner=owner, offset=offset
         )
         if page.window < 0:
@@ -136,7 +136,7 @@ def _read_through(
         given, marked = given + page.given, marked + page.marked
         offset += page.window
         if page.window < MAX_BATCH:
-            return operate.CaughtUp(offset, given, marked)
+            return operate.CatchUpCount(offset, given, marked)
 
 
 def _missed(keys: GroupKeys) -> Operation[set[str]]:

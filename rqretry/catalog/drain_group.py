@@ -35,7 +35,7 @@ def _let_go(keys: GroupKeys) -> Operation[int]:
 
 
 def _length(keys: GroupKeys, key: str) -> Operation[int]:
-    page: operate.Held = yield operate.scan_group(
+    page: operate.GroupPage = yield operate.scan_group(
         keys, key, in_list=key in keys.lists, offset=0, count=1
     )
     return page.total
@@ -46,7 +46,7 @@ def drop_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
     rest = yield from _length(keys, key)
     gone = 0
     while rest > 0:
-        dropped: operate.Dropped = yield operate.purge_list(
+        dropped: operate.PurgeCount = yield operate.purge_list(
             keys, key, actor=actor, limit=min(rest, MAX_BATCH)
         )
         if dropped.window == 0:
@@ -60,7 +60,7 @@ def clear_all(keys: GroupKeys, actor: str) -> Operation[int]:
     """What waits behind others of its message group is gone; who is out stays."""
     gone, after = 0, ""
     while True:
-        page: operate.Blocked = yield operate.scan_blocked(keys, after=after)
+        page: operate.BlockedPage = yield operate.scan_blocked(keys, after=after)
         if page.members:
             verdicts: list[bytes] = yield operate.purge_blocked(keys, page.members, actor=actor)
             gone += verdicts.count(b"OK")
@@ -73,7 +73,7 @@ def purge_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
     """What a sorted set holds now is gone; of what is added meanwhile, as many stay."""
     rest, gone = -1, 0
     while rest:
-        page: operate.Held = yield operate.scan_group(keys, key, in_list=False, offset=0)
+        page: operate.GroupPage = yield operate.scan_group(keys, key, in_list=False, offset=0)
         rest = page.total if rest < 0 else rest
         ids = page.ids[:rest]
         if not ids:

@@ -7,7 +7,7 @@ from rqretry.core.errors import GroupNotFound
 from rqretry.protocol.command import MAX_BATCH, Operation, batches
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.maintain import sweep
-from rqretry.protocol.operate import Held, purge, scan_group
+from rqretry.protocol.operate import GroupPage, purge, scan_group
 
 SWEEP_EVERY_S = 60.0
 RETENTION = "retention"
@@ -52,7 +52,7 @@ def _retention(catalog: Catalog, group: str) -> Operation[int]:
 def _purge_old(keys: GroupKeys, retention_ms: int) -> Operation[int]:
     gone = 0
     while True:
-        page: Held = yield scan_group(keys, keys.dead, in_list=False, offset=0)
+        page: GroupPage = yield scan_group(keys, keys.dead, in_list=False, offset=0)
         before = page.now_ms - retention_ms
         rows = zip(page.ids, page.due_ms, strict=True)
         old = [id_ for id_, since_ms in rows if since_ms is not None and since_ms <= before]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import Command, query, text
+from rqretry.protocol.command import Command, call, query, text
 from rqretry.protocol.keys import NamespaceKeys
 
 NOTES_KEPT = 10_000
@@ -33,11 +33,12 @@ def audit_append(
     counts: Mapping[str, Any],
 ) -> Command[int]:
     """Add an entry to the audit log; answers the server's time in ms."""
-    return Command(
-        verb="audit_append",
-        keys=keys.scripts.completed("audit_append", records=keys.audit),
-        args=(actor, verb, _dump(arguments), _dump(counts), NOTES_KEPT),
-        decode=int,
+    return call(
+        keys.scripts,
+        "audit_append",
+        (actor, verb, _dump(arguments), _dump(counts), NOTES_KEPT),
+        int,
+        records=keys.audit,
     )
 
 
@@ -54,11 +55,12 @@ def exit_record(keys: NamespaceKeys, *, process: str, ending: str) -> Command[in
         process: host:pid.
         ending: How it ended.
     """
-    return Command(
-        verb="audit_append",
-        keys=keys.scripts.completed("audit_append", records=keys.exit_records),
-        args=(process, "ended", _dump({"said": ending}), "{}", EXIT_RECORDS_KEPT),
-        decode=int,
+    return call(
+        keys.scripts,
+        "audit_append",
+        (process, "ended", _dump({"said": ending}), "{}", EXIT_RECORDS_KEPT),
+        int,
+        records=keys.exit_records,
     )
 
 
@@ -69,7 +71,7 @@ def exit_records(keys: NamespaceKeys) -> Command[list[Note]]:
 
 def now(keys: NamespaceKeys) -> Command[int]:
     """The server's time in ms."""
-    return Command("now", keys.scripts["now"], (), int)
+    return call(keys.scripts, "now", (), int)
 
 
 def _dump(fields: Mapping[str, Any]) -> str:

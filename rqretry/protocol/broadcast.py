@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import Argument, Command, number, query, text
+from rqretry.protocol.command import Argument, Command, call, number, query, text
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 START = "0-0"
@@ -59,7 +59,7 @@ def read_waited(reply: Any) -> dict[str, list[Entry]]:
 def tally(keys: GroupKeys, counts: Mapping[str, int]) -> Command[int]:
     """Add to the counters of a group."""
     flat = [argument for pair in counts.items() for argument in pair]
-    return Command("tally", keys.scripts["tally"], (keys.group, *flat), int)
+    return call(keys.scripts, "tally", (keys.group, *flat), int)
 
 
 def _mark(reply: list[Any]) -> Mark:

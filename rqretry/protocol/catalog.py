@@ -6,7 +6,7 @@ The records are read in inspect.py.
 from collections.abc import Mapping
 
 from rqretry.core.route import Route
-from rqretry.protocol.command import MAX_BATCH, Command
+from rqretry.protocol.command import MAX_BATCH, Command, call
 from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
 
@@ -14,11 +14,11 @@ def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
     """Install a route; the first group takes the backlog. Returns what is left of it."""
     first = route.groups[0].name if route.groups else ""
     ordered = bool(route.groups) and route.groups[0].ordered
-    return Command(
-        verb="subscribe",
-        keys=keys.group(first, 0).scripts["subscribe"],
-        args=(route.version, route.encode(), first, MAX_BATCH, route.max_messages, int(ordered)),
-        decode=int,
+    return call(
+        keys.group(first, 0).scripts,
+        "subscribe",
+        (route.version, route.encode(), first, MAX_BATCH, route.max_messages, int(ordered)),
+        int,
     )
 
 
@@ -27,21 +27,11 @@ def configure(
 ) -> Command[int]:
     """Copy a group's configuration into a partition; newer wins."""
     flat = [argument for pair in fields.items() for argument in pair]
-    return Command(
-        verb="configure",
-        keys=keys.scripts["configure"],
-        args=(version, fields.get("byte", ""), *flat),
-        decode=int,
-    )
+    return call(keys.scripts, "configure", (version, fields.get("byte", ""), *flat), int)
 
 
 def compare_and_set(
     keys: NamespaceKeys, records: str, name: str, old: str, new: str
 ) -> Command[bool]:
     """Replace a catalog record if it still is `old` ('' for a new one); delete it for ''."""
-    return Command(
-        "compare_and_set",
-        keys.scripts.completed("compare_and_set", records=records),
-        (name, old, new),
-        bool,
-    )
+    return call(keys.scripts, "compare_and_set", (name, old, new), bool, records=records)

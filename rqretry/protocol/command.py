@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from rqretry.protocol.signatures import ScriptKeys
+
 T = TypeVar("T")
 
 MAX_BATCH = 500
@@ -53,6 +55,19 @@ class Command(Generic[T]):
 def query(decode: Callable[[Any], T], *arguments: Argument) -> Command[T]:
     """A plain Redis command that changes nothing."""
     return Command("read", (), (), decode, arguments=arguments)
+
+
+def call(
+    keys: ScriptKeys,
+    script: str,
+    args: tuple[Argument, ...],
+    decode: Callable[[Any], T],
+    ids: tuple[str, ...] = (),
+    **own: str,
+) -> Command[T]:
+    """One call of a script; `own`: those of its keys that are this call's alone."""
+    touched = keys.completed(script, **own) if own else keys[script]
+    return Command(script, touched, args, decode, ids=ids)
 
 
 @dataclass(frozen=True, slots=True)

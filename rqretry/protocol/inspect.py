@@ -10,6 +10,7 @@ from rqretry.protocol.command import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
     Command,
+    call,
     number,
     pairs,
     query,
@@ -163,23 +164,20 @@ def server_memory() -> Command[dict[str, int]]:
 
 def stats(keys: GroupKeys) -> Command[Stats]:
     """How many messages of a group are where; what is due counts as ready."""
-    return Command("stats", keys.scripts["stats"], (), _stats)
+    return call(keys.scripts, "stats", (), _stats)
 
 
 def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
     """Where a message is, for one group."""
-    return Command("peek", keys.scripts["peek"], (id_, LOOKED_AT), _peeked)
+    return call(keys.scripts, "peek", (id_, LOOKED_AT), _peeked)
 
 
 def dead_letters(
     keys: GroupKeys, *, offset: int, count: int = MAX_BATCH, with_bodies: bool = False
 ) -> Command[DeadPage]:
     """One page of the dead letters of a group in a partition, oldest first."""
-    return Command(
-        verb="dead_letters",
-        keys=keys.scripts["dead_letters"],
-        args=(offset, count, int(with_bodies), MAX_BATCH_BYTES),
-        decode=_dead_page,
+    return call(
+        keys.scripts, "dead_letters", (offset, count, int(with_bodies), MAX_BATCH_BYTES), _dead_page
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import MAX_BATCH, Command, number, text
+from rqretry.protocol.command import MAX_BATCH, Command, call, number, text
 from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
 _WITHOUT_DEAD = 3
@@ -55,9 +55,9 @@ def expire(
     the caller's own monotonic time since: together they show a server clock that jumped forward.
     """
     seen: int | str = "" if last_seen_ms is None else last_seen_ms
-    return Command(
+    return call(
+        keys.scripts,
         "expire",
-        keys.scripts["expire"],
         (keys.group, worker, limit, seen, elapsed_ms, hold_ms, random),
         _expired,
     )
@@ -77,34 +77,32 @@ def promote(
     `level` promotes from that one alone, `ids` (of one level) these alone, `limit` at most.
     """
     until = "+inf" if early else ""
-    return Command(
-        verb="promote",
-        keys=keys.scripts["promote"],
-        args=(keys.group, worker, limit, until, level or "", *ids),
-        decode=lambda reply: Promoted(int(reply[0]), int(reply[1]), number(reply[2])),
+    return call(
+        keys.scripts,
+        "promote",
+        (keys.group, worker, limit, until, level or "", *ids),
+        lambda reply: Promoted(int(reply[0]), int(reply[1]), number(reply[2])),
     )
 
 
 def feed_dlq_group(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> Command[int]:
     """Dead letters of the other group to ready of this one, which consumes them; how many."""
-    return Command(
-        "feed_dlq_group", keys.scripts["feed_dlq_group"], (keys.group, worker, limit), int
-    )
+    return call(keys.scripts, "feed_dlq_group", (keys.group, worker, limit), int)
 
 
 def sweep(keys: PartitionKeys, *, limit: int = MAX_BATCH) -> Command[int]:
     """Forget caller-given ids whose hour is over; answers how many."""
-    return Command("sweep", keys.scripts["sweep"], (limit,), int)
+    return call(keys.scripts, "sweep", (limit,), int)
 
 
 def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Command[int]:
     """A worker lives, for `ttl_ms` more (0: it says goodbye); answers the live workers."""
-    return Command("register", keys.scripts["register"], (ttl_ms, worker, about), int)
+    return call(keys.scripts, "register", (ttl_ms, worker, about), int)
 
 
 def roster(keys: NamespaceKeys) -> Command[tuple[int, list[LiveWorker]]]:
     """The server's time in ms, and the live workers."""
-    return Command("roster", keys.scripts["roster"], (), _roster)
+    return call(keys.scripts, "roster", (), _roster)
 
 
 def _expired(reply: list[Any]) -> Expired:

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from rqretry.protocol.command import MAX_BATCH, Command, Operation, number, query, text, texts
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, call, number, query, text, texts
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.publish import scheduled_member
 
 T = TypeVar("T")
 
 
-class Held(NamedTuple):
+class GroupPage(NamedTuple):
     """One page of what a group holds in one list or sorted set."""
 
     now_ms: int
@@ -23,7 +23,7 @@ class Held(NamedTuple):
     failures: list[str]
 
 
-class CaughtUp(NamedTuple):
+class CatchUpCount(NamedTuple):
     """What a page of catching up answered."""
 
     window: int
@@ -33,7 +33,7 @@ class CaughtUp(NamedTuple):
     """Messages that had no entry, and now have their group's byte."""
 
 
-class Blocked(NamedTuple):
+class BlockedPage(NamedTuple):
     """One page of what waits behind others of its message group."""
 
     now_ms: int
@@ -44,7 +44,7 @@ class Blocked(NamedTuple):
     failures: list[str]
 
 
-class Dropped(NamedTuple):
+class PurgeCount(NamedTuple):
     """What a call of purge_list returned."""
 
     gone: int
@@ -67,21 +67,20 @@ def redrive(
     delays = delays_ms or [""] * len(ids)
     lines = records or ['{"c":"redriven"}'] * len(ids)
     arguments = [argument for row in zip(ids, delays, lines, strict=True) for argument in row]
-    return Command(
-        "redrive", keys.scripts["redrive"], (keys.group, actor, *arguments), list, ids=tuple(ids)
-    )
+    return call(keys.scripts, "redrive", (keys.group, actor, *arguments), list, tuple(ids))
 
 
 def purge(
     keys: GroupKeys, ids: Sequence[str], *, actor: str, key: str | None = None
 ) -> Command[list[bytes]]:
     """Dead (or in another sorted set, `key`) to gone; OK or GONE for each id."""
-    return Command(
+    return call(
+        keys.scripts,
         "purge",
-        keys.scripts.completed("purge", location=key or keys.dead),
         (keys.group, actor, *ids),
         list,
-        ids=tuple(ids),
+        tuple(ids),
+        location=key or keys.dead,
     )
 
 
@@ -92,37 +91,36 @@ def purge_list(
     actor: str,
     answers: Sequence[tuple[str, bool]] = (),
     limit: int = MAX_BATCH,
-) -> Command[Dropped]:
+) -> Command[PurgeCount]:
     """Ready to gone, at the head of one list; `answers` says which go, none: all."""
     flat = [argument for id_, goes in answers for argument in (id_, int(goes))]
-    return Command(
-        verb="purge_list",
-        keys=keys.scripts.completed("purge_list", location=key),
-        args=(keys.group, actor, limit, *flat),
-        decode=lambda reply: Dropped(*map(int, reply)),
+    return call(
+        keys.scripts,
+        "purge_list",
+        (keys.group, actor, limit, *flat),
+        lambda reply: PurgeCount(*map(int, reply)),
+        location=key,
     )
 
 
 def catch_up(
     keys: GroupKeys, key: str, *, actor: str, in_list: bool, owner: int, offset: int
-) -> Command[CaughtUp]:
+) -> Command[CatchUpCount]:
     """Stored to ready: one page of what the group with the byte `owner` has, for another group."""
     structure = "list" if in_list else "zset"
-    return Command(
-        verb="catch_up",
-        keys=keys.scripts.completed("catch_up", location=key),
-        args=(keys.group, actor, structure, bytes((owner,)), offset, MAX_BATCH),
-        decode=lambda reply: CaughtUp(*map(int, reply)),
+    return call(
+        keys.scripts,
+        "catch_up",
+        (keys.group, actor, structure, bytes((owner,)), offset, MAX_BATCH),
+        lambda reply: CatchUpCount(*map(int, reply)),
+        location=key,
     )
 
 
 def backfill_check(keys: GroupKeys, cursor: str) -> Command[tuple[str, list[str]]]:
     """One page of what is stored and not owed by the group: the next cursor, and the ids."""
-    return Command(
-        verb="backfill_check",
-        keys=keys.scripts["backfill_check"],
-        args=(cursor,),
-        decode=lambda reply: (text(reply[0]), texts(reply[1])),
+    return call(
+        keys.scripts, "backfill_check", (cursor,), lambda reply: (text(reply[0]), texts(reply[1]))
     )
 
 
@@ -136,26 +134,21 @@ def half_ids(keys: PartitionKeys, cursor: str) -> Command[tuple[str, list[str]]]
     return query(_scanned, "HSCAN", keys.half_of, cursor, "COUNT", MAX_BATCH)
 
 
-def scan_blocked(keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH) -> Command[Blocked]:
+def scan_blocked(
+    keys: GroupKeys, *, after: str = "", count: int = MAX_BATCH
+) -> Command[BlockedPage]:
     """One page of the line of an ordered group, without who is out; reads only."""
-    return Command(
-        verb="scan_blocked",
-        keys=keys.scripts["scan_blocked"],
-        args=(after, count),
-        decode=_blocked,
-    )
+    return call(keys.scripts, "scan_blocked", (after, count), _blocked)
 
 
 def purge_blocked(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Command[list[bytes]]:
     """Blocked to gone; OK or GONE for each member of the line."""
-    return Command(
-        "purge_blocked", keys.scripts["purge_blocked"], (keys.group, actor, *members), list
-    )
+    return call(keys.scripts, "purge_blocked", (keys.group, actor, *members), list)
 
 
 def leave(keys: GroupKeys) -> Command[int]:
     """Forget a group in a partition where it holds nothing; answers what it still holds."""
-    return Command("leave", keys.scripts["leave"], (keys.group,), int)
+    return call(keys.scripts, "leave", (keys.group,), int)
 
 
 def erase(keys: PartitionKeys) -> Command[int]:
@@ -176,18 +169,19 @@ def erase_group(keys: GroupKeys) -> Command[int]:
 def recall(keys: PartitionKeys, id_: str, *, worker: str, tag: str = "") -> Command[str]:
     """Scheduled and not due to gone: OK, LATE or GONE."""
     args = (worker, id_, scheduled_member(id_, tag))
-    return Command("recall", keys.scripts["recall"], args, text, ids=(id_,))
+    return call(keys.scripts, "recall", args, text, (id_,))
 
 
 def scan_group(
     keys: GroupKeys, key: str, *, in_list: bool, offset: int, count: int = MAX_BATCH
-) -> Command[Held]:
+) -> Command[GroupPage]:
     """One page of what a group holds in a list or a sorted set of its own."""
-    return Command(
-        verb="scan_group",
-        keys=keys.scripts.completed("scan_group", location=key),
-        args=("list" if in_list else "zset", offset, count),
-        decode=_held,
+    return call(
+        keys.scripts,
+        "scan_group",
+        ("list" if in_list else "zset", offset, count),
+        _held,
+        location=key,
     )
 
 
@@ -196,18 +190,18 @@ def _scanned(reply: list[Any]) -> tuple[str, list[str]]:
     return text(reply[0]), [text(member).partition(" ")[0] for member in reply[1][::2]]
 
 
-def _blocked(reply: list[Any]) -> Blocked:
+def _blocked(reply: list[Any]) -> BlockedPage:
     now, after, members, ids, failures = reply
-    return Blocked(
+    return BlockedPage(
         int(now),
         text(after),
         *(texts(column) for column in (members, ids, failures)),
     )
 
 
-def _held(reply: list[Any]) -> Held:
+def _held(reply: list[Any]) -> GroupPage:
     now, total, ids, scores, states, failures = reply
-    return Held(
+    return GroupPage(
         int(now),
         int(total),
         texts(ids),
@@ -217,12 +211,12 @@ def _held(reply: list[Any]) -> Held:
     )
 
 
-def scan(keys: GroupKeys, key: str, read: Callable[[Held], Iterable[T]]) -> Operation[list[T]]:
+def scan(keys: GroupKeys, key: str, read: Callable[[GroupPage], Iterable[T]]) -> Operation[list[T]]:
     """What `read` takes from each page of one list or sorted set of a group."""
     found: list[T] = []
     offset, total = 0, 1
     while offset < total:
-        page: Held = yield scan_group(keys, key, in_list=key in keys.lists, offset=offset)
+        page: GroupPage = yield scan_group(keys, key, in_list=key in keys.lists, offset=offset)
         if not page.ids:
             break
         offset, total = offset + len(page.ids), page.total

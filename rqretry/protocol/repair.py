@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import Command, text
+from rqretry.protocol.command import Command, call, text
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.publish import scheduled_member
 
@@ -32,12 +32,8 @@ def repair_places(
 ) -> Command[RepairReply]:
     """Repair the lists of a group for some messages; `what`: see lua/repair_places.lua."""
     arguments = [_bytes(id_) for id_ in ids]
-    return Command(
-        "repair_places",
-        keys.scripts["repair_places"],
-        (keys.group, actor, what, *arguments),
-        _repaired,
-        ids=tuple(ids),
+    return call(
+        keys.scripts, "repair_places", (keys.group, actor, what, *arguments), _repaired, tuple(ids)
     )
 
 
@@ -46,12 +42,7 @@ def repair_order(
 ) -> Command[RepairReply]:
     """Repair the order of an ordered group; `what` and the subjects: see lua/repair_order.lua."""
     arguments = [_bytes(subject) for subject in subjects]
-    return Command(
-        "repair_order",
-        keys.scripts["repair_order"],
-        (keys.group, actor, what, *arguments),
-        _repaired,
-    )
+    return call(keys.scripts, "repair_order", (keys.group, actor, what, *arguments), _repaired)
 
 
 def repair_owners(
@@ -91,11 +82,11 @@ def repair_owners(
 def repair_orphans(keys: PartitionKeys, what: str, subjects: Sequence[str]) -> Command[RepairReply]:
     """What a partition keeps of messages that are not there goes; `what`: see the script."""
     arguments = [_bytes(subject) for subject in subjects]
-    return Command(
-        verb="repair_orphans",
-        keys=keys.scripts["repair_orphans"],
-        args=(what, *arguments),
-        decode=lambda reply: RepairReply(len(subjects), [_text(id_) for id_ in reply]),
+    return call(
+        keys.scripts,
+        "repair_orphans",
+        (what, *arguments),
+        lambda reply: RepairReply(len(subjects), [_text(id_) for id_ in reply]),
     )
 
 

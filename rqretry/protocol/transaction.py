@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rqretry.core.route import Route
-from rqretry.protocol.command import MAX_BATCH, Argument, Command, number, query, text, texts
+from rqretry.protocol.command import MAX_BATCH, Argument, Command, call, number, query, text, texts
 from rqretry.protocol.keys import NamespaceKeys, PartitionKeys
 from rqretry.protocol.publish import Prepared
 
@@ -113,21 +113,21 @@ def prepare(
         m = half.message
         args += (half.number, m.id, m.data, m.digest, half.tag, half.message_group, m.keys)
     ids = tuple(half.message.id for half in halves)
-    return Command("prepare", keys.scripts["prepare"], tuple(args), _prepared, ids=ids)
+    return call(keys.scripts, "prepare", tuple(args), _prepared, ids)
 
 
 def commit(
     keys: PartitionKeys, transaction: str, *, worker: str, decided_ms: int, limit: int = MAX_BATCH
 ) -> Command[tuple[int, int]]:
     """Half to scheduled and due; answers how many, and whether any are left."""
-    return Command("commit", keys.scripts["commit"], (transaction, worker, decided_ms, limit), _two)
+    return call(keys.scripts, "commit", (transaction, worker, decided_ms, limit), _two)
 
 
 def rollback(
     keys: PartitionKeys, transaction: str, *, worker: str, limit: int = MAX_BATCH
 ) -> Command[tuple[int, int]]:
     """Half to gone; answers how many, and whether any are left."""
-    return Command("rollback", keys.scripts["rollback"], (transaction, worker, limit), _two)
+    return call(keys.scripts, "rollback", (transaction, worker, limit), _two)
 
 
 def half_of(keys: PartitionKeys, id_: str) -> Command[StoredHalf | None]:
@@ -163,9 +163,7 @@ def enlist(
         transaction, _spell(partition), int(known), terms.group, terms.topic, worker,
         terms.after_ms, terms.every_ms, terms.most,
     )  # fmt: skip
-    return Command(
-        "enlist", keys.scripts.completed("enlist", checks=keys.checks(terms.group)), args, _enlisted
-    )
+    return call(keys.scripts, "enlist", args, _enlisted, checks=keys.checks(terms.group))
 
 
 def decide(
@@ -182,16 +180,14 @@ def decide(
     """Commit or roll back, once and for all; `claim` where a checker decides."""
     claimed: Argument = "" if claim is None else claim
     args = (transaction, decision, worker, lease_ms, claimed, one_line(reason))
-    return Command(
-        "decide", keys.scripts.completed("decide", checks=keys.checks(group)), args, _decided
-    )
+    return call(keys.scripts, "decide", args, _decided, checks=keys.checks(group))
 
 
 def finish(
     keys: NamespaceKeys, transaction: str, partitions: Sequence[tuple[str, int]]
 ) -> Command[int]:
     """The decision is carried out in these partitions; answers how many are left."""
-    return Command("finish", keys.scripts["finish"], (transaction, *map(_spell, partitions)), int)
+    return call(keys.scripts, "finish", (transaction, *map(_spell, partitions)), int)
 
 
 def claim(
@@ -207,11 +203,12 @@ def defer(
     keys: NamespaceKeys, transaction: str, group: str, *, claim: int, reason: str
 ) -> Command[str]:
     """A checker does not know: OK (checked again), PARKED, or STALE."""
-    return Command(
+    return call(
+        keys.scripts,
         "defer",
-        keys.scripts.completed("defer", checks=keys.checks(group)),
         (transaction, claim, one_line(reason)),
         text,
+        checks=keys.checks(group),
     )
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from rqretry.catalog.backfill import catch_up
 from rqretry.core.receipt import Receipt
-from rqretry.protocol.operate import CaughtUp, backfill_check
+from rqretry.protocol.operate import CatchUpCount, backfill_check
 from tests.support.builders import HOUR, failure, first, prepared
 from tests.support.world import START_MS, World
 
 BEHIND: Any = {"paused": 1, "catching_up": 1}
-OVER = CaughtUp(-1, 0, 0)
+OVER = CatchUpCount(-1, 0, 0)
 
 
 def all_of_it(world: World, group: str = "h") -> int:
@@ -28,7 +28,7 @@ def test_catch_up_gives_a_group_what_another_has(world: World) -> None:
     world.publish("a", "b")
     world.subscribe("h", **BEHIND)
     with world.changes() as changed:
-        assert world.catch_up() == CaughtUp(2, 2, 2)
+        assert world.catch_up() == CatchUpCount(2, 2, 2)
     assert changed == {
         "h:ready": ["a", "b"],
         "pending": {"a": "ab", "b": "ab"},
@@ -44,7 +44,7 @@ def test_catch_up_repeated_changes_nothing(world: World) -> None:
     world.subscribe("h", **BEHIND)
     world.catch_up()
     with world.changes() as changed:
-        assert world.catch_up() == CaughtUp(2, 0, 0)
+        assert world.catch_up() == CatchUpCount(2, 0, 0)
     assert changed == {}
 
 
@@ -52,8 +52,8 @@ def test_catch_up_of_an_empty_place_changes_nothing(world: World) -> None:
     world.subscribe("g")
     world.subscribe("h", **BEHIND)
     with world.changes() as changed:
-        assert world.catch_up("retry") == CaughtUp(0, 0, 0)
-        assert world.catch_up("dead") == CaughtUp(0, 0, 0)
+        assert world.catch_up("retry") == CatchUpCount(0, 0, 0)
+        assert world.catch_up("dead") == CatchUpCount(0, 0, 0)
     assert changed == {}
 
 
@@ -105,10 +105,10 @@ def test_a_page_never_jumps_over_a_message_where_others_lease_and_publish(world:
     world.publish(*ids[:300])
     world.publish(*ids[300:])
     world.subscribe("h", **BEHIND)
-    assert world.catch_up() == CaughtUp(500, 500, 500)
+    assert world.catch_up() == CatchUpCount(500, 500, 500)
     world.lease(50)
     world.publish(*(f"n{n}" for n in range(20)))
-    assert world.catch_up(offset=500) == CaughtUp(70, 50, 50)
+    assert world.catch_up(offset=500) == CatchUpCount(70, 50, 50)
     assert len(world.missed()) == 50
     assert all_of_it(world) == 50
     assert sorted(world.state()["h:ready"][:600]) == ids

@@ -1,7 +1,7 @@
 """purge_list: ready -> gone, at the head of a list."""
 
 from rqretry.protocol import operate
-from rqretry.protocol.operate import Dropped
+from rqretry.protocol.operate import PurgeCount
 from tests.support.builders import HOUR, failure, first, prepared
 from tests.support.world import START_MS, World
 
@@ -10,7 +10,7 @@ def test_drop_leaves_nothing_behind(world: World) -> None:
     world.subscribe()
     world.publish(prepared("a", "x" * 9000, digest="d"), "b")
     with world.changes() as changed:
-        assert world.drop(limit=1) == Dropped(1, 1)
+        assert world.drop(limit=1) == PurgeCount(1, 1)
     assert changed == {
         "g:ready": ["b"],
         "bodies": {"a": None},
@@ -28,7 +28,7 @@ def test_drop_in_the_retry_lane_takes_the_record_too(world: World) -> None:
     world.advance(1000)
     world.promote()
     with world.changes() as changed:
-        assert world.drop(lane="retry") == Dropped(1, 1)
+        assert world.drop(lane="retry") == PurgeCount(1, 1)
     assert changed == {
         "g:retry": None,
         "bodies": {"a": None},
@@ -42,17 +42,17 @@ def test_drop_in_the_retry_lane_takes_the_record_too(world: World) -> None:
 def test_drop_keeps_what_the_caller_keeps_and_moves_it_to_the_tail(world: World) -> None:
     world.subscribe()
     world.publish("a", "b", "c", "d")
-    assert world.drop(("a", False), ("b", True), ("c", False)) == Dropped(1, 3)
+    assert world.drop(("a", False), ("b", True), ("c", False)) == PurgeCount(1, 3)
     assert world.state()["g:ready"] == ["d", "a", "c"]
 
 
 def test_drop_stops_before_a_message_that_the_caller_has_not_looked_at(world: World) -> None:
     world.subscribe()
     world.publish("a", "new", "b")
-    assert world.drop(("a", True), ("b", True)) == Dropped(1, 1)
+    assert world.drop(("a", True), ("b", True)) == PurgeCount(1, 1)
     assert world.state()["g:ready"] == ["new", "b"]
     with world.changes() as changed:
-        assert world.drop(("b", True)) == Dropped(0, 0)
+        assert world.drop(("b", True)) == PurgeCount(0, 0)
     assert changed == {}
 
 
@@ -76,7 +76,7 @@ def test_drop_of_leftovers_only_trims_the_list(world: World) -> None:
     world.succeed(*world.leased("done"))
     world.client.rpush(world.group().ready, "inflight", "dead", "done")
     with world.changes() as changed:
-        assert world.drop() == Dropped(0, 3)
+        assert world.drop() == PurgeCount(0, 3)
     assert changed == {"g:ready": None}
     assert world.succeed(*first("inflight")) == ["OK"]
 
@@ -85,14 +85,14 @@ def test_drop_counts_a_message_that_is_listed_twice_once(world: World) -> None:
     world.subscribe()
     world.publish("a")
     world.client.rpush(world.group().ready, "a")
-    assert world.drop() == Dropped(1, 2)
+    assert world.drop() == PurgeCount(1, 2)
     assert "g:ready" not in world.state()
 
 
 def test_drop_of_an_empty_list_changes_nothing(world: World) -> None:
     world.subscribe()
     with world.changes() as changed:
-        assert world.drop() == Dropped(0, 0)
+        assert world.drop() == PurgeCount(0, 0)
     assert changed == {}
 
 

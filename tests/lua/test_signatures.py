@@ -70,11 +70,16 @@ def commands() -> Iterator[tuple[str, list[str]]]:
             if not isinstance(function, ast.FunctionDef):
                 continue
             for call in ast.walk(function):
-                if isinstance(call, ast.Call) and ast.unparse(call.func) == "Command":
-                    given = dict(zip(("verb", "keys", "args"), call.args, strict=False))
+                how = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+                if isinstance(call, ast.Call) and how in ("Command", "call"):
+                    order = (
+                        ("verb", "keys", "args") if how == "Command" else ("keys", "verb", "args")
+                    )
+                    given = dict(zip(order, call.args, strict=False))
                     given |= {str(word.arg): word.value for word in call.keywords}
-                    verb = re.findall(r"'(\w+)'", ast.unparse(given["verb"]))[0]
-                    yield verb, list(_names(_display(given["args"], function)))
+                    verb = re.search(r"'(\w+)'", ast.unparse(given["verb"]))
+                    if verb and verb[1] in SIGNATURES:
+                        yield verb[1], list(_names(_display(given["args"], function)))
 
 
 def _display(value: ast.expr, function: ast.FunctionDef) -> ast.Tuple | ast.List:
@@ -101,7 +106,7 @@ def _names(display: ast.Tuple | ast.List) -> Iterator[str]:
         yield re.sub(r"^\w+\((.*)\)$", r"\1", ast.unparse(element)).rpartition(".")[2]
 
 
-COMMANDS = [command for command in commands() if command[0] in SIGNATURES]
+COMMANDS = list(commands())
 
 
 def test_every_script_is_declared_and_has_a_command() -> None:

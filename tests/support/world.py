@@ -261,7 +261,7 @@ class World:
         group: str = "g",
         lane: str = "ready",
         limit: int = 500,
-    ) -> operate.Dropped:
+    ) -> operate.PurgeCount:
         """Delete what is ready, at the head of a lane."""
         keys = self.group(group)
         place = {"ready": keys.ready, "retry": keys.retry}[lane]
@@ -269,7 +269,7 @@ class World:
 
     def catch_up(
         self, place: str = "ready", *, of: str = "g", group: str = "h", offset: int = 0
-    ) -> operate.CaughtUp:
+    ) -> operate.CatchUpCount:
         """Give a group one page of what another has in a place; of a list, its tail."""
         owner = next(other.byte for other in self.route.groups if other.name == of)
         in_list = place in ("ready", "retry")

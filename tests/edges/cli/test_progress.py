@@ -14,7 +14,7 @@ from rqretry import Client, DeadLetterFilter
 from rqretry.cli.dead_letter_export import exported
 from rqretry.cli.progress import watched
 from rqretry.protocol.command import Command, Operation, Pause
-from rqretry.protocol.operate import Dropped
+from rqretry.protocol.operate import PurgeCount
 from tests.edges.cli.shell import CLEAN, Shell, dead_letter
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +53,7 @@ def test_a_drop_counts_what_is_gone() -> None:
     operation = watched(working(), counts.append)
     next(operation)
     with pytest.raises(StopIteration):
-        operation.send(Dropped(3, 7))
+        operation.send(PurgeCount(3, 7))
     assert counts == [3]
 
 
