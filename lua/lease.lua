@@ -6,7 +6,7 @@ local call = redis.call
   a leftover and is dropped. The lists are peeked, the in-flight set is written, and only then are
   they trimmed, so a cut leaves a duplicate id and never a lost one.
 
-  A group may have its share of max_inflight in flight here and no more; whoever ends a lease of a
+  A group may have its share of max_inflight in flight here and no more; the call that ends a lease of a
   full group wakes it, so a lease that leaves work behind because of that wakes nobody. A group with
   a rate leases only for a caller that holds tokens. In an ordered group an id that is not the head
   of its message group is a leftover too; and a leftover that is the head lets the next one go.

@@ -1,7 +1,7 @@
 local call = redis.call
 --[[ redrive.lua: dead -> ready | waiting_retry (sent back later)
 
-  A dead letter starts again at attempt 1, for this group only. Its lease number goes on, so old
+  A dead letter starts again at attempt 1, for this group only. Its lease numbers continue, so old
   receipts stay stale, and its failure record keeps the lineage: a line says when it was sent back.
   With a delay it waits at a level until then, so that many can be spread over time. In an ordered
   group it goes to the end of its message group: at once, or when it is promoted.

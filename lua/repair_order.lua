@@ -1,5 +1,5 @@
 local call = redis.call
---[[ repair_order.lua: a message group of an ordered group goes on
+--[[ repair_order.lua: repair the order of an ordered group
 
   Like repair_places.lua, for the order of an ordered group: each is looked at again, and nothing that can be
   delivered leaves the line.

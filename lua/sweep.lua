@@ -1,5 +1,5 @@
 local call = redis.call
---[[ sweep.lua: upkeep of a partition; forget the caller-given ids whose hour is over
+--[[ sweep.lua: upkeep of a partition; forget the caller-given ids whose deduplication window is over
 
   FLAGS  allow-oom
   KEYS   meta ids id_expiry

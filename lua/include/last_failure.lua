@@ -1,6 +1,6 @@
 -- The newest line of each message's failure record, also of one that was sent back from the dead
 -- letters (it says so); '' for a message that has not failed. `origins` are the records of another
--- group: there a first attempt is told why the message died.
+-- group: there a first attempt gets the reason why the message died.
 local function newest_failures(failures, ids, entries, origins)
   local lines, some = {}, false
   local function read(key, chosen)

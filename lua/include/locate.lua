@@ -1,5 +1,5 @@
--- Where a group has a message, for whoever repairs: searched for exactly, so a list is read to its
--- end. One call searches so many entries of lists at most, and one message at least.
+-- Where a group has a message, for the repair scripts: searched for exactly, so a list is read to its
+-- end. One call searches a limited number of list items, but at least one message.
 local SEARCHED = 200000
 
 local function searchable(lists, asked)

@@ -207,7 +207,7 @@ local function finish_orphans(o, orphans)
   call('HDEL', o.message_groups, unpack(orphans))
 end
 
--- A group is finished with these; `last` are those whose body nobody owes any more. `o.used` is nil
+-- A group is finished with these; `last` are those that no group is owed any more. `o.used` is nil
 -- while no message of the partition has ever had a message group.
 local function finish_in_order(o, ids, last)
   if not o.used or #ids == 0 then

@@ -48,7 +48,7 @@ def notes(keys: NamespaceKeys, *, count: int) -> Command[list[Note]]:
 
 
 def exit_record(keys: NamespaceKeys, *, process: str, ending: str) -> Command[int]:
-    """Keep how a worker process ended, for whoever asks what became of its messages.
+    """Keep how a worker process ended, to explain later what became of its messages.
 
     Args:
         keys: The namespace.

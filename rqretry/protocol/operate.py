@@ -157,7 +157,7 @@ def erase(keys: PartitionKeys) -> Command[int]:
 
 
 def erase_group(keys: GroupKeys) -> Command[int]:
-    """Delete what is a group's own in a partition, whose dead letters are another group's."""
+    """Delete what a group that consumes another's dead letters has of its own in a partition."""
     own = (
         keys.config, keys.ready, keys.retry, keys.inflight, keys.attempts, keys.failures,
         keys.tracebacks, keys.deaths, keys.due, keys.wake, *keys.levels,

@@ -19,7 +19,7 @@ _NAMED, _FILTERED = "named", "filtered"
 _BEHIND_LANE = 3
 """Of the keys of both publish scripts, those behind the lane are the same for every producer."""
 _PACKED = 32
-"""From so many plain messages on the history has their ids packed, in 12 bytes each and not 17."""
+"""At this many plain messages the history packs their ids, into 12 bytes each in place of 17."""
 _BARE = ("", "", None)
 """Digest, delay and notes of a message that has none of them."""
 
@@ -89,7 +89,7 @@ class PlainMessages(Sequence[Prepared]):
         return Prepared(self.ids[at], self.data[at], "" if digests is None else digests[at], "")
 
     def cut(self, most: int, most_bytes: int) -> Iterator["PlainMessages"]:
-        """In parts of at most so many messages and bytes of bodies, one message at least."""
+        """Parts of up to `most` messages and `most_bytes` of bodies, at least one message each."""
         at = 0
         while at < len(self.ids):
             ends = list(accumulate(map(len, self.data[at : at + most])))

@@ -102,7 +102,7 @@ def read_span(
 
 
 def _entries_for(rows: int, page: Sequence[Entry]) -> int:
-    """How many entries have about so many rows, if they are like these."""
+    """How many entries have about this many rows, if they resemble these."""
     here = sum(fields[IDS].count(b" ") + 1 for _, fields in page)
     return max(1, min(rows, round(rows * len(page) / here)))
 

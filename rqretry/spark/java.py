@@ -2,7 +2,7 @@
 
 Spark's launcher always asks for the module `jdk.incubator.vector`, which the wheel's small Java
 does not have, and Java then refuses to start. So the wheel is used through a home folder of our
-own whose `bin/java` leaves that one argument out.
+own with a `bin/java` that leaves that one argument out.
 """
 
 import atexit

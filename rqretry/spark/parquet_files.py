@@ -19,7 +19,7 @@ SUFFIX = ".parquet"
 
 
 def absolute(location: str) -> str:
-    """A path that means the same to the JVM and to tasks, whose working folders differ."""
+    """A path that means the same to the JVM and to tasks: their working directories differ."""
     return location if "://" in location else str(Path(location).absolute())
 
 

@@ -100,8 +100,8 @@ def redrive(  # noqa: PLR0913 - options by name
         where: The condition, over the columns of dead letters (docs/spark.md).
         url: The server, as everywhere.
         namespace: The namespace, as everywhere.
-        rate: At most so many, as for `admin.redrive`.
-        canary: Send so many first, as there.
+        rate: Send no faster than this, as for `admin.redrive`.
+        canary: Send this many first, as there.
         canary_timeout: How long to wait for them, as there; seconds, or text such as "1m".
         dry_run: Only choose and count; send nothing and write nothing.
         state: The folder of the file.

@@ -64,7 +64,7 @@ class Played(NamedTuple):
         begun: When each delivery began.
         busy: How long handlers ran.
         took: From ready to committed; None if it was not, or that is not known.
-        known: Nothing had to be supposed of an attempt whose outcome is not known.
+        known: No attempt with an unknown outcome had to be guessed.
     """
 
     outcome: str
@@ -141,7 +141,7 @@ def replay(case: Case, candidate: Candidate, until: int, *, hopeful: bool) -> Pl
         case: What is known of it.
         candidate: The policy.
         until: The end of the history; where deliveries have no limit, it is followed so far.
-        hopeful: Whether attempts whose outcome is not known succeed.
+        hopeful: Whether attempts with an unknown outcome are assumed to succeed.
     """
     begun: list[int] = []
     at, busy, expiries, known = case.attempts[0].begun, 0, 0, True

@@ -184,7 +184,7 @@ class _Outlet(ABC):
     def prepare_all(
         self, plain: list[bytes], ids: Sequence[str], first: int, now_ms: int
     ) -> PlainMessages:
-        """What `prepare` makes of rows whose bodies are packed, from this number of the task on."""
+        """What `prepare` makes of rows with packed bodies, numbered from this one of the task."""
 
     @abstractmethod
     def prepare(self, item: Any, made_id: str, now_ms: int) -> Prepared:
@@ -204,7 +204,7 @@ class _ById(_Outlet):
     """Rows that bring their ids."""
 
     def begin(self) -> None:
-        """Two lanes of this attempt for each partition, whose calls take turns."""
+        """Two lanes of this attempt for each partition; their calls alternate."""
         topic = self.options.target
         self._lanes = [(Lane(topic, n), Lane(topic, n)) for n in range(self.partitions)]
 
@@ -243,7 +243,7 @@ class _ById(_Outlet):
 
 
 class _ByLane(_Outlet):
-    """Rows whose ids are made of the task and their number."""
+    """Rows with ids made of the task and their number in it."""
 
     def begin(self) -> None:
         """The task's lane for each partition."""

@@ -28,7 +28,7 @@ from rqretry.spark.options import Options
 from rqretry.spark.position import LATEST, Offsets, Position, Wanted
 
 _ABOUT = "@"
-"""A key of the offsets that is not a topic: whose they are."""
+"""The key of the offsets that names their owner; no topic can have this name."""
 _NAMESPACE = "namespace"
 
 

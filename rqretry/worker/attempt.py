@@ -161,7 +161,7 @@ class Execution:
 
 
 class RunningAttempts:
-    """The attempts of a consumer whose handlers wait for something."""
+    """The attempts of a consumer with handlers that wait for something."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class RunningAttempts:
         self._events = events
         self._can_stick = can_stick
         self._stuck = 0
-        """Slots whose thread goes on although its attempt timed out or lost its lease."""
+        """Slots with a thread still running after its attempt timed out or lost its lease."""
 
     def __len__(self) -> int:
         return len(self.deliveries)

@@ -146,7 +146,7 @@ def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 class Waiting(NamedTuple):
-    """An attempt whose handler waits for something."""
+    """An attempt of a handler that waits for something."""
 
     coroutine: Coroutine[Any, Any, Any]
     run: Callable[..., Any]

@@ -330,7 +330,7 @@ class ConsumerEvents(Protocol):
         """A lease ended while the message was handled, or waited for a slot."""
 
     def stuck(self) -> None:
-        """All its slots are held by threads whose attempts were called off."""
+        """Whether threads of cancelled attempts hold all its slots."""
 
 
 class Results(Protocol):

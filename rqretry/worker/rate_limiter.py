@@ -34,7 +34,7 @@ class TokenBuckets:
         self._next_at.pop(bucket, None)
 
     async def take(self, wanted: Mapping[str, int]) -> dict[str, int | None]:
-        """Take up to so many from each; what they gave, None if there is no limit any more."""
+        """Take up to these numbers of tokens; answers what each gave, None without a limit."""
         if not wanted:
             return {}
         commands = [rate_take(bucket, want=min(MAX_BATCH, n)) for bucket, n in wanted.items()]

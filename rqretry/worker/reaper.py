@@ -134,7 +134,7 @@ class Reaper:
             place.may_hold_more()
 
     async def _look_after_others(self, now: float) -> None:
-        """Expire the leases of simple groups, whose consumers may all be gone."""
+        """Expire the leases of simple groups: their own consumers may all have stopped."""
         if now < self._others_at:
             return
         self._others_at = now + LOOK_EVERY_S

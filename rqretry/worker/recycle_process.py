@@ -17,7 +17,7 @@ Retire = Callable[[str], None]
 
 
 class MessageLimit:
-    """Calls `retire` once, when the consumers of a process have finished so many together."""
+    """Calls `retire` once, when the consumers of a process have finished a number of messages."""
 
     def __init__(self, most: int, retire: Retire) -> None:
         self._most = self._left = most

@@ -1,4 +1,4 @@
-"""How attempts ended, reported to whoever wants to know: the log, callbacks, spans and metrics."""
+"""How attempts ended, reported to the log, callbacks, spans and metrics."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What the history says of a result whose answer does not: was it taken before?
+"""Find out from the history whether a result without a clear answer was stored.
 
 A result is reported again where the answer was lost, and is rejected then (docs/decisions/0027):
 because it was taken the first time, or because the lease had ended. Only the history knows which.

@@ -1,7 +1,7 @@
 """Waiting: for messages on wake keys, for room in consumers, and for what maintenance has due.
 
 A wake-up is a hint; the lease is the truth (docs/decisions/0013). A process that blocks on wake
-keys stops doing so when a consumer has room again whose places it does not wait for.
+keys stops doing so when a consumer with places that it does not wait for has room again.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ class WakeUps:
         self._connection_id = 0
         self._connection_keys: tuple[str, ...] = ()
         self._covered: Collection[HasRoom] | None = None
-        """The consumers whose places are all waited for; None while nothing blocks."""
+        """The consumers with all their places waited for; None while nothing blocks."""
         self._unblocking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[set[str]] | None = None
 

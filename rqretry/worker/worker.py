@@ -118,7 +118,7 @@ class Worker:
             self.stop()
 
     def limit_messages(self, most: int) -> None:
-        """Stop to be replaced when it has finished so many; before `run`."""
+        """Stop after this many finished messages, to be replaced; call it before `run`."""
         self._limit = MessageLimit(most, self.retire)
 
     def condition(self) -> Condition:
