@@ -91,7 +91,7 @@ def test_dead_letters_of_all_nodes_are_listed_redriven_and_committed(lab: Cluste
     while len(client.admin.dead_letters("g")) < 40 and time.monotonic() < end:
         consumer.receive(wait=0)
 
-    assert {letter.id for letter in client.admin.dead_letters("g")} == ids
+    assert {dead_letter.id for dead_letter in client.admin.dead_letters("g")} == ids
     nodes = {lab.cluster.server_of(partition_keys(NAMESPACE, "t", n).meta).port for n in range(6)}
     assert len(nodes) == 3
     client.admin.redrive("g", all=True)

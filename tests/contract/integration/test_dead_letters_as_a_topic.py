@@ -57,8 +57,8 @@ async def test_a_group_gets_each_dead_letter_once_those_from_before_and_those_th
     errors = {str(m.last_error) for m in seen.messages}
     assert errors == {f"ValueError: no contract: {n}" for n in range(30)}
     # The letters are where they were, bodies and all.
-    letters = await app.admin.dead_letters("claims")
-    assert sorted(letter.body for letter in letters) == list(range(30))
+    dead_letters = await app.admin.dead_letters("claims")
+    assert sorted(dead_letter.body for dead_letter in dead_letters) == list(range(30))
     assert (await app.admin.redrive("claims", all=True)) == 30
 
 
@@ -97,7 +97,7 @@ async def test_its_own_retries_follow_its_own_policy_and_what_they_use_up_is_dro
         (3, "KeyError: 'again'"),
     ]
     assert "dropped: message" in caplog.text
-    assert [letter.id for letter in await app.admin.dead_letters("claims")] == [id_]
+    assert [dead_letter.id for dead_letter in await app.admin.dead_letters("claims")] == [id_]
     assert await app.admin.dead_letters("triage") == []
     assert (lab.stats("claims").dead, lab.stats("triage").dead) == (1, 0)
     events = await app.admin.timeline(id_)

@@ -155,8 +155,8 @@ def test_a_message_that_waits_is_delivered_once_more_when_the_limit_is_below_its
         assert attempts == [1, 2, 3, 4]
         lab.advance("1h")
         assert attempts == [1, 2, 3, 4, 5]
-        (letter,) = lab.admin.dead_letters("g")
-        assert letter.attempt == 5
+        (dead_letter,) = lab.admin.dead_letters("g")
+        assert dead_letter.attempt == 5
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,11 @@ async def test_consume_timeout_cancels_an_async_handler_and_counts_a_failure(lab
     async with lab.working(app):
         await app.publish("t", 1)
         await counted(lab, "g", dead=1, fail=1, expire=0)
-        (letter,) = await app.admin.dead_letters("g")
+        (dead_letter,) = await app.admin.dead_letters("g")
 
     assert cancelled.is_set()
-    assert letter.cause == "timeout"
-    assert "0.15 s" in letter.error
+    assert dead_letter.cause == "timeout"
+    assert "0.15 s" in dead_letter.error
 
 
 async def test_a_result_after_the_timeout_is_refused_and_the_thread_was_told(lab: Lab) -> None:

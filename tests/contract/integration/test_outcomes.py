@@ -36,9 +36,9 @@ async def dead(
         await counted(lab, "g", dead=1, succeed=0, fail=deliveries)
         await app.publish("after", 1)
         await counted(lab, "after", succeed=1)
-        (letter,) = await app.admin.dead_letters("g")
-    assert letter.attempt == deliveries
-    return letter
+        (dead_letter,) = await app.admin.dead_letters("g")
+    assert dead_letter.attempt == deliveries
+    return dead_letter
 
 
 def returning(value: Any, annotation: Any) -> tuple[Handler, Handler]:
@@ -92,11 +92,11 @@ async def test_a_success_is_committed(lab: Lab, kind: int, value: Any, annotatio
 async def test_a_failure_is_retried_and_then_dead(
     lab: Lab, kind: int, value: Any, annotation: Any, reason: str
 ) -> None:
-    letter = await dead(lab, returning(value, annotation)[kind])
+    dead_letter = await dead(lab, returning(value, annotation)[kind])
 
-    assert (letter.cause, letter.error) == ("failure", reason)
-    assert [error.attempt for error in letter.errors] == [1, 2]
-    assert letter.body == "body"
+    assert (dead_letter.cause, dead_letter.error) == ("failure", reason)
+    assert [error.attempt for error in dead_letter.errors] == [1, 2]
+    assert dead_letter.body == "body"
 
 
 async def test_an_unawaited_coroutine_is_a_failure_with_advice(lab: Lab) -> None:
@@ -104,10 +104,10 @@ async def test_an_unawaited_coroutine_is_a_failure_with_advice(lab: Lab) -> None
         raise AssertionError("nobody runs this")
 
     made = inner()
-    letter = await dead(lab, lambda _message: made)
+    dead_letter = await dead(lab, lambda _message: made)
     made.close()
 
-    assert "nobody ran" in letter.error
+    assert "nobody ran" in dead_letter.error
 
 
 class Odd(BaseException):
@@ -144,14 +144,14 @@ async def test_whatever_a_handler_raises_is_a_failure_and_the_worker_goes_on(
         raise error
 
     handler: Handler = handle_async if kind == "async" else handle_sync
-    letter = await dead(lab, handler, concurrency=1)
+    dead_letter = await dead(lab, handler, concurrency=1)
 
-    assert letter.cause == "failure"
+    assert dead_letter.cause == "failure"
     name = type(error).__name__
     # Python itself turns a StopIteration that leaves a coroutine into a RuntimeError.
     of_coroutines = name.startswith("Stop") or name == "GeneratorExit"
-    assert letter.errors[-1].type in {name, "RuntimeError" if of_coroutines else name}
-    assert letter.fingerprint
+    assert dead_letter.errors[-1].type in {name, "RuntimeError" if of_coroutines else name}
+    assert dead_letter.fingerprint
 
 
 async def test_a_recursion_error_is_a_failure(lab: Lab) -> None:
@@ -160,9 +160,9 @@ async def test_a_recursion_error_is_a_failure(lab: Lab) -> None:
     async def handle(_message: Message[Any]) -> None:
         recurse()
 
-    letter = await dead(lab, handle)
+    dead_letter = await dead(lab, handle)
 
-    assert letter.errors[-1].type == "RecursionError"
+    assert dead_letter.errors[-1].type == "RecursionError"
     assert sys.getrecursionlimit() == limit
 
 
@@ -175,9 +175,9 @@ async def test_an_inner_task_that_was_cancelled_fails_the_attempt_and_not_the_sl
         inner.cancel()
         await inner
 
-    letter = await dead(lab, handle, concurrency=1)
+    dead_letter = await dead(lab, handle, concurrency=1)
 
-    assert letter.errors[-1].type == "CancelledError"
+    assert dead_letter.errors[-1].type == "CancelledError"
 
 
 async def test_an_exception_that_cannot_be_shown_is_a_failure(lab: Lab) -> None:
@@ -197,9 +197,9 @@ async def test_an_exception_that_cannot_be_shown_is_a_failure(lab: Lab) -> None:
 )
 async def test_a_dead_letter_result_needs_no_retry(lab: Lab, outcome: ConsumeResult) -> None:
     handler, _ = returning(outcome, ConsumeResult)
-    letter = await dead(lab, handler, deliveries=1)
+    dead_letter = await dead(lab, handler, deliveries=1)
 
-    assert (letter.cause, letter.error) == ("rejected", "bad claim")
+    assert (dead_letter.cause, dead_letter.error) == ("rejected", "bad claim")
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
@@ -214,9 +214,9 @@ async def test_a_dead_letter_can_be_raised_from_far_below(lab: Lab, kind: str) -
         below()
 
     handler: Handler = handle_async if kind == "async" else handle_sync
-    letter = await dead(lab, handler, deliveries=1)
+    dead_letter = await dead(lab, handler, deliveries=1)
 
-    assert (letter.cause, letter.error) == ("rejected", "bad claim")
+    assert (dead_letter.cause, dead_letter.error) == ("rejected", "bad claim")
 
 
 async def test_retry_after_waits_what_the_handler_says(lab: Lab) -> None:
@@ -299,10 +299,10 @@ async def test_a_message_that_is_postponed_too_often_fails(lab: Lab) -> None:
     async with lab.working(app):
         await app.publish("t", 1)
         await counted(lab, "g", dead=1, release=3, fail=1)
-        (letter,) = await app.admin.dead_letters("g")
+        (dead_letter,) = await app.admin.dead_letters("g")
 
     assert seen.attempts == [1, 1, 1, 1]
-    assert letter.error == "postponed too often"
+    assert dead_letter.error == "postponed too often"
 
 
 async def test_two_groups_of_one_process_postpone_the_same_message_each_by_its_own_limit(
@@ -336,10 +336,10 @@ async def test_a_body_that_cannot_be_decoded_is_dead_at_once_and_stops_nothing(
 
     async with lab.working(app):
         await counted(lab, "g", dead=1, succeed=1)
-        (letter,) = await app.admin.dead_letters("g")
+        (dead_letter,) = await app.admin.dead_letters("g")
 
-    assert (letter.id, letter.cause, letter.attempt) == (bad, "undecodable", 1)
-    assert letter.raw == garbage
+    assert (dead_letter.id, dead_letter.cause, dead_letter.attempt) == (bad, "undecodable", 1)
+    assert dead_letter.raw == garbage
     assert seen.bodies == ["good"]
 
 

@@ -155,9 +155,9 @@ async def test_an_epoch_without_rows_is_no_change(lab: Lab) -> None:
 
 
 async def test_what_may_differ_between_attempts_is_left_out_of_the_comparison(lab: Lab) -> None:
-    for letter in ("a", "b"):
+    for dead_letter in ("a", "b"):
         task = Task(lab, content=slice(-1))
-        task.send(letter)
+        task.send(dead_letter)
         task.finish()
     assert len(stored(lab)) == 1
 

@@ -227,9 +227,9 @@ async def test_a_waiting_receive_sees_to_the_last_delivery_of_another_one(
         assert time.monotonic() - start < 0.15 + 0.5
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        (letter,) = await client.admin.dead_letters("g")
+        (dead_letter,) = await client.admin.dead_letters("g")
 
-    assert letter.id == message.id
+    assert dead_letter.id == message.id
 
 
 async def test_a_worker_of_another_group_sees_to_it_where_no_consumer_is_left(
@@ -314,8 +314,8 @@ def test_a_body_that_cannot_be_decoded_is_dead_and_the_rest_is_received(
     (message,) = consumer.receive()
 
     assert message.body == "good"
-    (letter,) = client.admin.dead_letters("g")
-    assert (letter.id, letter.cause) == (bad, "undecodable")
+    (dead_letter,) = client.admin.dead_letters("g")
+    assert (dead_letter.id, dead_letter.cause) == (bad, "undecodable")
 
 
 def test_several_topics_in_one_group(client: Client) -> None:

@@ -213,9 +213,9 @@ async def test_group_settings_take_effect_at_once(lab: Lab) -> None:
         await seen.count(3)
         await app.admin.set_group("g", max_retries=0)
         stats = await counted(lab, "g", dead=1)
-        (letter,) = await app.admin.dead_letters("g")
+        (dead_letter,) = await app.admin.dead_letters("g")
 
-    assert letter.attempt == len(seen.messages) >= 3
+    assert dead_letter.attempt == len(seen.messages) >= 3
     assert stats.dead == 1
     assert (await app.admin.group("g")).max_retries == 0
 

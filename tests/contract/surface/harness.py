@@ -32,5 +32,5 @@ async def working(app: App, **options: Any) -> AsyncIterator[Worker]:
 async def only_dead_letter(lab: Lab, app: App, group: str) -> DeadLetterRecord:
     """Wait for the one dead letter of a group."""
     await counted(lab, group, dead=1, succeed=0)
-    (letter,) = await app.admin.dead_letters(group)
-    return letter
+    (dead_letter,) = await app.admin.dead_letters(group)
+    return dead_letter

@@ -27,7 +27,7 @@ class Flight:
 
 class Seat(TypedDict):
     row: int
-    letter: str
+    dead_letter: str
 
 
 class Bag(msgspec.Struct):

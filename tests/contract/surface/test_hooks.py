@@ -138,9 +138,9 @@ async def test_middleware_that_forgets_the_result_fails_the_attempt(lab: Lab) ->
     app.consumer("t", group="g", policy=ONCE)(lambda _: None)
     async with working(app):
         await app.publish("t", 1)
-        letter = await only_dead_letter(lab, app, "g")
-    assert "forgets" in letter.error
-    assert "return what call_next returned" in letter.error
+        dead_letter = await only_dead_letter(lab, app, "g")
+    assert "forgets" in dead_letter.error
+    assert "return what call_next returned" in dead_letter.error
 
 
 async def test_without_middleware_nothing_stands_between_a_slot_and_its_handler(lab: Lab) -> None:

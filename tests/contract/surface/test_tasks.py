@@ -290,10 +290,10 @@ async def test_a_stored_call_that_does_not_fit_any_more_is_dead_lettered_at_once
 
     async with working(app):
         await app.publish("count", body)
-        letter = await only_dead_letter(lab, app, "count")
+        dead_letter = await only_dead_letter(lab, app, "count")
 
-    assert (letter.cause, letter.attempt) == ("mismatch", 1)
-    assert reason in letter.error
+    assert (dead_letter.cause, dead_letter.attempt) == ("mismatch", 1)
+    assert reason in dead_letter.error
 
 
 async def test_a_mismatch_inside_a_handler_is_its_own_failure_and_is_retried(lab: Lab) -> None:

@@ -23,7 +23,7 @@ NOW = datetime(2024, 2, 29, 12, 30, tzinfo=UTC)
 FLIGHT = Flight(1, "UA", NOW, [Cabin.FIRST])
 BAG = Bag(Decimal("23.5"), UUID("12345678-1234-5678-1234-567812345678"))
 GUEST = Guest(name="Ada", born=NOW)
-SEAT = Seat(row=1, letter="A")
+SEAT = Seat(row=1, dead_letter="A")
 
 
 async def takes_message(message: Message[Flight]) -> Any:
@@ -157,12 +157,12 @@ async def test_a_received_body_that_does_not_fit_is_dead_lettered_with_the_reaso
 
     async with working(app):
         await app.publish("t", {"number": "x", "carrier": "UA"})
-        letter = await only_dead_letter(lab, app, "g")
+        dead_letter = await only_dead_letter(lab, app, "g")
 
-    assert (letter.cause, letter.attempt, called) == ("mismatch", 1, [])
+    assert (dead_letter.cause, dead_letter.attempt, called) == ("mismatch", 1, [])
     expected = "the body is not a valid Flight: Expected `int`, got `str` - at `$.number`"
-    assert letter.error == expected
-    assert letter.body == {"number": "x", "carrier": "UA"}
+    assert dead_letter.error == expected
+    assert dead_letter.body == {"number": "x", "carrier": "UA"}
 
 
 def test_typed_objects_are_published_by_sync_clients_as_well(lab: Lab) -> None:
@@ -295,6 +295,6 @@ async def test_pydantic_alone_checks_dataclasses_and_models(
         await counted(lab, "g", succeed=1)
         await app.publish("x", {"number": 1})
         await counted(lab, "g", dead=1)
-        (letter,) = await app.admin.dead_letters("g")
+        (dead_letter,) = await app.admin.dead_letters("g")
     assert bodies == [FLIGHT]
-    assert letter.error == "the body is not a valid Flight: Field required - at carrier"
+    assert dead_letter.error == "the body is not a valid Flight: Field required - at carrier"

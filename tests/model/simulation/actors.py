@@ -2,11 +2,11 @@
 
 from tests.model.simulation.authoring import Author
 from tests.model.simulation.clients import client_of
-from tests.model.simulation.crew import TOPIC
 from tests.model.simulation.handling import Receiver, work
 from tests.model.simulation.loop import Process
 from tests.model.simulation.operating import keep_up, operate
 from tests.model.simulation.plans import LEVELS
+from tests.model.simulation.processes import TOPIC
 from tests.model.simulation.world import Outcome, World
 
 

@@ -15,9 +15,9 @@ from rqretry.core.errors import (
 from rqretry.core.message import OutgoingMessage
 from tests.model.simulation.calls import require
 from tests.model.simulation.clients import client_of
-from tests.model.simulation.crew import PRODUCERS, TOPIC
 from tests.model.simulation.loop import Process
 from tests.model.simulation.plans import TAGS
+from tests.model.simulation.processes import PRODUCERS, TOPIC
 from tests.model.simulation.world import World
 
 
