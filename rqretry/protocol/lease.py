@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from rqretry.core.receipt import Receipt
-from rqretry.protocol.command import MAX_BATCH_BYTES, Command
+from rqretry.protocol.command import MAX_BATCH_BYTES, Command, call
 from rqretry.protocol.keys import GroupKeys
 
 OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
@@ -93,12 +93,9 @@ def lease(
 
     `tokens`: the caller has taken as many of a group's rate limit.
     """
-    return Command(
-        verb="lease",
-        keys=keys.scripts["lease"] + ((keys.deaths, keys.origins) if keys.source else ()),
-        args=(keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens)),
-        decode=_leased,
-    )
+    touched = keys.scripts["lease"] + ((keys.deaths, keys.origins) if keys.source else ())
+    args = (keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens))
+    return Command("lease", touched, args, _leased)
 
 
 class Polled(NamedTuple):
@@ -123,13 +120,8 @@ def renew(
     keys: GroupKeys, receipts: Sequence[Receipt], *, visibility_ms: int
 ) -> Command[list[bytes]]:
     """Inflight to inflight: push the deadline of leases that are still ours."""
-    return Command(
-        verb="renew",
-        keys=keys.scripts["renew"],
-        args=(visibility_ms, *_flat(receipts)),
-        decode=list,
-        ids=_ids(receipts),
-    )
+    args = (visibility_ms, *_flat(receipts))
+    return Command("renew", keys.scripts["renew"], args, list, ids=_ids(receipts))
 
 
 def succeed(
@@ -143,13 +135,9 @@ def succeed(
     ids = _ids(receipts)
     firsts = {receipt[1] for receipt in receipts} == {1}
     stride, leases = (1, ids) if firsts else (2, _flat(receipts))
-    return Command(
-        verb="succeed",
-        keys=keys.scripts["succeed"] + ((keys.deaths,) if keys.source else ()),
-        args=(keys.group, worker, int(strict), stride, *leases),
-        decode=lambda reply: reply or [OK] * len(ids),
-        ids=ids,
-    )
+    touched = keys.scripts["succeed"] + ((keys.deaths,) if keys.source else ())
+    args = (keys.group, worker, int(strict), stride, *leases)
+    return Command("succeed", touched, args, lambda reply: reply or [OK] * len(ids), ids=ids)
 
 
 def fail(
@@ -193,13 +181,8 @@ def change_visibility(
     keys: GroupKeys, receipt: Receipt, *, worker: str, duration_ms: int
 ) -> Command[bytes | int]:
     """Inflight to inflight with a new deadline (0: to ready); the new lease_no, STALE or GONE."""
-    return Command(
-        verb="change_visibility",
-        keys=keys.scripts["change_visibility"],
-        args=(keys.group, worker, *receipt, duration_ms),
-        decode=_changed,
-        ids=(receipt.id,),
-    )
+    args = (keys.group, worker, *receipt, duration_ms)
+    return call(keys.scripts, "change_visibility", args, _changed, (receipt.id,))
 
 
 def _failures(
