@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import operator
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -77,7 +78,8 @@ def bind(handler: Handler, body_type: Any = None) -> Binding:
         takes += role
         if body is not None:
             wanted.append(body)
-    if not takes and _takes_anything(signature):
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    if not takes and _VAR_POSITIONAL in kinds:  # a wrapper that hands on whatever it gets
         takes = "m"
     _check(handler, signature, takes, wanted)
     chosen = wanted[0] if wanted else body_type
@@ -126,12 +128,6 @@ def _check(handler: Handler, signature: inspect.Signature, takes: str, wanted: l
             " one message: it takes the message, its body (annotated with the body's type), or"
             " both, and nothing else without a default"
         )
-
-
-def _takes_anything(signature: inspect.Signature) -> bool:
-    """A decorator's wrapper that hands on whatever it gets."""
-    kinds = {parameter.kind for parameter in signature.parameters.values()}
-    return inspect.Parameter.VAR_POSITIONAL in kinds
 
 
 def _function_under(handler: Any) -> Any:
@@ -192,7 +188,7 @@ class TaskBinding:
             raise ReceivedMismatch("the body is not a call of a task: it needs args and kwargs")
         try:
             bound = self.signature.bind(*args, **kwargs)
-            self._convert(bound, _received)
+            self._convert(bound, operator.call)
         except TypeError as error:
             raise ReceivedMismatch(f"the task does not take these arguments: {error}") from error
         except BodyMismatch as error:
@@ -250,7 +246,3 @@ def _stored(fit: Fit, value: Any) -> Any:
     made = packed(value)
     fit(made)
     return made
-
-
-def _received(fit: Fit, value: Any) -> Any:
-    return fit(value)

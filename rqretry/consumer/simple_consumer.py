@@ -97,17 +97,11 @@ def simple_operations(
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
         raise InvalidArgument("topics: a simple consumer needs at least one topic")
-    settings = group_settings(max_retries, None)
+    settings = group_settings(max_retries, None) | {"create": create_group}
     if tags is not None:
         settings["tags"] = check_tags(tags)
     if ordered is not None:
         settings["ordered"] = check_flag("ordered", ordered)
-    return SimpleOperations(
-        catalog,
-        check_group(group),
-        [check_source(name) for name in names],
-        worker=name,
-        create_group=create_group,
-        start=check_start(start),
-        settings=settings,
-    )
+    checked, sources = check_group(group), [check_source(name) for name in names]
+    settings["start"] = check_start(start)
+    return SimpleOperations(catalog, checked, sources, name, settings)

@@ -5,7 +5,7 @@ when its invisible duration ends, and dead after max_retries + 1 deliveries.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,7 +16,7 @@ from rqretry.core.durations import Duration, milliseconds, seconds
 from rqretry.core.envelope import decode
 from rqretry.core.errors import CodecError, InvalidReceiptHandle, refuse, show, shown_ids
 from rqretry.core.failure_record import describe_cause
-from rqretry.core.limits import LATEST, MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
+from rqretry.core.limits import MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
 from rqretry.core.message import Message, ReceiptHandle
 from rqretry.maintenance.due import Due, Maintenance
 from rqretry.observability import observer
@@ -51,19 +51,15 @@ class SimpleOperations:
         catalog: Catalog,
         group: str,
         topics: Sequence[str],
-        *,
         worker: str,
-        create_group: bool = False,
-        start: str = LATEST,
-        settings: dict[str, Any] | None = None,
+        subscription: Mapping[str, Any],
     ) -> None:
         self.catalog = catalog
         self.group = group
         self.topics = topics
         self.worker = worker
-        self._create = create_group
-        self._start = start
-        self._settings = settings or {}
+        self._subscription = subscription
+        """What it names as it joins, beside its topics; see Catalog.join."""
         self._record: GroupRecord | None = None
         self._places: list[Place] = []
         self._maintenance = Maintenance(catalog.topics, worker)
@@ -76,13 +72,7 @@ class SimpleOperations:
         """Subscribe; done once, by the first call. Raises GroupNotFound, TopicNotFound."""
         if self._record is None:
             record = yield from self.catalog.join(
-                self.group,
-                SIMPLE,
-                self.topics,
-                create=self._create,
-                create_topics=False,
-                start=self._start,
-                **self._settings,
+                self.group, SIMPLE, self.topics, create_topics=False, **self._subscription
             )
             yield from self._find_places()
             self._record = record  # a call that was cut off before this joins again

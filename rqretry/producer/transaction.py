@@ -94,6 +94,21 @@ class TransactionOperations:
         """
         yield from self._decide(ROLLED_BACK)
 
+    def finish(self, error: BaseException | None) -> Operation[None]:
+        """After its block: commit it, or roll it back if the block raised; unless it is decided."""
+        if self.decision:
+            return
+        if error is None:
+            yield from self.commit()
+            return
+        try:
+            yield from self.rollback()
+        except RqretryError as failed:
+            error.add_note(
+                f"transaction {show(self.id)} could not be rolled back now ({failed}); it stays"
+                " invisible, and is checked back"
+            )
+
     # -- inside --------------------------------------------------------------------------------
 
     def _decide(self, decision: str) -> Operation[None]:
@@ -250,15 +265,7 @@ class Transaction(_Verbs, SyncFacade[TransactionOperations]):
         return self
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if self.operations.decision:
-            return
-        if error is None:
-            self.commit()
-            return
-        try:
-            self.rollback()
-        except RqretryError as failed:
-            error.add_note(_not_rolled_back(self.id, failed))
+        self.store.perform(self.operations.finish(error))
 
 
 class AsyncTransaction(_Verbs, AsyncFacade[TransactionOperations]):
@@ -272,20 +279,6 @@ class AsyncTransaction(_Verbs, AsyncFacade[TransactionOperations]):
         return self
 
     async def __aexit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if self.operations.decision:
-            return
-        if error is None:
-            await self.commit()
-            return
-        try:
-            # A block that is cancelled must not leave its transaction to the checker.
-            await asyncio.shield(self.store.perform(self.operations.rollback()))
-        except RqretryError as failed:
-            error.add_note(_not_rolled_back(self.id, failed))
-
-
-def _not_rolled_back(id_: str, failed: RqretryError) -> str:
-    return (
-        f"transaction {show(id_)} could not be rolled back now ({failed}); it stays invisible, and"
-        " is checked back"
-    )
+        finishing = self.store.perform(self.operations.finish(error))
+        # A block that is cancelled must not leave its transaction to the checker.
+        await (finishing if error is None else asyncio.shield(finishing))

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import itertools
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Self, TypeVar, Unpack
 
 from rqretry.app import App
@@ -17,7 +17,7 @@ from rqretry.core.message_id import MessageId
 from rqretry.protocol.keys import ROOT
 from rqretry.testing import lab_servers
 from rqretry.testing.assertions import Assertions
-from rqretry.testing.bound_app import BoundApp
+from rqretry.testing.bound_app import bound
 from rqretry.testing.clock import VirtualClock, clock_key
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.testing.engine import MAX_STEPS, RUNNING, Engine, Running
@@ -59,7 +59,7 @@ class Lab(Assertions):
         """The event loop while the lab runs."""
         self._ids = itertools.count(1)
         self._client, _ = make_clients(self._store, self.namespace, self._ids)
-        self._bound: list[BoundApp] = []
+        self._bound = ExitStack()
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._closed = False
         if app is not None:
@@ -78,7 +78,7 @@ class Lab(Assertions):
         Raises:
             ConfigError: The app is in another lab, or its consumers do not fit their groups.
         """
-        self._bound.append(BoundApp(app, self._store, self.namespace, self._ids))
+        self._bound.enter_context(bound(app, self._store, self.namespace, self._ids))
         workers = LabWorkers(app, self._store)
         self._engine.apps.append(workers)
         workers.join()
@@ -295,8 +295,7 @@ class Lab(Assertions):
         if self._closed:
             return
         self._closed = True
-        while self._bound:
-            self._bound.pop().release()
+        self._bound.close()
         for workers in self._engine.apps:
             workers.close()
         self._engine.apps.clear()
