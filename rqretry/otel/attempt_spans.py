@@ -4,13 +4,7 @@ import time
 from typing import Any
 
 from opentelemetry.context import attach, detach
-from opentelemetry.trace import (
-    Span,
-    SpanKind,
-    Status,
-    StatusCode,
-    set_span_in_context,
-)
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 
 from rqretry.core.consume_result import HandlerSignal
 from rqretry.core.failure_record import AttemptError, read_attempt_record

@@ -24,8 +24,7 @@ def trace_dead_letter(telemetry: Telemetry, namespace: str, dead_letter: Any, wo
         f"dead_letter {queue}",
         context=parent,
         kind=SpanKind.PRODUCER,
-        attributes=semconv.destination(namespace, queue)
-        | semconv.operation("dead_letter", "send")
+        attributes=semconv.operation(namespace, queue, "dead_letter", "send")
         | {
             "messaging.consumer.group.name": dead_letter.group,
             "messaging.message.id": dead_letter.id,

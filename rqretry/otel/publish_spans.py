@@ -6,19 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from opentelemetry.context import Context, get_current
-from opentelemetry.trace import (
-    Span,
-    SpanContext,
-    SpanKind,
-    get_current_span,
-)
+from opentelemetry.trace import Span, SpanContext, SpanKind, get_current_span
 
 from rqretry.core.limits import MAX_HEADERS, MAX_HEADERS_BYTES
 from rqretry.core.message import OutgoingMessage
 from rqretry.otel import semconv
 from rqretry.otel.meters import Telemetry
 
-_PUBLISH = semconv.operation("publish", "send")
 _ROOM_BYTES = 2048
 """For a traceparent, a tracestate and a little baggage; with less left, none is added."""
 _ROOM_HEADERS = 4
@@ -42,8 +36,9 @@ class TracedPublication:
         self._telemetry = telemetry
         self._topic = topic
         extra = {"rqretry.transaction": transaction} if transaction else {}
-        self._about = semconv.destination(namespace, topic) | extra
-        self._operation = semconv.operation("create", "create") if batch else _PUBLISH
+        self._publish = semconv.operation(namespace, topic, "publish", "send") | extra
+        create = semconv.operation(namespace, topic, "create", "create") | extra
+        self._each = create if batch else self._publish
         self._name = f"{'create' if batch else 'publish'} {topic}"
         self._started = time.perf_counter()
         self._whole: Span | None = None
@@ -68,10 +63,7 @@ class TracedPublication:
 
     def failed(self, error: BaseException) -> None:
         """The call failed as a whole."""
-        for span in self._spans:
-            if span.is_recording():
-                semconv.fail(span, error)
-                span.end()
+        semconv.fail_all(self._spans, error)
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
@@ -89,7 +81,7 @@ class TracedPublication:
             self._name,
             context=_parent(given),
             kind=SpanKind.PRODUCER,
-            attributes=self._about | self._operation,
+            attributes=self._each,
         )
         self._spans.append(span)
         if not _has_room(given):
@@ -107,7 +99,7 @@ class TracedPublication:
         return self._telemetry.tracer.start_span(
             f"publish {self._topic}",
             kind=SpanKind.CLIENT,
-            attributes=self._about | _PUBLISH | {"messaging.batch.message_count": len(self._spans)},
+            attributes=self._publish | {"messaging.batch.message_count": len(self._spans)},
             links=semconv.links(*contexts),
         )
 

@@ -6,6 +6,7 @@ knows when it works on a message, so there is no `process` span.
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry.context import Context, get_current
@@ -67,27 +68,22 @@ def _parent_and_links(message: Message[Any], *, one_trace: bool) -> tuple[Contex
     return current, linked
 
 
+@dataclass
 class TracedSettling:
     """An ack, or a change of the invisible duration: a span for each message.
 
     It is a child of the current span, linked to the receive; without one a child of the receive.
     """
 
-    def __init__(
-        self,
-        telemetry: Telemetry,
-        namespace: str,
-        verb: str,
-        items: Sequence[Leased],
-        client: str,
-    ) -> None:
-        self._telemetry = telemetry
-        self._namespace = namespace
-        self._verb = verb
-        self._client = client
-        self._items = items
+    _telemetry: Telemetry
+    _namespace: str
+    _verb: str
+    _items: Sequence[Leased]
+    _client: str
+
+    def __post_init__(self) -> None:
         self._began = time.perf_counter()
-        self._spans = [self._begin(item) for item in items]
+        self._spans = [self._begin(item) for item in self._items]
 
     def done(self, refused: Iterable[str]) -> None:
         """Each span gets whether its lease had ended."""
@@ -103,10 +99,7 @@ class TracedSettling:
 
     def failed(self, error: BaseException) -> None:
         """The call failed as a whole."""
-        for span in self._spans:
-            if span.is_recording():
-                semconv.fail(span, error)
-                span.end()
+        semconv.fail_all(self._spans, error)
         self._count(error)
 
     def _count(self, error: BaseException | None) -> None:
@@ -133,8 +126,7 @@ class TracedSettling:
             f"{self._verb} {handle.topic}",
             context=parent,
             kind=SpanKind.CLIENT,
-            attributes=semconv.destination(self._namespace, handle.topic)
-            | semconv.operation(self._verb, "settle")
+            attributes=semconv.operation(self._namespace, handle.topic, self._verb, "settle")
             | attributes,
             links=linked,
         )

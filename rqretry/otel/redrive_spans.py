@@ -37,8 +37,7 @@ class TracedRedrive:
         return self._tracer.start_span(
             f"redrive {semconv.DEAD_LETTER_PREFIX}{group}",
             kind=SpanKind.PRODUCER,
-            attributes=semconv.destination(self._namespace, dead_letter.topic)
-            | semconv.operation("redrive", "send")
+            attributes=semconv.operation(self._namespace, dead_letter.topic, "redrive", "send")
             | {
                 "messaging.consumer.group.name": group,
                 "messaging.message.id": dead_letter.id,

@@ -1,6 +1,6 @@
 """Names of spans, attributes and instruments: OpenTelemetry's messaging conventions, and ours."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -62,18 +62,15 @@ class SpanAttributes(dict[str, Any]):
         self.shared = attributes if type(attributes) is SharedAttributes else None
 
 
-def destination(namespace: str, topic: str) -> dict[str, Any]:
-    """The attributes of every span about a topic."""
+def operation(namespace: str, topic: str, name: str, type_: str) -> dict[str, Any]:
+    """The attributes of every span about a topic; `type_` is "create", "send" or "process"."""
     return {
         "messaging.system": SYSTEM,
         "messaging.destination.name": topic,
         "rqretry.namespace": namespace,
+        "messaging.operation.name": name,
+        "messaging.operation.type": type_,
     }
-
-
-def operation(name: str, type_: str) -> dict[str, Any]:
-    """The two attributes that name an operation; `type_` is "create", "send" or "process"."""
-    return {"messaging.operation.name": name, "messaging.operation.type": type_}
 
 
 def delivery(
@@ -97,8 +94,7 @@ def _delivered(
     """The attributes that deliveries from one place to one worker share."""
     namespace, topic, partition, group = place
     return SharedAttributes(
-        destination(namespace, topic)
-        | operation(*done)
+        operation(namespace, topic, *done)
         | {
             "messaging.destination.partition.id": str(partition),
             "messaging.consumer.group.name": group,
@@ -159,6 +155,14 @@ def fail(span: Span, error: BaseException) -> None:
     span.record_exception(error)
     span.set_attribute("error.type", type(error).__qualname__)
     span.set_status(Status(StatusCode.ERROR, str(error)))
+
+
+def fail_all(spans: Sequence[Span], error: BaseException) -> None:
+    """The spans that have not ended failed with this error, and end."""
+    for span in spans:
+        if span.is_recording():
+            fail(span, error)
+            span.end()
 
 
 def _by_default() -> bool:

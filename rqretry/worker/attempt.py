@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from rqretry.consumer.registry import ConsumerSpec
@@ -160,26 +161,18 @@ class Execution:
         return message
 
 
+@dataclass(eq=False)
 class RunningAttempts:
     """The attempts of a consumer with handlers that wait for something."""
 
-    def __init__(
-        self,
-        spec: ConsumerSpec,
-        execution: Execution,
-        results: Results,
-        events: ConsumerEvents,
-        *,
-        can_stick: bool,
-    ) -> None:
-        self.deliveries: set[Delivery] = set()
-        self._spec = spec
-        self._execution = execution
-        self._results = results
-        self._events = events
-        self._can_stick = can_stick
-        self._stuck = 0
-        """Slots with a thread still running after its attempt timed out or lost its lease."""
+    _spec: ConsumerSpec
+    _execution: Execution
+    _results: Results
+    _events: ConsumerEvents
+    _can_stick: bool
+    _stuck: int = field(default=0, init=False)
+    """Slots with a thread still running after its attempt timed out or lost its lease."""
+    deliveries: set[Delivery] = field(default_factory=set, init=False)
 
     def __len__(self) -> int:
         return len(self.deliveries)

@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
@@ -143,31 +143,28 @@ class BroadcastResults:
         return [(position.place, position.take_counts()) for position in uncounted]
 
 
+@dataclass(eq=False)
 class Broadcaster:
     """Reads for the broadcast consumers of a process."""
 
-    def __init__(
-        self,
-        store: Store,
-        consumers: Sequence[Intake],
-        results: BroadcastResults,
-        rejoin: Callable[[], Awaitable[None]],
-        upkeep: Alarm,
-    ) -> None:
-        self._store = store
-        self._consumers = consumers
-        self._results = results
-        self._rejoin = rejoin
-        self._random = random.Random()
-        self._upkeep = upkeep
+    store: Store
+    _consumers: Sequence[Intake]
+    _results: BroadcastResults
+    _rejoin: Callable[[], Awaitable[None]]
+    _upkeep: Alarm
+    _random: random.Random = field(default_factory=random.Random, init=False)
 
     async def run(self) -> None:
         """Read and count for ever; one task and one connection per consumer, or per partition."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._count_for_ever(), name="tally")
             for consumer in self._consumers:
-                positions = [self._results.positions[place] for place in consumer.places]
-                shares = [[one] for one in positions] if self._store.spread else [positions]
+                positions = {
+                    place.keys.partition.broadcast: self._results.positions[place]
+                    for place in consumer.places
+                }
+                apart = [{key: position} for key, position in positions.items()]
+                shares = apart if self.store.spread else [positions]
                 for share in shares:
                     group.create_task(_Reader(self, consumer, share, self._results.room).run())
 
@@ -175,7 +172,7 @@ class Broadcaster:
         """Add to the server's counters what has become of messages since the last time."""
         counts = self._results.take_counts()
         if counts:
-            await self._store.run_all([tally(place.keys, count) for place, count in counts])
+            await self.store.run_all([tally(place.keys, count) for place, count in counts])
 
     async def count_last(self) -> None:
         """The same at the end, where it is not worth waiting for."""
@@ -206,29 +203,17 @@ class Broadcaster:
         except RqretryError as error:
             log.warning("cannot join again yet: %s", error)
 
-    @property
-    def store(self) -> Store:
-        """The store."""
-        return self._store
 
-
+@dataclass(eq=False)
 class _Reader:
     """One connection that waits for what is broadcast."""
 
-    def __init__(
-        self,
-        owner: Broadcaster,
-        consumer: Intake,
-        positions: Sequence[Position],
-        room: asyncio.Event,
-    ) -> None:
-        self._owner = owner
-        self._consumer = consumer
-        self._positions = {
-            position.place.keys.partition.broadcast: position for position in positions
-        }
-        self._room = room
-        self._connection: Connection | None = None
+    _owner: Broadcaster
+    _consumer: Intake
+    _positions: dict[str, Position]
+    """By the key of what is broadcast."""
+    _room: asyncio.Event
+    _connection: Connection | None = None
 
     async def run(self) -> None:
         """Read for ever."""

@@ -52,7 +52,7 @@ class Consumer:
             spec, self._caller.call, context.hooks, context.worker, max_retries
         )
         self.running = RunningAttempts(
-            spec, self.execution, context.results, context.events, can_stick=self._caller.can_stick
+            spec, self.execution, context.results, context.events, self._caller.can_stick
         )
         self._slots: Slots[Delivery] = Slots(spec.concurrency, self._begin)
         self._watching: asyncio.Task[None] | None = None

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from rqretry.catalog.catalog import Catalog
@@ -28,22 +29,16 @@ class Joined(Intake, Protocol):
 C = TypeVar("C", bound=Joined)
 
 
+@dataclass(eq=False)
 class PartitionWatch(Generic[C]):
     """Finds new places for the consumers of a process."""
 
-    def __init__(
-        self,
-        store: Store,
-        catalog: Catalog,
-        consumers: Sequence[C],
-        add: Callable[[C, tuple[str, int, GroupKeys]], None],
-    ) -> None:
-        self._store = store
-        self._catalog = catalog
-        self._consumers = consumers
-        self._add = add
-        self._seen: list[str] = []
-        """The records of the topics at the last look."""
+    _store: Store
+    _catalog: Catalog
+    _consumers: Sequence[C]
+    _add: Callable[[C, tuple[str, int, GroupKeys]], None]
+    _seen: list[str] = field(default_factory=list, init=False)
+    """The records of the topics at the last look."""
 
     async def run(self) -> None:
         """Look every few seconds, for ever."""

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from rqretry.catalog.catalog import Catalog
@@ -27,24 +28,20 @@ log = logging.getLogger("rqretry")
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Reaper:
     """Moves what is due in the partitions of a process."""
 
-    def __init__(
-        self,
-        store: Store,
-        catalog: Catalog,
-        places: Sequence[LeasedPlace],
-        worker: str,
-        alarm: Alarm,
-    ) -> None:
-        self._store = store
-        self._catalog = catalog
-        self._places = places
-        self._maintenance = Maintenance(catalog.topics, worker)
-        self._put_off: dict[LeasedPlace, float] = {}
-        """Partitions whose server did not answer, and when to look at them again."""
-        self._alarm = alarm
+    _store: Store
+    _catalog: Catalog
+    _places: Sequence[LeasedPlace]
+    _worker: str
+    _alarm: Alarm
+    _put_off: dict[LeasedPlace, float] = field(default_factory=dict, init=False)
+    """Partitions whose server did not answer, and when to look at them again."""
+
+    def __post_init__(self) -> None:
+        self._maintenance = Maintenance(self._catalog.topics, self._worker)
         self._sweep_at = time.monotonic() + SWEEP_EVERY_S
         self._others_at = time.monotonic() + LOOK_EVERY_S
 

@@ -157,7 +157,7 @@ class Worker:
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Do this, but abandon it when asked to stop: the server may keep it waiting."""
         loop = asyncio.get_running_loop()
-        working, stopped = loop.create_task(work), loop.create_task(self._wait_for_stop())
+        working, stopped = loop.create_task(work), loop.create_task(self._stop.wait())
         try:
             await asyncio.wait([working, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -305,17 +305,14 @@ class Worker:
         return [c for c in self._consumers if c.spec.broadcast is broadcast]
 
     async def _until_stopped(self, tasks: list[asyncio.Task[None]]) -> None:
-        stopped = asyncio.get_running_loop().create_task(self._wait_for_stop())
-        everything: list[asyncio.Task[None]] = [stopped, *tasks]
+        stopped = asyncio.get_running_loop().create_task(self._stop.wait())
+        everything: list[asyncio.Task[Any]] = [stopped, *tasks]
         await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         for task in tasks:
             if task.done():
                 task.result()  # a part that ends by itself has failed: raise why, and be replaced
                 raise RuntimeError(f"{task.get_name()} ended")
-
-    async def _wait_for_stop(self) -> None:
-        await self._stop.wait()
 
     async def _wind_down(self, fetching: asyncio.Task[None]) -> None:
         """Lease nothing more, give back what has not started, drain, give back the rest."""
@@ -347,17 +344,11 @@ def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Opera
     Returns:
         The group's max_retries; -1 is unlimited.
     """
-    settings: dict[str, Any] = {}
-    if explicit and spec.max_retries is not None:
-        settings["max_retries"] = spec.max_retries
-    if explicit and spec.policy is not None:
-        settings["policy"] = replace(spec.policy, max_retries=None)
-    if explicit and spec.tags is not None:
-        settings["tags"] = spec.tags
-    if explicit and spec.max_inflight is not None:
-        settings["max_inflight"] = spec.max_inflight
-    if explicit and spec.rate_limit is not None:
-        settings["rate_limit"] = spec.rate_limit
+    named: dict[str, Any] = {
+        name: getattr(spec, name) for name in ("max_retries", "tags", "max_inflight", "rate_limit")
+    }
+    named["policy"] = replace(spec.policy, max_retries=None) if spec.policy is not None else None
+    settings = {name: value for name, value in named.items() if explicit and value is not None}
     kind = BROADCAST if spec.broadcast else PUSH
     record = yield from catalog.join(
         spec.group, kind, spec.topics, start=spec.start, ordered=spec.ordered, **settings
