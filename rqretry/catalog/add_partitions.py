@@ -9,18 +9,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from rqretry.catalog.store import CatalogStore
+from rqretry.catalog.store import CatalogPart
 from rqretry.core.catalog_records import GroupRecord, TopicRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, show
 from rqretry.protocol import inspect
 from rqretry.protocol.command import Operation
 
 
-class PartitionGrowth:
+class PartitionGrowth(CatalogPart):
     """Adds partitions to topics."""
-
-    def __init__(self, store: CatalogStore) -> None:
-        self._store = store
 
     def grow(self, name: str, partitions: int) -> Operation[TopicRecord]:
         """Give a topic so many partitions, which is at least as many as it has.

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from rqretry.catalog.group_rules import refuse_ordered, refuse_tags
-from rqretry.catalog.store import CatalogStore
+from rqretry.catalog.store import CatalogPart
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, show
 from rqretry.protocol import operate
@@ -22,11 +22,8 @@ log = logging.getLogger("rqretry")
 _ROUNDS = 20
 
 
-class Backfill:
+class Backfill(CatalogPart):
     """Gives groups what is stored."""
-
-    def __init__(self, store: CatalogStore) -> None:
-        self._store = store
 
     def start(self, name: str) -> Operation[int]:
         """Give a group what is still stored and it does not have, in all of its topics.

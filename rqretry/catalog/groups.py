@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rqretry.catalog.group_rules import source_of
-from rqretry.catalog.store import CatalogStore, Place
+from rqretry.catalog.store import CatalogPart, Place
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import GroupNotFound, show
 from rqretry.protocol import inspect
@@ -14,11 +14,8 @@ PINNABLE = ("max_retries", "policy", "max_inflight", "rate_limit")
 """The settings of a group that an operator can pin."""
 
 
-class Groups:
+class Groups(CatalogPart):
     """The consumer groups of a namespace."""
-
-    def __init__(self, store: CatalogStore) -> None:
-        self._store = store
 
     def get(self, name: str) -> Operation[GroupRecord]:
         """A group's record as it is now. Raises GroupNotFound."""

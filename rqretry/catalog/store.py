@@ -304,3 +304,10 @@ class CatalogStore:
                     f"max_inflight {wanted} of group {show(group)}: it is split over the partitions"
                     f" of the group's topics, which are {len(partitions)}; give at least as many"
                 )
+
+
+class CatalogPart:
+    """One part of the catalog, over what all of them share."""
+
+    def __init__(self, store: CatalogStore) -> None:
+        self._store = store

@@ -6,7 +6,7 @@ from typing import Any
 
 from rqretry.catalog import group_rules
 from rqretry.catalog.drain_group import drain
-from rqretry.catalog.store import CatalogStore
+from rqretry.catalog.store import CatalogPart
 from rqretry.core.catalog_records import DlqGroup, GroupRecord, TopicRecord
 from rqretry.core.errors import ConfigError, GroupNotFound, show
 from rqretry.core.retry_policy import ORDERED_POLICY, RetryPolicy
@@ -36,11 +36,8 @@ class Wish:
     """Settings that an operator has pinned to something else."""
 
 
-class Subscriptions:
+class Subscriptions(CatalogPart):
     """Which groups consume which topics."""
-
-    def __init__(self, store: CatalogStore) -> None:
-        self._store = store
 
     def join(self, wish: Wish, now_ms: int) -> Operation[GroupRecord | None]:
         """A group's record and the routes of its topics as the consumer asks for.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rqretry.catalog.store import CatalogStore, compare_and_set
+from rqretry.catalog.store import CatalogPart, CatalogStore, compare_and_set
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.errors import InvalidArgument, TopicNotFound, show
 from rqretry.core.route import Route
@@ -18,11 +18,11 @@ It is above the versions of all deleted topics: clients may still know one of th
 _UNKNOWN = Route(version=-1)
 
 
-class Topics:
+class Topics(CatalogPart):
     """The topics of a namespace."""
 
     def __init__(self, store: CatalogStore) -> None:
-        self._store = store
+        super().__init__(store)
         self._routes: dict[str, tuple[TopicRecord, Route]] = {}
         """Routes as records have them; every publish asks."""
         self.declared: Mapping[str, int] = {}

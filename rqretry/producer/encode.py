@@ -7,7 +7,8 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast, overload
+from itertools import repeat
+from typing import Any, cast
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.durability import check_durability
@@ -45,23 +46,18 @@ FULL_CALL = 470
 one piece of memory: 470 ids as text fit into 8 KiB (500 would take 10), and packed into 6."""
 
 
-class SamePartition(Sequence[tuple[int, Prepared]]):
+class SamePartition:
     """Plain messages that all go to partition 0; pairs of partition and message, made on demand."""
 
     def __init__(self, messages: PlainMessages) -> None:
         self.messages = messages
 
-    def __len__(self) -> int:
-        return len(self.messages)
+    def __iter__(self) -> Iterator[tuple[int, Prepared]]:
+        return zip(repeat(0), self.messages)
 
-    @overload
-    def __getitem__(self, at: int) -> tuple[int, Prepared]: ...
-    @overload
-    def __getitem__(self, at: slice) -> "SamePartition": ...
-    def __getitem__(self, at: int | slice) -> "tuple[int, Prepared] | SamePartition":
-        if isinstance(at, slice):
-            return SamePartition(self.messages[at])
-        return 0, self.messages[at]
+
+Addressed = SamePartition | list[tuple[int, Prepared]]
+"""Messages, each with its partition."""
 
 
 class Encoder:
@@ -86,9 +82,7 @@ class Encoder:
         self.make_id = make_id
         self._make_ids = make_ids
 
-    def prepare(
-        self, topic: str, bodies: Iterable[Any]
-    ) -> Operation[Sequence[tuple[int, Prepared]]]:
+    def prepare(self, topic: str, bodies: Iterable[Any]) -> Operation[Addressed]:
         """Check and encode bodies or OutgoingMessages; each with its partition.
 
         Everything is checked before the topic is created, if it has to be.
@@ -249,10 +243,10 @@ LaneKey = tuple[int, str]
 """A partition, and a durability: what shares a lane."""
 
 
-def by_lane(prepared: Sequence[tuple[int, Prepared]]) -> Mapping[LaneKey, Sequence[Prepared]]:
+def by_lane(prepared: Addressed) -> Mapping[LaneKey, Sequence[Prepared]]:
     """The messages of each key, in their order."""
     if isinstance(prepared, SamePartition):
-        return {(0, ""): prepared.messages} if prepared else {}
+        return {(0, ""): prepared.messages} if prepared.messages else {}
     found: dict[LaneKey, list[Prepared]] = {}
     for partition, message in prepared:
         found.setdefault((partition, message.durability), []).append(message)
@@ -273,7 +267,7 @@ def per_message(
 def in_order(
     messages: Mapping[LaneKey, Sequence[Prepared]],
     answers: Sequence[list[MessageId | Exception]],
-    prepared: Sequence[tuple[int, Prepared]],
+    prepared: Addressed,
 ) -> list[MessageId | Exception]:
     """The answers of all lanes in the order in which the messages were given."""
     if len(answers) == 1:
@@ -284,9 +278,7 @@ def in_order(
     return [next(streams[partition, message.durability]) for partition, message in prepared]
 
 
-def ids_or_error(
-    answers: list[MessageId | Exception], prepared: Sequence[tuple[int, Prepared]]
-) -> list[MessageId]:
+def ids_or_error(answers: list[MessageId | Exception], prepared: Addressed) -> list[MessageId]:
     """The ids; else a PublishError with what is stored, or a NotConfirmed with what has less."""
     if set(map(type, answers)) == {MessageId}:
         return cast("list[MessageId]", answers)

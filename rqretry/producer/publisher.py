@@ -11,6 +11,7 @@ from rqretry.core.message import PublishOptions, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.observability import observer
 from rqretry.producer.encode import (
+    Addressed,
     Encoder,
     LaneKey,
     by_lane,
@@ -142,7 +143,7 @@ class Publisher:
         found = self._publishing.prepare_bare(topic, item)
         if found is None:
             topic = check_topic(topic)
-            found = (await self._prepare(topic, [item]))[0]
+            (found,) = await self._prepare(topic, [item])
         partition, message = found
         (answer,) = await self._lane(topic, (partition, message.durability)).send([message])
         if isinstance(answer, Exception):
@@ -173,7 +174,7 @@ class Publisher:
         for lane in self._lanes.values():
             await lane.aclose()
 
-    async def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
+    async def _prepare(self, topic: str, items: Iterable[Any]) -> Addressed:
         await self._store.connect()
         return await self._store.perform(self._encoder.prepare(topic, items))
 

@@ -10,6 +10,7 @@ from rqretry.core.message import PublishOptions, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.observability import observer
 from rqretry.producer.encode import (
+    Addressed,
     Encoder,
     LaneKey,
     by_lane,
@@ -55,7 +56,7 @@ class SyncPublisher:
         found = self._publishing.prepare_bare(topic, item)
         if found is None:
             topic = check_topic(topic)
-            found = self._prepare(topic, [item])[0]
+            (found,) = self._prepare(topic, [item])
         partition, message = found
         (answer,) = self._store.perform(
             self._publishing.send(self._two(topic, (partition, message.durability))[0], [message])
@@ -88,7 +89,7 @@ class SyncPublisher:
         operations = self._publishing.send_in_turn(self._two(topic, key), calls)
         return per_message(calls, self._store.drive(in_turn(self._store.session, operations)))
 
-    def _prepare(self, topic: str, items: Iterable[Any]) -> Sequence[tuple[int, Prepared]]:
+    def _prepare(self, topic: str, items: Iterable[Any]) -> Addressed:
         self._store.connect()
         return self._store.perform(self._encoder.prepare(topic, items))
 

@@ -5,10 +5,11 @@ import contextvars
 import itertools
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from rqretry.app import App
 from rqretry.client import Admin, Client
+from rqretry.core.closing import Closing
 from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse
 from rqretry.core.limits import check_count
@@ -31,7 +32,7 @@ T = TypeVar("T")
 _numbers = itertools.count(1)
 
 
-class Lab(Assertions):
+class Lab(Closing, Assertions):
     """Runs an app's real handlers and the real scripts in virtual time, one message at a time.
 
     A context manager; the fixture `lab` makes and closes one for each test. It implements none
@@ -305,12 +306,6 @@ class Lab(Assertions):
         elif self.server == lab_servers.REDIS:
             self._delete_everything()
         self._store.shut()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Lab on {self.server}, {self.now:g} s, {len(self._engine.apps)} apps>"
