@@ -40,7 +40,7 @@ def stats(
     if topic is None:
         records = yield from context.catalog.topics.all()
     else:
-        records = [(yield from context.catalog.topics.refreshed(check_topic(topic)))]
+        records = [(yield from context.catalog.store.topic(check_topic(topic)))]
     if group is not None:
         wanted = yield from context.catalog.groups.get(check_group(group))
         records = [record for record in records if record.name in wanted.topics]

@@ -77,7 +77,7 @@ def set_topic(
     """
     checked, arguments = check_topic(name), {"topic": name}
     count = None if partitions is None else check_partitions(partitions)
-    record = yield from context.catalog.topics.refreshed(checked)
+    record = yield from context.catalog.store.topic(checked)
     if max_messages is not KEEP:
         most = check_count(max_messages or 0, name="max_messages", minimum=0)
         record = yield from context.catalog.topics.set_limit(checked, most)

@@ -61,20 +61,13 @@ class Backfill(CatalogPart):
                     for other in topic.groups
                 ]
                 given += yield from catch_up(keys, sources, self._store.actor)
-            yield from self._caught_up(group.name, name)
+            record = yield from self._store.strike(group.name, name, "catching_up")
+            if record is not None:
+                yield from self._store.configure(record, topics=set(record.topics) & {name})
         if group.catching_up:
             topics = ", ".join(group.catching_up)
             log.info("group %s got %d stored messages of %s", group.name, given, topics)
         return given
-
-    def _caught_up(self, group: str, topic: str) -> Operation[None]:
-        def done(old: GroupRecord | None) -> GroupRecord | None:
-            rest = tuple(name for name in old.catching_up if name != topic) if old else ()
-            return old and old.changed(old.changed_by, old.changed_at_ms, catching_up=rest)
-
-        record = yield from self._store.groups.swap(group, done)
-        if record is not None:
-            yield from self._store.configure(record, topics=set(record.topics) & {topic})
 
 
 def catch_up(

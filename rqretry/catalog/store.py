@@ -218,6 +218,15 @@ class CatalogStore:
         for group in record.dlq_groups:
             self._sources[group.name] = group.source
 
+    def strike(self, group: str, topic: str, field: str) -> Operation[GroupRecord | None]:
+        """Take a topic off a list in a group's record, `leaving` or `catching_up`."""
+
+        def done(old: GroupRecord | None) -> GroupRecord | None:
+            rest = without(getattr(old, field), topic) if old else ()
+            return old and old.changed(old.changed_by, old.changed_at_ms, **{field: rest})
+
+        return (yield from self.groups.swap(group, done))
+
     # -- partitions --------------------------------------------------------------------------
 
     def partition(self, topic: str, number: int) -> PartitionKeys:
@@ -304,6 +313,11 @@ class CatalogStore:
                     f"max_inflight {wanted} of group {show(group)}: it is split over the partitions"
                     f" of the group's topics, which are {len(partitions)}; give at least as many"
                 )
+
+
+def without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """All names but one."""
+    return tuple(other for other in names if other != name)
 
 
 class CatalogPart:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rqretry.catalog import group_rules
 from rqretry.catalog.drain_group import drain
-from rqretry.catalog.store import CatalogPart
+from rqretry.catalog.store import CatalogPart, without
 from rqretry.core.catalog_records import DlqGroup, GroupRecord, TopicRecord
 from rqretry.core.errors import ConfigError, GroupNotFound, show
 from rqretry.core.retry_policy import ORDERED_POLICY, RetryPolicy
@@ -78,10 +78,10 @@ class Subscriptions(CatalogPart):
             return old and old.changed(
                 self._store.actor,
                 now_ms,
-                topics=_without(old.topics, topic),
-                leaving=(*_without(old.leaving, topic), topic),
+                topics=without(old.topics, topic),
+                leaving=(*without(old.leaving, topic), topic),
                 tags=old.with_tags([topic], EVERY_TAG),
-                catching_up=_without(old.catching_up, topic),
+                catching_up=without(old.catching_up, topic),
             )
 
         yield from self._store.groups.swap(group, leaving)
@@ -169,13 +169,5 @@ class Subscriptions(CatalogPart):
             for number in range(record.all_partitions):
                 gone += yield from drain(store.group_keys(topic, number, group), store.actor)
 
-        def left(old: GroupRecord | None) -> GroupRecord | None:
-            rest = _without(old.leaving, topic) if old else ()
-            return old and old.changed(old.changed_by, old.changed_at_ms, leaving=rest)
-
-        yield from store.groups.swap(group, left)
+        yield from store.strike(group, topic, "leaving")
         return gone
-
-
-def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return tuple(other for other in names if other != name)

@@ -37,10 +37,6 @@ class Topics(CatalogPart):
             return (yield from self.create(name, self.declared.get(name)))
         return (yield from self._store.topic(name))
 
-    def refreshed(self, name: str) -> Operation[TopicRecord]:
-        """A topic's record as it is now. Raises TopicNotFound."""
-        return (yield from self._store.topic(name))
-
     def find(self, name: str) -> Operation[TopicRecord | None]:
         """A topic's record as it is now, also of one that is being deleted."""
         yield from self._store.open()

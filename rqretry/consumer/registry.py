@@ -239,6 +239,11 @@ def _spec(
     if concurrency is None:
         concurrency = _default_concurrency(is_async, process)
     retry_on = options.get("retry_on")
+
+    def ms(name: str, default: float, least: float, most: float | None = None) -> int:
+        given: Any = options.get(name, default)
+        return milliseconds(given, name=name, minimum=least, maximum=most)
+
     return ConsumerSpec(
         handler=handler,
         topics=tuple(dict.fromkeys(check_source(name) for name in topics)),
@@ -247,15 +252,8 @@ def _spec(
         max_retries=_max_retries(options.get("max_retries"), policy),
         policy=policy,
         concurrency=check_count(concurrency, name="concurrency", maximum=MAX_CONCURRENCY),
-        visibility_ms=milliseconds(
-            options.get("visibility", VISIBILITY_S),
-            name="visibility",
-            minimum=_LEAST_VISIBILITY_S,
-            maximum=_MOST_VISIBILITY_S,
-        ),
-        consume_timeout_ms=milliseconds(
-            options.get("consume_timeout", CONSUME_TIMEOUT_S), name="consume_timeout", minimum=0.001
-        ),
+        visibility_ms=ms("visibility", VISIBILITY_S, _LEAST_VISIBILITY_S, _MOST_VISIBILITY_S),
+        consume_timeout_ms=ms("consume_timeout", CONSUME_TIMEOUT_S, 0.001),
         max_postpones=check_count(
             options.get("max_postpones", MAX_POSTPONES), name="max_postpones", minimum=0
         ),

@@ -17,7 +17,7 @@ def recall(catalog: Catalog, id_: str, topic: str | None, *, worker: str) -> Ope
     if topic is None:
         records = yield from catalog.topics.all()
     else:
-        records = [(yield from catalog.topics.refreshed(check_topic(topic)))]
+        records = [(yield from catalog.store.topic(check_topic(topic)))]
     # First where its id puts it; elsewhere if partitions were added since.
     likely = [(r.name, partition_of(checked, r.partitions)) for r in records]
     partitions = [*likely, *((r.name, n) for r in records for n in range(r.partitions))]

@@ -163,10 +163,12 @@ class TransactionOperations:
 
     def _check_open(self) -> None:
         if self.decision:
-            raise TransactionDecided(
-                f"transaction {show(self.id)} takes no more messages: it was"
-                f" {STATE_TEXTS[self.decision]} before"
-            )
+            raise self._closed(f"{STATE_TEXTS[self.decision]} before")
+
+    def _closed(self, how: str) -> TransactionDecided:
+        return TransactionDecided(
+            f"transaction {show(self.id)} takes no more messages: it was {how}"
+        )
 
     def _check_undelayed(self, items: Sequence[Any]) -> None:
         for item in items:
@@ -195,10 +197,7 @@ class TransactionOperations:
             raise unknown(self.catalog, self.id)
         if answer.status != "OK":
             because = f" ({answer.reason})" if answer.reason else ""
-            raise TransactionDecided(
-                f"transaction {show(self.id)} takes no more messages: it was"
-                f" {STATE_TEXTS[answer.status]} by {answer.decider}{because}"
-            )
+            raise self._closed(f"{STATE_TEXTS[answer.status]} by {answer.decider}{because}")
         self._partitions.add(partition)
 
     def _prepare(
@@ -227,10 +226,7 @@ class TransactionOperations:
         if answer.status == "FULL":
             raise full(topic, answer.stored, answer.limit)
         if answer.status != "OK":
-            raise TransactionDecided(
-                f"transaction {show(self.id)} takes no more messages: it was decided meanwhile, by"
-                " a checker or an operator"
-            )
+            raise self._closed("decided meanwhile, by a checker or an operator")
         return answer
 
     def _verdict(self, message: Prepared, code: str) -> MessageId:

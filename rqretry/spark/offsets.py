@@ -67,7 +67,7 @@ class Histories:
         if wanted is None:
             records = self.store.perform(self.catalog.topics.all())
         else:
-            records = [self.store.perform(self.catalog.topics.refreshed(name)) for name in wanted]
+            records = [self.store.perform(self.catalog.store.topic(name)) for name in wanted]
         return [(record.name, n) for record in records for n in range(record.partitions)]
 
     def keys(self, partition: TopicPartition) -> PartitionKeys:

@@ -31,18 +31,16 @@ class Keeper:
 
     def start(self) -> str:
         """Start the server, unless it runs, and answer its process id."""
-        if self._server is not None and self._server.poll() is None:
-            return str(self._server.pid)
-        with self._log.open("ab") as log:
-            self._server = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+        if self._server is None or self._server.poll() is not None:
+            with self._log.open("ab") as log:
+                self._server = subprocess.Popen(
+                    self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
         return str(self._server.pid)
 
     def poll(self) -> str:
         """Answer `running`, or `exited` once the server has ended."""
-        running = self._server is not None and self._server.poll() is None
-        return "running" if running else "exited"
+        return "exited" if self._server is None or self._server.poll() is not None else "running"
 
     def stop(self) -> str:
         """End the server in good order, so that it writes what it has to write."""

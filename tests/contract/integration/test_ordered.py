@@ -253,7 +253,7 @@ async def test_the_catalog_tells_unfinished_ordered_messages(lab: Lab) -> None:
     client.admin.create_topic("orders", partitions=2)
 
     def unfinished() -> int:
-        record = client.store.perform(client.catalog.topics.refreshed("orders"))
+        record = client.store.perform(client.catalog.store.topic("orders"))
         return client.store.perform(client.catalog.growth.unfinished_ordered(record))
 
     client.publish("orders", 0, message_group="x")
