@@ -23,15 +23,7 @@ from pyspark.sql.types import (
 
 from rqretry.core.errors import InvalidArgument, show
 
-_PLAIN = (
-    StringType,
-    BooleanType,
-    NumericType,
-    DateType,
-    TimestampType,
-    TimestampNTZType,
-    NullType,
-)
+_PLAIN = (StringType, BooleanType, NumericType, DateType, TimestampType, TimestampNTZType, NullType)
 
 
 def check_type(path: str, type_: DataType) -> None:
@@ -51,7 +43,7 @@ def check_type(path: str, type_: DataType) -> None:
         hint = (
             "encode it as text, or make it the whole body"
             if isinstance(type_, BinaryType)
-            else ("cast it to a string or a number")
+            else "cast it to a string or a number"
         )
         raise InvalidArgument(
             f"column {show(path)} is {type_.simpleString()}, which a JSON body cannot hold: {hint}"

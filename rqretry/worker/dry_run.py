@@ -72,18 +72,12 @@ async def dry_run(hooks: Hooks, spec: ConsumerSpec, delivery: Delivery, most: in
     finally:
         caller.shut_down()
     seconds = time.monotonic() - began
-    failure = _failure(started, execution, delivery)
+    failure = started if isinstance(started, Failure) else execution.failure_of(started, delivery)
     if failure is None:
         assert isinstance(started, ConsumeResult)
         outcome = "postponed" if started.outcome is Outcome.POSTPONE else "success"
         return DryRun(outcome, "", None, seconds)
     return DryRun(failure.cause, reason_in(failure.record), recorder.error, seconds)
-
-
-def _failure(
-    result: ConsumeResult | Failure, execution: Execution, delivery: Delivery
-) -> Failure | None:
-    return result if isinstance(result, Failure) else execution.failure_of(result, delivery)
 
 
 def spec_for(specs: Iterable[ConsumerSpec], group: str, topic: str) -> ConsumerSpec | None:

@@ -13,6 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
 
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.command import Command
@@ -35,26 +36,22 @@ Want = tuple[Intake, LeasedPlace, int]
 """How many messages a consumer could take from a place."""
 
 
+@dataclass(eq=False)
 class Fetcher:
     """Fills the buffers of consumers."""
 
-    def __init__(
-        self,
-        store: Store,
-        consumers: Sequence[Intake],
-        worker: str,
-        rejoin: Callable[[], Awaitable[None]],
-        wake_ups: WakeUps,
-        upkeep: Alarm,
-    ) -> None:
-        self._store = store
-        self._worker = worker
-        self._pairs: list[Pair] = [(c, place) for c in consumers for place in c.places]
-        self._rejoin = rejoin
-        self._random = random.Random()
-        self._wake_ups = wake_ups
-        self._upkeep = upkeep
-        self._tokens = TokenBuckets(store)
+    _store: Store
+    _consumers: Sequence[Intake]
+    _worker: str
+    _rejoin: Callable[[], Awaitable[None]]
+    _wake_ups: WakeUps
+    _upkeep: Alarm
+    _random: random.Random = field(default_factory=random.Random, init=False)
+
+    def __post_init__(self) -> None:
+        """All places of the consumers, and no tokens yet."""
+        self._pairs: list[Pair] = [(c, place) for c in self._consumers for place in c.places]
+        self._tokens = TokenBuckets(self._store)
 
     async def run(self) -> None:
         """Lease until the wake-ups are stopped."""
@@ -256,9 +253,7 @@ class Fetcher:
 
 def share(likely: Sequence[Want]) -> list[Want]:
     """Divide each consumer's room among its places, so that one call does not take it twice."""
-    counts: dict[int, int] = {}
-    for consumer, _, _ in likely:
-        counts[id(consumer)] = counts.get(id(consumer), 0) + 1
+    counts = Counter(id(consumer) for consumer, _, _ in likely)
     return [
         (consumer, place, max(1, -(-room // counts[id(consumer)])))
         for consumer, place, room in likely

@@ -7,6 +7,7 @@ these changes by its own methods only.
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from rqretry.core.failure_record import formatted
@@ -250,33 +251,28 @@ class Schedule:
         self.scheduled_at = now
 
 
+@dataclass(eq=False)
 class LeasedPlace:
     """One consumer group in one partition of one topic: where it leases from and settles to."""
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        keys: GroupKeys,
-        visibility_s: float,
-        *,
-        broadcast: bool = False,
-    ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.keys = keys
-        self.visibility_s = visibility_s
-        self.broadcast = broadcast
-        """Nothing is leased from it: its messages are read from a stream."""
-        self.leases = Leases()
-        self.outbox = Outbox()
-        self.tracebacks = Tracebacks()
-        self.schedule = Schedule(visibility_s)
-        self.empty = False
-        """The last lease left nothing, and no wake-up came since."""
-        self.rated = False
-        """Its group has a rate limit: a lease needs tokens."""
-        self._first = "ready"
+    topic: str
+    partition: int
+    keys: GroupKeys
+    visibility_s: float
+    broadcast: bool = field(default=False, kw_only=True)
+    """Nothing is leased from it: its messages are read from a stream."""
+    leases: Leases = field(default_factory=Leases, init=False)
+    outbox: Outbox = field(default_factory=Outbox, init=False)
+    tracebacks: Tracebacks = field(default_factory=Tracebacks, init=False)
+    empty: bool = field(default=False, init=False)
+    """The last lease left nothing, and no wake-up came since."""
+    rated: bool = field(default=False, init=False)
+    """Its group has a rate limit: a lease needs tokens."""
+    _first: str = field(default="ready", init=False)
+
+    def __post_init__(self) -> None:
+        """A schedule for its visibility."""
+        self.schedule = Schedule(self.visibility_s)
 
     @property
     def simple(self) -> bool:

@@ -123,16 +123,10 @@ class TransactionChecks:
             "transaction %s is not decided, check %d of %d: %s",
             record.id, record.checks, record.terms.most, reason,
         )  # fmt: skip
-        answer = await self._store.run(
-            transaction.defer(
-                self._catalog.keys,
-                record.id,
-                record.terms.group,
-                claim=record.claim,
-                reason=reason,
-            )
+        refusal = transaction.defer(
+            self._catalog.keys, record.id, record.terms.group, claim=record.claim, reason=reason
         )
-        if answer == "PARKED":
+        if await self._store.run(refusal) == "PARKED":
             _log_parked(record.id, reason)
 
     # -- asking --------------------------------------------------------------------------------
