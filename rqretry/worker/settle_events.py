@@ -34,8 +34,11 @@ class OutcomeReporter:
         retried_too: bool,
     ) -> None:
         """The server has this failure; `retried_too`: what `wants_failures` was."""
-        if watch is not None:
-            _end_attempt(watch, failure, result)
+        if watch is not None and result.dead:
+            watch.settled(DEAD_LETTER, record=failure.record)
+        elif watch is not None:
+            due_ms = result.due_ms or None
+            watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)
         if result.dead or (retried_too and result.verdict == "OK"):
             self._announce(keys, failure, result)
 
@@ -55,16 +58,11 @@ class OutcomeReporter:
         dead_lettered = result.dead and not keys.source
         for name in ("failure", "dead_letter") if dead_lettered else ("failure",):
             if self._announcer.wants(name):
-                self._announcer.post(_event(name, self._worker, keys, failure, result))
-
-
-def _end_attempt(watch: Attempt, failure: Failure, result: Failed) -> None:
-    """What became of a failed attempt."""
-    if result.dead:
-        watch.settled(DEAD_LETTER, record=failure.record)
-    else:
-        due_ms = result.due_ms or None
-        watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)
+                topic, reason = keys.partition.topic, reason_in(failure.record)
+                due_ms = None if result.dead else result.due_ms
+                id_, attempt = failure.receipt.id, result.attempt
+                event = Event(name, self._worker, keys.group, topic, id_, attempt, reason, due_ms)
+                self._announcer.post(event)
 
 
 def _log_failure(keys: GroupKeys, failure: Failure, result: Failed) -> None:
@@ -82,16 +80,3 @@ def _log_failure(keys: GroupKeys, failure: Failure, result: Failed) -> None:
             id_, topic, group, result.attempt, reason_in(failure.record),
             extra=about(id_, topic, group, result.attempt),
         )  # fmt: skip
-
-
-def _event(name: str, worker: str, keys: GroupKeys, failure: Failure, result: Failed) -> Event:
-    return Event(
-        name,
-        worker,
-        keys.group,
-        keys.partition.topic,
-        failure.receipt.id,
-        result.attempt,
-        reason_in(failure.record),
-        None if result.dead else result.due_ms,
-    )
