@@ -26,6 +26,7 @@ _SIMPLE = {
     "purge": PURGED,
 }
 _ANY = ("...", "…")
+_ABOUT_ATTEMPT = ("lease", "renew", "change", "succeed", "fail", "release", "expire")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,10 @@ class Step:
     cause: str = ""
 
     def __str__(self) -> str:
-        event = f"{self.verb}, attempt {self.attempt}" if self._about_attempt else self.verb
+        event = f"{self.verb}, attempt {self.attempt}" if self.verb in _ABOUT_ATTEMPT else self.verb
         if self.due is not None:
             event += f", due at {spell(self.due)}"
         return f"{spell(self.at):>16}  {self.state:<13}  {event}{self.error and f': {self.error}'}"
-
-    @property
-    def _about_attempt(self) -> bool:
-        return self.verb in ("lease", "renew", "change", "succeed", "fail", "release", "expire")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +122,8 @@ def read_history(catalog: Catalog, id_: str) -> Operation[MessageHistory]:
     for topic in (yield from catalog.topics.all()):
         for number in range(topic.partitions):
             keys = catalog.partition(topic.name, number)
-            events = yield from _read_events(keys, id_)
+            entries = yield from entries_of(keys, id_, "-", pages=sys.maxsize)
+            events = [event for entry in entries for event in _events(*entry, id_.encode())]
             if events:
                 scheduled: bool = yield _is_scheduled(keys, id_)
                 names = tuple(group.name for group in topic.groups)
@@ -186,11 +184,6 @@ def failure(
     where = f"message {found.id} of topic {found.topic}" + (group and f", group {group}")
     lines = [f"{where}: {headline}", "its path was:", *(f"  {step}" for step in steps)]
     return AssertionError("\n".join(lines))
-
-
-def _read_events(keys: PartitionKeys, id_: str) -> Operation[list[_Event]]:
-    entries = yield from entries_of(keys, id_, "-", pages=sys.maxsize)
-    return [event for entry in entries for event in _events(*entry, id_.encode())]
 
 
 def _events(at_ms: int, fields: dict[str, bytes], wanted: bytes) -> Iterator[_Event]:

@@ -15,11 +15,12 @@ from rqretry.core.errors import ConfigError, InvalidArgument, refuse
 from rqretry.core.limits import check_count
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
+from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.keys import ROOT
 from rqretry.testing import lab_servers
 from rqretry.testing.assertions import Assertions
 from rqretry.testing.bound_app import bound
-from rqretry.testing.clock import VirtualClock, clock_key
+from rqretry.testing.clock import VirtualClock, clock_key, virtual_time
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.testing.engine import MAX_STEPS, RUNNING, Engine, Running
 from rqretry.testing.faults import Fault, WorkerCrash
@@ -53,7 +54,7 @@ class Lab(Closing, Assertions):
         self._own: EmbeddedRedis | None = None
         self._store = self._open(server)
         self._clock = VirtualClock()
-        self._store.use_clock(self._clock)
+        self._store.session.clock = self._clock  # from here on the server's time is the lab's
         super().__init__(self._store, self._clock, self.namespace)
         self._engine = Engine(self._store, self._clock, self.namespace)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -313,12 +314,11 @@ class Lab(Closing, Assertions):
     # -- inside --------------------------------------------------------------------------------
 
     def _open(self, server: str | EmbeddedRedis | None) -> LabStore:
-        if isinstance(server, EmbeddedRedis):
-            return lab_servers.redis_store(server)
-        if lab_servers.choose(server) == lab_servers.FAKEREDIS:
-            return lab_servers.fake_store()
-        self._own = EmbeddedRedis().start()
-        return lab_servers.redis_store(self._own)
+        if not isinstance(server, EmbeddedRedis):
+            if lab_servers.choose(server) == lab_servers.FAKEREDIS:
+                return lab_servers.fake_store()
+            server = self._own = EmbeddedRedis().start()
+        return LabStore(RedisUrl.parse(server.url), virtual_time())
 
     def _begin_with(self, app: App) -> None:
         try:

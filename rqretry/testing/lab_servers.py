@@ -3,9 +3,8 @@
 from importlib import import_module
 
 from rqretry.core.errors import ConfigError, refuse
-from rqretry.core.redis_url import RedisUrl
 from rqretry.testing.clock import virtual_time
-from rqretry.testing.embedded_redis import EmbeddedRedis, find_server
+from rqretry.testing.embedded_redis import find_server
 from rqretry.testing.lab_stores import LabStore
 
 REDIS, FAKEREDIS = "redis", "fakeredis"
@@ -26,11 +25,6 @@ def choose(name: str | None) -> str:
     if name not in (REDIS, FAKEREDIS):
         refuse("server", name, 'must be "redis" or "fakeredis"')
     return name
-
-
-def redis_store(server: EmbeddedRedis) -> LabStore:
-    """A store on a running private server."""
-    return LabStore(RedisUrl.parse(server.url), virtual_time())
 
 
 def fake_store() -> LabStore:

@@ -7,7 +7,6 @@ from rqretry.core.errors import InvalidArgument
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Argument, Block, Command, number
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.testing.clock import VirtualClock
 from rqretry.transport.node import Procedure
 from rqretry.transport.session import Session
 from rqretry.transport.store import Store
@@ -87,10 +86,6 @@ class LabStore(SyncStore):
     def write(self, *arguments: Argument) -> None:
         """Send a plain command that may have made a message ready."""
         self.run(Command("write", (), (), bool, arguments=arguments))
-
-    def use_clock(self, clock: VirtualClock) -> None:
-        """From here on the server's time is the lab's."""
-        self.session.clock = clock
 
     def close(self) -> None:
         """Nothing: an app that closes its clients in mid-test does not close the lab."""
