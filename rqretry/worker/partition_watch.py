@@ -4,28 +4,39 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.group_rules import source_of
+from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.inspect import read_these
 from rqretry.protocol.keys import GroupKeys
 from rqretry.transport.store import Store
-from rqretry.worker.consumer import Consumer
+from rqretry.worker.leases import Intake
 
 log = logging.getLogger("rqretry")
 
 LOOK_EVERY_S = 5.0
 
 
+class Joined(Intake, Protocol):
+    """A consumer that has joined its group."""
+
+    spec: ConsumerSpec
+
+
+C = TypeVar("C", bound=Joined)
+
+
 @dataclass(eq=False)
-class PartitionWatch:
+class PartitionWatch(Generic[C]):
     """Finds new places for the consumers of a process."""
 
     _store: Store
     _catalog: Catalog
-    _consumers: Sequence[Consumer]
-    _add: Callable[[Consumer, tuple[str, int, GroupKeys]], None]
+    _consumers: Sequence[C]
+    _add: Callable[[C, tuple[str, int, GroupKeys]], None]
     _seen: list[str] = field(default_factory=list, init=False)
     """The records of the topics at the last look."""
 
@@ -51,7 +62,7 @@ class PartitionWatch:
             if consumer in plain or source_of(consumer.spec.group, consumer.spec.topics):
                 await self._look(consumer)
 
-    async def _look(self, consumer: Consumer) -> None:
+    async def _look(self, consumer: C) -> None:
         known = {(place.topic, place.partition) for place in consumer.places}
         places = await self._store.perform(
             self._catalog.groups.places(consumer.spec.group, consumer.spec.topics)
