@@ -1,5 +1,6 @@
 """The clients: the public verbs, sync and asyncio, over the same operations."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -79,14 +80,14 @@ class _AdminVerbs:
 
 
 class Admin(_AdminVerbs, SyncFacade[AdminContext]):
-    """The operators' API; see AdminOperations for each method."""
+    """The operators' API; each method's own text says what it takes and answers."""
 
 
 class AsyncAdmin(_AdminVerbs, AsyncFacade[AdminContext]):
-    """The operators' API for asyncio; see AdminOperations for each method."""
+    """The operators' API for asyncio: the methods of `Admin`, awaited."""
 
 
-class _Parts(Generic[S]):
+class _Parts(ABC, Generic[S]):
     """What both clients are made of."""
 
     def __init__(
@@ -106,8 +107,9 @@ class _Parts(Generic[S]):
         self.encoder = Encoder(self.catalog, self.store.clock)
         self._open(AdminContext(self.catalog, self.name))
 
+    @abstractmethod
     def _connect(self, library: ScriptLibrary | None) -> S:
-        raise NotImplementedError
+        """The store of this kind of client."""
 
     def _open(self, operator: AdminContext) -> None:
         """Make what depends on the kind of store."""
