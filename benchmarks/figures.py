@@ -28,6 +28,7 @@ class Figures:
         redis_commands: Requests to the server per message.
         rss_mb: Memory of the process that does the work.
         more: What only this scenario has.
+        bars: The most that figures in `more` may be, by their names.
     """
 
     rate: float
@@ -41,10 +42,12 @@ class Figures:
     redis_commands: float | None = None
     rss_mb: float | None = None
     more: dict[str, float] = field(default_factory=dict)
+    bars: dict[str, float] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Any]:
         """As JSON has it."""
         fields = asdict(self)
+        del fields["bars"]
         more = fields.pop("more")
         return {**fields, **more}
 
@@ -65,7 +68,8 @@ def summary(runs: Sequence[Figures]) -> dict[str, Any]:
             spread[name] = [round(min(values), 3), round(max(values), 3)]
     medians.pop("more", None)
     ordered = {name: medians.get(name) for name in NAMES}
-    return {**ordered, **medians, "runs": len(runs), "spread": spread}
+    bars = {"bars": runs[0].bars} if runs[0].bars else {}
+    return {**ordered, **medians, "runs": len(runs), "spread": spread, **bars}
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -80,9 +84,11 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     for scenario, figures in results.items():
         lines.append(scenario)
         for name, value in figures.items():
-            if name in {"spread", "runs"} or value is None:
+            if name in {"spread", "runs", "bars"} or value is None:
                 continue
-            lines.append(f"  {name:24} {_shown(value):>14}{_spread(figures, name)}")
+            lines.append(
+                f"  {name:24} {_shown(value):>14}{_spread(figures, name)}{_bar(figures, name)}"
+            )
     return "\n".join(lines)
 
 
@@ -97,3 +103,10 @@ def _spread(figures: Mapping[str, Any], name: str) -> str:
     if figures["runs"] < 2 or low is None:  # noqa: PLR2004
         return ""
     return f"   ({_shown(low)} to {_shown(high)})"
+
+
+def _bar(figures: Mapping[str, Any], name: str) -> str:
+    bar = figures.get("bars", {}).get(name)
+    if bar is None:
+        return ""
+    return f"   at most {_shown(bar)}: {'met' if figures[name] <= bar else 'MISSED'}"

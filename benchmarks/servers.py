@@ -1,6 +1,8 @@
 """A private Redis server for one measurement, and what it says about itself."""
 
+import contextlib
 import socket
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -64,6 +66,14 @@ class Server:
         names = [name for name in stats if name.startswith(_SENT)]
         return sum(int(stats[name]["calls"]) for name in names)
 
+    def executed(self) -> int:
+        """How many commands it has executed, also those that scripts call."""
+        return int(self._client.info("stats")["total_commands_processed"])
+
+    def connections(self) -> int:
+        """How many connections it has accepted."""
+        return int(self._client.info("stats")["total_connections_received"])
+
     def memory(self) -> int:
         """Bytes of data in memory."""
         return int(self._client.info("memory")["used_memory"])
@@ -78,6 +88,20 @@ class Server:
         """The longest command since `forget_slow`; 1 where none took longer."""
         entries = self._client.slowlog_get(10_000)
         return max((entry["duration"] for entry in entries), default=1000) / 1000
+
+
+def sent_within(servers: Sequence[Server], seconds: float) -> int:
+    """How many commands clients send to servers in this time; one connection to each watches."""
+    with contextlib.ExitStack() as watching:
+        sockets = [socket.create_connection(("127.0.0.1", server.port)) for server in servers]
+        for each in sockets:
+            watching.enter_context(each)
+            each.sendall(b"MONITOR\r\n")
+        time.sleep(seconds)
+        for each in sockets:
+            each.shutdown(socket.SHUT_WR)  # the server sends what it has, and hangs up
+        lines = [line for each in sockets for line in each.makefile("rb")]
+    return sum(b" lua] " not in line for line in lines) - len(servers)
 
 
 def free_port() -> int:

@@ -11,7 +11,7 @@ from benchmarks.figures import NAMES, Figures, percentile, summary, table
 from benchmarks.scenarios import GROUPS, SCENARIOS, tracing
 from benchmarks.workload import check
 
-FEW = {"w4": 50, "punctuality": 50, "idle": 5, "cpu_bound": 2, "limits": 12}
+FEW = {"w4": 50, "punctuality": 50, "idle": 5, "cpu_bound": 2, "limits": 12, "scale": 2}
 """Messages, where 200 are not the right number."""
 
 

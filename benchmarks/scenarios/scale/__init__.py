@@ -1,0 +1,30 @@
+"""What grows with what exists: places, topics, dead letters, message groups; each with its bar.
+
+A part is a file of this package with one function, listed in `PARTS`. It is given the largest size
+to measure at (partitions, topics, messages: whatever it is about; None: as large as its bars say),
+and yields what it measured. A part over some seconds reports to stderr what it does.
+"""
+
+from collections.abc import Callable, Iterable
+
+from benchmarks.figures import Figures
+from benchmarks.scenarios.scale import places, topics
+from benchmarks.scenarios.scale.measure import Measure
+
+Part = Callable[[int | None], Iterable[Measure]]
+
+PARTS: dict[str, Part] = {
+    "places": places.places,
+    "topics": topics.topics,
+}
+
+
+def scale(messages: int | None) -> Figures:
+    """All parts; `rate` is the number of bars that are met."""
+    found = [measure for part in PARTS.values() for measure in part(messages)]
+    return Figures(
+        rate=sum(measure.met for measure in found),
+        checked=True,
+        more={measure.name: measure.value for measure in found},
+        bars={measure.name: measure.bar for measure in found},
+    )

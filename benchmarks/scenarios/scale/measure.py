@@ -1,0 +1,16 @@
+"""One figure of the scenario, and its bar."""
+
+from typing import NamedTuple
+
+
+class Measure(NamedTuple):
+    """What was measured, and the most that it may be."""
+
+    name: str
+    value: float
+    bar: float
+
+    @property
+    def met(self) -> bool:
+        """Whether it is at most that."""
+        return self.value <= self.bar
