@@ -4,12 +4,14 @@ A user who may run a script must be allowed every command inside it, or the scri
 and needs no other. So the commands come from the sources, and the role decides which scripts.
 """
 
+import re
 from collections.abc import Iterable
+from hashlib import sha1
 from typing import Literal, get_args
 
-from rqretry.checks.doctor import inner_commands
-from rqretry.core.errors import refuse
+from rqretry.core.errors import ConfigError, refuse
 from rqretry.core.limits import check_namespace
+from rqretry.protocol.command import Operation, query, texts
 from rqretry.protocol.keys import ROOT, NamespaceKeys, PartitionKeys
 from rqretry.protocol.scripts import ScriptLibrary
 
@@ -40,6 +42,26 @@ _ADMIN_ONLY = {
     "repair_orphans",
 }  # fmt: skip
 _PRODUCER_GROUP_KEYS = ("ready", "wake", "order", "heads", "config")
+_CALL = re.compile(r"\bcall\(\s*'([A-Z]+)'")
+_LOOKED_UP = re.compile(r"\blooked_up\('([A-Z]+)', '([A-Z]+)'")
+"""lease.lua names two commands for one of its look-ups."""
+_PROBE = """#!lua flags=no-writes
+local denied = {}
+for at = 2, #ARGV do
+  local given, verdict = {}, ''
+  repeat  -- arguments are counted before rights are looked at
+    local answer = redis.pcall(ARGV[at], unpack(given))
+    verdict = type(answer) == 'table' and answer.err or ''
+    given[#given + 1] = ARGV[1]
+  until #given > 9 or not string.find(verdict, 'rong number of arg')
+  if string.find(verdict, 'ACL failure', 1, true) or string.find(verdict, 'The user', 1, true) then
+    denied[#denied + 1] = ARGV[at]
+  end
+end
+return denied
+"""
+"""Calls commands on the key ARGV[1], and answers those that the user's rights forbid, which a
+server looks at first. It cannot write, and names no KEYS, so that any node of a cluster runs it."""
 
 
 def rules(
@@ -79,13 +101,49 @@ def verbs_of(role: str, library: ScriptLibrary) -> set[str]:
     return names if role == "admin" else names - _ADMIN_ONLY
 
 
+def denied(
+    role: str, namespace: str, library: ScriptLibrary, *, cluster: bool = False
+) -> Operation[list[str]]:
+    """The commands that a role needs and this connection's user may not run; from Redis 7.0 on.
+
+    A script that cannot write calls them: so the answer is that which the scripts will get, and
+    the check itself needs no right that the role has not.
+    """
+    key = PartitionKeys(namespace, "doctor", 0).meta
+    sha = sha1(_PROBE.encode(), usedforsecurity=False).hexdigest()
+    commands = sorted(name.upper() for name in _commands(role, library) if "|" not in name)
+    try:
+        yield query(bytes, "SCRIPT", "LOAD", _PROBE)
+        missing: list[str] = yield query(texts, "EVALSHA", sha, 0, key, *commands)
+    except ConfigError:
+        return ["SCRIPT LOAD or EVALSHA"]
+    if "BZPOPMIN" in {*commands} - {*missing} and not cluster:  # Redis 7.0 has it in no script
+        try:
+            yield query(bool, "BZPOPMIN", key, 0.001)
+        except ConfigError:
+            missing.append("BZPOPMIN")
+    return sorted(missing)
+
+
+def inner_commands(library: ScriptLibrary, verbs: Iterable[str] | None = None) -> set[str]:
+    """The Redis commands that the scripts call; `verbs`: these scripts."""
+    names = library.names() if verbs is None else verbs
+    found: set[str] = set()
+    for verb in names:
+        source = library.get(verb).source
+        found.update(_CALL.findall(source))
+        for pair in _LOOKED_UP.findall(source):
+            found.update(pair)
+    return found
+
+
 def _commands(role: str, library: ScriptLibrary) -> set[str]:
     inner = {name.lower() for name in inner_commands(library, verbs_of(role, library))}
     inner = inner & _READS if role == "reader" else inner
     plain: dict[str, Iterable[str]] = {
         "producer": (*_CATALOG, "wait"),
         "worker": (*_CATALOG, "hmget", "xrange", "xrevrange", "zscore", "wait", *_WAITING),
-        "admin": (*_LOOKING, *_WAITING, "wait", "unlink", "del", "memory|usage", "acl|whoami"),
+        "admin": (*_LOOKING, *_WAITING, "wait", "unlink", "del", "memory|usage"),
         "reader": (*_LOOKING, "memory|usage"),
     }
     return inner | set(_EVERYBODY) | set(plain[role])

@@ -4,12 +4,12 @@ What could lose messages is refused, what could surprise is a warning; see
 docs/decisions/0029-what-a-server-must-offer.md. Everything is read; nothing is written.
 """
 
-import re
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from rqretry.checks.acl import denied
 from rqretry.checks.check_result import Finding
 from rqretry.checks.replica_checks import fencing, replicas, slots
 from rqretry.core.durability import server_name, syncs_before_waitaof
@@ -24,11 +24,8 @@ T = TypeVar("T")
 PINGS = 20
 MAX_SKEW_MS = 1000
 SLOW_MS = 10.0
-_OWN_COMMANDS = ("INFO", "TIME", "PING", "HGET", "HGETALL", "HMGET", "XRANGE", "BZPOPMIN", "SCAN")
-_CALL = re.compile(r"\bcall\(\s*'([A-Z]+)'")
-_LOOKED_UP = re.compile(r"\blooked_up\('([A-Z]+)', '([A-Z]+)'")
-"""lease.lua names two commands for one of its look-ups."""
-_DRYRUN_SINCE = 7
+_FLAGS_SINCE = 7
+"""A script without the flag `no-writes` would write in order to find out."""
 
 
 def check(
@@ -152,54 +149,20 @@ def _latency() -> Operation[Finding]:
 
 
 def _rights(info: Mapping[str, str], library: ScriptLibrary, namespace: str) -> Operation[Finding]:
-    if int(info.get("redis_version", "0").partition(".")[0]) < _DRYRUN_SINCE:
+    if int(info.get("redis_version", "0").partition(".")[0]) < _FLAGS_SINCE:
         return Finding("rights", "ok", "not checked: the server is older than 7.0")
+    node = info.get("cluster_enabled") == "1"
     try:
-        user = yield _plain(bytes.decode, "ACL", "WHOAMI")
-        needed = sorted({*inner_commands(library), *_OWN_COMMANDS})
-        described = yield _plain(list, "COMMAND", "INFO", *needed)
-        calls = [_example(row, namespace) for row in described if row]
-        calls.append(("EVALSHA", "0" * 40, 1, _key(namespace)))
-        calls.append(("SCRIPT", "LOAD", "return 1"))
-        answers = yield [_plain(_verdict, "ACL", "DRYRUN", user, *call) for call in calls]
+        missing = yield from denied("worker", namespace, library, cluster=node)
+        if not missing:
+            return Finding("rights", "ok", "this user may run all that a worker does")
+        publishes = not (yield from denied("producer", namespace, library, cluster=node))
     except RqretryError as error:
         return Finding("rights", "ok", f"not checked: {error}")
-    denied = [str(call[0]) for call, answer in zip(calls, answers, strict=True) if answer]
-    if not denied:
-        return Finding("rights", "ok", f"user {user} may run all {len(calls)} commands")
-    text = f"user {user} may not run {', '.join(denied)}: a script would stop in the middle"
-    fix = f"allow them, and keys ~{_key(namespace).partition('{')[0]}*, with ACL SETUSER"
+    may = "may publish, but " if publishes else ""
+    text = f"this user {may}may not run {', '.join(missing)}: a worker would stop in the middle"
+    fix = f"give a worker's user what `rqretry acl worker --namespace {namespace}` prints"
     return Finding("rights", "refused", text, fix)
-
-
-def inner_commands(library: ScriptLibrary, verbs: Iterable[str] | None = None) -> set[str]:
-    """The Redis commands that the scripts call; `verbs`: these scripts."""
-    names = library.names() if verbs is None else verbs
-    found: set[str] = set()
-    for verb in names:
-        source = library.get(verb).source
-        found.update(_CALL.findall(source))
-        for pair in _LOOKED_UP.findall(source):
-            found.update(pair)
-    return found
-
-
-def _example(described: Sequence[Any], namespace: str) -> tuple[Argument, ...]:
-    """A call of a command with its fewest arguments, on a key of ours."""
-    name, arity, _, first_key = described[:4]
-    arguments: list[Argument] = [name, *(["1"] * (abs(arity) - 1))]
-    if first_key > 0:
-        arguments[first_key] = _key(namespace)
-    return (name.decode().upper(), *arguments[1:])
-
-
-def _key(namespace: str) -> str:
-    return f"rqretry:{namespace}:{{doctor:0}}:check"
-
-
-def _verdict(reply: bytes) -> str:
-    """The objection of ACL DRYRUN to a call; "" for none."""
-    return "" if reply == b"OK" else reply.decode(errors="replace")
 
 
 def _milliseconds(reply: Sequence[bytes]) -> int:

@@ -9,8 +9,10 @@ import redis
 
 from rqretry import App, Client, ConfigError, RetryPolicy
 from rqretry.checks.acl import rules
+from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import check
 from rqretry.core.errors import InvalidArgument, RqretryError
+from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.cli.shell import Shell
@@ -173,11 +175,64 @@ def test_a_producer_cannot_consume_and_a_worker_cannot_erase(
                 direct.execute_command(*words)
 
 
-def test_the_doctor_finds_the_admin_s_rights_sufficient(url_of: Callable[[str], str]) -> None:
-    with client_of(url_of, "admin") as client:
+def test_a_producer_s_user_reaches_messages_by_hand_but_no_dead_letter_or_lease(
+    url_of: Callable[[str], str], server: EmbeddedRedis
+) -> None:
+    with client_of(url_of, "producer") as client:
+        id_ = client.publish("t", "a")
+    keys = PartitionKeys(NAMESPACE, "t", 0)
+    group, path = keys.group("g", 18), str(server.socket_path)
+    with redis.Redis(unix_socket_path=path, username="rqretry-producer", password=SECRET) as direct:
+        assert direct.hdel(keys.bodies, id_) == 1, "as SECURITY.md says"
+        for key in (group.dead, group.failures, group.inflight, group.attempts, group.retry):
+            with pytest.raises(redis.ResponseError, match=r"(?i)noperm|no permissions"):
+                direct.hdel(key, id_)
+
+
+@pytest.mark.parametrize("server", ["valkey-8", "redis-7"], indirect=True)
+@pytest.mark.parametrize(
+    ("role", "severity", "shown"),
+    [
+        ("admin", "ok", "all that a worker does"),
+        ("worker", "ok", "all that a worker does"),
+        ("producer", "refused", "may publish, but may not run BZPOPMIN, "),
+        ("reader", "refused", "this user may not run BZPOPMIN, "),
+    ],
+)
+def test_a_user_of_each_role_can_have_its_rights_checked(
+    url_of: Callable[[str], str], role: str, severity: str, shown: str
+) -> None:
+    rights = rights_of(url_of(role))
+    assert rights.severity == severity
+    assert shown in rights.sentence
+
+
+@pytest.mark.parametrize("server", ["valkey-8", "redis-7"], indirect=True)
+@pytest.mark.parametrize(
+    ("rules", "missing"),
+    [
+        (("+@all", "~rqretry:*", "&*"), ""),
+        (("+@all", "~rqretry:*", "-lmove", "-bzpopmin"), "BZPOPMIN, LMOVE"),
+        (("+@all", "~rqretry:*", "-evalsha"), "SCRIPT LOAD or EVALSHA"),
+    ],
+)
+def test_rights_are_proved_on_our_own_keys_by_the_commands_themselves(
+    server: EmbeddedRedis, rules: tuple[str, ...], missing: str
+) -> None:
+    with redis.Redis(unix_socket_path=str(server.socket_path)) as direct:
+        direct.execute_command("ACL", "SETUSER", "broad", "reset", "on", f">{SECRET}", *rules)
+        rights = rights_of(f"unix://broad:{SECRET}@{server.socket_path}")
+        direct.acl_deluser("broad")
+        assert direct.dbsize() == 0, "the check writes nothing"
+    assert rights.severity == ("refused" if missing else "ok")
+    assert missing in rights.sentence
+
+
+def rights_of(url: str) -> Finding:
+    """What doctor finds about the rights of this URL's user."""
+    with Client(url, namespace=NAMESPACE) as client:
         findings = client.store.perform(check(ScriptLibrary(), NAMESPACE))
-    (rights,) = [finding for finding in findings if finding.check == "rights"]
-    assert rights.severity == "ok"
+    return next(finding for finding in findings if finding.check == "rights")
 
 
 def test_the_command_prints_the_rules_and_sends_nothing() -> None:

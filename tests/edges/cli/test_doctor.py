@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from rqretry.checks.acl import inner_commands
 from rqretry.checks.check_result import Finding
-from rqretry.checks.doctor import check, inner_commands, refused
-from rqretry.core.errors import ConfigError, UnsafeServer
+from rqretry.checks.doctor import check, refused
+from rqretry.core.errors import ScriptError, UnsafeServer
 from rqretry.protocol.command import Command
 from rqretry.protocol.scripts import ScriptLibrary
 
@@ -34,11 +35,10 @@ def examine(info: dict[str, str], *, ahead_ms: int = 0, denied: str = "") -> dic
 
 
 def _answer(step: Any, info: dict[str, str], ahead_ms: int, denied: str) -> Any:
-    if not isinstance(step, Command):
-        return ["no" if denied in command.arguments else "" for command in step]
-    if step.arguments[:2] == ("COMMAND", "INFO"):
-        return [[name.encode().lower(), -2, [], 1] for name in map(str, step.arguments[2:])]
-    answers = {"INFO": info, "TIME": time.time_ns() // 1_000_000 + ahead_ms, "ACL": "ops"}
+    assert isinstance(step, Command)
+    if step.arguments[0] == "EVALSHA":
+        return [denied] if denied in step.arguments else []
+    answers = {"INFO": info, "TIME": time.time_ns() // 1_000_000 + ahead_ms}
     return answers.get(str(step.arguments[0]), b"PONG")
 
 
@@ -80,20 +80,27 @@ def test_clocks_that_differ_are_a_warning(ahead_ms: int, shown: str) -> None:
     assert shown in finding.sentence
 
 
-def test_a_right_that_is_missing_is_refused_by_name() -> None:
-    finding = examine(SOUND, denied="XADD")["rights"]
+@pytest.mark.parametrize(
+    ("denied", "shown"),
+    [
+        ("XADD", "this user may not run XADD:"),
+        ("BZPOPMIN", "may publish, but may not run BZPOPMIN:"),
+    ],
+)
+def test_a_right_that_is_missing_is_refused_by_name(denied: str, shown: str) -> None:
+    finding = examine(SOUND, denied=denied)["rights"]
     assert finding.severity == "refused"
-    assert "user ops may not run XADD:" in finding.sentence
+    assert shown in finding.sentence
 
 
-def test_rights_that_cannot_be_asked_for_are_no_finding() -> None:
+def test_rights_that_cannot_be_checked_are_no_finding() -> None:
     operation = check(LIBRARY)
     step: Any = next(operation)
-    while step.arguments[0] != "ACL":
+    while step.arguments[0] != "SCRIPT":
         step = operation.send(_answer(step, SOUND, 0, ""))
     with pytest.raises(StopIteration) as end:
-        operation.throw(ConfigError("no right to run ACL"))
-    assert end.value.value[-1].sentence == "not checked: no right to run ACL"
+        operation.throw(ScriptError("check", 0, "no flags here"))
+    assert end.value.value[-1].sentence.startswith("not checked: ")
 
 
 def test_a_server_that_is_too_old_is_the_only_finding() -> None:

@@ -18,6 +18,7 @@ SCRIPTS = "tests/meta/guarantees/test_scripts.py::"
 CALLS = "tests/meta/guarantees/test_calls.py::"
 PUBLISH = "tests/lua/test_publish.py::"
 EXPIRE = "tests/lua/test_expire.py::"
+RIGHTS = "tests/contract/production/test_rights.py::"
 PROGRAM = "tests/edges/cli/test_program.py::"
 
 
@@ -130,6 +131,8 @@ CASES = (
          f"{SCRIPTS}test_a_script_raises_no_error_and_answers_no_status_of_its_own[recall]"),
     case("R17", "a worker takes a server that evicts", Symbol("checks:_eviction", takes_eviction),
          f"{PROGRAM}test_a_worker_refuses_a_server_that_evicts"),
+    case("R17", "nobody looks at the user's rights", Symbol("checks:denied", always(())),
+         f"{RIGHTS}test_rights_are_proved_on_our_own_keys_by_the_commands_themselves"),
     case("R18", "health asks a script that only reads", Symbol("protocol:register", reading),
          "tests/contract/production/test_health.py::test_ready_notices_a_redis_that_answers_and_takes_no_writes"),
     case("R19", "a full server is a bug in a script", Symbol("transport:meaning", bug),
