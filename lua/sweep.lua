@@ -1,22 +1,66 @@
 local call = redis.call
---[[ sweep.lua: upkeep of a partition; forget the caller-given ids whose deduplication window is over
+--[[ sweep.lua: upkeep of a partition; forget what was kept for a time that is over
+
+  The caller-given ids whose deduplication window is over, and the transactions that were decided long
+  enough ago. Dead letters past the retention of their group are named, for the caller to purge.
 
   FLAGS  allow-oom
-  KEYS   meta ids id_expiry
+  KEYS   meta ids id_expiry closed, then config and dead of each group
   ARGV   limit
-  REPLY  ids forgotten
-  COST   O(limit * log ids); 5 commands
+  REPLY  forgotten, milliseconds until the next is to be forgotten (0: some are now; '' for none), then
+         the dead letters of each group that are to be purged
+  COST   O(limit * log size) for each structure; 3 commands where nothing is kept, else up to 10, and 3 a group
 ]]
 -- @include clock
 -- @include logical
 
-local meta, ids_key, id_expiry = KEYS[1], KEYS[2], KEYS[3]
+local meta, ids_key, id_expiry, closed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local limit = tonumber(ARGV[1])
 
 local clock = read_clock(meta)
-local over = call('ZRANGEBYSCORE', id_expiry, '-inf', clock.now, 'LIMIT', 0, limit)
-if #over > 0 then
-  call('HDEL', ids_key, unpack(over))
-  call('ZREM', id_expiry, unpack(over))
+local forgotten, next_at, reply = 0, math.huge, {}
+
+-- What is over of a sorted set by time, where each is kept for `kept_ms`.
+local function over(key, kept_ms)
+  return call('ZRANGEBYSCORE', key, '-inf', clock.now - kept_ms, 'LIMIT', '0', limit)
 end
-return #over
+
+local function note_next(key, kept_ms)
+  local first = call('ZRANGE', key, '0', '0', 'WITHSCORES')[2]
+  next_at = math.min(next_at, first and first + kept_ms or math.huge)
+end
+
+local function forget_over(key, of)
+  local found = over(key, 0)
+  if #found > 0 then
+    if of then
+      call('HDEL', of, unpack(found))
+    end
+    call('ZREM', key, unpack(found))
+    forgotten = forgotten + #found
+  end
+  note_next(key, 0)
+end
+
+local of_groups = { unpack(KEYS, 5) }
+local kept = { id_expiry, closed }
+for at = 2, #of_groups, 2 do
+  kept[#kept + 1], reply[at / 2] = of_groups[at], {}
+end
+
+local function look_at_groups()
+  for at = 1, #of_groups, 2 do
+    local kept_ms = tonumber(call('HGET', of_groups[at], 'dlq_retention_ms') or '')
+    if kept_ms then
+      reply[(at + 1) / 2] = over(of_groups[at + 1], kept_ms)
+      note_next(of_groups[at + 1], kept_ms)
+    end
+  end
+end
+
+if call('EXISTS', unpack(kept)) > 0 then
+  forget_over(id_expiry, ids_key)
+  forget_over(closed)
+  look_at_groups()
+end
+return { forgotten, next_at < math.huge and math.max(0, math.ceil(next_at - clock.now)) or '', unpack(reply) }

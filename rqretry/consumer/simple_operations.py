@@ -19,6 +19,7 @@ from rqretry.core.failure_record import describe_cause
 from rqretry.core.limits import MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
 from rqretry.core.message import Message, ReceiptHandle
 from rqretry.maintenance.due import Due, Maintenance
+from rqretry.maintenance.retention import Sweeps
 from rqretry.observability import observer
 from rqretry.protocol.command import Block, Command, Operation, batches
 from rqretry.protocol.lease import (
@@ -63,6 +64,7 @@ class SimpleOperations:
         self._record: GroupRecord | None = None
         self._places: list[Place] = []
         self._maintenance = Maintenance(catalog.topics, worker)
+        self._sweeps = Sweeps(catalog.topics, catalog.group_keys)
         self._prefer = "ready"
         self._found_at = 0.0
         self._rated = False
@@ -112,8 +114,10 @@ class SimpleOperations:
         while True:
             if time.monotonic() >= self._found_at + _LOOK_EVERY_S:
                 yield from self._find_places()
+            if time.monotonic() >= self._sweeps.next_at:
+                yield from self._sweeps.round({place.keys.partition for place in self._places})
             asked_ns = time.time_ns()
-            received, look_again_s = yield from self._sweep(most, invisible_ms)
+            received, look_again_s = yield from self._look_everywhere(most, invisible_ms)
             if received and observer.installed is not None:
                 namespace = self.catalog.namespace
                 observer.installed.received(namespace, received, self.worker, asked_ns)
@@ -213,7 +217,9 @@ class SimpleOperations:
             )
         return handle
 
-    def _sweep(self, most: int, invisible_ms: int) -> Operation[tuple[list[Message[Any]], float]]:
+    def _look_everywhere(
+        self, most: int, invisible_ms: int
+    ) -> Operation[tuple[list[Message[Any]], float]]:
         """One round over all partitions; the messages, or how soon to look again."""
         received: list[Message[Any]] = []
         look_again_ms = _LOOK_EVERY_S * 1000

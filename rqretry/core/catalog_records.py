@@ -202,6 +202,7 @@ class GroupRecord:
             "byte": bytes((byte,)) if byte else b"",
             "max_inflight": share or "",
             "rate": self.rate_limit,
+            "dlq_retention_ms": self.dlq_retention_ms or "",
             "view": int(bool(self.source)),
         }
 

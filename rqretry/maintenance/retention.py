@@ -1,64 +1,97 @@
-"""What is kept for a time: ids that callers gave, and dead letters where an operator says so."""
+"""What is kept for a time: ids that callers gave, decided transactions, and dead letters.
 
-from collections.abc import Iterable
+Dead letters are kept for ever, except where an operator says otherwise.
+"""
 
-from rqretry.catalog.catalog import Catalog
-from rqretry.core.errors import GroupNotFound
-from rqretry.protocol.command import MAX_BATCH, Operation, batches
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rqretry.catalog.topics import Topics
+from rqretry.core.errors import TopicNotFound
+from rqretry.protocol.command import Command, Each, Operation
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
-from rqretry.protocol.maintain import sweep
-from rqretry.protocol.operate import GroupPage, purge, scan_group
+from rqretry.protocol.maintain import Swept, sweep
+from rqretry.protocol.operate import purge
 
-SWEEP_EVERY_S = 60.0
+log = logging.getLogger("rqretry")
+
+SWEEP_EVERY_S = 30.0
+"""How often a partition is looked at in which something is to be forgotten soon."""
 RETENTION = "retention"
 """Who purges dead letters, as the history has it."""
+_AT_ONCE = 100
+_QUIET_PER_S = 10
+"""How many of the other partitions are looked at per second, if they are many."""
 
 
-def forget_old(
-    catalog: Catalog, partitions: Iterable[PartitionKeys], groups: Iterable[GroupKeys]
-) -> Operation[int]:
-    """Forget ids that callers gave an hour ago, and purge dead letters past their retention.
+class Sweeps:
+    """Forgets in each partition what is over, within a minute, at whatever rate it came.
 
-    Args:
-        catalog: The catalog.
-        partitions: Whose ids to forget, one batch of each; in the first steps.
-        groups: Groups in partitions; those that keep dead letters for ever cost one read in all.
+    Any number of processes may do this for the same partitions. A round makes one call for a
+    partition; where that was not enough, the next round is due at once.
 
-    Returns:
-        How many dead letters were purged.
+    Attributes:
+        next_at: When the next round is due (monotonic).
     """
-    for batch in batches(list(partitions)):
-        yield [sweep(keys) for keys in batch]
-    kept: dict[str, int] = {}
-    gone = 0
-    for keys in groups:
-        if keys.source:  # the group whose dead letters they are purges them
-            continue
-        if keys.group not in kept:
-            kept[keys.group] = yield from _retention(catalog, keys.group)
-        if kept[keys.group]:
-            gone += yield from _purge_old(keys, kept[keys.group])
-    return gone
+
+    def __init__(self, topics: Topics, group_keys: Callable[[str, int, str], GroupKeys]) -> None:
+        self.next_at = -math.inf
+        self._topics = topics
+        self._group_keys = group_keys
+        self._due: dict[PartitionKeys, float] = {}
+
+    def round(self, partitions: Iterable[PartitionKeys]) -> Operation[int]:
+        """Look at those of the partitions that are due; answers how many dead letters went."""
+        now = time.monotonic()
+        self._due = {keys: self._due.get(keys, now) for keys in partitions}
+        due = [keys for keys, at in self._due.items() if at <= now]
+        due = sorted(due, key=self._due.__getitem__)[:_AT_ONCE]
+        self._due |= dict.fromkeys(due, now + SWEEP_EVERY_S)
+        places: list[tuple[PartitionKeys, list[GroupKeys]]] = []
+        for keys in due:
+            places.append((keys, (yield from self._groups(keys))))  # noqa: PERF401 - it yields
+        answers = yield from self._each([sweep(keys, groups) for keys, groups in places])
+        purges: list[Command[Any]] = []
+        for (keys, groups), swept in zip(places, answers, strict=True):
+            if isinstance(swept, Swept):
+                self._due[keys] = now + self._wait_s(swept.next_ms)
+                purges += _purges(groups, swept.dead)
+        gone = yield from self._each(purges)
+        self.next_at = min(self._due.values(), default=now + SWEEP_EVERY_S)
+        return sum(verdicts.count(b"OK") for verdicts in gone if isinstance(verdicts, list))
+
+    def _groups(self, keys: PartitionKeys) -> Operation[list[GroupKeys]]:
+        """Those that may have dead letters of their own there."""
+        with suppress(TopicNotFound):
+            yield from self._topics.get(keys.topic)
+        route = self._topics.route(keys.topic, keys.partition)
+        return [self._group_keys(keys.topic, keys.partition, group.name) for group in route.groups]
+
+    def _each(self, calls: Sequence[Command[Any]]) -> Operation[list[Any]]:
+        """The answers; what fails is logged, and its partition is looked at again later."""
+        answers: list[Any] = (yield Each(calls)) if calls else []
+        for command, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, Exception):
+                log.warning(
+                    "%s of %s failed, trying again: %s", command.verb, command.keys[0], answer
+                )
+        return answers
+
+    def _wait_s(self, next_ms: int | None) -> float:
+        """Until a partition is looked at again, where the next thing is over in `next_ms`."""
+        if next_ms == 0:
+            return 0.0
+        quiet_s = max(SWEEP_EVERY_S, len(self._due) / _QUIET_PER_S)
+        return min(quiet_s, max(SWEEP_EVERY_S, math.inf if next_ms is None else next_ms / 1000))
 
 
-def _retention(catalog: Catalog, group: str) -> Operation[int]:
-    try:
-        record = yield from catalog.groups.get(group)
-    except GroupNotFound:  # it was deleted meanwhile
-        return 0
-    return record.dlq_retention_ms
-
-
-def _purge_old(keys: GroupKeys, retention_ms: int) -> Operation[int]:
-    gone = 0
-    while True:
-        page: GroupPage = yield scan_group(keys, keys.dead, in_list=False, offset=0)
-        before = page.now_ms - retention_ms
-        rows = zip(page.ids, page.due_ms, strict=True)
-        old = [id_ for id_, since_ms in rows if since_ms is not None and since_ms <= before]
-        if not old:
-            return gone
-        verdicts: list[bytes] = yield purge(keys, old, actor=RETENTION)
-        gone += verdicts.count(b"OK")
-        if len(old) < MAX_BATCH:
-            return gone
+def _purges(
+    groups: Sequence[GroupKeys], dead: Sequence[Sequence[str]]
+) -> Iterable[Command[list[bytes]]]:
+    return (
+        purge(keys, ids, actor=RETENTION) for keys, ids in zip(groups, dead, strict=True) if ids
+    )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.maintenance.due import Due, Maintenance
-from rqretry.maintenance.retention import SWEEP_EVERY_S, forget_old
+from rqretry.maintenance.retention import Sweeps
 from rqretry.protocol.command import MAX_BATCH, Operation
 from rqretry.protocol.keys import GroupKeys
 
@@ -44,7 +44,7 @@ class Upkeep:
         self._catalog = catalog
         self._maintenance = Maintenance(catalog.topics, worker)
         self._seen: dict[GroupKeys, tuple[int, float]] = {}
-        self._swept_at = -SWEEP_EVERY_S  # the first round sweeps
+        self._sweeps = Sweeps(catalog.topics, catalog.group_keys)
 
     def round(self) -> Operation[Round]:
         """Look at every partition once; topics and groups are read anew each time."""
@@ -63,10 +63,10 @@ class Upkeep:
         for start in range(0, len(partitions), _AT_ONCE):
             delivered = yield from self._maintenance.deliver(partitions[start : start + _AT_ONCE])
             parts += [Round(0, 0, d.moved, d.next_ms, d.moved >= MAX_BATCH) for d in delivered]
-        if time.monotonic() >= self._swept_at + SWEEP_EVERY_S:
-            self._swept_at = time.monotonic()
-            yield from forget_old(self._catalog, partitions, groups)
-        return reduce(Round.plus, parts, Round())
+        if time.monotonic() >= self._sweeps.next_at:
+            yield from self._sweeps.round(partitions)
+        more = time.monotonic() >= self._sweeps.next_at
+        return reduce(Round.plus, parts, Round(more=more))
 
     def _move(self, groups: Sequence[GroupKeys]) -> Operation[list[Round]]:
         moved = yield from self._maintenance.move([self._due(keys) for keys in groups])

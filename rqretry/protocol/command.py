@@ -71,6 +71,17 @@ def call(
 
 
 @dataclass(frozen=True, slots=True)
+class Each:
+    """Calls with an outcome each: the results, with an RqretryError in the place of what failed.
+
+    What may succeed later is repeated for `seconds`.
+    """
+
+    commands: Sequence[Command[Any]]
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Wait until one of the wake keys is set, `seconds` at most; the result is the key or None."""
 
@@ -85,7 +96,7 @@ class Pause:
     seconds: float
 
 
-Step = Command[Any] | Sequence[Command[Any]] | Block | Pause
+Step = Command[Any] | Sequence[Command[Any]] | Each | Block | Pause
 Operation = Generator[Step, Any, T]
 """Yields steps, receives a Command's result (a list of results for a sequence), returns a T."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import MAX_BATCH, Command, call, number, text
+from rqretry.protocol.command import MAX_BATCH, Command, call, number, text, texts
 from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
 _WITHOUT_DEAD = 3
@@ -37,6 +37,16 @@ class Promoted(NamedTuple):
     moved: int
     next_due_ms: int | None
     """Milliseconds until the next message is due; None for none."""
+
+
+class Swept(NamedTuple):
+    """What a sweep answered."""
+
+    forgotten: int
+    next_ms: int | None
+    """Milliseconds until the next is to be forgotten, 0 if some are now; None for none."""
+    dead: tuple[tuple[str, ...], ...] = ()
+    """Of each group the dead letters that are to be purged."""
 
 
 def expire(
@@ -90,9 +100,12 @@ def feed_dlq_group(keys: GroupKeys, *, worker: str, limit: int = MAX_BATCH) -> C
     return call(keys.scripts, "feed_dlq_group", (keys.group, worker, limit), int)
 
 
-def sweep(keys: PartitionKeys, *, limit: int = MAX_BATCH) -> Command[int]:
-    """Forget caller-given ids whose hour is over; answers how many."""
-    return call(keys.scripts, "sweep", (limit,), int)
+def sweep(
+    keys: PartitionKeys, groups: Sequence[GroupKeys] = (), *, limit: int = MAX_BATCH
+) -> Command[Swept]:
+    """Forget what was kept for a time that is over, and name the dead letters to be purged."""
+    of_groups = [key for group in groups for key in (group.config, group.dead)]
+    return Command("sweep", (*keys.scripts["sweep"], *of_groups), (limit,), _swept)
 
 
 def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Command[int]:
@@ -108,6 +121,11 @@ def roster(keys: NamespaceKeys) -> Command[tuple[int, list[LiveWorker]]]:
 def _expired(reply: list[Any]) -> Expired:
     dead = tuple(text(id_) for id_ in reply[3]) if len(reply) > _WITHOUT_DEAD else ()
     return Expired(reply[0] == b"HELD", int(reply[1]), int(reply[2]), dead)
+
+
+def _swept(reply: list[Any]) -> Swept:
+    forgotten, next_ms, *dead = reply
+    return Swept(int(forgotten), number(next_ms), tuple(tuple(texts(ids)) for ids in dead))
 
 
 def _roster(reply: list[Any]) -> tuple[int, list[LiveWorker]]:

@@ -109,7 +109,7 @@ subscribe: meta route backlog ready wake counters order heads message_groups | v
 succeed: meta config inflight attempts failures dead bodies big pending ids id_expiry events
     counters wake ready order heads message_groups keyed message_keys, then deaths of a group that
     consumes dead letters | group worker strict stride, then id and lease_no of each message
-sweep: meta ids id_expiry | limit
+sweep: meta ids id_expiry closed, then config and dead of each group | limit
 tally: meta counters | group, then verb and count of each counter
 """
 """Of each script its keys, as attributes of keys.py, and behind a bar its arguments."""

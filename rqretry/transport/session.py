@@ -19,7 +19,7 @@ from redis.exceptions import AskError, NoScriptError
 
 from rqretry.core.durability import check_server
 from rqretry.core.errors import RqretryError
-from rqretry.protocol.command import Argument, Block, Command, Operation, Pause
+from rqretry.protocol.command import Argument, Block, Command, Each, Operation, Pause
 from rqretry.transport.node import (
     BLOCK_MARGIN_SECONDS,
     Drop,
@@ -193,6 +193,8 @@ class Session:
             return (yield from self.run(step))
         if isinstance(step, Block):
             return (yield from self.block(step))
+        if isinstance(step, Each):
+            return (yield from self.run_each(step.commands, step.seconds))
         if isinstance(step, Pause):
             return (yield Sleep(step.seconds))
         return (yield from self.run_all(step))

@@ -16,7 +16,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import SIMPLE
 from rqretry.core.errors import RqretryError
 from rqretry.maintenance.due import Due, Maintenance, Moved
-from rqretry.maintenance.retention import SWEEP_EVERY_S, forget_old
+from rqretry.maintenance.retention import Sweeps
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.keys import GroupKeys
 from rqretry.transport.store import Store
@@ -42,7 +42,7 @@ class Reaper:
 
     def __post_init__(self) -> None:
         self._maintenance = Maintenance(self._catalog.topics, self._worker)
-        self._sweep_at = time.monotonic() + SWEEP_EVERY_S
+        self._sweeps = Sweeps(self._catalog.topics, self._catalog.group_keys)
         self._others_at = time.monotonic() + LOOK_EVERY_S
 
     async def run(self) -> None:
@@ -62,7 +62,9 @@ class Reaper:
 
     async def _sleep(self) -> None:
         moments = [self._next(place) for place in self._places]
-        await self._alarm.sleep(min([*moments, self._others_at]), time.monotonic())
+        await self._alarm.sleep(
+            min([*moments, self._others_at, self._sweeps.next_at]), time.monotonic()
+        )
 
     def _next(self, place: LeasedPlace) -> float:
         return max(place.schedule.soonest(), self._put_off.get(place, 0.0))
@@ -151,12 +153,10 @@ class Reaper:
         }
 
     async def _sweep(self, now: float) -> None:
-        if now < self._sweep_at or not self._places:
+        if now < self._sweeps.next_at:
             return
-        self._sweep_at = now + SWEEP_EVERY_S
-        groups = [place.keys for place in self._places]
-        partitions = {keys.partition for keys in groups}
-        gone = await self._perform(forget_old(self._catalog, partitions, groups))
+        partitions = {place.keys.partition for place in self._places}
+        gone = await self._store.perform(self._sweeps.round(partitions))
         if gone:
             log.info("%d dead letters were older than their groups keep them", gone)
 

@@ -1,7 +1,8 @@
-"""sweep: forget the caller-given ids whose hour is over."""
+"""sweep: forget what was kept for a time that is over, and say when the next is."""
 
-from tests.support.builders import HOUR, prepared
-from tests.support.world import START_MS, World
+from rqretry.protocol import transaction
+from tests.support.builders import HOUR, MINUTE, SECOND, failure, prepared
+from tests.support.world import START_MS, WORKER, World
 
 
 def committed(world: World, *ids: str) -> None:
@@ -14,11 +15,11 @@ def test_sweep_forgets_an_id_when_its_hour_is_over_and_not_before(world: World) 
     committed(world, "a")
     world.set_time(START_MS + HOUR - 1)
     with world.changes() as changed:
-        assert world.sweep() == 0
+        assert world.sweep().forgotten == 0
     assert changed == {}
     world.advance(1)
     with world.changes() as changed:
-        assert world.sweep() == 1
+        assert world.sweep().forgotten == 1
     assert changed == {"ids": {"a": None}, "id_expiry": {"a": None}}
 
 
@@ -26,14 +27,16 @@ def test_sweep_keeps_the_id_of_a_message_that_lives(world: World) -> None:
     world.subscribe()
     world.publish(prepared("a", digest="d"))
     world.advance(2 * HOUR)
-    assert world.sweep() == 0
+    assert world.sweep().forgotten == 0
     assert world.publish(prepared("a", digest="d")).verdicts == "D"
 
 
 def test_sweep_takes_a_bounded_batch(world: World) -> None:
     committed(world, "a", "b", "c")
     world.advance(HOUR)
-    assert (world.sweep(2), world.sweep(2), world.sweep(2)) == (2, 1, 0)
+    assert world.sweep(2) == (2, 0, ())
+    assert world.sweep(2) == (1, None, ())
+    assert world.sweep(2) == (0, None, ())
 
 
 def test_sweep_keeps_an_id_that_is_new_again_after_a_sweep_that_was_cut(world: World) -> None:
@@ -42,6 +45,39 @@ def test_sweep_keeps_an_id_that_is_new_again_after_a_sweep_that_was_cut(world: W
     world.client.hdel(world.keys.ids, "a")  # as far as it came
     world.publish(prepared("a", digest="e"))
     with world.changes() as changed:
-        assert world.sweep() == 1
+        assert world.sweep().forgotten == 1
     assert changed == {"ids": {"b": None}, "id_expiry": {"b": None}}
     assert world.publish(prepared("a", digest="d")).verdicts == "C"
+
+
+def test_sweep_says_when_the_next_id_is_to_be_forgotten(world: World) -> None:
+    committed(world, "a")
+    world.advance(HOUR - 5 * SECOND)
+    assert world.sweep() == (0, 5 * SECOND, ())
+
+
+def test_sweep_forgets_a_transaction_ten_minutes_after_its_end(world: World) -> None:
+    world.run(transaction.rollback(world.keys, "tx", worker=WORKER))
+    assert world.sweep() == (0, 10 * MINUTE, ())
+    world.advance(10 * MINUTE)
+    with world.changes() as changed:
+        assert world.sweep() == (1, None, ())
+    assert changed == {"closed": {"tx": None}}
+
+
+def test_sweep_names_the_dead_letters_past_the_retention_of_their_group(world: World) -> None:
+    world.subscribe("g", dlq_retention_ms=HOUR)
+    world.subscribe("h")
+    world.dead_letter("a", "b")
+    world.leased("a", "b", group="h", publish=False)
+    world.fail(*(failure(id_, level=-1) for id_ in ("a", "b")), group="h")
+    world.advance(MINUTE)
+    world.dead_letter("c")
+    assert world.sweep(groups=["g", "h"]) == (0, 59 * MINUTE, ((), ()))
+    world.advance(59 * MINUTE)
+    assert world.sweep(1, groups=["g", "h"]) == (0, 0, (("a",), ()))
+    with world.changes() as changed:
+        assert world.sweep(groups=["g", "h"]) == (0, 0, (("a", "b"), ()))
+    assert changed == {}
+    world.purge("a", "b")
+    assert world.sweep(groups=["g", "h"]) == (0, MINUTE, ((), ()))

@@ -297,9 +297,10 @@ class World:
         """Take back a scheduled message."""
         return self.run(operate.recall(self.keys, id_, worker=WORKER, tag=tag))
 
-    def sweep(self, limit: int = 500) -> int:
-        """Forget caller-given ids whose hour is over."""
-        return self.run(maintain.sweep(self.keys, limit=limit))
+    def sweep(self, limit: int = 500, *, groups: Sequence[str] = ()) -> maintain.Swept:
+        """Forget what was kept for a time that is over."""
+        keys = [self.group(name) for name in groups]
+        return self.run(maintain.sweep(self.keys, keys, limit=limit))
 
     # Ways into a state
 

@@ -8,7 +8,7 @@ import pytest
 from rqretry import DeadLetterFilter
 from rqretry.core.errors import GroupNotFound, InvalidArgument
 from rqretry.core.message_id import MessageId
-from rqretry.protocol.command import Block, Command, Operation, Pause
+from rqretry.protocol.command import Block, Command, Each, Operation, Pause
 from tests.contract.admin.bench import Bench
 
 HOUR_MS = 3_600_000
@@ -220,7 +220,7 @@ def cut_off(bench: Bench, operation: Operation[Any], stop: int) -> bool:
             step = operation.send(result)
         except StopIteration:
             return False
-        assert not isinstance(step, Block | Pause)
+        assert not isinstance(step, Block | Each | Pause)
         store = bench.client.store
         result = store.run(step) if isinstance(step, Command) else [store.run(c) for c in step]
     return True
@@ -255,7 +255,7 @@ def test_a_start_waits_for_no_transaction_however_many_are_open(bench: Bench) ->
     with bench.client.transaction("t") as tx:
         step = next(operation)
         while True:
-            assert not isinstance(step, Block | Pause)
+            assert not isinstance(step, Block | Each | Pause)
             commands = [step] if isinstance(step, Command) else step
             if any(command.verb == "backfill_check" for command in commands):
                 halves.append(tx.publish("half"))

@@ -1,13 +1,14 @@
-"""Dead letters are kept for ever, except where an operator sets a retention."""
+"""What is kept for a time is gone within a minute of its end, at whatever rate it came."""
 
 import time
 from typing import Any
 
 import pytest
 
-from rqretry import InvalidArgument, Message
-from rqretry.maintenance.retention import forget_old
-from tests.contract.integration.harness import Lab, counted
+from rqretry import InvalidArgument, Message, OutgoingMessage
+from rqretry.maintenance.retention import Sweeps
+from rqretry.maintenance.upkeep import Upkeep
+from tests.contract.integration.harness import Lab, counted, until
 
 
 async def dead_letter(lab: Lab, count: int, group: str = "g") -> None:
@@ -29,11 +30,12 @@ def age(lab: Lab, seconds: float, group: str = "g") -> None:
         lab.redis.zadd(key, {id_: since - seconds * 1000})
 
 
-def purge(lab: Lab, group: str = "g") -> int:
+def purge(lab: Lab) -> int:
     client = lab.client()
-    client.store.perform(client.catalog.topics.get("t"))
-    keys = client.catalog.group_keys("t", 0, group)
-    return client.store.perform(forget_old(client.catalog, [], [keys]))
+    sweeps, gone = Sweeps(client.catalog.topics, client.catalog.group_keys), 0
+    while time.monotonic() >= sweeps.next_at:
+        gone += client.store.perform(sweeps.round([client.catalog.partition("t", 0)]))
+    return gone
 
 
 async def test_by_default_a_dead_letter_is_kept_for_ever(lab: Lab) -> None:
@@ -79,3 +81,58 @@ async def test_a_retention_out_of_range_is_refused(lab: Lab, value: Any) -> None
     client.simple_consumer("t", group="s", create_group=True)
     with pytest.raises(InvalidArgument, match="dlq_retention"):
         client.admin.set_group("s", dlq_retention=value)
+
+
+IDS = 3000
+"""Six times what one call forgets."""
+
+
+def remember(lab: Lab) -> None:
+    """Ids of callers whose messages were handled more than an hour ago."""
+    client = lab.client()
+    client.publish("t", 0)
+    simple = client.simple_consumer("t", group="s", create_group=True)
+    client.publish_many("t", [OutgoingMessage(body=n, id=f"order-{n}") for n in range(IDS)])
+    while messages := simple.receive(32, wait=0):
+        simple.ack(messages)
+    over = {f"order-{n}": 1000 + n for n in range(IDS)}
+    assert lab.redis.zadd("rqretry:test:{t:0}:id_expiry", over, xx=True, ch=True) == IDS
+
+
+def remembered(lab: Lab) -> int:
+    return int(lab.redis.hlen("rqretry:test:{t:0}:ids"))
+
+
+async def test_a_worker_forgets_ids_as_fast_as_they_came(lab: Lab) -> None:
+    remember(lab)
+    app = lab.app()
+
+    @app.consumer("t", group="g")
+    async def handle(message: Message[Any]) -> None: ...
+
+    async with lab.working(app):
+        await until(lambda: remembered(lab) == 0)
+
+
+async def test_a_group_of_simple_consumers_forgets_ids_and_applies_its_retention(lab: Lab) -> None:
+    remember(lab)
+    client = lab.client()
+    client.admin.set_group("s", max_retries=0, dlq_retention="1h")
+    client.publish("t", "bad")
+    simple = client.simple_consumer("t", group="s")
+    assert simple.receive(invisible_duration=0.01)
+    await until(lambda: lab.expire("t", "s") == 1)
+    age(lab, 3600, "s")
+    for _ in range(IDS // 500):
+        client.simple_consumer("t", group="s").receive(wait=0)
+    assert remembered(lab) == 0
+    assert lab.stats("s").dead == 0
+
+
+async def test_a_round_of_the_reaper_forgets_what_is_over(lab: Lab) -> None:
+    remember(lab)
+    client = lab.client()
+    upkeep = Upkeep(client.catalog, client.name)
+    while client.store.perform(upkeep.round()).more:
+        pass
+    assert remembered(lab) == 0
