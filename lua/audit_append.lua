@@ -12,8 +12,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, records = KEYS[1], KEYS[2]
-local actor, verb, arguments, counts, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- @bind
 
 local clock = read_clock(meta)
 call('HSET', meta, 'mark', clock.now, 'offset', clock.offset)

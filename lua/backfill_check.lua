@@ -13,8 +13,7 @@ local call = redis.call
 ]]
 -- @include ownership
 
-local config, bodies, pending, big = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local cursor = ARGV[1]
+-- @bind
 local PAGE, SHORT_PAGE = 500, 16
 
 local byte = call('HGET', config, 'byte')

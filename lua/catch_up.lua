@@ -23,10 +23,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, config, ready, attempts, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local pending, events, counters, location = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local group, actor, structure, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local offset, count = tonumber(ARGV[5]), tonumber(ARGV[6])
+-- @bind
 
 local settings = call('HMGET', config, 'byte', 'catching_up')
 if settings[2] ~= '1' then

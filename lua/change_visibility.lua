@@ -19,10 +19,7 @@ local call = redis.call
 -- @include fence
 -- @include wake_if_below_limit
 
-local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local attempts, wake, events, counters = KEYS[6], KEYS[8], KEYS[11], KEYS[12]
-local keys = { inflight = inflight, attempts = attempts, dead = KEYS[7], bodies = KEYS[9], pending = KEYS[10] }
-local group, worker = ARGV[1], ARGV[2]
+-- @bind keys
 local FIRST, STRIDE = 3, 3
 
 local settings = call('HMGET', config, 'byte', 'max_inflight')

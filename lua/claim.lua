@@ -14,8 +14,7 @@ local call = redis.call
 -- @include logical
 -- @include transaction
 
-local meta, transactions, unfinished, parked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local lease_ms, limit = ARGV[1], tonumber(ARGV[2])
+-- @bind
 local FIRST_CHECKS = 5
 
 local clock = read_clock(meta)
@@ -31,13 +30,13 @@ local function take(key, id, record)
   taken[#taken + 1], taken[#taken + 2] = id, spell_transaction(record)
 end
 
-for _, id in ipairs(due_in(unfinished)) do
+for _, id in ipairs(due_in(unfinished_transactions)) do
   local text = call('HGET', transactions, id)
   local record = text and read_transaction(text)
   if not record or undecided(record) then -- a decision that was cut before it was written
-    call('ZREM', unfinished, id)
+    call('ZREM', unfinished_transactions, id)
   else
-    take(unfinished, id, record)
+    take(unfinished_transactions, id, record)
   end
 end
 
@@ -50,7 +49,7 @@ local function check(key, id)
   end
   if tonumber(record.checks) >= tonumber(record.most) then
     record.state = 'parked'
-    call('ZADD', parked, now, id)
+    call('ZADD', parked_transactions, now, id)
     call('HSET', transactions, id, spell_transaction(record))
     call('ZREM', key, id)
     just_parked[#just_parked + 1] = id
@@ -68,7 +67,7 @@ for i = FIRST_CHECKS, #KEYS do
 end
 local next_due
 for i = 3, #KEYS do
-  local first = KEYS[i] ~= parked and call('ZRANGE', KEYS[i], 0, 0, 'WITHSCORES')[2]
+  local first = KEYS[i] ~= parked_transactions and call('ZRANGE', KEYS[i], 0, 0, 'WITHSCORES')[2]
   if first and (not next_due or tonumber(first) < next_due) then
     next_due = tonumber(first)
   end

@@ -19,9 +19,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, scheduled, halves, half_of, closed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local events, counters, message_groups = KEYS[6], KEYS[7], KEYS[8]
-local transaction, worker, decided_ms, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+-- @bind
 -- The due times of a transaction's messages are all past, and differ by fractions of a millisecond, so that
 -- they are delivered in the order of their numbers.
 local SPREAD_MS, STEPS = 8, 1024

@@ -10,8 +10,7 @@ local call = redis.call
   REPLY  1 swapped, 0 the record is another one now
   COST   O(1); 2 commands
 ]]
-local records = KEYS[2]
-local field, expected, replacement = ARGV[1], ARGV[2], ARGV[3]
+-- @bind
 
 if (call('HGET', records, field) or '') ~= expected then
   return 0

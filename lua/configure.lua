@@ -10,8 +10,7 @@ local call = redis.call
   REPLY  1 written, 0 the partition has this version or a newer one
   COST   O(fields); 4 commands
 ]]
-local meta, config, wake = KEYS[1], KEYS[2], KEYS[3]
-local version, byte = tonumber(ARGV[1]), ARGV[2]
+-- @bind
 
 call('HSETNX', meta, 'mark', 0)
 local kept = call('HMGET', config, 'version', 'byte')

@@ -10,10 +10,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, dead, deaths, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local bodies, big = KEYS[5], KEYS[6]
-local offset, count, with_bodies = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
-local byte_limit = tonumber(ARGV[4])
+-- @bind
 local SMALL = 8192
 
 local clock = read_clock(meta)

@@ -17,9 +17,7 @@ local call = redis.call
 -- @include logical
 -- @include transaction
 
-local meta, transactions, checks, unfinished, parked = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local id, decision, worker, lease_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local claim, reason = ARGV[5], ARGV[6]
+-- @bind
 
 local clock = read_clock(meta)
 local text = call('HGET', transactions, id)
@@ -29,7 +27,7 @@ end
 local record = read_transaction(text)
 if record.state == decision then
   call('ZREM', checks, id) -- a call that was cut may have left these
-  call('ZREM', parked, id)
+  call('ZREM', parked_transactions, id)
   return { 'ALREADY', record.decided, record.partitions }
 elseif not undecided(record) then
   return { 'CONFLICT', record.state, record.decider, record.reason, record.decided }
@@ -38,8 +36,8 @@ elseif claim ~= '' and record.claim ~= claim then
 end
 record.state, record.decided, record.decider, record.reason = decision, clock.now, worker, reason
 call('HSET', meta, 'mark', clock.now, 'offset', clock.offset)
-call('ZADD', unfinished, clock.now + lease_ms, id)
+call('ZADD', unfinished_transactions, clock.now + lease_ms, id)
 call('HSET', transactions, id, spell_transaction(record))
 call('ZREM', checks, id)
-call('ZREM', parked, id)
+call('ZREM', parked_transactions, id)
 return { 'OK', clock.now, record.partitions }

@@ -11,8 +11,7 @@ local call = redis.call
 -- @include logical
 -- @include transaction
 
-local meta, transactions, checks, parked = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local id, claim, reason = ARGV[1], ARGV[2], ARGV[3]
+-- @bind
 
 local clock = read_clock(meta)
 local text = call('HGET', transactions, id)
@@ -27,7 +26,7 @@ if tonumber(record.checks) < tonumber(record.most) then
   return 'OK'
 end
 record.state = 'parked'
-call('ZADD', parked, clock.now, id)
+call('ZADD', parked_transactions, clock.now, id)
 call('HSET', transactions, id, spell_transaction(record))
 call('ZREM', checks, id)
 return 'PARKED'

@@ -9,7 +9,7 @@ local call = redis.call
   group, and enters the orders of ordered groups. Broadcast groups get all of them in a stream.
 
   FLAGS  allow-oom
-  KEYS   meta route bodies pending scheduled backlog events counters big ids id_expiry message_groups
+  KEYS   meta route bodies pending scheduled backlog events counters big ids_key id_expiry message_groups
          keyed message_keys, then ready and wake of each group, then order and heads of each ordered
          one, then broadcast, where the topic has a broadcast group
   ARGV   route_version worker limit groups, then name and byte (and 'o' for an ordered one) of each group,
@@ -29,14 +29,7 @@ local call = redis.call
 -- @include message_group_order
 -- @include broadcast
 
-local meta, route, bodies, pending, scheduled = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local backlog, events, counters = KEYS[6], KEYS[7], KEYS[8]
-local route_version, worker, limit, groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local keys = {
-  bodies = bodies, pending = pending, big = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11], keyed = KEYS[13],
-  message_keys = KEYS[14],
-}
-local message_groups = KEYS[12]
+-- @bind keys
 local FIRST_KEY, FIRST_GROUP = 15, 5
 local FIRST_MEMBER = FIRST_GROUP + 2 * groups
 local looked = #ARGV >= FIRST_MEMBER

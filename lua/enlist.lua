@@ -15,8 +15,7 @@ local call = redis.call
 -- @include logical
 -- @include transaction
 
-local meta, transactions, open, finished, checks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local id, partition, known = ARGV[1], ARGV[2], ARGV[3] == '1'
+-- @bind
 local SWEPT = 100
 
 local clock = read_clock(meta)
@@ -31,8 +30,8 @@ elseif known then
   return { 'GONE' }
 else
   record = {
-    state = 'open', group = ARGV[4], topic = ARGV[5], by = ARGV[6], opened = now, after = ARGV[7],
-    every = ARGV[8], most = ARGV[9], checks = 0, claim = 0, decided = '', decider = '', reason = '',
+    state = 'open', group = group, topic = topic, by = worker, opened = now, after = after_ms,
+    every = every_ms, most = most, checks = 0, claim = 0, decided = '', decider = '', reason = '',
     partitions = '',
   }
 end
@@ -44,10 +43,10 @@ end
 if record.state == 'open' then
   call('ZADD', checks, 'NX', now + record.after, id)
 end
-call('ZADD', open, 'NX', now, id)
-local over = call('ZRANGEBYSCORE', finished, '-inf', now, 'LIMIT', 0, SWEPT)
+call('ZADD', open_transactions, 'NX', now, id)
+local over = call('ZRANGEBYSCORE', finished_transactions, '-inf', now, 'LIMIT', 0, SWEPT)
 if #over > 0 then
   call('HDEL', transactions, unpack(over))
-  call('ZREM', finished, unpack(over))
+  call('ZREM', finished_transactions, unpack(over))
 end
 return { 'OK', now }

@@ -31,17 +31,7 @@ local call = redis.call
 -- @include message_group_order
 -- @include drop_given_up
 
-local meta, config, retry, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local failures, wake, events, counters = KEYS[6], KEYS[10], KEYS[11], KEYS[12]
-local keys = {
-  inflight = inflight, dead = KEYS[7], deaths = KEYS[8], due = KEYS[9], wake = wake, bodies = KEYS[13],
-  pending = KEYS[14], ready = KEYS[15], order = KEYS[16], heads = KEYS[17], message_groups = KEYS[18],
-}
-local bodies, pending = keys.bodies, keys.pending
-local levels = { unpack(KEYS, 19) }
-local group, worker, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local last_seen_ms, elapsed_ms, hold_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local random = tonumber(ARGV[7])
+-- @bind keys
 local JUMP_MS = 60000
 
 local policy = read_policy(config)
@@ -102,15 +92,15 @@ local function drop(list)
 end
 local function drop_leftovers()
   if #leftovers > 0 then
-    finish_in_order(order, leftovers, {})
+    finish_in_order(keys, leftovers, {})
     call('ZREM', inflight, unpack(leftovers))
   end
   if #committed > 0 then
-    finish_in_order(order, committed, {})
+    finish_in_order(keys, committed, {})
     drop(committed)
   end
   if #orphans > 0 then
-    finish_orphans(order, orphans)
+    finish_orphans(keys, orphans)
     call('HDEL', pending, unpack(orphans))
     drop(orphans)
     call('HINCRBY', counters, 'orphan:' .. group, #orphans)
@@ -148,7 +138,7 @@ local function write()
   end
   call('HSET', failures, unpack(changed))
   call('HSET', attempts, unpack(written))
-  finish_in_order(order, newly_dead, {})
+  finish_in_order(keys, newly_dead, {})
   drop_given_up(policy, plan, keys.deaths, attempts, failures)
   call('ZREM', inflight, unpack(ids))
   wake_if_below_limit(policy.max_inflight, inflight, wake, #ids)

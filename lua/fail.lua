@@ -42,16 +42,7 @@ local function load_ordering()
   return finish_in_order
 end
 
-local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local tracebacks, wake, events, counters = KEYS[8], KEYS[10], KEYS[13], KEYS[14]
-local keys = {
-  inflight = inflight, attempts = attempts, dead = KEYS[6], deaths = KEYS[7], due = KEYS[9], wake = wake,
-  bodies = KEYS[11], pending = KEYS[12], ready = KEYS[15], order = KEYS[16], heads = KEYS[17],
-  message_groups = KEYS[18],
-}
-local levels = { unpack(KEYS, 19) }
-local group, worker, traces = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local STRIDE, random, shared = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+-- @bind keys
 local FIRST, TRACEBACKS_KEPT, GOLDEN = 7 + 2 * traces + shared, 1000, 0.6180339887498949
 local ASKING = 7 -- arguments of a message that may ask for something
 
@@ -59,12 +50,12 @@ local policy = read_policy(config)
 local clock = read_clock(meta)
 local ordered, byte = policy.ordered, policy.byte
 -- @include ordering
-local ids, verdicts, entries, _, all_ok = fence(keys, policy.byte, FIRST, STRIDE)
+local ids, verdicts, entries, _, all_ok = fence(keys, policy.byte, FIRST, stride)
 local plan, done, notes, written, lines, died = new_plan(), {}, {}, {}, {}, {}
 
 -- Most messages of a call have the same numbers: each entry is read, and what comes of it found and spelled,
 -- once. Those that ask for nothing, and are not spread by jitter, wait at the same place.
-local read, choice, alike = {}, {}, STRIDE < ASKING and policy.jitter == 0
+local read, choice, alike = {}, {}, stride < ASKING and policy.jitter == 0
 local function numbers_of(entry)
   local known = read[entry]
   if not known then
@@ -97,14 +88,14 @@ for number = 1, shared do
 end
 
 local function line_of(at)
-  local record = STRIDE > 2 and ARGV[at + STRIDE - 1] or '1'
+  local record = stride > 2 and ARGV[at + stride - 1] or '1'
   return shared > 0 and shared_lines[record] or record
 end
 
 -- Returns whether it is dead, and a note of what became of it.
 local function one_by_one(i, at, id, its)
   local cause = 'failure'
-  if STRIDE < ASKING then -- one number for all, far from each other in their order
+  if stride < ASKING then -- one number for all, far from each other in their order
     choice.level, choice.random = 0, (random + (i - 1) * GOLDEN) % 1
   else
     choice.level, choice.delay_ms, choice.random = number_of(ARGV[at + 2]), number_of(ARGV[at + 3]), ARGV[at + 4]
@@ -117,17 +108,17 @@ end
 local n, attempt_of, failed_before = 0, {}, false
 for i = 1, #ids do
   if all_ok or verdicts[i] == 'OK' then
-    local id, at, its = ids[i], FIRST + (i - 1) * STRIDE, numbers_of(entries[i] or false)
-    local dead, note = false, its.note
+    local id, at, its = ids[i], FIRST + (i - 1) * stride, numbers_of(entries[i] or false)
+    local is_dead, note = false, its.note
     if note then
       wait(plan, policy, clock.now, id, its.delay_ms)
     else
-      dead, note = one_by_one(i, at, id, its)
+      is_dead, note = one_by_one(i, at, id, its)
     end
     n, failed_before = n + 1, failed_before or entries[i]
     done[n], notes[n], verdicts[i], lines[n], attempt_of[n] = id, note, note, line_of(at), its.text
-    written[2 * n - 1], written[2 * n] = id, dead and its.dies or its.waits
-    if dead then
+    written[2 * n - 1], written[2 * n] = id, is_dead and its.dies or its.waits
+    if is_dead then
       died[#died + 1] = id
     end
   end
@@ -155,8 +146,8 @@ local function write()
   local earlier = write_plan(plan, keys, levels, policy.view)
   write_failure_records()
   call('HSET', attempts, unpack(written))
-  if order.used then
-    load_ordering()(order, died, {})
+  if keys.used then
+    load_ordering()(keys, died, {})
   end
   drop_given_up(policy, plan, keys.deaths, attempts, failures)
   call('ZREM', inflight, unpack(done))

@@ -16,9 +16,7 @@ local call = redis.call
 -- @include history
 -- @include delivery_state
 
-local meta, config, dead, ready, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local failures, deaths, wake, events, counters = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local group, worker, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- @bind
 
 local kept = call('HMGET', config, 'view', 'fed_at', 'fed_ids')
 if kept[1] ~= '1' then

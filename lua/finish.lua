@@ -15,9 +15,7 @@ local call = redis.call
 -- @include logical
 -- @include transaction
 
-local meta, transactions, open, finished = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local unfinished, parked = KEYS[5], KEYS[6]
-local id = ARGV[1]
+-- @bind
 
 local clock = read_clock(meta)
 local text = call('HGET', transactions, id)
@@ -36,12 +34,12 @@ for partition in string.gmatch(record.partitions, '%S+') do
 end
 record.partitions = table.concat(left, ' ')
 if #left == 0 then
-  call('ZADD', finished, kept_until(clock.now), id)
+  call('ZADD', finished_transactions, kept_until(clock.now), id)
 end
 call('HSET', transactions, id, spell_transaction(record))
 if #left == 0 then
-  call('ZREM', open, id)
-  call('ZREM', parked, id)
-  call('ZREM', unfinished, id)
+  call('ZREM', open_transactions, id)
+  call('ZREM', parked_transactions, id)
+  call('ZREM', unfinished_transactions, id)
 end
 return #left

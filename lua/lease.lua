@@ -51,18 +51,10 @@ local function peek_lists(first, second, want)
   return ids, from_first
 end
 
-local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local attempts, dead, due, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local big, pending, scheduled, events, counters = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local group, worker, want, byte_limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local failures, deaths, origins = KEYS[16], KEYS[20], KEYS[21]
-local visibility_ms, prefer, tokens = tonumber(ARGV[5]), ARGV[6], ARGV[7] == '1'
+-- @bind keys
+local deaths, origins = KEYS[20], KEYS[21]
 local SMALL = 2048 -- what a body counts that is not listed in `big`, because it is at most 8 KiB
 local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
-local keys = {
-  ready = ready, inflight = inflight, dead = dead, wake = wake, bodies = bodies, pending = pending,
-  order = KEYS[17], heads = KEYS[18], message_groups = KEYS[19],
-}
 
 local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view', 'ordered')
 if not settings[1] then
@@ -134,16 +126,16 @@ local ordered = settings[7]
 
 -- Of an ordered group: who is not the head of its message group.
 local function out_of_turn()
-  if not (order.used and order.ordered == '1') then
+  if not (keys.used and keys.ordered == '1') then
     return {}
   end
   local waits, asked, names, message_group_of = {}, {}, {}, load_ordering()
-  for i, slot in ipairs(call('HMGET', order.message_groups, unpack(ids))) do
+  for i, slot in ipairs(call('HMGET', keys.message_groups, unpack(ids))) do
     if slot then
       asked[#asked + 1], names[#names + 1] = ids[i], message_group_of(slot)
     end
   end
-  for i, head in ipairs(#asked > 0 and call('HMGET', order.heads, unpack(names)) or {}) do
+  for i, head in ipairs(#asked > 0 and call('HMGET', keys.heads, unpack(names)) or {}) do
     waits[asked[i]] = head and head ~= asked[i]
   end
   return waits
@@ -292,9 +284,9 @@ local errors, entry_text = write_in_flight()
 -- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
 local function let_next_go()
   local _, finish_orphans, finish_in_order = load_ordering()
-  finish_in_order(order, strays, {})
+  finish_in_order(keys, strays, {})
   if #orphans > 0 then
-    finish_orphans(order, orphans)
+    finish_orphans(keys, orphans)
   end
 end
 local function trim_lists()

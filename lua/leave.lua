@@ -12,9 +12,8 @@ local call = redis.call
   REPLY  messages that the group still holds
   COST   O(levels); 7 commands and 1 a level; what is left of big keys is freed in the background
 ]]
-local counters, ready, retry = KEYS[2], KEYS[10], KEYS[11]
+-- @bind
 local FIRST_ZSET = 13
-local group = ARGV[1]
 
 local held = call('LLEN', ready) + call('LLEN', retry)
 for i = FIRST_ZSET, #KEYS do
@@ -33,5 +32,5 @@ end
 for i = 3, 9 do
   call('UNLINK', KEYS[i])
 end
-call('UNLINK', KEYS[12])
+call('UNLINK', heads)
 return 0

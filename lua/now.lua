@@ -10,4 +10,5 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-return read_clock(KEYS[1]).now
+-- @bind
+return read_clock(meta).now

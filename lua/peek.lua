@@ -16,10 +16,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local attempts, failures, dead, deaths, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local pending, scheduled, backlog = KEYS[11], KEYS[12], KEYS[13]
-local id, most = ARGV[1], tonumber(ARGV[2])
+-- @bind
 
 local clock = read_clock(meta)
 local waiting = {}
@@ -31,15 +28,15 @@ for i = 17, #KEYS do
 end
 -- Who else is out of its message group, and how many stand before it.
 local function behind()
-  local kept = call('HGET', KEYS[16], id)
+  local kept = call('HGET', message_groups, id)
   if not kept then
     return '', ''
   end
   local name = message_group_of(kept)
-  local page = call('ZRANGEBYLEX', KEYS[14], '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, most)
+  local page = call('ZRANGEBYLEX', order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, most)
   for at, member in ipairs(page) do
     if id_of_member(member, name) == id then
-      local head = call('HGET', KEYS[15], name) or ''
+      local head = call('HGET', heads, name) or ''
       return head == id and '' or head, at - 1
     end
   end

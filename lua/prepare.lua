@@ -6,7 +6,7 @@ local call = redis.call
   of each message tells a repeat from another message.
 
   FLAGS  none
-  KEYS   meta route bodies big ids id_expiry halves half_of closed events counters keyed message_keys
+  KEYS   meta route bodies big ids_key id_expiry halves half_of closed events counters keyed message_keys
   ARGV   route_version transaction worker blob, then number, id, body, digest ('' for an id the client
          made), tag, message_group and keys (with blanks between) of each message
   REPLY  OK, now_ms, a letter per message: A accepted, D duplicate (published before, and not a part of
@@ -20,9 +20,7 @@ local call = redis.call
 -- @include dedup
 -- @include message_keys
 
-local meta, route, bodies, big, ids_key, id_expiry = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local halves, half_of, closed, events, counters = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local route_version, transaction, worker, blob = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- @bind
 local FIRST, STRIDE = 5, 7
 local BIG = 8192
 
@@ -47,7 +45,7 @@ local function read_halves()
     members[#ids] = table.concat({ transaction, number, id, ARGV[at + 4], ARGV[at + 5] }, ' ')
   end
   if #chosen > 0 then
-    local known = { meta = meta, ids = ids_key, id_expiry = id_expiry, bodies = bodies }
+    local known = { meta = meta, ids_key = ids_key, id_expiry = id_expiry, bodies = bodies }
     digests = look_up_chosen(known, now, chosen)
   end
 end
@@ -124,7 +122,7 @@ local function store()
     call('HSET', ids_key, unpack(begun))
   end
   if #carried > 0 then
-    note_keys(KEYS[12], KEYS[13], carried)
+    note_keys(keyed, message_keys, carried)
   end
   call('HSET', bodies, unpack(stored))
   if #sizes > 0 then

@@ -24,13 +24,10 @@ local function load_ordering()
   return heads_and_others, push_in_order
 end
 
-local meta, retry, due, wake, events, counters = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local levels = { unpack(KEYS, 11) }
-local group, worker, limit, upto, only = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+-- @bind keys
 local chosen = { unpack(ARGV, 6) }
 
 local clock = read_clock(meta)
-local keys = { meta = meta, order = KEYS[8], heads = KEYS[9], message_groups = KEYS[10] }
 local ordered, byte = clock.order and call('HGET', KEYS[7], 'ordered'), nil
 -- @include ordering
 local ids, filled = {}, false
@@ -49,17 +46,17 @@ local function members_of(level, most)
 end
 
 local function push(members)
-  local heads, others, push_others = members, {}, nil
-  if order.ordered == '1' then
+  local first, others, push_others = members, {}, nil
+  if keys.ordered == '1' then
     local divide, push_in_order = load_ordering()
-    heads, others = divide(order, members)
+    first, others = divide(keys, members)
     push_others = push_in_order
   end
-  if #heads > 0 then
-    filled = call('RPUSH', retry, unpack(heads)) == #heads or filled
+  if #first > 0 then
+    filled = call('RPUSH', retry, unpack(first)) == #first or filled
   end
   if #others > 0 then
-    filled = push_others(order, retry, others) or filled
+    filled = push_others(keys, retry, others) or filled
   end
 end
 

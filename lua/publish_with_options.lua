@@ -12,7 +12,7 @@ local call = redis.call
   their own: they get all of them in a stream, and where a topic has no other group nothing is stored.
 
   FLAGS  none
-  KEYS   meta route lane bodies big pending backlog events counters ids id_expiry scheduled
+  KEYS   meta route lane bodies big pending backlog events counters ids_key id_expiry scheduled
          message_groups half_of keyed message_keys, then ready and wake of each group, then order and
          heads of each ordered one, then broadcast, where the topic has a broadcast group, then the
          lane of the call in front, if any (not both)
@@ -85,7 +85,7 @@ local function publish_each(time, room)
       chosen[#chosen + 1] = options.digest ~= '' and id or nil
     end
     if #chosen > 0 then
-      local keys = { meta = meta, ids = ids_key, id_expiry = id_expiry, bodies = bodies }
+      local keys = { meta = meta, ids_key = ids_key, id_expiry = id_expiry, bodies = bodies }
       digests, expiring = look_up_chosen(keys, now, chosen)
       local some = call('EXISTS', half_of) > 0 and call('HMGET', half_of, unpack(chosen)) or {}
       for i, half in ipairs(some) do
@@ -264,7 +264,7 @@ local function publish_each(time, room)
       call('ZREM', id_expiry, unpack(reborn))
     end
     if #unwanted > 0 then
-      start_id_expiry({ ids = ids_key, id_expiry = id_expiry }, now, unwanted)
+      start_id_expiry({ ids_key = ids_key, id_expiry = id_expiry }, now, unwanted)
     end
   end
 

@@ -5,7 +5,7 @@ local call = redis.call
   leaves) what is in flight. What is ready lies in lists: see purge_list.lua.
 
   FLAGS  allow-oom
-  KEYS   meta config attempts failures location (the sorted set) deaths bodies big pending ids id_expiry
+  KEYS   meta config attempts failures location (the sorted set) deaths bodies big pending ids_key id_expiry
          inflight events counters ready wake order heads message_groups dead keyed message_keys
   ARGV   group actor, then ids
   REPLY  OK | GONE of each message
@@ -19,15 +19,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, config, attempts, failures, location = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local deaths, inflight, events, counters = KEYS[6], KEYS[12], KEYS[13], KEYS[14]
-local keys = {
-  bodies = KEYS[7], big = KEYS[8], pending = KEYS[9], ids = KEYS[10], id_expiry = KEYS[11], inflight = inflight,
-  ready = KEYS[15], wake = KEYS[16], order = KEYS[17], heads = KEYS[18], message_groups = KEYS[19],
-  dead = KEYS[20], keyed = KEYS[21], message_keys = KEYS[22],
-}
-local group, actor = ARGV[1], ARGV[2]
-local ids = { unpack(ARGV, 3) }
+-- @bind keys
 
 local settings = call('HMGET', config, 'byte', 'ordered', 'view')
 local byte = settings[1] or ''
@@ -45,7 +37,7 @@ if #purged > 0 then
   local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, purged)
   call('HDEL', failures, unpack(purged))
   call('HDEL', attempts, unpack(purged))
-  finish_in_order(order, purged, last)
+  finish_in_order(keys, purged, last)
   call('ZREM', inflight, unpack(purged))
   call('HDEL', deaths, unpack(purged))
   call('ZREM', location, unpack(purged))

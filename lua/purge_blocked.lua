@@ -5,7 +5,7 @@ local call = redis.call
   out (the head) lies in a list or a sorted set: see purge_list.lua and purge.lua.
 
   FLAGS  allow-oom
-  KEYS   meta config order heads message_groups attempts failures bodies big pending ids id_expiry
+  KEYS   meta config order heads message_groups attempts failures bodies big pending ids_key id_expiry
          events counters keyed message_keys
   ARGV   group actor, then members of the order
   REPLY  OK | GONE of each message
@@ -19,13 +19,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, config, order, heads, message_groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local attempts, failures, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
-local keys = {
-  bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11], id_expiry = KEYS[12], keyed = KEYS[15],
-  message_keys = KEYS[16],
-}
-local group, actor = ARGV[1], ARGV[2]
+-- @bind keys
 local members, names = { unpack(ARGV, 3) }, {}
 
 for i, member in ipairs(members) do

@@ -8,7 +8,7 @@ local call = redis.call
   before a message that the caller has not looked at.
 
   FLAGS  allow-oom
-  KEYS   meta config location (the list) attempts failures dead inflight bodies big pending ids id_expiry
+  KEYS   meta config location (the list) attempts failures dead inflight bodies big pending ids_key id_expiry
          events counters ready wake order heads message_groups keyed message_keys
   ARGV   group actor limit, then id and answer ('1' goes, '0' stays) of each message looked at
   REPLY  messages gone, window
@@ -22,14 +22,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, config, location, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local dead, inflight, events, counters = KEYS[6], KEYS[7], KEYS[13], KEYS[14]
-local keys = {
-  dead = dead, inflight = inflight, bodies = KEYS[8], big = KEYS[9], pending = KEYS[10], ids = KEYS[11],
-  id_expiry = KEYS[12], ready = KEYS[15], wake = KEYS[16], order = KEYS[17], heads = KEYS[18],
-  message_groups = KEYS[19], keyed = KEYS[20], message_keys = KEYS[21],
-}
-local group, actor, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- @bind keys
 local FIRST, STRIDE = 4, 2
 
 local answers, all = {}, #ARGV < FIRST
@@ -74,9 +67,9 @@ if #gone > 0 then
   local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, gone)
   call('HDEL', failures, unpack(gone))
   call('HDEL', attempts, unpack(gone))
-  finish_in_order(order, gone, last)
+  finish_in_order(keys, gone, last)
 end
-finish_in_order(order, over, {}) -- the call that ended them may have been cut before the next ones went out
+finish_in_order(keys, over, {}) -- the call that ended them may have been cut before the next ones went out
 if window > 0 then
   call('LTRIM', location, window, -1)
 end

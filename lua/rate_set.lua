@@ -13,7 +13,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local bucket, version, tokens_per_ms, burst = KEYS[1], tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+-- @bind
 
 local kept = call('HMGET', bucket, 'version', 'tokens')
 if version <= tonumber(kept[1] or 0) or (tokens_per_ms == '' and not kept[1]) then

@@ -14,7 +14,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local bucket, want, returned = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+-- @bind
 local BLOCKS, ROUNDING = 5, 0.000001 -- in a burst; of parts of tokens that add up
 
 local kept = call('HMGET', bucket, 'per_ms', 'burst', 'tokens', 'at')

@@ -5,7 +5,7 @@ local call = redis.call
   whether or not anybody has delivered it yet.
 
   FLAGS  allow-oom
-  KEYS   meta scheduled bodies big pending ids id_expiry events counters keyed
+  KEYS   meta scheduled bodies big pending ids_key id_expiry events counters keyed
          message_keys
   ARGV   worker id member (the id, or the id, a blank and the message's tag)
   REPLY  OK | LATE (it is due, or was never scheduled) | GONE
@@ -17,12 +17,7 @@ local call = redis.call
 -- @include message_keys
 -- @include forget
 
-local meta, scheduled, events, counters = KEYS[1], KEYS[2], KEYS[8], KEYS[9]
-local keys = {
-  bodies = KEYS[3], big = KEYS[4], pending = KEYS[5], ids = KEYS[6], id_expiry = KEYS[7], keyed = KEYS[10],
-  message_keys = KEYS[11],
-}
-local worker, id, member = ARGV[1], ARGV[2], ARGV[3]
+-- @bind keys
 
 local clock = read_clock(meta)
 if call('HEXISTS', keys.bodies, id) == 0 then

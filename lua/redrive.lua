@@ -25,15 +25,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, config, ready, inflight, attempts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local failures, dead, deaths, wake, bodies = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local events, counters = KEYS[11], KEYS[12]
-local keys = {
-  meta = meta, ready = ready, inflight = inflight, dead = dead, deaths = deaths, wake = wake, bodies = bodies,
-  due = KEYS[13], order = KEYS[14], heads = KEYS[15], message_groups = KEYS[16], pending = KEYS[17],
-}
-local levels = { unpack(KEYS, 18) }
-local group, actor = ARGV[1], ARGV[2]
+-- @bind keys
 local FIRST, STRIDE = 3, 3
 
 local ids, delays, lines = {}, {}, {}
@@ -55,13 +47,13 @@ local function send_back()
   local entries, records = call('HMGET', attempts, unpack(sent)), call('HMGET', failures, unpack(sent))
   local plan, written, changed, at_once, notes = new_plan(), {}, {}, {}, {}
   for i, id in ipairs(sent) do
-    local level, due
+    local level, due_ms
     if delays[id] then
-      level, due = wait(plan, policy, clock.now, id, delays[id])
+      level, due_ms = wait(plan, policy, clock.now, id, delays[id])
     else
       at_once[#at_once + 1] = id
     end
-    notes[i] = level and 'W,' .. level .. ',' .. due or 'R'
+    notes[i] = level and 'W,' .. level .. ',' .. due_ms or 'R'
     local lease_no = read_entry(entries[i])
     written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, 1, 0, 0)
     changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], 0, clock.now, lines[id])
@@ -69,9 +61,9 @@ local function send_back()
   call('HSET', attempts, unpack(written))
   call('HSET', failures, unpack(changed))
   local earlier, filled = write_plan(plan, keys, levels), false
-  finish_in_order(order, sent, {})
+  finish_in_order(keys, sent, {})
   if #at_once > 0 then
-    filled = push_in_order(order, ready, at_once)
+    filled = push_in_order(keys, ready, at_once)
   end
   call('ZREM', inflight, unpack(sent))
   call('HDEL', deaths, unpack(sent))

@@ -12,8 +12,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, workers, details = KEYS[1], KEYS[2], KEYS[3]
-local ttl_ms, worker, about = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+-- @bind
 
 local clock = read_clock(meta)
 local silent = call('ZRANGEBYSCORE', workers, '-inf', clock.now, 'LIMIT', 0, 500)
@@ -22,8 +21,8 @@ if ttl_ms == 0 then
 end
 if ttl_ms > 0 then
   call('HSET', meta, 'mark', clock.now, 'offset', clock.offset)
-  local since = string.match(call('HGET', details, worker) or '', '^%d+') or clock.now
-  call('HSET', details, worker, since .. ' ' .. about)
+  local since = string.match(call('HGET', worker_details, worker) or '', '^%d+') or clock.now
+  call('HSET', worker_details, worker, since .. ' ' .. about)
   call('ZADD', workers, clock.now + ttl_ms, worker)
 end
 for i = #silent, 1, -1 do
@@ -33,6 +32,6 @@ for i = #silent, 1, -1 do
 end
 if #silent > 0 then
   call('ZREM', workers, unpack(silent))
-  call('HDEL', details, unpack(silent))
+  call('HDEL', worker_details, unpack(silent))
 end
 return call('ZCARD', workers)

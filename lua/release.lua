@@ -22,14 +22,7 @@ local call = redis.call
 -- @include wait_or_dead_letter
 -- @include wake_if_below_limit
 
-local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local attempts, wake, events, counters = KEYS[6], KEYS[9], KEYS[12], KEYS[13]
-local keys = {
-  inflight = inflight, attempts = attempts, dead = KEYS[7], due = KEYS[8], bodies = KEYS[10],
-  pending = KEYS[11], deaths = KEYS[14],
-}
-local levels = { unpack(KEYS, 15) }
-local group, worker, max_postpones = ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- @bind keys
 local FIRST, STRIDE = 4, 3
 
 local policy = read_policy(config)
@@ -45,8 +38,8 @@ for i, id in ipairs(ids) do
     local n = #done + 1
     done[n], notes[n] = id, attempt .. ',R'
     if delay_ms then
-      local level, due = wait(plan, policy, clock.now, id, delay_ms)
-      notes[n], postpones = attempt .. ',W,' .. level .. ',' .. due, postpones + 1
+      local level, due_ms = wait(plan, policy, clock.now, id, delay_ms)
+      notes[n], postpones = attempt .. ',W,' .. level .. ',' .. due_ms, postpones + 1
     else
       local lane = attempt > 1 and retries or heads
       table.insert(lane, 1, id) -- LPUSH puts the last one first

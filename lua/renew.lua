@@ -16,9 +16,7 @@ local call = redis.call
 -- @include ownership
 -- @include fence
 
-local meta, config, inflight = KEYS[1], KEYS[2], KEYS[3]
-local keys = { inflight = inflight, attempts = KEYS[4], dead = KEYS[5], bodies = KEYS[6], pending = KEYS[7] }
-local visibility_ms = tonumber(ARGV[1])
+-- @bind keys
 
 local byte = call('HGET', config, 'byte') or ''
 local clock = read_clock(meta)

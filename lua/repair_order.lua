@@ -25,16 +25,10 @@ local call = redis.call
 -- @include message_group_order
 -- @include locate
 
-local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local events, levels = KEYS[14], { unpack(KEYS, 16) }
-local group, actor, what = ARGV[1], ARGV[2], ARGV[3]
+-- @bind keys
 local MOST = 100 -- of a line that nobody heads, how many are looked at
 
-local keys = {
-  ready = ready, retry = retry, inflight = inflight, attempts = KEYS[6], dead = KEYS[7], wake = KEYS[8],
-  order = KEYS[9], heads = KEYS[10], bodies = KEYS[11], pending = KEYS[12], message_groups = KEYS[13],
-  firm = { inflight, unpack(levels) },
-}
+keys.firm = { inflight, unpack(levels) }
 local settings = call('HMGET', config, 'byte', 'ordered')
 if settings[2] ~= '1' then
   return { #ARGV - 3, {} }
@@ -45,18 +39,18 @@ local ordered, byte = '1', settings[1]
 local reported = {}
 
 local function slot_of(id, name)
-  local slot = call('HGET', order.message_groups, id)
+  local slot = call('HGET', keys.message_groups, id)
   return slot and message_group_of(slot) == name and slot
 end
 
 local function mend_head(name, head)
   local slot, changed = slot_of(head, name), false
-  if slot and not is_in_order(order, head, slot) then
-    call('ZADD', order.order, 0, order_member(slot, head))
+  if slot and not is_in_order(keys, head, slot) then
+    call('ZADD', keys.order, 0, order_member(slot, head))
     changed = true
   end
-  if not is_out(order, head) then
-    send_out(order, head)
+  if not is_out(keys, head) then
+    send_out(keys, head)
     changed = true
   end
   return changed and head
@@ -64,12 +58,12 @@ end
 
 -- Who is out already, else the first that can go out.
 local function choose(name)
-  local page = call('ZRANGEBYLEX', order.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, MOST)
+  local page = call('ZRANGEBYLEX', keys.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, MOST)
   local first
   for _, member in ipairs(page) do
     local id = id_of_member(member, name)
-    if owns(order.byte, nil, order, id) then
-      if is_out(order, id) then
+    if owns(keys.byte, nil, keys, id) then
+      if is_out(keys, id) then
         return id, true
       end
       first = first or id
@@ -81,9 +75,9 @@ end
 local realign = {}
 
 function realign.go_on(name)
-  local head = call('HGET', order.heads, name)
-  if head and not owns(order.byte, nil, order, head) then
-    leave_order(order, { head }, { order_slot(0, name) })
+  local head = call('HGET', keys.heads, name)
+  if head and not owns(keys.byte, nil, keys, head) then
+    leave_order(keys, { head }, { order_slot(0, name) })
     return head
   elseif head then
     return mend_head(name, head)
@@ -93,51 +87,51 @@ function realign.go_on(name)
     return false
   end
   if not out then
-    send_out(order, chosen)
+    send_out(keys, chosen)
   end
-  call('HSET', order.heads, name, chosen)
+  call('HSET', keys.heads, name, chosen)
   return chosen
 end
 
 function realign.pass(member)
   local name = string.match(member, '^%Z+')
-  if not name or not call('ZSCORE', order.order, member) then
+  if not name or not call('ZSCORE', keys.order, member) then
     return false
   end
   local id = id_of_member(member, name)
-  if owns(order.byte, nil, order, id) then
-    if call('HEXISTS', order.message_groups, id) == 1 then
+  if owns(keys.byte, nil, keys, id) then
+    if call('HEXISTS', keys.message_groups, id) == 1 then
       return false
     end
     local number = string.sub(member, #name + 2, #name + 1 + DIGITS)
-    call('HSET', order.message_groups, id, number .. name)
+    call('HSET', keys.message_groups, id, number .. name)
     return id
   end
-  if call('HGET', order.heads, name) == id then
-    leave_order(order, { id }, { order_slot(0, name) })
+  if call('HGET', keys.heads, name) == id then
+    leave_order(keys, { id }, { order_slot(0, name) })
   end
-  call('ZREM', order.order, member)
+  call('ZREM', keys.order, member)
   return id
 end
 
 function realign.turn(id)
-  local slot = call('HGET', order.message_groups, id)
-  if not slot or not owns(order.byte, nil, order, id) or not is_out(order, id) then
+  local slot = call('HGET', keys.message_groups, id)
+  if not slot or not owns(keys.byte, nil, keys, id) or not is_out(keys, id) then
     return false
   end
   local name = message_group_of(slot)
-  local head = call('HGET', order.heads, name)
+  local head = call('HGET', keys.heads, name)
   if head == id or head and copies(ready, id) + copies(retry, id) == 0 then
     return false
   end
-  if not is_in_order(order, id, slot) then
-    call('ZADD', order.order, 0, order_member(slot, id))
+  if not is_in_order(keys, id, slot) then
+    call('ZADD', keys.order, 0, order_member(slot, id))
   end
   if head then
     call('LREM', ready, 0, id)
     call('LREM', retry, 0, id)
   else
-    call('HSET', order.heads, name, id)
+    call('HSET', keys.heads, name, id)
   end
   return id
 end

@@ -12,7 +12,7 @@ local call = redis.call
     halves     (pairs of id and member) what a transaction lists, and is not a half of it
 
   FLAGS  allow-oom
-  KEYS   meta bodies pending big message_groups ids id_expiry scheduled backlog halves half_of keyed
+  KEYS   meta bodies pending big message_groups ids_key id_expiry scheduled backlog halves half_of keyed
          message_keys
   ARGV   what, then ids, members or pairs
   REPLY  those that were tidied
@@ -20,10 +20,7 @@ local call = redis.call
 ]]
 -- @include message_keys
 
-local bodies, pending, big, message_groups = KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local ids, id_expiry, scheduled, backlog = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local halves, half_of, keyed, message_keys = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-local what = ARGV[1]
+-- @bind
 local STRIDE = (what == 'half' or what == 'halves') and 2 or 1
 
 local function is_stored(id)
@@ -51,7 +48,7 @@ function tidy.keys(member)
 end
 
 function tidy.memory(id)
-  return call('HEXISTS', ids, id) == 1 and 0 or call('ZREM', id_expiry, id)
+  return call('HEXISTS', ids_key, id) == 1 and 0 or call('ZREM', id_expiry, id)
 end
 
 function tidy.scheduled(member)

@@ -25,9 +25,7 @@ local call = redis.call
 -- @include message_group_order
 -- @include locate
 
-local meta, bodies, pending, scheduled, backlog = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local half_of, message_groups, events = KEYS[6], KEYS[7], KEYS[8]
-local actor, level_count, group_count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- @bind
 local FIRST_KEY, KEYS_EACH, FIRST, STRIDE = 9, 5 + level_count, 4 + group_count, 3
 
 local clock = read_clock(meta)

@@ -28,16 +28,8 @@ local call = redis.call
 -- @include message_group_order
 -- @include locate
 
-local meta, config, ready, retry, inflight = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local attempts, failures, dead, deaths, due = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local bodies, pending, events, counters = KEYS[14], KEYS[15], KEYS[17], KEYS[18]
-local levels = { unpack(KEYS, 19) }
-local group, actor, what = ARGV[1], ARGV[2], ARGV[3]
-local keys = {
-  ready = ready, retry = retry, inflight = inflight, attempts = attempts, dead = dead, wake = KEYS[11],
-  order = KEYS[12], heads = KEYS[13], bodies = bodies, pending = pending, message_groups = KEYS[16],
-  firm = { inflight, unpack(levels) },
-}
+-- @bind keys
+keys.firm = { inflight, unpack(levels) }
 
 local settings = call('HMGET', config, 'byte', 'ordered', 'view')
 if not settings[1] then
@@ -48,7 +40,7 @@ local clock = read_clock(meta)
 local ordered = settings[2]
 -- @include ordering
 if not view then
-  table.insert(order.firm, 1, dead)
+  table.insert(keys.firm, 1, dead)
 end
 
 local function is_owed(id)
@@ -60,31 +52,31 @@ local function is_owed(id)
 end
 
 local function slot_of(id)
-  return order.ordered == '1' and call('HGET', order.message_groups, id)
+  return keys.ordered == '1' and call('HGET', keys.message_groups, id)
 end
 
 local repairs = {}
 
 function repairs.put_back(id)
-  if not is_owed(id) or is_out(order, id) then
+  if not is_owed(id) or is_out(keys, id) then
     return false
   end
   local slot = slot_of(id)
   if not slot then
-    send_out(order, id)
+    send_out(keys, id)
     return true
   end
-  local name, waits = message_group_of(slot), is_in_order(order, id, slot)
-  local head = call('HGET', order.heads, name)
+  local name, waits = message_group_of(slot), is_in_order(keys, id, slot)
+  local head = call('HGET', keys.heads, name)
   if waits and head and head ~= id then
     return false
   end
   if not waits then
-    call('ZADD', order.order, 0, order_member(slot, id))
+    call('ZADD', keys.order, 0, order_member(slot, id))
   end
   if not head or head == id then
-    send_out(order, id)
-    call('HSET', order.heads, name, id)
+    send_out(keys, id)
+    call('HSET', keys.heads, name, id)
   end
   return true
 end
@@ -99,7 +91,7 @@ local function leave(id, firm, keep)
   call('LREM', retry, 0, id)
 end
 
--- The order of order.firm is that of the truth, but of two levels the later one stays: no retry is early.
+-- The order of keys.firm is that of the truth, but of two levels the later one stays: no retry is early.
 local function truest(firm)
   local best
   for _, found in ipairs(firm) do
@@ -133,7 +125,7 @@ local function has_finished(id)
 end
 
 function repairs.settle(id)
-  local firm, owed = sorted_sets_with(order, id), has_finished(id)
+  local firm, owed = sorted_sets_with(keys, id), has_finished(id)
   local keep = truest(firm)
   if owed and keep and keep.key == dead then
     call('HSET', pending, id, owed .. byte)
@@ -141,7 +133,7 @@ function repairs.settle(id)
     if not keep and copies(ready, id) + copies(retry, id) == 0 then
       return false
     end
-    finish_in_order(order, { id }, {})
+    finish_in_order(keys, { id }, {})
     call('HDEL', failures, id)
     call('HDEL', attempts, id)
     leave(id, firm)
@@ -154,23 +146,23 @@ function repairs.settle(id)
     return false
   end
   if keep.key == dead then
-    finish_in_order(order, { id }, {})
+    finish_in_order(keys, { id }, {})
   end
   leave(id, firm, keep)
-  call('ZADD', order.wake, 0, '1')
+  call('ZADD', keys.wake, 0, '1')
   return true
 end
 
 function repairs.lost(id)
-  if view or call('HEXISTS', bodies, id) == 1 or not is_out(order, id) then
+  if view or call('HEXISTS', bodies, id) == 1 or not is_out(keys, id) then
     return false
   end
-  finish_orphans(order, { id })
+  finish_orphans(keys, { id })
   call('HDEL', pending, id)
   call('HDEL', failures, id)
   call('HDEL', attempts, id)
   call('HDEL', deaths, id)
-  leave(id, sorted_sets_with(order, id))
+  leave(id, sorted_sets_with(keys, id))
   call('HINCRBY', counters, 'orphan:' .. group, 1)
   return true
 end
@@ -190,7 +182,7 @@ function repairs.grave(id)
 end
 
 function repairs.numbers(id)
-  if is_out(order, id) or is_owed(id) or is_in_order(order, id, slot_of(id)) then
+  if is_out(keys, id) or is_owed(id) or is_in_order(keys, id, slot_of(id)) then
     return false
   end
   return call('HDEL', failures, id) + call('HDEL', attempts, id) > 0
@@ -206,7 +198,7 @@ local function index()
     end
   end
   if #raised > 0 then
-    call('ZADD', order.wake, 0, '1')
+    call('ZADD', keys.wake, 0, '1')
   end
   return { 0, raised }
 end

@@ -6,7 +6,7 @@ local call = redis.call
   A batch per call.
 
   FLAGS  allow-oom
-  KEYS   meta halves half_of closed bodies big ids events counters keyed message_keys
+  KEYS   meta halves half_of closed bodies big ids_key events counters keyed message_keys
   ARGV   transaction worker limit
   REPLY  halves removed, halves left
   COST   O(limit * log halves); 17 commands, 3 more where some have message keys
@@ -17,9 +17,7 @@ local call = redis.call
 -- @include halves
 -- @include message_keys
 
-local meta, halves, half_of, closed, bodies = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local big, ids_key, events, counters = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local transaction, worker, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- @bind
 
 local clock = read_clock(meta)
 local members, ids = halves_of(halves, transaction, limit), {}
@@ -30,7 +28,7 @@ end
 if #ids > 0 then
   call('HDEL', ids_key, unpack(ids))
   call('HDEL', big, unpack(ids))
-  forget_keys(KEYS[10], KEYS[11], ids)
+  forget_keys(keyed, message_keys, ids)
   call('HDEL', bodies, unpack(ids))
   call('HDEL', half_of, unpack(ids))
   call('ZREM', halves, unpack(members))

@@ -10,11 +10,11 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, workers, details = KEYS[1], KEYS[2], KEYS[3]
+-- @bind
 local clock = read_clock(meta)
 local names = call('ZRANGEBYSCORE', workers, '(' .. clock.now, '+inf', 'LIMIT', 0, 5000)
 local abouts, since = {}, {}
-local kept = #names > 0 and call('HMGET', details, unpack(names)) or {}
+local kept = #names > 0 and call('HMGET', worker_details, unpack(names)) or {}
 for i = 1, #names do
   since[i], abouts[i] = string.match(kept[i] or '', '^(%d+) (.*)$')
   since[i], abouts[i] = since[i] or '', abouts[i] or ''

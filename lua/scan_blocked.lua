@@ -12,8 +12,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, order, heads, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local after, count = ARGV[1], tonumber(ARGV[2])
+-- @bind
 
 local clock = read_clock(meta)
 local page = call('ZRANGEBYLEX', order, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, count)

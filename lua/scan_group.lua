@@ -10,8 +10,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, location, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local structure, offset, count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+-- @bind
 
 local clock = read_clock(meta)
 local ids, scores, total = {}, {}

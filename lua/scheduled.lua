@@ -13,8 +13,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, scheduled = KEYS[1], KEYS[2]
-local limit = tonumber(ARGV[1])
+-- @bind
 
 local clock = read_clock(meta)
 local due = call('ZRANGEBYSCORE', scheduled, '-inf', clock.now, 'LIMIT', 0, limit)

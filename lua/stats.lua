@@ -17,10 +17,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, config, ready, retry, inflight, dead = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local scheduled, backlog, counters, bodies = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local order, heads, message_groups = KEYS[11], KEYS[12], KEYS[13]
-local levels = { unpack(KEYS, 14) }
+-- @bind
 
 local clock = read_clock(meta)
 local waiting = {}

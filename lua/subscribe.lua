@@ -18,10 +18,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 
-local meta, route, backlog, ready, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local counters = KEYS[6]
-local version, route_table, group, limit = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
-local max_messages, ordered = ARGV[5], ARGV[6] == '1'
+-- @bind keys
 
 local function install()
   if version > tonumber(call('HGET', route, 'version') or 0) then
@@ -30,12 +27,11 @@ local function install()
 end
 
 local function take_in_order(ids)
-  local o = { order = KEYS[7], heads = KEYS[8] }
-  local out, heads = enter_order(o, ids, call('HMGET', KEYS[9], unpack(ids)))
+  local out, new_heads = enter_order(keys, ids, call('HMGET', message_groups, unpack(ids)))
   if #out > 0 then
     call('RPUSH', ready, unpack(out))
   end
-  set_heads(o, heads)
+  set_heads(keys, new_heads)
   call('LTRIM', backlog, #ids, -1)
   return #ids
 end

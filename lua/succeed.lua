@@ -8,7 +8,7 @@ local call = redis.call
   one's dead letters (a view) forgets its mark; the letter stays.
 
   FLAGS  allow-oom
-  KEYS   meta config inflight attempts failures dead bodies big pending ids id_expiry events counters wake
+  KEYS   meta config inflight attempts failures dead bodies big pending ids_key id_expiry events counters wake
          ready order heads message_groups keyed message_keys, then deaths of a group that consumes dead
          letters
   ARGV   group worker strict ('1' | '0') stride (2, or 1: ids alone, of first leases), then id and lease_no
@@ -34,14 +34,7 @@ local function load_ordering()
   return finish_in_order
 end
 
-local meta, config, inflight, attempts, failures = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local events, counters, wake = KEYS[12], KEYS[13], KEYS[14]
-local keys = {
-  inflight = inflight, attempts = attempts, dead = KEYS[6], bodies = KEYS[7], big = KEYS[8], pending = KEYS[9],
-  ids = KEYS[10], id_expiry = KEYS[11], wake = wake, ready = KEYS[15], order = KEYS[16], heads = KEYS[17],
-  message_groups = KEYS[18], keyed = KEYS[19], message_keys = KEYS[20],
-}
-local group, worker, strict = ARGV[1], ARGV[2], ARGV[3] == '1'
+-- @bind keys
 
 local settings = call('HMGET', config, 'byte', 'max_inflight', 'ordered', 'view')
 local byte, most = settings[1] or '', tonumber(settings[2] or '')
@@ -83,8 +76,8 @@ if #done > 0 then
     call('HDEL', failures, unpack(failed_before))
     call('HDEL', attempts, unpack(failed_before))
   end
-  if order.used then
-    load_ordering()(order, done, last)
+  if keys.used then
+    load_ordering()(keys, done, last)
   end
   call('ZREM', inflight, unpack(done))
   wake_if_below_limit(most, inflight, wake, #done)

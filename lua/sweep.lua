@@ -5,7 +5,7 @@ local call = redis.call
   enough ago. Dead letters past the retention of their group are named, for the caller to purge.
 
   FLAGS  allow-oom
-  KEYS   meta ids id_expiry closed, then config and dead of each group
+  KEYS   meta ids_key id_expiry closed, then config and dead of each group
   ARGV   limit
   REPLY  forgotten, milliseconds until the next is to be forgotten (0: some are now; '' for none), then
          the dead letters of each group that are to be purged
@@ -14,8 +14,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 
-local meta, ids_key, id_expiry, closed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local limit = tonumber(ARGV[1])
+-- @bind
 
 local clock = read_clock(meta)
 local forgotten, next_at, reply = 0, math.huge, {}

@@ -7,8 +7,7 @@ local call = redis.call
   REPLY  verbs counted
   COST   O(verbs); 2 commands and 1 a verb
 ]]
-local meta, counters = KEYS[1], KEYS[2]
-local group = ARGV[1]
+-- @bind
 
 call('HSETNX', meta, 'mark', 0)
 for i = 2, #ARGV, 2 do

@@ -12,8 +12,8 @@ local function mark_begun(keys)
     for id in string.gmatch(cut, '%S+') do
       begun[#begun + 1], begun[#begun + 2] = id, BEGUN
     end
-    if call('HEXISTS', keys.ids, begun[1]) == 0 then -- they are stored last, all at once
-      call('HSET', keys.ids, unpack(begun))
+    if call('HEXISTS', keys.ids_key, begun[1]) == 0 then -- they are stored last, all at once
+      call('HSET', keys.ids_key, unpack(begun))
     end
     call('HDEL', keys.meta, BEGUN)
   end
@@ -22,7 +22,7 @@ end
 -- Returns two tables by id: the digest it is known with, or false; and which ids will be forgotten.
 local function look_up_chosen(keys, now, chosen)
   mark_begun(keys)
-  local known, forgotten = call('HMGET', keys.ids, unpack(chosen)), {}
+  local known, forgotten = call('HMGET', keys.ids_key, unpack(chosen)), {}
   if call('EXISTS', keys.id_expiry) > 0 then -- where nothing was consumed there is none
     forgotten = call('ZMSCORE', keys.id_expiry, unpack(chosen))
   end

@@ -32,10 +32,10 @@ end
 
 -- Ids given by callers are remembered for an hour after their message is gone.
 local function start_id_expiry(keys, now, ids)
-  if call('HLEN', keys.ids) == 0 then
+  if call('HLEN', keys.ids_key) == 0 then
     return
   end
-  local digests, leaving = call('HMGET', keys.ids, unpack(ids)), {}
+  local digests, leaving = call('HMGET', keys.ids_key, unpack(ids)), {}
   for i, id in ipairs(ids) do
     if digests[i] then
       leaving[#leaving + 1], leaving[#leaving + 2] = now + ID_KEPT_MS, id
@@ -49,7 +49,7 @@ end
 -- Returns those whose body is gone.
 local function forget(keys, byte, now, ids)
   local last = ids
-  if call('EXISTS', keys.pending, keys.ids, keys.big, keys.keyed) > 0 then -- one question for four
+  if call('EXISTS', keys.pending, keys.ids_key, keys.big, keys.keyed) > 0 then -- one question for four
     last = clear_bytes(keys.pending, byte, ids)
     if #last == 0 then
       return last

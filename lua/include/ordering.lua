@@ -1,4 +1,3 @@
 -- What the functions of message_group_order know of a group: the script's table of keys, and what is
 -- configured. `used` is false while no message of the partition ever had a message group.
-local order = keys
-order.used, order.ordered, order.byte = clock.order, ordered, byte
+keys.used, keys.ordered, keys.byte = clock.order, ordered, byte

@@ -3,7 +3,9 @@
 A script is one file per verb, `lua/<verb>.lua`, readable without any Python. What several
 verbs share lives in `lua/include/<name>.lua` and is named by a line `-- @include <name>`,
 one level deep, so that the composed text is a plain concatenation and every line of it can
-be traced back to its file. The flag of a script is a line `FLAGS` in its first comment.
+be traced back to its file. A line `-- @bind` becomes the line that gives KEYS and ARGV the names of
+signatures.py, and `-- @bind keys` makes a table of the keys as well. The flag of a script is a line
+`FLAGS` in its first comment.
 
 The server sees one header line before the composed text. It is the only difference between
 the dialects, and it is one line in all of them, so a line number in an error of the server
@@ -13,7 +15,7 @@ means the same everywhere: see `Script.locate`.
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from importlib import resources
@@ -21,12 +23,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from rqretry.core.errors import ScriptError, show
+from rqretry.protocol.signatures import SIGNATURES
 
 CALL_LINE = "local call = redis.call"
 """The line that binds `redis.call` in every script; `call_override` replaces it."""
 
 _NAME = re.compile(r"[a-z][a-z_]*")
 _INCLUDE = re.compile(r"-- @include ([a-z][a-z_]*)")
+_BIND = re.compile(r"-- @bind( keys)?")
 _COMMENT = re.compile(r"\s*--\[\[(?P<block>.*?)\]\]|(?P<lines>(?:\s*--[^\n]*\n)+)", re.DOTALL)
 _FLAGS = re.compile(r"^[\s-]*FLAGS +(\S+)\s*$", re.MULTILINE)
 _FLAG_VALUES = ("no-writes", "allow-oom", "none")
@@ -168,7 +172,8 @@ class ScriptLibrary:
         for line in lines:
             include = _included(line)
             if include is None:
-                composed.append(line)
+                bound = _BIND.fullmatch(line.text)
+                composed.append(replace(line, text=_binding(line, name, bound)) if bound else line)
                 continue
             if include in seen:
                 raise ScriptError(line.origin, line.number, f"{include} is included twice")
@@ -220,6 +225,12 @@ def _included(line: Line) -> str | None:
     if match is None:
         raise ScriptError(line.origin, line.number, "write '-- @include name', nothing else")
     return match[1]
+
+
+def _binding(line: Line, name: str, directive: re.Match[str]) -> str:
+    if name not in SIGNATURES:
+        raise ScriptError(line.origin, line.number, f"signatures.py does not declare {show(name)}")
+    return SIGNATURES[name].binding(table=directive[1] is not None) + " -- luacheck: ignore"
 
 
 def _flag(name: str, text: str) -> str:

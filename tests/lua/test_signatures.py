@@ -1,7 +1,7 @@
 """The keys and arguments of scripts are declared once; texts, headers and commands agree with that.
 
-Not compared are keys and arguments that a script reads without giving them a name of their own,
-and those of poll.lua, which counts from the first key of each place.
+A script with a line `-- @bind` gets its names from the declaration. Publishing names only what it
+needs, which saves time, and poll.lua counts from the first key of each place.
 """
 
 import ast
@@ -17,22 +17,9 @@ from rqretry.protocol.signatures import SIGNATURES, Signature
 
 NAMES = sorted(SIGNATURES)
 STATEMENT = re.compile(r"^ *local ([\w, ]+) = (.*)$", re.MULTILINE)
-FIELD = re.compile(r"(\w+) = (KEYS|ARGV)\[(\d+)\]")
-ITEM = re.compile(r"(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]\)?(?: == '1')?")
-TAIL = re.compile(r"unpack\((KEYS|ARGV), (\d+)\)")
-ALIASES = {
-    "ids_key": "ids",
-    "open": "open_transactions",
-    "unfinished": "unfinished_transactions",
-    "parked": "parked_transactions",
-    "finished": "finished_transactions",
-    "details": "worker_details",
-    "by": "worker",
-    "after": "after_ms",
-    "every": "every_ms",
-    "STRIDE": "stride",
-}
-"""How a script may call a key or argument otherwise than it is declared."""
+ITEM = re.compile(r"(?:tonumber\()?(KEYS|ARGV)\[(\d+)\]\)?")
+TYPE = re.compile(r":(?:number|flag)\b")
+NAMED_BY_HAND = ["publish", "publish_with_options"]
 
 
 def declared(name: str, what: str) -> list[str]:
@@ -40,22 +27,22 @@ def declared(name: str, what: str) -> list[str]:
     return Signature.fixed(getattr(SIGNATURES[name], "keys" if what == "KEYS" else "arguments"))
 
 
+def text_of(name: str) -> str:
+    """A script as it is written."""
+    return (Path(str(script_directory())) / f"{name}.lua").read_text()
+
+
 def bound(name: str) -> Iterator[tuple[str, str, int]]:
     """What the text of a script calls its keys and arguments."""
-    text = ScriptLibrary().get(name).source
-    for locals_, values in STATEMENT.findall(text):
-        parts = re.split(r",\s*(?![^(]*\))", values)
-        for local, value in zip(locals_.split(", "), parts, strict=False):
+    for locals_, values in STATEMENT.findall(text_of(name)):
+        for local, value in zip(locals_.split(", "), values.split(", "), strict=False):
             if item := ITEM.fullmatch(value):
                 yield local, item[1], int(item[2])
-    for local, what, number in FIELD.findall(re.sub(r" *local [\w, ]+ =", "", text)):
-        yield local, what, int(number)
 
 
 def header(name: str, label: str) -> str:
     """A list in the header of a script, without what it says in brackets."""
-    text = (Path(str(script_directory())) / f"{name}.lua").read_text()
-    found = re.search(rf"^  {label} +(.*(?:\n {{9}}.*)*)", text, re.MULTILINE)
+    found = re.search(rf"^  {label} +(.*(?:\n {{9}}.*)*)", text_of(name), re.MULTILINE)
     assert found, f"lua/{name}.lua has no {label}"
     listed, removed = found[1], 1
     while removed:
@@ -121,21 +108,32 @@ def test_every_script_is_declared_and_has_a_command() -> None:
 def test_the_header_of_a_script_is_its_declaration(name: str) -> None:
     signature = SIGNATURES[name]
     assert header(name, "KEYS") == signature.keys
-    assert header(name, "ARGV") == (signature.arguments or "-")
+    assert header(name, "ARGV") == (TYPE.sub("", signature.arguments) or "-")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_calls_its_keys_and_arguments_as_declared(name: str) -> None:
-    for local, what, number in bound(name):
+def test_scripts_get_their_names_from_the_declaration() -> None:
+    by_hand = [name for name in NAMES if not re.search(r"^-- @bind", text_of(name), re.MULTILINE)]
+    assert by_hand == ["poll", *NAMED_BY_HAND]
+
+
+def test_a_binding_reads_each_argument_by_its_type_and_all_that_follow_as_a_list() -> None:
+    signature = Signature("meta ready, then levels", "group limit:number strict:flag, then ids")
+    assert signature.binding(table=True).split("; ") == [
+        "local meta, ready = unpack(KEYS, 1, 2)",
+        "local group, limit, strict = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'",
+        "local levels = { unpack(KEYS, 3) }",
+        "local ids = { unpack(ARGV, 4) }",
+        "local keys = { meta = meta, ready = ready }",
+    ]
+
+
+@pytest.mark.parametrize("name", NAMED_BY_HAND)
+def test_names_given_by_hand_are_as_declared(name: str) -> None:
+    found = list(bound(name))
+    assert found
+    for local, what, number in found:
         names = dict(enumerate(declared(name, what), 1))
-        if number in names and local != names[number]:
-            assert ALIASES.get(local) == names[number], f"{what}[{number}]"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_a_script_may_get_many_of_begins_behind_the_rest(name: str) -> None:
-    for what, number in TAIL.findall(ScriptLibrary().get(name).source):
-        assert int(number) == len(declared(name, what)) + 1, f"unpack({what}, {number})"
+        assert names.get(number, local) == local, f"{what}[{number}]"
 
 
 @pytest.mark.parametrize(("name", "given"), COMMANDS)
