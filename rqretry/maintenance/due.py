@@ -5,6 +5,7 @@ they look at, at times of their own; the scripts see to it that a message is mov
 moves a bounded number of messages and says when something is due next (docs/decisions/0014).
 """
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,12 +13,14 @@ from typing import Any, NamedTuple
 
 from rqretry.catalog.topics import Topics
 from rqretry.core.dead_letter import read_dead_letter
-from rqretry.core.errors import RqretryError, TopicNotFound
+from rqretry.core.errors import RqretryError, StoreUnavailable, TopicNotFound
 from rqretry.observability import observer
-from rqretry.protocol.command import MAX_BATCH, Command, Operation, query, text
+from rqretry.protocol.command import MAX_BATCH, Command, Each, Operation, query, text
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.maintain import Expired, Promoted, expire, promote
 from rqretry.protocol.publish import deliver, due_members
+
+log = logging.getLogger("rqretry")
 
 HOLD_MS = 10_000
 """After a jump of the server's clock, live workers get so long to renew: a third of the usual
@@ -54,7 +57,7 @@ class Moved(NamedTuple):
         next_due_ms: Milliseconds until the next retry is due; None for none.
         expired: Messages whose lease had ended.
         held_ms: For so long nothing expires, since the server's clock jumped; None: it did not.
-        error: Why nothing was moved, where errors are answers.
+        error: Why not everything was; it concerns this place alone.
     """
 
     now_ms: int = 0
@@ -82,11 +85,17 @@ class Moved(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """How many scheduled messages were due in one partition, and when the next one is."""
+    """How many scheduled messages were due in one partition, and when the next one is.
+
+    Attributes:
+        moved: How many.
+        next_ms: Milliseconds until the next one is due; None for none.
+        error: Why not all were moved; it concerns this partition alone.
+    """
 
     moved: int = 0
     next_ms: int | None = None
-    """Milliseconds until it is due; None for none."""
+    error: RqretryError | None = None
 
 
 class Maintenance:
@@ -100,18 +109,17 @@ class Maintenance:
         self._chance = chance or random.Random().random
 
     def move(self, places: Sequence[Due]) -> Operation[list[Moved]]:
-        """Promote and expire in one round trip, then report to the observer what died.
-
-        The first step is the list of calls; a caller may answer it with errors as values, which
-        are then found in the result.
-        """
+        """Promote and expire in one round trip, then report to the observer what died."""
         calls = [(at, call) for at, due in enumerate(places) for call in self._calls(due)]
-        answers: list[Any] = (yield [call for _, call in calls]) if calls else []
+        answers: list[Any] = (yield Each([call for _, call in calls])) if calls else []
         moved = [Moved()] * len(places)
         for (at, _), answer in zip(calls, answers, strict=True):
             moved[at] = moved[at].plus(answer)
             if isinstance(answer, Expired) and answer.dead:
-                yield from self._report_deaths(places[at].keys, answer)
+                try:
+                    yield from self._report_deaths(places[at].keys, answer)
+                except RqretryError as error:
+                    log.warning("dead letters could not be reported: %s", error)
         return moved
 
     def _calls(self, due: Due) -> list[Command[Any]]:
@@ -138,14 +146,18 @@ class Maintenance:
         for _ in range(_ROUTE_CHANGES):
             calls: dict[PartitionKeys, Command[Any]] = {}
             for keys in stale:
-                call, next_ms = yield from self._delivery(keys)
+                call, seen = yield from self._delivery(keys)
                 if call is None:
-                    done[keys] = done[keys]._replace(next_ms=next_ms)
+                    done[keys] = seen._replace(moved=done[keys].moved)
                 else:
                     calls[keys] = call
-            answers = (yield [*calls.values()]) if calls else []
+            answers = (yield Each([*calls.values()])) if calls else []
             stale = []
-            for keys, (_, moved, next_ms, newer) in zip(calls, answers, strict=True):
+            for keys, answer in zip(calls, answers, strict=True):
+                if isinstance(answer, RqretryError):
+                    done[keys] = done[keys]._replace(error=answer)
+                    continue
+                _, moved, next_ms, newer = answer
                 done[keys] = Delivered(done[keys].moved + moved, next_ms)
                 if newer is not None:
                     stale.append(keys)
@@ -155,19 +167,24 @@ class Maintenance:
                 break
         return [done[keys] for keys in partitions]
 
-    def _delivery(self, keys: PartitionKeys) -> Operation[tuple[Command[Any] | None, int | None]]:
-        """The call to make, or milliseconds until there is one to make; None: neither."""
+    def _delivery(self, keys: PartitionKeys) -> Operation[tuple[Command[Any] | None, Delivered]]:
+        """The call to make; None, and why there is none."""
+        members: list[str] = []
         try:
             yield from self._topics.get(keys.topic)
+            route = self._topics.route(keys.topic, keys.partition)
+            if route.filtered:  # each message goes to the groups that take its tag
+                members, next_ms = yield due_members(keys, limit=MAX_BATCH)
+                if not members:
+                    return None, Delivered(next_ms=next_ms)
         except TopicNotFound:  # it was deleted meanwhile, and has nothing
-            return None, None
-        route = self._topics.route(keys.topic, keys.partition)
-        members: list[str] = []
-        if route.filtered:  # each message goes to the groups that take its tag
-            members, next_ms = yield due_members(keys, limit=MAX_BATCH)
-            if not members:
-                return None, next_ms
-        return deliver(keys, route, worker=self._worker, limit=MAX_BATCH, members=members), None
+            return None, Delivered()
+        except StoreUnavailable:
+            raise
+        except RqretryError as error:
+            return None, Delivered(error=error)
+        call = deliver(keys, route, worker=self._worker, limit=MAX_BATCH, members=members)
+        return call, Delivered()
 
     def _report_deaths(self, keys: GroupKeys, expired: Expired) -> Operation[None]:
         """Report the dead letters that an expire has made to the observer, if there is one.

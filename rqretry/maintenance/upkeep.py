@@ -1,17 +1,23 @@
 """Maintenance of a whole namespace: what every worker does for its own groups, for all groups."""
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rqretry.catalog.catalog import Catalog
+from rqretry.core.back_off import BackOff
+from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.retention import Sweeps
 from rqretry.protocol.command import MAX_BATCH, Operation
-from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
+
+log = logging.getLogger("rqretry")
 
 _AT_ONCE = 100
+K = TypeVar("K", GroupKeys, PartitionKeys)
 
 
 class Round(NamedTuple):
@@ -45,6 +51,7 @@ class Upkeep:
         self._maintenance = Maintenance(catalog.topics, worker)
         self._seen: dict[GroupKeys, tuple[int, float]] = {}
         self._sweeps = Sweeps(catalog.topics, catalog.group_keys)
+        self._put_off: dict[GroupKeys | PartitionKeys, BackOff] = {}
 
     def round(self) -> Operation[Round]:
         """Look at every partition once; topics and groups are read anew each time."""
@@ -58,10 +65,14 @@ class Upkeep:
         ]
         self._seen = {keys: seen for keys, seen in self._seen.items() if keys in set(groups)}
         parts: list[Round] = []
-        for start in range(0, len(groups), _AT_ONCE):
-            parts += yield from self._move(groups[start : start + _AT_ONCE])
-        for start in range(0, len(partitions), _AT_ONCE):
-            delivered = yield from self._maintenance.deliver(partitions[start : start + _AT_ONCE])
+        due = self._ready(groups)
+        for start in range(0, len(due), _AT_ONCE):
+            parts += yield from self._move(due[start : start + _AT_ONCE])
+        open_ = self._ready(partitions)
+        for start in range(0, len(open_), _AT_ONCE):
+            some = open_[start : start + _AT_ONCE]
+            delivered = yield from self._maintenance.deliver(some)
+            self._judge(some, [d.error for d in delivered])
             parts += [Round(0, 0, d.moved, d.next_ms, d.moved >= MAX_BATCH) for d in delivered]
         if time.monotonic() >= self._sweeps.next_at:
             yield from self._sweeps.round(partitions)
@@ -70,9 +81,36 @@ class Upkeep:
 
     def _move(self, groups: Sequence[GroupKeys]) -> Operation[list[Round]]:
         moved = yield from self._maintenance.move([self._due(keys) for keys in groups])
+        self._judge(groups, [one.error for one in moved])
         at = time.monotonic()
-        self._seen |= {keys: (m.now_ms, at) for keys, m in zip(groups, moved, strict=True)}
+        seen = zip(groups, moved, strict=True)
+        self._seen |= {keys: (one.now_ms, at) for keys, one in seen if one.error is None}
         return [Round(m.promoted, m.expired, 0, m.next_due_ms, m.more) for m in moved]
+
+    def _ready(self, places: Iterable[K]) -> list[K]:
+        """Those that are not put off after an error."""
+        now = time.monotonic()
+        put_off = {keys for keys, one in self._put_off.items() if one.again_at > now}
+        return [keys for keys in places if keys not in put_off]
+
+    def _judge(
+        self, places: Sequence[GroupKeys | PartitionKeys], errors: Sequence[RqretryError | None]
+    ) -> None:
+        """Put off those with an error, and no other.
+
+        Raises:
+            StoreUnavailable: No server answers.
+        """
+        away = [error for error in errors if isinstance(error, StoreUnavailable)]
+        if len(away) == len(places):
+            raise away[0]
+        now = time.monotonic()
+        for keys, error in zip(places, errors, strict=True):
+            if error is None:
+                self._put_off.pop(keys, None)
+            else:
+                log.warning("maintenance of %s failed, trying again: %s", keys, error)
+                self._put_off.setdefault(keys, BackOff()).failed(str(error), now)
 
     def _due(self, keys: GroupKeys) -> Due:
         if keys not in self._seen:

@@ -122,6 +122,10 @@ class PartitionKeys:
         object.__setattr__(self, "scripts", ScriptKeys(self))
         _spell(self, base)
 
+    def __str__(self) -> str:
+        """As a log names it."""
+        return f"partition {self.partition} of {self.topic}"
+
     def everything(self) -> tuple[str, ...]:
         """Every key that is not a group's; a lane forgets itself."""
         return tuple(getattr(self, name) for name in _names(self))
@@ -202,6 +206,10 @@ class GroupKeys:
         levels = tuple(f"{base}delay:{level}" for level in range(1, self.level_count + 1))
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "scripts", ScriptKeys(self, self.partition))
+
+    def __str__(self) -> str:
+        """As a log names it."""
+        return f"group {self.group} in {self.partition}"
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from rqretry.core.errors import RqretryError
+from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.protocol.command import Command
 from rqretry.protocol.lease import Leased, Polled, lease, poll
 from rqretry.protocol.maintain import feed_dlq_group
@@ -46,6 +46,8 @@ class Fetcher:
     _rejoin: Callable[[], Awaitable[None]]
     _wake_ups: WakeUps
     _upkeep: Alarm
+    _changed: Callable[[], None]
+    """A place refuses to be leased from, or does so no longer."""
     _random: random.Random = field(default_factory=random.Random, init=False)
 
     def __post_init__(self) -> None:
@@ -69,9 +71,12 @@ class Fetcher:
         self._wake_ups.interrupt()
 
     async def _round(self) -> None:
-        open_ = [(c, p, room) for c, p in self._pairs if (room := c.room()) > 0]
+        now = time.monotonic()
+        pairs = [(c, p) for c, p in self._pairs if p.leasing.again_at <= now]
+        open_ = [(c, p, room) for c, p in pairs if (room := c.room()) > 0]
         if not open_:
-            await self._wake_ups.room()
+            later = [p.leasing.again_at for _, p in self._pairs if p.leasing.again_at > now]
+            await self._wake_ups.room(min(later) - now if later else None)
             return
         likely = [want for want in open_ if not want[1].empty]
         wants = await self._allotted(share(likely)) if likely else []
@@ -91,20 +96,23 @@ class Fetcher:
         sent_at = time.monotonic()
         answers = await self._store.run_each(commands, self._store.patience)
         unused: Counter[str] = Counter()
-        idle = True
+        idle, refused = True, []
         for (consumer, place, want), leased in zip(wants, answers, strict=True):
             if place.rated:
                 unused[place.keys.bucket] += want - len(getattr(leased, "ids", ()))
-            if isinstance(leased, Exception):
-                self._failed(place, leased)
+            if isinstance(leased, Exception) or leased.status == "NO_GROUP":
+                refused.append((place, leased))
                 continue
             clock = self._store.clock_of(place.keys.wake)
             # Not `sent_at`: the request may have been repeated since.
             leased_at = clock.ran_at(leased.now_ms, sent_at)
             clock.note(leased.now_ms, sent_at)
-            await self._accept(consumer, place, leased, leased_at)
+            self._take(consumer, place, leased, leased_at)
+            self._note(place, leased, leased_at, time.monotonic())
             idle = idle and place.empty
         await self._tokens.give_back(+unused)
+        if refused:
+            await self._put_off(refused)
         if idle:
             await _handlers_first()
 
@@ -133,16 +141,10 @@ class Fetcher:
             tokens=place.rated,
         )
 
-    async def _accept(
-        self, consumer: Intake, place: LeasedPlace, leased: Leased, leased_at: float
-    ) -> None:
-        if leased.status == "NO_GROUP":
-            await self._rejoin()
-            return
-        self._take(consumer, place, leased, leased_at)
-        self._note(place, leased, leased_at, time.monotonic())
-
     def _take(self, consumer: Intake, place: LeasedPlace, leased: Leased, leased_at: float) -> None:
+        if place.leasing.again_at:
+            place.leasing.worked()
+            self._changed()
         deliveries = place.leased(leased, leased_at)
         if deliveries:
             consumer.accept(deliveries)
@@ -151,15 +153,29 @@ class Fetcher:
         place.schedule.note(seen, sent_at, now)
         self._upkeep.due(place.schedule.soonest())
 
-    def _failed(self, place: LeasedPlace, error: Exception) -> None:
-        """A partition cannot be reached; on a cluster, others can."""
-        if not self._store.spread:
-            raise error
-        log.warning(
-            "partition %d of %s cannot be leased from, trying again: %s",
-            place.partition, place.topic, error,
-        )  # fmt: skip
-        place.unreachable(time.monotonic())
+    async def _put_off(self, refused: Sequence[tuple[LeasedPlace, Leased | Exception]]) -> None:
+        """Leave places alone for a while, each for its own error; what others gave is taken.
+
+        Raises:
+            StoreUnavailable: It is the one server, and not the place, that does not answer.
+        """
+        now = time.monotonic()
+        strange = [place for place, answer in refused if isinstance(answer, Leased)]
+        for place, error in refused:
+            if isinstance(error, Leased):
+                continue
+            if not isinstance(error, StoreUnavailable):
+                place.leasing.failed(f"cannot lease for {place.keys}: {error}", now)
+                self._changed()
+            elif self._store.spread:
+                place.unreachable(now)
+            else:
+                raise error
+            log.warning("nothing can be leased for %s, trying again: %s", place.keys, error)
+        if strange:
+            for place in strange:  # where joining does not help, it is not tried all the time
+                place.leasing.failed("", now)
+            await self._rejoin()
 
     # -- waiting -----------------------------------------------------------------------------
 
@@ -175,16 +191,15 @@ class Fetcher:
         if replies is None:
             place.may_hold_more()
             return
-        reply = replies[1]
-        if is_error(reply):
-            leased = await self._store.run(command)  # loads the script, or raises what is wrong
+        if is_error(replies[1]):  # the script is to be loaded, or it tells what is wrong
+            (leased,) = await self._store.run_each([command], self._store.patience)
         else:
-            leased = command.decode(reply)
+            leased = command.decode(replies[1])
+        if isinstance(leased, Exception) or leased.status == "NO_GROUP":
+            await self._put_off([(place, leased)])
+            return
         # The lease ran when we were woken, not when it was sent: ask the server's own clock.
         leased_at = self._store.clock_of(place.keys.wake).ran_at(leased.now_ms, started)
-        if leased.status == "NO_GROUP":
-            await self._rejoin()
-            return
         answered_at = time.monotonic()
         self._take(consumer, place, leased, leased_at)
         await _handlers_first()
@@ -228,8 +243,9 @@ class Fetcher:
         return self._tokens.next_at(place.keys.bucket) if place.rated else 0.0
 
     def _covered_by(self, watched: Collection[LeasedPlace]) -> list[Intake]:
-        """The consumers that have no other place than these."""
-        known = set(watched)
+        """The consumers that have no other place than these, and some that are put off."""
+        now = time.monotonic()
+        known = {*watched, *(p for _, p in self._pairs if p.leasing.again_at > now)}
         return [c for c in dict(self._pairs) if known.issuperset(c.places)]
 
     async def _look(self, places: list[LeasedPlace]) -> list[LeasedPlace]:
@@ -238,7 +254,12 @@ class Fetcher:
         if self._store.spread or len(plain) < 2:  # noqa: PLR2004 - a lease is one command, too
             return places
         sent_at = time.monotonic()
-        looks = await self._store.run(poll([place.keys for place in plain]))
+        command = poll([place.keys for place in plain])
+        (looks,) = await self._store.run_each([command], self._store.patience)
+        if isinstance(looks, StoreUnavailable):
+            raise looks
+        if isinstance(looks, Exception):  # one of them refuses, and leasing shows which
+            return places
         idle: set[LeasedPlace] = set()
         for place, seen in zip(plain, looks, strict=True):
             if seen is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from rqretry.core.back_off import BackOff
 from rqretry.core.failure_record import formatted
 from rqretry.core.receipt import Receipt
 from rqretry.observability.observer import Attempt
@@ -264,6 +265,10 @@ class LeasedPlace:
     leases: Leases = field(default_factory=Leases, init=False)
     outbox: Outbox = field(default_factory=Outbox, init=False)
     tracebacks: Tracebacks = field(default_factory=Tracebacks, init=False)
+    leasing: BackOff = field(default_factory=BackOff, init=False)
+    """While its server refuses to lease from it."""
+    upkeep: BackOff = field(default_factory=BackOff, init=False)
+    """While its server refuses to move what is due."""
     empty: bool = field(default=False, init=False)
     """The last lease left nothing, and no wake-up came since."""
     rated: bool = field(default=False, init=False)

@@ -8,24 +8,23 @@ its timer, so the moment is waited for here.
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
 
 from rqretry.catalog.catalog import Catalog
+from rqretry.core.back_off import BackOff
 from rqretry.core.catalog_records import SIMPLE
-from rqretry.core.errors import RqretryError
+from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.maintenance.due import Due, Maintenance, Moved
 from rqretry.maintenance.retention import Sweeps
-from rqretry.protocol.command import MAX_BATCH, Command, Operation
-from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.command import MAX_BATCH
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.transport.store import Store
-from rqretry.worker.leases import LOOK_EVERY_S, LeasedPlace
+from rqretry.worker.leases import LOOK_EVERY_S, LeasedPlace, Schedule
 from rqretry.worker.wakeups import Alarm
 
 log = logging.getLogger("rqretry")
-
-T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -37,8 +36,10 @@ class Reaper:
     _places: Sequence[LeasedPlace]
     _worker: str
     _alarm: Alarm
-    _put_off: dict[LeasedPlace, float] = field(default_factory=dict, init=False)
-    """Partitions whose server did not answer, and when to look at them again."""
+    _put_off: dict[GroupKeys | PartitionKeys, BackOff] = field(
+        default_factory=lambda: defaultdict(BackOff), init=False
+    )
+    """Where nothing could be delivered, and what others do not maintain and we could not."""
 
     def __post_init__(self) -> None:
         self._maintenance = Maintenance(self._catalog.topics, self._worker)
@@ -51,7 +52,7 @@ class Reaper:
             now = time.monotonic()
             try:
                 for place in list(self._places):
-                    if now >= self._put_off.get(place, 0.0):
+                    if now >= place.upkeep.again_at:
                         await self._tick(place, now)
                 await self._look_after_others(now)
                 await self._sweep(now)
@@ -67,7 +68,7 @@ class Reaper:
         )
 
     def _next(self, place: LeasedPlace) -> float:
-        return max(place.schedule.soonest(), self._put_off.get(place, 0.0))
+        return max(place.schedule.soonest(), place.upkeep.again_at)
 
     async def _tick(self, place: LeasedPlace, now: float) -> None:
         schedule = place.schedule
@@ -76,12 +77,24 @@ class Reaper:
             schedule.look_later(now if look else 0)
         else:
             due = self._due(place, now, look=look, scheduled=scheduled)
-            if (due.promote or due.expire) and not await self._move(place, due):
-                return
+            if due.promote or due.expire:
+                (moved,) = await self._store.perform(self._maintenance.move([due]))
+                if self._failed(moved.error, place.upkeep, place.keys):
+                    return
+                self._note(place, due, moved)
         if look or scheduled:
-            deliver = self._maintenance.deliver([place.keys.partition])
+            await self._deliver(place.keys, schedule)
+
+    async def _deliver(self, keys: GroupKeys, schedule: Schedule) -> None:
+        """Scheduled messages; an error of theirs puts off nothing else."""
+        put_off, next_ms = self._put_off[keys.partition], None
+        if time.monotonic() >= put_off.again_at:
+            deliver = self._maintenance.deliver([keys.partition])
             (delivered,) = await self._store.perform(deliver)
-            schedule.delivered(delivered.next_ms, time.monotonic())
+            self._failed(delivered.error, put_off, keys)
+            next_ms = delivered.next_ms
+        schedule.delivered(next_ms, time.monotonic())
+        schedule.scheduled_at = max(schedule.scheduled_at or 0.0, put_off.again_at) or None
 
     def _due(self, place: LeasedPlace, now: float, *, look: bool, scheduled: bool) -> Due:
         seen_ms, seen_at = place.schedule.seen or (None, now)
@@ -95,28 +108,21 @@ class Reaper:
             elapsed_ms=round((now - seen_at) * 1000),
         )
 
-    async def _move(self, place: LeasedPlace, due: Due) -> bool:
-        """Whether the server of this partition answered; else it is left alone for a while."""
-        (moved,) = await self._perform(self._maintenance.move([due]))
-        if moved.error is None:
-            self._put_off.pop(place, None)
-            self._note(place, due, moved)
-            return True
-        log.warning("maintenance of partition %d of %s failed, trying again: %s",
-                    place.partition, place.topic, moved.error)  # fmt: skip
-        self._put_off[place] = time.monotonic() + LOOK_EVERY_S
-        return False
-
-    async def _perform(self, operation: Operation[T]) -> T:
-        """Perform an operation; on a cluster, what fails in its first step is an answer there.
-
-        So a server that is away does not hold up what the others have.
-        """
-        if not self._store.spread:
-            return await self._store.perform(operation)
-        calls = cast(Sequence[Command[Any]], next(operation))
-        answers = await self._store.run_each(calls, self._store.patience)
-        return await self._store.drive(self._store.session.perform(operation, answers))
+    def _failed(self, error: RqretryError | None, put_off: BackOff, keys: GroupKeys) -> bool:
+        """An error puts off its place, and no other; unless the one server cannot be reached."""
+        if error is None:
+            if put_off.again_at:
+                put_off.worked()
+            return False
+        away = isinstance(error, StoreUnavailable)
+        if away and not self._store.spread:
+            raise error
+        log.warning("maintenance of %s failed, trying again: %s", keys, error)
+        if away:
+            put_off.pause(LOOK_EVERY_S, time.monotonic())
+        else:
+            put_off.failed(str(error), time.monotonic())
+        return True
 
     def _note(self, place: LeasedPlace, due: Due, moved: Moved) -> None:
         schedule, now = place.schedule, time.monotonic()
@@ -137,11 +143,14 @@ class Reaper:
         if now < self._others_at:
             return
         self._others_at = now + LOOK_EVERY_S
-        others = self._simple_groups() - {place.keys for place in self._places}
-        if others:
-            await self._perform(
-                self._maintenance.move([Due(keys, promote=False) for keys in others])
-            )
+        others = [
+            keys
+            for keys in self._simple_groups() - {place.keys for place in self._places}
+            if now >= self._put_off[keys].again_at
+        ]
+        moves = self._maintenance.move([Due(keys, promote=False) for keys in others])
+        for keys, moved in zip(others, await self._store.perform(moves), strict=True):
+            self._failed(moved.error, self._put_off[keys], keys)
 
     def _simple_groups(self) -> set[GroupKeys]:
         partitions = {(place.topic, place.partition) for place in self._places}

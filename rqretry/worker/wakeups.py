@@ -21,7 +21,7 @@ from rqretry.transport.store import Store, jitter
 log = logging.getLogger("rqretry")
 
 _UNBLOCK_EVERY_S = 0.005
-_AFTER_FAILURE_S = 0.1
+_AFTER_FAILURE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 
 
 class HasRoom(Protocol):
@@ -78,6 +78,8 @@ class WakeUps:
         self._connection: Connection | None = None
         self._connection_id = 0
         self._connection_keys: tuple[str, ...] = ()
+        self._refusals = 0
+        """Waits in a row that the server refused."""
         self._covered: Collection[HasRoom] | None = None
         """The consumers with all their places waited for; None while nothing blocks."""
         self._unblocking: asyncio.Task[None] | None = None
@@ -146,7 +148,7 @@ class WakeUps:
         if self._store.spread and len(wakes) > 1:
             return await self._any_of_apart(wakes, seconds, covered)
         replies = await self.block(wakes, seconds, covered)
-        if replies is None:
+        if replies is None or is_error(replies[0]):  # leasing shows which place refuses
             return None
         return {replies[0][0].decode()} if isinstance(replies[0], list) else set()
 
@@ -180,6 +182,8 @@ class WakeUps:
     ) -> list[Any] | None:
         """Block on wake keys, then run `after` on the same connection; None if it broke."""
         arguments: tuple[Argument, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
+        if self._refusals:
+            await asyncio.sleep(min(_LONGEST_PAUSE_S, _AFTER_FAILURE_S * 2**self._refusals))
         try:
             connection = await self._connected(wakes[0])
             self._covered = covered
@@ -195,8 +199,10 @@ class WakeUps:
             return None
         finally:
             self._covered = None
-        if is_error(replies[0]):  # loading, failing over: do not ask again at once
-            await self._pause()
+        refused = is_error(replies[0])  # loading, failing over, or the key is damaged
+        self._refusals = min(self._refusals + 1, 10) if refused else 0
+        if refused:
+            self.close()  # another server may have the keys by now
         return replies
 
     async def _connected(self, key: str) -> Connection:

@@ -11,7 +11,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.consumer.transaction_checker import Checkers
 from rqretry.core.catalog_records import BROADCAST, PUSH
-from rqretry.core.errors import ConfigError, RqretryError
+from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
 from rqretry.core.middleware import Announcer, Event, Hooks
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
@@ -124,7 +124,12 @@ class Worker:
     def condition(self) -> Condition:
         """How this worker is, as the supervisor answers who asks for its health."""
         state = "stopping" if self.stopping else "working" if self.started.is_set() else "starting"
-        return Condition(state, self._store.fault, self._store.proved_at)
+        return Condition(state, self._store.fault or self._refusal(), self._store.proved_at)
+
+    def _refusal(self) -> str | None:
+        """Why a place cannot be leased from; None if all can."""
+        refusals = (place.leasing.reason for place in self._leased_places)
+        return next(filter(None, refusals), None)
 
     @property
     def stopping(self) -> bool:
@@ -216,7 +221,12 @@ class Worker:
         log.warning("a partition does not know its group, joining again")
         self._catalog = self._new_catalog()
         for spec in self._specs:
-            await self._store.perform(apply_spec(self._catalog, spec, explicit=False))
+            try:
+                await self._store.perform(apply_spec(self._catalog, spec, explicit=False))
+            except StoreUnavailable:
+                raise
+            except RqretryError as error:
+                log.warning("group %s cannot be joined again: %s", spec.group, error)
 
     def _new_catalog(self) -> Catalog:
         catalog = Catalog(self._settings.namespace, self._settings.levels, self.name)
@@ -247,7 +257,13 @@ class Worker:
             return
         leasing, reading = self._those(broadcast=False), self._those(broadcast=True)
         fetcher = Fetcher(
-            self._store, leasing, self.name, self._rejoin, self._wake_ups, self._upkeep
+            self._store,
+            leasing,
+            self.name,
+            self._rejoin,
+            self._wake_ups,
+            self._upkeep,
+            self._store_changed,
         )
         broadcaster = Broadcaster(self._store, reading, self._broadcast, self._rejoin, self._upkeep)
         reaper = Reaper(self._store, self._catalog, self._all_places, self.name, self._upkeep)

@@ -1,8 +1,8 @@
 """All cases, by the rules of docs/conformance.md and docs/guarantees.md."""
 
-from tests.meta.mutation.cases import bounds, dead_letters, groups, guarantees, limits, push
+from tests.meta.mutation.cases import bounds, dead_letters, groups, guarantees, limits, places, push
 
 CASES = (
     *push.CASES, *groups.CASES, *dead_letters.CASES, *limits.CASES, *guarantees.CASES,
-    *bounds.CASES,
+    *bounds.CASES, *places.CASES,
 )  # fmt: skip

@@ -53,7 +53,13 @@ class SimulatedWorker(Worker):
             return
         places = self.places
         fetcher = Fetcher(
-            self._store, self._consumers, self.name, self._rejoin, self._wake_ups, self._upkeep
+            self._store,
+            self._consumers,
+            self.name,
+            self._rejoin,
+            self._wake_ups,
+            self._upkeep,
+            self._registration.soon,
         )
         reaper = Reaper(self._store, self._catalog, places, self.name, self._upkeep)
         check_back = TransactionChecks(self._store, self._catalog, self._checkers, self.name)

@@ -9,7 +9,7 @@ from rqretry.core.delay_levels import DEFAULT_LEVELS
 from rqretry.core.errors import StoreUnavailable
 from rqretry.core.route import Route
 from rqretry.maintenance.due import Delivered, Due, Maintenance, Moved
-from rqretry.protocol.command import MAX_BATCH
+from rqretry.protocol.command import MAX_BATCH, Each
 from rqretry.protocol.maintain import Expired, Promoted
 
 TOPIC = TopicRecord("t", 2, version=3).with_group("g", PUSH)
@@ -33,7 +33,7 @@ def answered(operation: Any, answers: Sequence[Any]) -> tuple[Any, list[list[str
         except StopIteration as end:
             assert not rest, "it ended before its last answer"
             return end.value, verbs
-        verbs.append([call.verb for call in (step if isinstance(step, list) else [step])])
+        verbs.append([call.verb for call in (step.commands if isinstance(step, Each) else [step])])
         answer = rest.pop(0)
 
 
@@ -75,7 +75,7 @@ def test_the_clock_of_the_caller_goes_with_an_expire() -> None:
     due = Due(catalog.group_keys("t", 0, "g"), promote=False, seen_ms=5000, elapsed_ms=250)
     operation = Maintenance(catalog.topics, "w", chance=lambda: 0.25).move([due])
     step: Any = next(operation)
-    (call,) = step
+    (call,) = step.commands
     assert list(call.args[3:]) == [5000, 250, due.hold_ms, 0.25]
 
 

@@ -1,0 +1,41 @@
+"""What goes on beside something that fails: a damaged place, a script that stops, a blocked loop."""
+
+from typing import Any
+
+from tests.meta.mutation.case import Symbol
+from tests.meta.mutation.cases.common import case
+
+PLACES = "tests/contract/integration/test_places.py::"
+
+
+def stops_all(original: Any) -> Any:
+    """What one place refuses stops the round of all."""
+
+    async def made(self: Any, refused: Any) -> None:
+        for _, answer in refused:
+            if isinstance(answer, Exception):
+                raise answer
+        await original(self, refused)
+
+    return made
+
+
+def raises_for_all(original: Any) -> Any:
+    """Upkeep stops at the first place that fails."""
+
+    def made(self: Any, error: Any, put_off: Any, keys: Any) -> Any:
+        if error is not None:
+            raise error
+        return original(self, error, put_off, keys)
+
+    return made
+
+
+CASES = (
+    case("R25", "what one place refuses stops leasing from all",
+         Symbol("Fetcher._put_off", stops_all),
+         f"{PLACES}test_a_damaged_place_stops_no_other[inflight]"),
+    case("R25", "upkeep stops at the first place that fails",
+         Symbol("Reaper._failed", raises_for_all),
+         f"{PLACES}test_upkeep_that_fails_in_one_place_goes_on_in_the_others"),
+)  # fmt: skip
