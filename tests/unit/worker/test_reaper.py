@@ -22,6 +22,7 @@ async def test_only_what_is_due_before_the_next_look_wakes_it(in_s: float, *, wo
     place.schedule.note(seen, 0.0, time.monotonic())
     nothing, alarm = cast(Store, None), Alarm()
     reaper = Reaper(nothing, Catalog("n"), [place], "w", alarm)
+    reaper._sweeps.next_at = time.monotonic() + 1000
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         sleeping = group.create_task(reaper._sleep())
         await asyncio.sleep(0)
