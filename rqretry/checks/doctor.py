@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from rqretry.checks.acl import denied
 from rqretry.checks.check_result import Finding
 from rqretry.checks.replica_checks import fencing, replicas, slots
-from rqretry.core.durability import server_name, syncs_before_waitaof
+from rqretry.core.durability import evicts, server_name, syncs_before_waitaof
 from rqretry.core.errors import RqretryError, UnsafeServer
 from rqretry.core.redis_url import Deployment
 from rqretry.protocol.command import Argument, Command, Operation
@@ -89,11 +89,9 @@ def _role(info: Mapping[str, str]) -> Finding:
 
 
 def _eviction(info: Mapping[str, str]) -> Finding:
-    policy = info.get("maxmemory_policy", "?")
-    if policy == "noeviction":
-        return Finding("eviction", "ok", "maxmemory-policy is noeviction")
-    text = f"maxmemory-policy is {policy}: the server would throw messages away when it is full"
-    return Finding("eviction", "refused", text, "set maxmemory-policy noeviction")
+    if fault := evicts(info):
+        return Finding("eviction", "refused", f"it {fault}", "set maxmemory-policy noeviction")
+    return Finding("eviction", "ok", "maxmemory-policy is noeviction")
 
 
 def _memory_limit(info: Mapping[str, str]) -> Finding:

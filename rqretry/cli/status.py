@@ -41,7 +41,7 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
         if watch:
             _watch(client, topic)
             return
-        stats = client.admin.stats(topic)
+        stats, fault = client.admin.stats(topic), client.store.look()
         if not stats.topics:
             note(f"namespace {stats.namespace} has no topics{elsewhere(client)}")
     if as_json:
@@ -53,16 +53,18 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
         if stats.open_transactions:
             unfinished, parked = stats.open_transactions, stats.parked_transactions
             fields["transactions"] = {"unfinished": unfinished, "parked": parked}
+        if fault:
+            fields["eviction"] = fault
         print_json(fields)
     else:
-        print_page(_page(stats))
+        print_page(_page(stats, fault))
 
 
 def _watch(client: Client, topic: str | None) -> None:
     """Refresh until stopped, which is success; an unreachable server is retried."""
     with suppress(StoppedEarly), Stoppable(), screen() as show:
         before, at = client.admin.stats(topic), time.monotonic()
-        page = [*_page(before)]
+        page = [*_page(before, client.store.look())]
         show(page)
         while True:
             time.sleep(WATCH_EVERY_S)
@@ -72,7 +74,7 @@ def _watch(client: Client, topic: str | None) -> None:
             except (StoreUnavailable, AmbiguousResult) as error:
                 show([*page, "", clean(f"{error}; trying again")])
                 continue
-            page = [*_page(after), *rest]
+            page = [*_page(after, client.store.look()), *rest]
             show(page)
             before, at = after, now
 
@@ -92,10 +94,10 @@ def rates(before: Stats, after: Stats, seconds: float) -> list[str]:
     return lines
 
 
-def _page(stats: Stats) -> Iterator[Part]:
+def _page(stats: Stats, fault: str | None) -> Iterator[Part]:
     yield from _numbers(stats)
     yield from _transactions(stats)
-    yield from filter(None, [memory_line(stats)])
+    yield from filter(None, [memory_line(stats), fault])
 
 
 def _transactions(stats: Stats) -> list[str]:

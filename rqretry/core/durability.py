@@ -63,6 +63,14 @@ def server_name(info: Mapping[str, str]) -> str:
     return f"Redis {info.get('redis_version', '?')}"
 
 
+def evicts(info: Mapping[str, str]) -> str:
+    """What is wrong with a server that throws away what it has no room for; "" if it does not."""
+    policy = info.get("maxmemory_policy", "?")
+    if policy == "noeviction":
+        return ""
+    return f"throws messages away when it is full (maxmemory-policy {policy})"
+
+
 def syncs_before_waitaof(server: str) -> bool:
     """Whether WAITAOF of this server waits for the disk.
 

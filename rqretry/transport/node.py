@@ -5,12 +5,16 @@ to be sent, waited for or closed; a driver, asyncio or blocking, does that and s
 """
 
 import re
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from rqretry.core.durability import evicts
+from rqretry.core.errors import UnsafeServer
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Argument, Command, text
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
+from rqretry.transport.connection import read_info
 
 T = TypeVar("T")
 
@@ -25,7 +29,13 @@ ASK_SECONDS = 2.0
 """How long one server has to say who holds what; then another one is asked."""
 BLOCK_MARGIN_SECONDS = 5.0
 """How much later than its own time-out a blocking command may answer."""
+LOOK_EVERY_S = 10.0
+"""How often servers are asked whether they evict by now; so it is noticed within 15 s."""
+LOOK_AGAIN_S = 1.0
+"""The same while one of them does."""
 
+GROWING = frozenset({"publish", "publish_with_options", "catch_up", "prepare", "enlist"})
+"""Scripts that take new work; a full server refuses them, all others drain it."""
 _KEYLESS = frozenset(
     {"PING", "INFO", "TIME", "SCAN", "KEYS", "ACL", "COMMAND", "CLIENT", "SCRIPT", "CLUSTER"}
 )
@@ -263,6 +273,63 @@ Effect = RoundTrip | RareEffect
 Procedure = Generator[Effect, Any, T]
 """Yields effects, receives their outcomes, and returns a T."""
 Inquiry = Generator[Ask, Any, None]
+
+
+class EvictionWatch:
+    """Whether a server throws messages away: who publishes or works on it asks for that.
+
+    Its settings may change at any time (docs/decisions/0044).
+
+    Attributes:
+        fault: What was found the last time; None for nothing.
+        ask_at: Until then nothing is wrong; monotonic time.
+    """
+
+    def __init__(self, topology: Topology, notify: Notify = None) -> None:
+        self.fault: str | None = None
+        self.ask_at = 0.0
+        self._topology = topology
+        self._notify = notify or (lambda: None)
+        self._asked_at = -LOOK_EVERY_S
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong, and that was found lately."""
+        return time.monotonic() < self.ask_at
+
+    def look(self) -> Procedure[None]:
+        """Ask each server, if that was not done lately. Raises TryAgain."""
+        every, now = LOOK_AGAIN_S if self.fault else LOOK_EVERY_S, time.monotonic()
+        if now < self._asked_at + every:
+            return
+        nodes = list(self._topology.nodes.values())
+        answers = yield Together([(node, lambda: [("INFO", "memory")]) for node in nodes])
+        found, before = None, self.fault
+        for node, answer in zip(nodes, answers, strict=True):
+            if isinstance(answer, Exception):
+                raise answer
+            if isinstance(answer[0], bytes) and (fault := evicts(read_info(answer[0]))):
+                found = f"Redis at {node.address} {fault}: set it to noeviction"
+        self.fault, self._asked_at = found, now
+        self.ask_at = 0.0 if found else now + LOOK_EVERY_S
+        if found != before:
+            self._notify()
+
+    def admit(self) -> Procedure[None]:
+        """Before something is published. Raises UnsafeServer, TryAgain."""
+        if not self.sound:
+            yield from self.look()
+            if self.fault is not None:
+                raise UnsafeServer(f"{self.fault}; nothing was stored")
+
+    def admit_all(self, calls: Iterable[Any]) -> Procedure[None]:
+        """The same before calls of any kind: those that publish end with the error. TryAgain."""
+        for call in calls:
+            if call.open and call.command.verb in GROWING:
+                try:
+                    yield from self.admit()
+                except UnsafeServer as error:
+                    call.fail(error)
 
 
 def key_of(command: Command[Any]) -> str | None:

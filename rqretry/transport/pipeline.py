@@ -135,6 +135,7 @@ class _Pipeline(Generic[T]):
         try:
             if self._connection is None:
                 yield from session.locate()
+            yield from session.eviction.admit()
             node = session.topology.node(key_of(command))
             if self._connection is None:
                 self._connection = yield Acquire(node)

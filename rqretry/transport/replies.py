@@ -39,7 +39,7 @@ from rqretry.core.errors import (
     show,
 )
 from rqretry.protocol.command import Command
-from rqretry.transport.node import Node
+from rqretry.transport.node import GROWING, Node
 
 T = TypeVar("T")
 
@@ -56,8 +56,6 @@ _WAIT = {
     "EXECABORT": "aborted the transaction",
     "OOM": "is out of memory (maxmemory)",
 }
-_GROWING = ("publish", "publish_with_options", "catch_up", "prepare", "enlist")
-"""Scripts that a full server refuses; all others drain it."""
 _ELSEWHERE = frozenset({"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"})
 _FATAL = {
     "NOAUTH": "wants a password; put one in the URL",
@@ -214,7 +212,7 @@ def meaning(server: Node, command: Command[Any], error: Exception) -> Exception:
     """What an error reply means; all of these are definite: nothing was executed."""
     text = str(error)
     code = _inner_code(text) or _code_of(error)
-    if code == "OOM" and command.verb in _GROWING:
+    if code == "OOM" and command.verb in GROWING:
         return QueueFull(
             f"Redis at {server.address} is at its memory limit (maxmemory); the messages were not"
             " stored. Let consumers drain the queue, or raise the limit."

@@ -22,7 +22,9 @@ from rqretry.core.errors import RqretryError
 from rqretry.protocol.command import Argument, Block, Command, Each, Operation, Pause
 from rqretry.transport.node import (
     BLOCK_MARGIN_SECONDS,
+    GROWING,
     Drop,
+    EvictionWatch,
     Faults,
     Locate,
     Node,
@@ -149,6 +151,7 @@ class Session:
         repeat_seconds: How long a call is repeated.
         proved_at: Monotonic time of the last call that the server answered.
         faults: Why calls fail at the moment.
+        eviction: Whether a server throws messages away: then nothing is published.
         ahead: Whether a call may be sent before the one in front of it is answered (pipeline.py).
     """
 
@@ -161,6 +164,7 @@ class Session:
         self.repeat_seconds = repeat_seconds
         self.proved_at = 0.0
         self.faults = Faults(topology, notify)
+        self.eviction = EvictionWatch(topology, notify)
 
     def perform(
         self, operation: Operation[T], result: Any = None, error: BaseException | None = None
@@ -210,6 +214,8 @@ class Session:
             (result,) = yield from self._complete([Call(command)], seconds)
             return result
         try:  # a batch of one command for the one server, with fewer steps: most calls are that
+            if command.verb in GROWING and time.monotonic() >= self.eviction.ask_at:
+                yield from self.eviction.admit()
             (reply,) = yield RoundTrip(node, [spell(node, command)])
         except TryAgain as again:
             yield from self.distrust(node, again)
@@ -347,6 +353,7 @@ class Session:
         """Send what is open, once. Raises TryAgain if some of it still is, or a definite error."""
         try:
             yield from self.locate()
+            yield from self.eviction.admit_all(calls)
         except TryAgain as again:
             for call in calls:
                 if call.open:

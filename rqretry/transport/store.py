@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
@@ -192,6 +193,13 @@ class Store(AsyncClosing):
             node = Node(self.url, self.topology.scripts)
             self.session.faults.lose(str(broken(node, error, sent=True).error))
             await self.aclose()
+
+    async def look(self, seconds: float) -> str | None:
+        """What is wrong with the settings of a server by now; None for nothing, or not known."""
+        with suppress(TryAgain, RqretryError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.drive(self.session.eviction.look())
+        return self.session.eviction.fault
 
     async def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and reported its time."""

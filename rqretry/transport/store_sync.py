@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis.connection import AbstractConnection
@@ -184,6 +185,12 @@ class SyncStore(Closing):
     def block(self, step: Block) -> str | None:
         """Wait for a wake key; see Session.block."""
         return self.drive(self.session.block(step))
+
+    def look(self) -> str | None:
+        """What is wrong with the settings of a server by now; None for nothing, or not known."""
+        with suppress(TryAgain, RqretryError):
+            self.drive(self.session.eviction.look())
+        return self.session.eviction.fault
 
     def connect(self) -> None:
         """Make sure that the server can be reached, is new enough, and reported its time."""

@@ -6,6 +6,7 @@ replica, have a full disk, or be loading its data (docs/decisions/0029).
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.maintain import register
 from rqretry.transport.store import Store
 from rqretry.worker.wakeups import wait_for
+
+log = logging.getLogger("rqretry")
 
 ROSTER_EVERY_S = 5.0
 ROSTER_TTL_MS = 15_000
@@ -53,6 +56,7 @@ class Registration:
             }
         )
         self._soon = asyncio.Event()
+        self._unsafe: str | None = None
 
     def soon(self) -> None:
         """Calls of this process begin to fail, or succeed again: find out, without waiting."""
@@ -62,8 +66,17 @@ class Registration:
         """Renew it every five seconds, for ever; more often while the server is unreachable."""
         while True:
             await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)
+            await self._look()
             self._soon.clear()
             await wait_for(self._soon, _AGAIN_S if self._store.fault else ROSTER_EVERY_S)
+
+    async def _look(self) -> None:
+        """Raise the alarm where a server begins to throw messages away."""
+        before, self._unsafe = self._unsafe, await self._store.look(PROOF_S)
+        if self._unsafe is not None and self._unsafe != before:
+            log.error("%s; until then nothing is published", self._unsafe)
+        elif before is not None and self._unsafe is None:
+            log.info("the server keeps all messages again")
 
     async def end(self) -> None:
         """Take it out; where that fails, it expires by itself."""

@@ -127,9 +127,9 @@ class Worker:
         return Condition(state, self._store.fault or self._refusal(), self._store.proved_at)
 
     def _refusal(self) -> str | None:
-        """Why a place cannot be leased from; None if all can."""
+        """Why a place cannot be leased from, or a server is not safe; None for nothing."""
         refusals = (place.leasing.reason for place in self._leased_places)
-        return next(filter(None, refusals), None)
+        return next(filter(None, refusals), self._store.session.eviction.fault)
 
     @property
     def stopping(self) -> bool:

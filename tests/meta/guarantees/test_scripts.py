@@ -6,7 +6,7 @@ import pytest
 
 from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.scripts import Script, ScriptLibrary
-from rqretry.transport.replies import _GROWING
+from rqretry.transport.node import GROWING
 
 LIBRARY = ScriptLibrary()
 NAMES = LIBRARY.names()
@@ -33,7 +33,7 @@ def test_only_scripts_that_take_new_work_are_refused_by_a_full_server() -> None:
     refused = {
         name for name in NAMES if not (LIBRARY.get(name).allow_oom or LIBRARY.get(name).read_only)
     }
-    assert refused == set(_GROWING)
+    assert refused == set(GROWING)
 
 
 @pytest.mark.parametrize("name", NAMES)

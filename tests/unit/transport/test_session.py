@@ -1,5 +1,6 @@
 """The session against planned replies: what it sends, repeats and raises, without any server."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -160,7 +161,9 @@ def plan(*replies: Any, url: str = "redis://h", repeat_s: float = 0.0) -> Plan:
 
 
 def planned_for(url: str, reply: Callable[..., Any], repeat_s: float = 0.0) -> Plan:
-    return Plan(Session(topology_of(RedisUrl.parse(url), ScriptLibrary()), repeat_s), reply)
+    session = Session(topology_of(RedisUrl.parse(url), ScriptLibrary()), repeat_s)
+    session.eviction.ask_at = math.inf  # test_eviction_watch.py is about that
+    return Plan(session, reply)
 
 
 # -- one command ---------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ CALLS = "tests/meta/guarantees/test_calls.py::"
 PUBLISH = "tests/lua/test_publish.py::"
 EXPIRE = "tests/lua/test_expire.py::"
 RIGHTS = "tests/contract/production/test_rights.py::"
+EVICTION = "tests/contract/integration/test_eviction.py::"
 PROGRAM = "tests/edges/cli/test_program.py::"
 
 
@@ -133,6 +134,9 @@ CASES = (
          f"{PROGRAM}test_a_worker_refuses_a_server_that_evicts"),
     case("R17", "nobody looks at the user's rights", Symbol("checks:denied", always(())),
          f"{RIGHTS}test_rights_are_proved_on_our_own_keys_by_the_commands_themselves"),
+    case("R37", "nobody looks at the server again",
+         Symbol("EvictionWatch.look", always(())),
+         f"{EVICTION}test_a_client_publishes_nothing_to_a_server_that_evicts"),
     case("R18", "health asks a script that only reads", Symbol("protocol:register", reading),
          "tests/contract/production/test_health.py::test_ready_notices_a_redis_that_answers_and_takes_no_writes"),
     case("R19", "a full server is a bug in a script", Symbol("transport:meaning", bug),
