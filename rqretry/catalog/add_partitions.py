@@ -1,11 +1,12 @@
-"""Adding partitions to a topic, in two phases (docs/decisions/0017).
+"""Adding partitions to a topic, in three phases (docs/decisions/0036).
 
 First the new partitions are made complete: every group is configured there and the route is there.
-Only then does the route show them to publishers. A call that is cut off in between is completed by
-the next one, or by the next start of a group of the topic.
+Then the topic is closed: publishers wait, until nothing is unfinished that must stay in order. Only
+then does the route show the new partitions. A call that is cut off is completed by the next one, or
+by the next start of a group of the topic; until then, a publisher that waited long enough opens it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,7 +14,14 @@ from rqretry.catalog.store import CatalogPart
 from rqretry.core.catalog_records import GroupRecord, TopicRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, show
 from rqretry.protocol import inspect
-from rqretry.protocol.command import Operation
+from rqretry.protocol.command import Operation, Pause
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
+
+_LOOK_S = 0.05
+LOOKS_WHILE_CLOSED = 40
+"""So long a topic is closed while what must stay in order is finished; else it does not grow."""
+LOOKS_BEFORE_OPENING = 200
+"""So long publishers wait; then whoever closed the topic is taken for dead."""
 
 
 class PartitionGrowth(CatalogPart):
@@ -43,6 +51,23 @@ class PartitionGrowth(CatalogPart):
             record = self._store.keep(changed)
         return (yield from self._finish(record))
 
+    def wait(self, name: str) -> Operation[None]:
+        """Wait until a closed topic is open; after some seconds open it.
+
+        Raises TopicNotFound.
+        """
+        record = yield from self._store.topic(name)
+        for _ in range(LOOKS_BEFORE_OPENING):
+            if not record.closed:
+                return
+            yield Pause(_LOOK_S)
+            record = yield from self._store.topic(name)
+        yield from self.open(record)
+
+    def open(self, record: TopicRecord) -> Operation[None]:
+        """Let publishers use a closed topic again, with the partitions that it had."""
+        yield from self._change(record, lambda old: old.open(record.closed, old.partitions))
+
     def resume(self, topics: Iterable[str]) -> Operation[None]:
         """Complete a growth that was cut off, unless ordered messages are in its way."""
         for name in topics:
@@ -53,20 +78,28 @@ class PartitionGrowth(CatalogPart):
         """How many unfinished messages of a topic must stay in order.
 
         Those that wait in the message groups of its ordered groups; while it has no group, which
-        may become one, all that have a message group.
+        may become one, all that have a message group; and those of transactions that may come.
         """
         yield from self._store.open()
-        numbers = range(record.partitions)
-        if not record.groups:
-            partitions = [self._store.partition(record.name, number) for number in numbers]
-            return sum((yield [inspect.in_message_groups(keys) for keys in partitions]))
-        counts = [
-            inspect.messages_in_order(self._store.group_keys(record.name, number, group.name))
-            for group in record.groups
-            if group.ordered
-            for number in numbers
-        ]
-        return sum((yield counts)) if counts else 0
+        ordered = [group.name for group in record.groups if group.ordered]
+        if record.groups and not ordered:
+            return 0
+        now_ms = yield from self._store.now_ms()
+        unfinished = 0
+        for number in range(record.partitions):
+            keys = self._store.partition(record.name, number)
+            halves, due, grouped, *held = yield [
+                inspect.halves(keys),
+                inspect.scheduled_before(keys, now_ms),
+                inspect.in_message_groups(keys),
+                *[inspect.messages_in_order(self._group_keys(keys, name)) for name in ordered],
+            ]
+            # What a transaction has committed is scheduled until it is delivered.
+            unfinished += halves + (due if grouped else 0) + (sum(held) if ordered else grouped)
+        return unfinished
+
+    def _group_keys(self, keys: PartitionKeys, group: str) -> GroupKeys:
+        return self._store.group_keys(keys.topic, keys.partition, group)
 
     def _finish(self, record: TopicRecord) -> Operation[TopicRecord]:
         """Complete the new partitions, and let publishers use them."""
@@ -80,9 +113,31 @@ class PartitionGrowth(CatalogPart):
                 yield from store.configure(group)
         yield from store.install(record, range(record.partitions, record.all_partitions))
         yield from self._refuse_ordered(record)
-        record = store.keep((yield from store.topics.change(record.name, TopicRecord.grown)))
-        yield from store.install(record)
-        return record
+        record = yield from self._change(record, TopicRecord.close)
+        for _ in range(LOOKS_WHILE_CLOSED):
+            if not (yield from self.unfinished_ordered(record)):
+                break
+            yield Pause(_LOOK_S)
+        else:
+            yield from self.open(record)
+            yield from self._refuse_ordered(record)
+        grown = yield from self._change(
+            record, lambda old: old.open(record.closed, old.all_partitions)
+        )
+        if grown.partitions < record.all_partitions:
+            raise ConfigError(
+                f"topic {show(record.name)} was closed for too long, and took messages before it"
+                " had its new partitions; repeat this"
+            )
+        return grown
+
+    def _change(
+        self, record: TopicRecord, decide: Callable[[TopicRecord], TopicRecord]
+    ) -> Operation[TopicRecord]:
+        """Change a topic's record and its copies in all partitions."""
+        changed = self._store.keep((yield from self._store.topics.change(record.name, decide)))
+        yield from self._store.install(changed)
+        return changed
 
     def _with_new_shares(self, name: str) -> Operation[GroupRecord]:
         """A group's record; with max_inflight its next version, since every share is another."""

@@ -44,6 +44,9 @@ class TopicRecord:
     dlq_groups: tuple[DlqGroup, ...] = ()
     """Groups that consume the dead letters which other groups have here; not in the route."""
 
+    closed: int = 0
+    """The version that closed it: publishers wait while it gets more partitions. 0: it is open."""
+
     @property
     def all_partitions(self) -> int:
         """How many partitions there are, also those that publishers do not know yet."""
@@ -55,12 +58,20 @@ class TopicRecord:
             return self
         return replace(self, version=self.version + 1, growing=partitions)
 
-    def grown(self) -> "TopicRecord":
-        """The record whose new partitions publishers may use."""
-        if self.all_partitions == self.partitions:
+    def close(self) -> "TopicRecord":
+        """The record of a growing topic for whose partitions publishers wait."""
+        if self.closed or self.all_partitions == self.partitions:
             return self
-        most = self.all_partitions
-        return replace(self, version=self.version + 1, partitions=most, growing=0)
+        return replace(self, version=self.version + 1, closed=self.version + 1)
+
+    def open(self, closed: int, partitions: int) -> "TopicRecord":
+        """The record that publishers may use again, if it is still closed by this version."""
+        if self.closed != closed:
+            return self
+        growing = 0 if partitions == self.all_partitions else self.growing
+        return replace(
+            self, version=self.version + 1, partitions=partitions, growing=growing, closed=0
+        )
 
     @property
     def route(self) -> Route:
@@ -68,7 +79,8 @@ class TopicRecord:
         per_partition = -(-self.max_messages // self.partitions)
         queues = tuple(group for group in self.groups if group.kind != BROADCAST)
         broadcast = len(queues) < len(self.groups)
-        return Route(self.version, self.partitions, queues, per_partition, broadcast)
+        closed = bool(self.closed)
+        return Route(self.version, self.partitions, queues, per_partition, broadcast, closed)
 
     def byte_of(self, group: str) -> int:
         """The byte that stands for a group in pending bytes; 0 if it is not subscribed."""

@@ -59,6 +59,8 @@ class Route:
     """Of one partition, 0 for no limit; known to the partitions and not to publishers."""
     broadcast: bool = False
     """Whether there is a broadcast group; it is not one of `groups`, which own their messages."""
+    closed: bool = False
+    """Whether publishers have to wait, since the topic is being given more partitions."""
     filtered: bool = field(init=False)
     """Whether a group takes only some tags."""
 
@@ -79,6 +81,8 @@ class Route:
         }
         if self.broadcast:
             table["b"] = 1
+        if self.closed:
+            table["c"] = 1
         return json.dumps(table, separators=(",", ":"))
 
     @staticmethod
@@ -96,7 +100,7 @@ def _decode(version: int, table: str) -> Route:
         return Route(version)
     fields = json.loads(table)
     groups = tuple(RouteGroup.decode(group) for group in fields["g"])
-    return Route(version, fields["p"], groups, broadcast="b" in fields)
+    return Route(version, fields["p"], groups, broadcast="b" in fields, closed="c" in fields)
 
 
 @lru_cache(maxsize=4096)

@@ -93,8 +93,8 @@ class Encoder:
         """
         items, now_ms = list(bodies), self.clock.now_ms()
         messages, asked = drafts(items, self._make_ids(len(items), now_ms), now_ms)
-        record = yield from self.catalog.topics.get(topic, create=True)
         levels = yield from self.catalog.open()
+        record = yield from self.catalog.topics.get(topic, create=True)  # the last to be asked
         if isinstance(messages, PlainMessages):
             if record.partitions == 1:
                 return SamePartition(messages)

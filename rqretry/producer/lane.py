@@ -24,6 +24,7 @@ from rqretry.core.errors import (
     InvalidArgument,
     NotConfirmed,
     QueueFull,
+    RqretryError,
     ScriptError,
     show,
 )
@@ -50,6 +51,7 @@ LANE_TTL_MS = 3_600_000
 _UNRESOLVED_KEPT = 1000
 _ROUTE_CHANGES = 50
 _NOT_SENT = Published("STALE_ROUTE", 0, "")
+"""Nothing was sent, or nothing stored: the messages belong into other partitions by now."""
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class Lane:
 
     topic: str
     partition: int
+    partitions: int = 1
+    """How many the topic had when its messages were addressed."""
     producer: str = field(default_factory=make_producer)
     seq: int = 0
     durability: str = ""
@@ -68,7 +72,7 @@ class Lane:
 
     def beside(self) -> "Lane":
         """Another lane into the same partition."""
-        return Lane(self.topic, self.partition, durability=self.durability)
+        return Lane(self.topic, self.partition, self.partitions, durability=self.durability)
 
     def start_over(self) -> None:
         """Leave the unresolved call behind: a fresh producer cannot meet it."""
@@ -87,6 +91,8 @@ class Call(NamedTuple):
     """Over ids and bodies, of this call or of the lane up to it."""
     lane_ttl_ms: int = LANE_TTL_MS
     durability: str = ""
+    partitions: int = 0
+    """How many the topic had when they were addressed; 0: they stay where they are if it grows."""
 
 
 class _Destination(NamedTuple):
@@ -157,11 +163,14 @@ class Publishing:
         lane.seq += 1
         call = Call(
             lane.topic, lane.partition, lane.producer, lane.seq, messages, _total(messages),
-            LANE_TTL_MS, lane.durability,
+            LANE_TTL_MS, lane.durability, lane.partitions,
         )  # fmt: skip
         lane.record = f"{call.seq} {call.checksum}" if known else ""
         try:
             answer = yield from self._sent(call, front)
+            if answer is _NOT_SENT:
+                lane.record = ""
+                return (yield from self._send_anew(lane.topic, lane.durability, messages))
         except AmbiguousResult:
             self._remember(call)
             lane.start_over()
@@ -173,9 +182,32 @@ class Publishing:
             lane.record = None
         return _verdicts(messages, answer, call.durability)
 
+    def _send_anew(
+        self, topic: str, durability: str, messages: Sequence[Prepared]
+    ) -> Operation[list[MessageId | Exception]]:
+        """Messages of a topic that has grown since they were addressed, by lanes to the new ones.
+
+        Those of a message group stay in their order; nobody sends to its old partition any more.
+        """
+        partitions = self.catalog.store.partitions(topic)
+        found: dict[int, MessageId | Exception] = {}
+        parts: dict[int, list[int]] = {}
+        for at, message in enumerate(messages):
+            partition = partition_of(message.message_group or message.id, partitions)
+            parts.setdefault(partition, []).append(at)
+        for partition, part in parts.items():
+            fresh = Lane(topic, partition, partitions, durability=durability)
+            try:
+                answers = yield from self.send(fresh, [messages[at] for at in part])
+            except RqretryError as error:
+                answers = [error] * len(part)
+            found.update(zip(part, answers, strict=True))
+        return [found[at] for at in range(len(messages))]
+
     def _may_be_followed(self, lane: Lane, messages: Sequence[Prepared]) -> bool:
         """Whether a call may be sent before this one is answered: its checksum alone names it."""
-        if lane.durability or self._unresolved:
+        grown = self.catalog.store.partitions(lane.topic) != lane.partitions
+        if grown or lane.durability or self._unresolved:
             return False
         return self.may_be_ahead(lane.topic, lane.partition, messages)
 
@@ -207,6 +239,11 @@ class Publishing:
         answer = _NOT_SENT
         for _ in range(_ROUTE_CHANGES):
             destination = self._destination(topic, number)
+            if destination.route.closed:
+                yield from self.catalog.growth.wait(topic)
+                destination = self._destination(topic, number)
+            if destination.record and call.partitions not in (0, destination.record.partitions):
+                return _NOT_SENT
             answer = yield publish(
                 destination.keys,
                 destination.route,
@@ -234,7 +271,7 @@ class Publishing:
         answer = yield from self.call(call, ahead)
         if answer.status == "LANE_GAP":  # by now the call in front is settled
             answer = yield from self.call(call)
-        if answer.status not in {"OK", "DUPLICATE"}:
+        if answer.status not in {"OK", "DUPLICATE"} and answer is not _NOT_SENT:
             raise ScriptError("lua/publish.lua", 0, f"unexpected answer {answer.status}")
         return answer
 
@@ -248,6 +285,10 @@ class Publishing:
     ) -> Operation[list[MessageId | Exception]]:
         """Repeat the unresolved call, which may hold these messages' neighbours too."""
         answer = yield from self._sent(call)
+        if answer is _NOT_SENT:  # it was not done, and its topic has grown
+            for message in call.messages:
+                self._unresolved.pop(message.id, None)
+            return (yield from self._send_anew(call.topic, call.durability, messages))
         verdicts = _verdicts(call.messages, answer, call.durability)
         found = dict(zip((m.id for m in call.messages), verdicts, strict=True))
         first = {message.id: message for message in call.messages}
@@ -258,7 +299,7 @@ class Publishing:
             self._unresolved.pop(message.id, None)
         rest = [message for message in messages if message.id not in found]
         if rest:
-            lane = Lane(call.topic, call.partition, durability=call.durability)
+            lane = Lane(call.topic, call.partition, call.partitions, durability=call.durability)
             found.update(zip((m.id for m in rest), (yield from self.send(lane, rest)), strict=True))
         return [found[message.id] for message in messages]
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rqretry.core.errors import AmbiguousResult, RqretryError
@@ -32,10 +33,14 @@ _Waiting = tuple[Sequence[Prepared], "asyncio.Future[list[MessageId | Exception]
 class LaneQueue:
     """What waits for one lane. Whoever finds the lane free sends; the rest is sent after it."""
 
-    def __init__(self, store: Store, publishing: Publishing, lane: Lane) -> None:
+    def __init__(
+        self, store: Store, publishing: Publishing, lane: Lane, before: "Sequence[LaneQueue]" = ()
+    ) -> None:
         self._store = store
         self._publishing = publishing
         self._lane = lane
+        self._before = before
+        """Lanes from before the topic has grown: what was given to them goes first."""
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
         self._task: asyncio.Task[None] | None = None
@@ -45,6 +50,7 @@ class LaneQueue:
 
     async def send_all(self, calls: Sequence[Sequence[Prepared]]) -> list[MessageId | Exception]:
         """Send a bulk, cut into calls, beside what others publish; an id or an error for each."""
+        await self._after_older()
         two, self._two = self._two or (self._lane.beside(), self._lane.beside()), None
         operations = self._publishing.send_in_turn(two, calls)
         answers = await self._store.drive(in_turn(self._store.session, operations))
@@ -66,6 +72,11 @@ class LaneQueue:
         self._waiting.append((messages, future))
         return await future
 
+    async def sent(self) -> None:
+        """Wait until what was given to the lane so far is sent."""
+        if self._busy and self._loop is asyncio.get_running_loop():
+            await self.send(())
+
     async def aclose(self) -> None:
         """Wait until what was given to the lane is sent."""
         if self._task is not None and self._loop is asyncio.get_running_loop():
@@ -80,7 +91,14 @@ class LaneQueue:
             self._lane.start_over()
 
     async def _call(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
+        await self._after_older()
         return await self._store.perform(self._publishing.send(self._lane, messages))
+
+    async def _after_older(self) -> None:
+        if self._before:
+            sent = (lane.sent() for lane in self._before)
+            await asyncio.gather(*sent, return_exceptions=True)
+            self._before = ()
 
     def _send_waiting(self) -> None:
         if self._waiting:
@@ -92,7 +110,8 @@ class LaneQueue:
         while self._waiting:
             batch = self._next_batch()
             try:
-                answers = await self._call([m for messages, _ in batch for m in messages])
+                given = [m for messages, _ in batch for m in messages]
+                answers = await self._call(given) if given else []
             except Exception as error:  # noqa: BLE001 - every waiting publisher gets it
                 for messages, future in batch:
                     if not future.done():
@@ -118,6 +137,20 @@ class LaneQueue:
         return batch
 
 
+@dataclass(slots=True)
+class _Lanes:
+    """The lanes into one topic."""
+
+    partitions: int
+    """How many it has."""
+    older: list[LaneQueue]
+    """Lanes from when it had others."""
+    by_key: dict[LaneKey, LaneQueue] = field(default_factory=dict)
+
+    def all(self) -> list[LaneQueue]:
+        return [*self.older, *self.by_key.values()]
+
+
 class Publisher:
     """Publishes for one asyncio client."""
 
@@ -125,7 +158,8 @@ class Publisher:
         self._store = store
         self._encoder = encoder
         self._publishing = Publishing(encoder.catalog, encoder.clock, encoder.make_id)
-        self._lanes: dict[tuple[str, LaneKey], LaneQueue] = {}
+        self._lanes: dict[str, _Lanes] = {}
+        """By topic."""
 
     async def publish(self, topic: str, body: Any, options: PublishOptions) -> MessageId:
         """Publish one body or OutgoingMessage."""
@@ -164,24 +198,24 @@ class Publisher:
         topic = check_topic(topic)
         prepared = await self._prepare(topic, items)
         lanes = by_lane(prepared)
-        parts = await asyncio.gather(
-            *(self._publish_to(topic, key, messages) for key, messages in lanes.items())
-        )
+        to = [(self._lane(topic, key), messages) for key, messages in lanes.items()]
+        parts = await asyncio.gather(*(self._publish_to(*each) for each in to))
         return ids_or_error(in_order(lanes, parts, prepared), prepared)
 
     async def aclose(self) -> None:
         """Wait until everything given to the lanes is sent."""
-        for lane in self._lanes.values():
-            await lane.aclose()
+        for lanes in self._lanes.values():
+            for lane in lanes.all():
+                await lane.aclose()
 
     async def _prepare(self, topic: str, items: Iterable[Any]) -> Addressed:
         await self._store.connect()
         return await self._store.perform(self._encoder.prepare(topic, items))
 
     async def _publish_to(
-        self, topic: str, key: LaneKey, messages: Sequence[Prepared]
+        self, lane: LaneQueue, messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
-        lane, calls = self._lane(topic, key), list(chunks(messages))
+        calls = list(chunks(messages))
         if len(calls) > 1:
             return await lane.send_all(calls)
         try:
@@ -190,10 +224,15 @@ class Publisher:
             return [error] * len(messages)
 
     def _lane(self, topic: str, key: LaneKey) -> LaneQueue:
-        if (topic, key) not in self._lanes:
-            lane = Lane(topic, key[0], durability=key[1])
-            self._lanes[topic, key] = LaneQueue(self._store, self._publishing, lane)
-        return self._lanes[topic, key]
+        lanes, partitions = self._lanes.get(topic), self._encoder.catalog.store.partitions(topic)
+        if lanes is None or lanes.partitions != partitions:
+            lanes = self._lanes[topic] = _Lanes(partitions, lanes.all() if lanes else [])
+        found = lanes.by_key.get(key)
+        if found is None:
+            lane = Lane(topic, key[0], partitions, durability=key[1])
+            found = LaneQueue(self._store, self._publishing, lane, lanes.older)
+            lanes.by_key[key] = found
+        return found
 
 
 def _own(error: Exception, messages: Sequence[Prepared]) -> Exception:

@@ -79,14 +79,15 @@ class SyncPublisher:
         topic = check_topic(topic)
         prepared = self._prepare(topic, items)
         lanes = by_lane(prepared)
-        parts = [self._publish_to(topic, key, messages) for key, messages in lanes.items()]
+        to = [(self._two(topic, key), messages) for key, messages in lanes.items()]
+        parts = [self._publish_to(two, messages) for two, messages in to]
         return ids_or_error(in_order(lanes, parts, prepared), prepared)
 
     def _publish_to(
-        self, topic: str, key: LaneKey, messages: Sequence[Prepared]
+        self, two: tuple[Lane, Lane], messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
         calls = list(chunks(messages))
-        operations = self._publishing.send_in_turn(self._two(topic, key), calls)
+        operations = self._publishing.send_in_turn(two, calls)
         return per_message(calls, self._store.drive(in_turn(self._store.session, operations)))
 
     def _prepare(self, topic: str, items: Iterable[Any]) -> Addressed:
@@ -98,7 +99,11 @@ class SyncPublisher:
         local = self._local
         if local.pid != os.getpid():  # forked: the parent's lanes are the parent's
             local.pid, local.lanes = os.getpid(), {}
-        if (topic, key) not in local.lanes:
-            one, other = (Lane(topic, key[0], durability=key[1]) for _ in range(2))
-            local.lanes[topic, key] = one, other
-        return local.lanes[topic, key]
+        lanes, partitions = (
+            local.lanes.get((topic, key)),
+            self._encoder.catalog.store.partitions(topic),
+        )
+        if lanes is None or lanes[0].partitions != partitions:
+            lane = Lane(topic, key[0], partitions, durability=key[1])
+            lanes = local.lanes[topic, key] = lane, lane.beside()
+        return lanes

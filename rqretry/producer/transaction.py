@@ -15,7 +15,7 @@ from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
 from rqretry.core.message_id import MessageId, make_id
 from rqretry.maintenance.transaction_resolver import STATE_TEXTS, resolve, unknown
 from rqretry.observability import observer
-from rqretry.producer.encode import Encoder, chunks
+from rqretry.producer.encode import Encoder, chunks, partition_for
 from rqretry.producer.lane import full, refused
 from rqretry.protocol import transaction
 from rqretry.protocol.command import Command, Operation
@@ -156,10 +156,16 @@ class TransactionOperations:
             half = Half(self._number, message, note.tag or "", note.message_group or "")
             numbered.setdefault(partition, []).append(half)
         answers: dict[int, MessageId] = {}
-        for partition, halves in numbered.items():
+        while numbered:
+            partition, halves = numbered.popitem()
             yield from self._enlist((name, partition))
-            yield from self._prepare(name, partition, halves, answers)
+            for half in (yield from self._prepare(name, partition, halves, answers)):
+                elsewhere = self._partition_of(name, half)
+                numbered.setdefault(elsewhere, []).append(half)
         return [answers[number] for number in sorted(answers)]
+
+    def _partition_of(self, topic: str, half: Half) -> int:
+        return partition_for(half.message, self.catalog.store.partitions(topic))
 
     def _check_open(self) -> None:
         if self.decision:
@@ -202,20 +208,32 @@ class TransactionOperations:
 
     def _prepare(
         self, topic: str, partition: int, halves: list[Half], answers: dict[int, MessageId]
-    ) -> Operation[None]:
+    ) -> Operation[list[Half]]:
+        """Store them; those that belong elsewhere, since the topic has grown, are returned."""
         by_id = {id(half.message): half for half in halves}
         for chunk in chunks([half.message for half in halves]):
             batch = [by_id[id(message)] for message in chunk]
             answer = yield from self._call(topic, partition, batch)
+            if answer is None:
+                continue
             for half, code in zip(batch, answer.verdicts, strict=True):
                 answers[half.number] = self._verdict(half.message, code)
+                del by_id[id(half.message)]
+        return [*by_id.values()]
 
-    def _call(self, topic: str, partition: int, batch: list[Half]) -> Operation[PreparedHalves]:
+    def _call(
+        self, topic: str, partition: int, batch: list[Half]
+    ) -> Operation[PreparedHalves | None]:
+        """Prepare them; None where one belongs elsewhere by now, and nothing was stored."""
         answer = PreparedHalves("STALE_ROUTE")
         messages = [half.message for half in batch]
         notes = encode_noted([m.id for m in messages], [m.noted for m in messages], partial=True)
         for _ in range(_ROUTE_CHANGES):
             keys = self.catalog.partition(topic, partition)
+            if self.catalog.topics.route(topic, partition).closed:
+                yield from self.catalog.growth.wait(topic)
+            if any(self._partition_of(topic, half) != partition for half in batch):
+                return None
             route = self.catalog.topics.route(topic, partition)
             answer = yield transaction.prepare(
                 keys, route, self.id, batch, worker=self.worker, blob=notes

@@ -147,6 +147,16 @@ def in_message_groups(keys: PartitionKeys) -> Command[int]:
     return query(int, "HLEN", keys.message_groups)
 
 
+def halves(keys: PartitionKeys) -> Command[int]:
+    """How many messages of a partition are in transactions that are not decided."""
+    return query(int, "HLEN", keys.half_of)
+
+
+def scheduled_before(keys: PartitionKeys, now_ms: int) -> Command[int]:
+    """How many messages of a partition wait to be delivered and were due by then."""
+    return query(int, "ZCOUNT", keys.scheduled, "-inf", now_ms)
+
+
 def messages_in_order(keys: GroupKeys) -> Command[int]:
     """How many unfinished messages of an ordered group have a message group."""
     return query(int, "ZCARD", keys.order)

@@ -206,7 +206,8 @@ class _ById(_Outlet):
     def begin(self) -> None:
         """Two lanes of this attempt for each partition; their calls alternate."""
         topic = self.options.target
-        self._lanes = [(Lane(topic, n), Lane(topic, n)) for n in range(self.partitions)]
+        lanes = [Lane(topic, n, self.partitions) for n in range(self.partitions)]
+        self._lanes = [(lane, lane.beside()) for lane in lanes]
 
     def prepare_all(
         self,

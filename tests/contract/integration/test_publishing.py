@@ -331,7 +331,7 @@ def test_one_asyncio_client_lives_through_two_event_loops(lab_url: str) -> None:
     async def leave_some_behind() -> None:
         await client.publish("t", "first")
         tasks = [asyncio.ensure_future(client.publish("t", number)) for number in range(20)]
-        (lane,) = client.publisher._lanes.values()
+        (lane,) = client.publisher._lanes["t"].all()
         while lane._task is None and not all(task.done() for task in tasks):  # noqa: ASYNC110
             await asyncio.sleep(0)  # the second batch is on its way when the loop ends
         assert lane._task is not None

@@ -90,7 +90,7 @@ def lane_words(command: Command[Any]) -> tuple[Any, ...]:
 
 
 def test_each_call_of_a_lane_has_the_next_number() -> None:
-    server, lane = Server(), Lane("t", 0)
+    server, lane = Server(), Lane("t", 0, 4)
 
     server.send(lane, message("a"))
     server.send(lane, message("b"))
@@ -105,7 +105,7 @@ def test_a_checksum_is_over_ids_and_bodies_and_their_borders() -> None:
     sums = []
     for batch in (["a", "bc"], ["ab", "c"], ["a", "b"], ["a"]):
         server = Server()
-        server.send(Lane("t", 0), *(message(id_) for id_ in batch))
+        server.send(Lane("t", 0, 4), *(message(id_) for id_ in batch))
         sums.append(lane_words(server.calls[0])[1])
     assert len(set(sums)) == 4
 
@@ -113,7 +113,7 @@ def test_a_checksum_is_over_ids_and_bodies_and_their_borders() -> None:
 def test_verdicts_become_ids_duplicates_and_conflicts() -> None:
     server = Server(lambda _: Published("OK", 1, "ADC"))
 
-    new, known, other = server.send(Lane("t", 0), message("a"), message("b"), message("c"))
+    new, known, other = server.send(Lane("t", 0, 4), message("a"), message("b"), message("c"))
 
     assert (new, new.duplicate, known, known.duplicate) == ("a", False, "b", True)
     assert isinstance(other, InvalidArgument)
@@ -126,7 +126,7 @@ def test_a_changed_route_is_noted_and_the_same_call_sent_again() -> None:
     server = Server(lambda _: next(answers))
     server.catalog.store.known["t"] = TopicRecord("t", 1, version=0)
 
-    (sent,) = server.send(Lane("t", 0), message("a"))
+    (sent,) = server.send(Lane("t", 0, 4), message("a"))
 
     assert isinstance(sent, MessageId)
     assert [call.args[0] for call in server.calls] == [0, 1]
@@ -134,7 +134,7 @@ def test_a_changed_route_is_noted_and_the_same_call_sent_again() -> None:
 
 
 def test_after_an_ambiguous_call_everybody_else_gets_a_fresh_producer() -> None:
-    server, lane = Server(lost), Lane("t", 0)
+    server, lane = Server(lost), Lane("t", 0, 4)
     producer = lane.producer
     with pytest.raises(AmbiguousResult):
         server.send(lane, message("a"))
@@ -147,7 +147,7 @@ def test_after_an_ambiguous_call_everybody_else_gets_a_fresh_producer() -> None:
 
 
 def test_publishing_an_ambiguous_id_again_repeats_that_very_call() -> None:
-    server, lane = Server(lost), Lane("t", 0)
+    server, lane = Server(lost), Lane("t", 0, 4)
     with pytest.raises(AmbiguousResult):
         server.send(lane, message("a"), message("b"))
     server.answer = lambda _: Published("DUPLICATE", 2, "")
@@ -163,7 +163,7 @@ def test_publishing_an_ambiguous_id_again_repeats_that_very_call() -> None:
 
 
 def test_a_repeat_that_is_ambiguous_too_can_be_repeated() -> None:
-    server, lane = Server(lost), Lane("t", 0)
+    server, lane = Server(lost), Lane("t", 0, 4)
     for _ in range(3):
         with pytest.raises(AmbiguousResult):
             server.send(lane, message("a"))
@@ -171,7 +171,7 @@ def test_a_repeat_that_is_ambiguous_too_can_be_repeated() -> None:
 
 
 def test_new_messages_beside_an_ambiguous_one_go_in_a_call_of_their_own() -> None:
-    server, lane = Server(lost), Lane("t", 0)
+    server, lane = Server(lost), Lane("t", 0, 4)
     with pytest.raises(AmbiguousResult):
         server.send(lane, message("a"))
     server.answer = lambda _: ACCEPTED
@@ -183,7 +183,7 @@ def test_new_messages_beside_an_ambiguous_one_go_in_a_call_of_their_own() -> Non
 
 
 def test_a_cancelled_call_leaves_its_number_behind() -> None:
-    server, lane = Server(), Lane("t", 0)
+    server, lane = Server(), Lane("t", 0, 4)
     producer = lane.producer
     operation = server.publishing.send(lane, [message("a")])
     operation.send(None)
@@ -197,14 +197,14 @@ def test_ambiguous_calls_are_remembered_in_a_bounded_number() -> None:
     server = Server(lost)
     for number in range(1_200):
         with pytest.raises(AmbiguousResult):
-            server.send(Lane("t", 0), message(f"m{number}"))
+            server.send(Lane("t", 0, 4), message(f"m{number}"))
     assert len(server.publishing._unresolved) == 1_000
 
 
 def test_a_server_that_answers_nonsense_is_a_bug_and_said_so() -> None:
     server = Server(lambda _: Published("LANE_CONFLICT", 0, ""))
     with pytest.raises(Exception, match="LANE_CONFLICT"):
-        server.send(Lane("t", 0), message("a"))
+        server.send(Lane("t", 0, 4), message("a"))
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def plain(*ids: str) -> PlainMessages:
 
 
 def test_a_call_ahead_names_the_one_in_front_until_that_is_settled() -> None:
-    server, two = Server(), (Lane("t", 0), Lane("t", 0))
+    server, two = Server(), (Lane("t", 0, 4), Lane("t", 0, 4))
     one, other, third = server.publishing.send_in_turn(two, [plain("a"), plain("b"), plain("c")])
     first, second = begun(one), begun(other)
 
@@ -336,7 +336,7 @@ def test_a_call_ahead_names_the_one_in_front_until_that_is_settled() -> None:
 
 
 def test_what_cannot_depend_on_the_call_in_front_waits_for_it() -> None:
-    server, two = Server(), (Lane("t", 0), Lane("t", 0))
+    server, two = Server(), (Lane("t", 0, 4), Lane("t", 0, 4))
     delayed = [message("b")._replace(delay_ms=5)]
     one, other, third = server.publishing.send_in_turn(two, [plain("a"), delayed, plain("c")])
     begun(one)
@@ -350,7 +350,7 @@ def test_what_cannot_depend_on_the_call_in_front_waits_for_it() -> None:
     "named", [[message("b", same="d")], PlainMessages(["b"], [b"x"], ["d"])], ids=["one", "many"]
 )
 def test_ids_of_the_callers_go_ahead_and_may_be_followed(named: Sequence[Prepared]) -> None:
-    server, two = Server(), (Lane("t", 0), Lane("t", 0))
+    server, two = Server(), (Lane("t", 0, 4), Lane("t", 0, 4))
     one, other, third = server.publishing.send_in_turn(two, [plain("a"), named, plain("c")])
     first, second = begun(one), begun(other)
     assert second.args[-3:] == ("b", named[0].data, "d")
@@ -360,7 +360,7 @@ def test_ids_of_the_callers_go_ahead_and_may_be_followed(named: Sequence[Prepare
 
 
 def test_an_ambiguous_call_in_front_leaves_the_one_behind_to_itself() -> None:
-    server, two = Server(), (Lane("t", 0), Lane("t", 0))
+    server, two = Server(), (Lane("t", 0, 4), Lane("t", 0, 4))
     one, other = server.publishing.send_in_turn(two, [plain("a"), plain("b")])
     begun(one)
     begun(other)
