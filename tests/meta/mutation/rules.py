@@ -1,8 +1,23 @@
 """All cases, by the rules of docs/conformance.md and docs/guarantees.md."""
 
-from tests.meta.mutation.cases import bounds, dead_letters, groups, guarantees, limits, places, push
+from tests.meta.mutation.cases import (
+    bounds,
+    dead_letters,
+    groups,
+    growth,
+    guarantees,
+    limits,
+    places,
+    push,
+)
 
 CASES = (
-    *push.CASES, *groups.CASES, *dead_letters.CASES, *limits.CASES, *guarantees.CASES,
-    *bounds.CASES, *places.CASES,
-)  # fmt: skip
+    *push.CASES,
+    *groups.CASES,
+    *dead_letters.CASES,
+    *limits.CASES,
+    *guarantees.CASES,
+    *bounds.CASES,
+    *growth.CASES,
+    *places.CASES,
+)

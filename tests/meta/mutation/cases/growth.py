@@ -1,0 +1,29 @@
+"""What grows while it is in use: partitions of a topic."""
+
+from typing import Any
+
+from tests.meta.mutation.case import Symbol
+from tests.meta.mutation.cases.common import case
+
+GROWTH = "tests/contract/integration/test_growth_order.py::"
+
+
+def stays_open(_: Any) -> Any:
+    """A topic that gets partitions is not closed."""
+    return lambda record: record
+
+
+def as_addressed(original: Any) -> Any:
+    """A call is sent to the partition that its messages were addressed to, whatever came since."""
+    return lambda self, call, *rest: original(self, call._replace(partitions=0), *rest)
+
+
+CASES = (
+    case("R29", "a topic takes messages while it gets partitions",
+         Symbol("TopicRecord.close", stays_open),
+         f"{GROWTH}test_a_publish_between_the_last_question_and_the_swap_waits_for_it"),
+    case("R29", "a publish that learns of growth goes to the old partition",
+         Symbol("Publishing.call", as_addressed),
+         f"{GROWTH}test_a_producer_that_lives_through_growth_keeps_its_message_groups_together",
+         f"{GROWTH}test_a_bulk_that_learns_of_growth_is_sent_to_the_new_partitions"),
+)  # fmt: skip
