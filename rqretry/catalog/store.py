@@ -201,11 +201,6 @@ class CatalogStore:
                 self.noted.pop((record.name, number), None)
         return self.known[record.name]
 
-    def partitions(self, name: str) -> int:
-        """How many partitions a topic has, as far as is known here; 1 of an unknown one."""
-        record = self.known.get(name)
-        return record.partitions if record else 1
-
     def forget(self, name: str) -> None:
         """A topic is not there any more."""
         self.known.pop(name, None)

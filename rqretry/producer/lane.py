@@ -189,7 +189,7 @@ class Publishing:
 
         Those of a message group stay in their order; nobody sends to its old partition any more.
         """
-        partitions = self.catalog.store.partitions(topic)
+        partitions = self.partitions(topic)
         found: dict[int, MessageId | Exception] = {}
         parts: dict[int, list[int]] = {}
         for at, message in enumerate(messages):
@@ -204,10 +204,16 @@ class Publishing:
             found.update(zip(part, answers, strict=True))
         return [found[at] for at in range(len(messages))]
 
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has, as far as this client knows; 1 of an unknown one."""
+        record = self._known.get(topic)
+        return record.partitions if record else 1
+
     def _may_be_followed(self, lane: Lane, messages: Sequence[Prepared]) -> bool:
         """Whether a call may be sent before this one is answered: its checksum alone names it."""
-        grown = self.catalog.store.partitions(lane.topic) != lane.partitions
-        if grown or lane.durability or self._unresolved:
+        if self.partitions(lane.topic) != lane.partitions:
+            return False
+        if lane.durability or self._unresolved:
             return False
         return self.may_be_ahead(lane.topic, lane.partition, messages)
 

@@ -224,7 +224,7 @@ class Publisher:
             return [error] * len(messages)
 
     def _lane(self, topic: str, key: LaneKey) -> LaneQueue:
-        lanes, partitions = self._lanes.get(topic), self._encoder.catalog.store.partitions(topic)
+        lanes, partitions = self._lanes.get(topic), self._publishing.partitions(topic)
         if lanes is None or lanes.partitions != partitions:
             lanes = self._lanes[topic] = _Lanes(partitions, lanes.all() if lanes else [])
         found = lanes.by_key.get(key)

@@ -101,7 +101,7 @@ class SyncPublisher:
             local.pid, local.lanes = os.getpid(), {}
         lanes, partitions = (
             local.lanes.get((topic, key)),
-            self._encoder.catalog.store.partitions(topic),
+            self._publishing.partitions(topic),
         )
         if lanes is None or lanes[0].partitions != partitions:
             lane = Lane(topic, key[0], partitions, durability=key[1])

@@ -165,7 +165,8 @@ class TransactionOperations:
         return [answers[number] for number in sorted(answers)]
 
     def _partition_of(self, topic: str, half: Half) -> int:
-        return partition_for(half.message, self.catalog.store.partitions(topic))
+        record = self.catalog.store.known.get(topic)
+        return partition_for(half.message, record.partitions if record else 1)
 
     def _check_open(self) -> None:
         if self.decision:

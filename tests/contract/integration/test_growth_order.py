@@ -81,7 +81,7 @@ async def test_publishes_that_wait_in_a_lane_stay_ahead_of_those_behind_growth(l
             number = len(tasks) // len(NAMES)
             tasks.append(asyncio.ensure_future(app.publish("t", number, message_group=name)))
 
-    while store.partitions("t") == 1:
+    while store.known["t"].partitions == 1:
         publish()
         await asyncio.sleep(0)
     publish()
