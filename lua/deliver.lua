@@ -12,8 +12,8 @@ local call = redis.call
   KEYS   meta route bodies pending scheduled backlog events counters big ids_key id_expiry message_groups
          keyed message_keys, then ready and wake of each group, then order and heads of each ordered
          one, then broadcast, where the topic has a broadcast group
-  ARGV   route_version worker limit groups, then name and byte (and 'o' for an ordered one) of each group,
-         then member and targets (the bytes of its groups) of each message looked at (none: all that is due
+  ARGV   route_version worker limit expected_ms (the time by the caller's own clock, or '') hold_ms groups,
+         then name and byte (and 'o' for an ordered one) of each group, then member and targets (the bytes of its groups) of each message looked at (none: all that is due
          goes to every group)
   REPLY  OK, now_ms, messages delivered, next_scheduled_ms (from now; '' for none)
          or STALE_ROUTE, version, table
@@ -22,6 +22,8 @@ local call = redis.call
 ]]
 -- @include clock
 -- @include logical
+-- @include jump
+-- @include due_members
 -- @include history
 -- @include message_keys
 -- @include forget
@@ -30,7 +32,7 @@ local call = redis.call
 -- @include broadcast
 
 -- @bind keys
-local FIRST_KEY, FIRST_GROUP = 15, 5
+local FIRST_KEY, FIRST_GROUP = 15, 7
 local FIRST_MEMBER = FIRST_GROUP + 2 * groups
 local looked = #ARGV >= FIRST_MEMBER
 
@@ -38,7 +40,11 @@ local current = call('HMGET', route, 'version', 'table')
 if (current[1] or '0') ~= route_version then
   return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
 end
-local clock = read_clock(meta)
+local clock = read_clock(meta, expected_ms)
+local hold = held(clock, meta, expected_ms, hold_ms)
+if hold then
+  return { 'OK', clock.now, 0, hold }
+end
 
 local function still_due()
   local members, targets = {}, {}
@@ -47,7 +53,7 @@ local function still_due()
   end
   local scores, due, theirs = call('ZMSCORE', scheduled, unpack(members)), {}, {}
   for i, member in ipairs(members) do
-    if scores[i] and tonumber(scores[i]) <= clock.now then
+    if scores[i] and tonumber(scores[i]) <= time_of(clock, scores[i]) then
       due[#due + 1], theirs[#theirs + 1] = member, targets[i]
     end
   end
@@ -66,7 +72,7 @@ local members, asked
 if looked then
   members, asked = still_due()
 else
-  members, asked = call('ZRANGEBYSCORE', scheduled, '-inf', clock.now, 'LIMIT', 0, limit), {}
+  members, asked = due_members(clock, scheduled, limit), {}
 end
 local stream, MOST_BYTES = broadcast_key(), 4194304
 
@@ -191,4 +197,7 @@ if #live > 0 then
   append_history(clock, meta, events, 'deliver', '', worker, live, '', '')
 end
 local next_due = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
-return { 'OK', clock.now, #members, next_due and math.max(0, math.ceil(next_due - clock.now)) or '' }
+if #live == 0 and next_due then
+  keep_time(clock, meta, true)
+end
+return { 'OK', clock.now, #members, ahead(clock, next_due) }

@@ -6,14 +6,13 @@ local call = redis.call
   message's fault; every further one waits by the ladder, since it may be. A simple consumer's
   message is always ready at once: its deadline is its retry interval.
 
-  When the server's time jumped forward (more than JUMP_MS beyond what the caller's own monotonic
-  clock saw since its last look), leases look overdue that are not: nothing expires until a second
-  look hold_ms later, by when live workers have renewed.
+  When the server's time jumped forward (more than JUMP_MS beyond what the caller expected), leases
+  look overdue that are not: nothing expires for hold_ms (include/jump.lua).
 
   FLAGS  allow-oom
   KEYS   meta config retry inflight attempts failures dead deaths due wake events counters bodies pending
          ready order heads message_groups, then levels
-  ARGV   group worker limit last_seen_ms ('' on a first look) elapsed_ms hold_ms random
+  ARGV   group worker limit expected_ms (the time by the caller's own clock; '' on a first look) hold_ms random
   REPLY  OK | HELD, now_ms, messages expired | ms to wait, and behind OK, where any message has expired,
          the ids of those that have no retries left
   COST   O(limit * log inflight); 20 commands, 2 a level and 1 a message, 2 with
@@ -21,6 +20,7 @@ local call = redis.call
 ]]
 -- @include clock
 -- @include logical
+-- @include jump
 -- @include history
 -- @include delivery_state
 -- @include policy
@@ -32,28 +32,22 @@ local call = redis.call
 -- @include drop_given_up
 
 -- @bind keys
-local JUMP_MS = 60000
 
 local policy = read_policy(config)
-local clock = read_clock(meta)
+local clock = read_clock(meta, expected_ms)
 local ordered, byte = policy.ordered, policy.byte
 -- @include ordering
 local now = clock.now
-local function held_until()
-  local hold = tonumber(call('HGET', meta, 'hold') or nil)
-  if last_seen_ms and now - last_seen_ms - elapsed_ms > JUMP_MS and not (hold and now < hold + JUMP_MS) then
-    hold = now + hold_ms
-    call('HSET', meta, 'hold', hold)
-  end
-  return hold
-end
-local hold = held_until()
-if hold and now < hold then
-  return { 'HELD', now, hold - now }
+local hold = held(clock, meta, expected_ms, hold_ms)
+if hold then
+  return { 'HELD', now, hold }
 end
 
 local overdue = call('ZRANGEBYSCORE', inflight, '-inf', now, 'LIMIT', 0, limit)
 if #overdue == 0 or not policy.exists then
+  if call('EXISTS', inflight) == 1 then
+    keep_time(clock, meta, true)
+  end
   return { 'OK', now, 0 }
 end
 

@@ -69,12 +69,8 @@ local function first_score(key)
   return call('ZRANGE', key, '0', '0', 'WITHSCORES')[2]
 end
 
-local function ahead(score)
-  return score and math.max(0, math.ceil(score - clock.now)) or ''
-end
-
 local function remaining(key)
-  return ahead(first_score(key))
+  return ahead(clock, first_score(key))
 end
 
 local function refusal()
@@ -88,6 +84,7 @@ end
 
 local refused = refusal()
 if refused then
+  keep_time(clock, meta)
   return {
     refused, remaining(due), remaining(inflight), remaining(scheduled), 0, {}, {}, '', {}, clock.now, rate,
   }
@@ -316,6 +313,8 @@ local function finish()
   if #found > 0 then
     call('HINCRBY', counters, 'lease:' .. group, #found)
     append_history(clock, meta, events, 'lease', group, worker, found, entry_text, '')
+  elseif odd or earliest then
+    keep_time(clock, meta)
   end
   local full = most and held + #found >= most
   if not full and (left > 0 or has_news()) then
@@ -328,6 +327,6 @@ local function finish()
 end
 local status = finish()
 return {
-  status, due_in, ahead(earliest), scheduled_in, left, found,
+  status, due_in, ahead(clock, earliest), scheduled_in, left, found,
   texts, entry_text, errors, clock.now, rate,
 }

@@ -17,9 +17,8 @@ local call = redis.call
 
 local KEYS_OF_A_PLACE = 7
 
-local function remaining(key, now)
-  local score = call('ZRANGE', key, '0', '0', 'WITHSCORES')[2]
-  return score and math.max(0, math.ceil(score - now)) or ''
+local function remaining(key, clock)
+  return ahead(clock, call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
 end
 
 local answers = {}
@@ -27,8 +26,10 @@ for at = 1, #KEYS, KEYS_OF_A_PLACE do
   local meta, config, ready, retry = KEYS[at], KEYS[at + 1], KEYS[at + 2], KEYS[at + 3]
   local answer = {}
   if call('HEXISTS', config, 'version') == 1 and call('LLEN', ready) + call('LLEN', retry) == 0 then
-    local now = read_clock(meta).now
-    answer = { now, remaining(KEYS[at + 5], now), remaining(KEYS[at + 4], now), remaining(KEYS[at + 6], now) }
+    local clock = read_clock(meta)
+    answer = {
+      clock.now, remaining(KEYS[at + 5], clock), remaining(KEYS[at + 4], clock), remaining(KEYS[at + 6], clock),
+    }
   end
   answers[#answers + 1] = answer
 end

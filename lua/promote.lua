@@ -8,13 +8,15 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta retry due wake events counters config order heads message_groups, then levels
-  ARGV   group worker limit upto ('' for what is due now, '+inf' for all) only (one level, '' for every one),
-         then ids to take from that level (none: any)
+  ARGV   group worker limit expected_ms (the time by the caller's own clock, or '') hold_ms upto ('' for what
+         is due now, '+inf' for all) only (one level, '' for every one), then ids to take from that level
+         (none: any)
   REPLY  now_ms, messages promoted, next_due_ms (from now; '' for none)
   COST   O(limit * log waiting); 10 commands and 4 a due level
 ]]
 -- @include clock
 -- @include logical
+-- @include jump
 -- @include history
 
 -- What ordered groups need is made only where a message ever had a message group.
@@ -25,9 +27,13 @@ local function load_ordering()
 end
 
 -- @bind keys
-local chosen = { unpack(ARGV, 6) }
+local chosen = { unpack(ARGV, 8) }
 
-local clock = read_clock(meta)
+local clock = read_clock(meta, expected_ms)
+local hold = upto == '' and #chosen == 0 and held(clock, meta, expected_ms, hold_ms)
+if hold then
+  return { clock.now, 0, hold }
+end
 local ordered, byte = clock.order and call('HGET', KEYS[7], 'ordered'), nil
 -- @include ordering
 local ids, filled = {}, false
@@ -95,4 +101,7 @@ if #ids > 0 then
   append_history(clock, meta, events, 'promote', group, worker, ids, '', '')
 end
 local next_due = call('ZRANGE', due, '0', '0', 'WITHSCORES')[2]
-return { clock.now, #ids, next_due and math.max(0, math.ceil(next_due - clock.now)) or '' }
+if #ids == 0 and next_due then
+  keep_time(clock, meta, true)
+end
+return { clock.now, #ids, ahead(clock, next_due) }

@@ -115,7 +115,8 @@ local function publish_each(time, room)
 
   -- A delay in milliseconds, or '@' and a date in milliseconds.
   local function wait_until(id, delay_ms, tag)
-    local due = tonumber(string.match(delay_ms, '^@(%d+)$')) or now + delay_ms
+    local date = tonumber(string.match(delay_ms, '^@(%d+)$'))
+    local due = date and date - DATE or now + delay_ms
     waiting[#waiting + 1], waiting[#waiting + 2] = due, id .. (tag == '' and '' or ' ' .. tag)
   end
 

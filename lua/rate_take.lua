@@ -30,9 +30,7 @@ if want > 0 and tokens + ROUNDING >= math.min(want, block) then
   given = math.min(want, math.floor(tokens + ROUNDING))
   tokens = tokens - given
 end
-if given > 0 or returned > 0 then
-  call('HSET', bucket, 'mark', clock.now, 'offset', clock.offset, 'tokens', string.format('%.9f', tokens),
-    'at', clock.now)
-end
+call('HSET', bucket, 'mark', clock.now, 'offset', clock.offset, 'tokens', string.format('%.9f', tokens),
+  'at', clock.now)
 local short = math.max(0, (given > 0 and block or math.min(want, block)) - tokens)
 return { given, math.max(0, math.ceil(short / per_ms - 0.001)) }

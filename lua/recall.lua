@@ -24,7 +24,7 @@ if call('HEXISTS', keys.bodies, id) == 0 then
   return 'GONE'
 end
 local due = call('ZSCORE', scheduled, member)
-if not due or tonumber(due) <= clock.now then
+if not due or tonumber(due) <= time_of(clock, due) then
   return 'LATE'
 end
 forget(keys, '', clock.now, { id })

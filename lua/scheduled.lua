@@ -12,10 +12,11 @@ local call = redis.call
 ]]
 -- @include clock
 -- @include logical
+-- @include due_members
 
 -- @bind
 
 local clock = read_clock(meta)
-local due = call('ZRANGEBYSCORE', scheduled, '-inf', clock.now, 'LIMIT', 0, limit)
+local due = due_members(clock, scheduled, limit)
 local first = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
-return { due, first and math.max(0, math.ceil(first - clock.now)) or '' }
+return { due, ahead(clock, first) }

@@ -7,7 +7,7 @@ moves a bounded number of messages and says when something is due next (docs/dec
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -35,17 +35,16 @@ class Due(NamedTuple):
         keys: The place.
         promote: Move retries that are due to ready.
         expire: Move messages whose lease has ended to ready, to their delay level, or to dead.
-        hold_ms: How long nothing expires after a jump of the server's clock.
-        seen_ms: Server time of the caller's last look at this partition, if there was one.
-        elapsed_ms: The caller's own monotonic time since: both together show a clock that jumped.
+        hold_ms: How long nothing falls due after a jump of the server's clock.
+        expected_ms: Server time by the caller's own clock, from its last look at this partition, if
+            there was one: it shows a server's clock that jumped or stepped back.
     """
 
     keys: GroupKeys
     promote: bool = True
     expire: bool = True
     hold_ms: int = HOLD_MS
-    seen_ms: int | None = None
-    elapsed_ms: int = 0
+    expected_ms: int | None = None
 
 
 class Moved(NamedTuple):
@@ -125,7 +124,14 @@ class Maintenance:
     def _calls(self, due: Due) -> list[Command[Any]]:
         calls: list[Command[Any]] = []
         if due.promote:
-            calls.append(promote(due.keys, worker=self._worker))
+            calls.append(
+                promote(
+                    due.keys,
+                    worker=self._worker,
+                    expected_ms=due.expected_ms,
+                    hold_ms=due.hold_ms,
+                )
+            )
         if due.expire:
             calls.append(
                 expire(
@@ -133,20 +139,24 @@ class Maintenance:
                     worker=self._worker,
                     hold_ms=due.hold_ms,
                     random=self._chance(),
-                    last_seen_ms=due.seen_ms,
-                    elapsed_ms=due.elapsed_ms,
+                    expected_ms=due.expected_ms,
                 )
             )
         return calls
 
-    def deliver(self, partitions: Sequence[PartitionKeys]) -> Operation[list[Delivered]]:
-        """Scheduled messages that are due to ready, for every group of their topic's route."""
+    def deliver(
+        self, partitions: Sequence[PartitionKeys], expected: Mapping[PartitionKeys, int | None] = {}
+    ) -> Operation[list[Delivered]]:
+        """Scheduled messages that are due to ready, for every group of their topic's route.
+
+        `expected`: Due.expected_ms of partitions.
+        """
         done = dict.fromkeys(partitions, Delivered())
         stale = list(done)
         for _ in range(_ROUTE_CHANGES):
             calls: dict[PartitionKeys, Command[Any]] = {}
             for keys in stale:
-                call, seen = yield from self._delivery(keys)
+                call, seen = yield from self._delivery(keys, expected.get(keys))
                 if call is None:
                     done[keys] = seen._replace(moved=done[keys].moved)
                 else:
@@ -167,7 +177,9 @@ class Maintenance:
                 break
         return [done[keys] for keys in partitions]
 
-    def _delivery(self, keys: PartitionKeys) -> Operation[tuple[Command[Any] | None, Delivered]]:
+    def _delivery(
+        self, keys: PartitionKeys, expected_ms: int | None
+    ) -> Operation[tuple[Command[Any] | None, Delivered]]:
         """The call to make; None, and why there is none."""
         members: list[str] = []
         try:
@@ -183,7 +195,15 @@ class Maintenance:
             raise
         except RqretryError as error:
             return None, Delivered(error=error)
-        call = deliver(keys, route, worker=self._worker, limit=MAX_BATCH, members=members)
+        call = deliver(
+            keys,
+            route,
+            worker=self._worker,
+            limit=MAX_BATCH,
+            members=members,
+            expected_ms=expected_ms,
+            hold_ms=HOLD_MS,
+        )
         return call, Delivered()
 
     def _report_deaths(self, keys: GroupKeys, expired: Expired) -> Operation[None]:

@@ -71,7 +71,7 @@ class Upkeep:
         open_ = self._ready(partitions)
         for start in range(0, len(open_), _AT_ONCE):
             some = open_[start : start + _AT_ONCE]
-            delivered = yield from self._maintenance.deliver(some)
+            delivered = yield from self._maintenance.deliver(some, self._expected())
             self._judge(some, [d.error for d in delivered])
             parts += [Round(0, 0, d.moved, d.next_ms, d.moved >= MAX_BATCH) for d in delivered]
         if time.monotonic() >= self._sweeps.next_at:
@@ -113,8 +113,13 @@ class Upkeep:
                 self._put_off.setdefault(keys, BackOff()).failed(str(error), now)
 
     def _due(self, keys: GroupKeys) -> Due:
+        return Due(keys, expected_ms=self._expected_of(keys))
+
+    def _expected_of(self, keys: GroupKeys) -> int | None:
         if keys not in self._seen:
-            return Due(keys)
+            return None
         seen_ms, seen_at = self._seen[keys]
-        elapsed_ms = round((time.monotonic() - seen_at) * 1000)
-        return Due(keys, seen_ms=seen_ms, elapsed_ms=elapsed_ms)
+        return seen_ms + round((time.monotonic() - seen_at) * 1000)
+
+    def _expected(self) -> dict[PartitionKeys, int | None]:
+        return {keys.partition: self._expected_of(keys) for keys in self._seen}

@@ -210,12 +210,13 @@ def _check_one(item: OutgoingMessage) -> None:
 
 
 def _until(date_ms: int, item: OutgoingMessage, now_ms: int) -> str:
-    """A date for the script, whose clock decides; one that is past is no delay at all."""
-    now = now_ms or time.time_ns() // 1_000_000
+    """A date for the script, whose clock decides; past by all we know, it is no delay at all."""
+    here = time.time_ns() // 1_000_000
+    now = now_ms or here
     if date_ms - now > MAX_DELAY_MS:
         rule = f"is out of range: it must be at most {spell(MAX_DELAY_S)} ahead"
         refuse("deliver_at", item.deliver_at, rule)
-    return f"@{date_ms}" if date_ms > now else ""
+    return f"@{date_ms}" if date_ms > min(now, here) else ""
 
 
 # -- calls -----------------------------------------------------------------------------------------

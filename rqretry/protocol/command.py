@@ -5,6 +5,7 @@ A `Command` is one call of one script, or one plain Redis command, with a decode
 performs it. So every verb is written once and served twice.
 """
 
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -136,7 +137,7 @@ def number(value: bytes | str | float | None) -> int | None:
         return None
     if isinstance(value, int):
         return value
-    return int(float(value))
+    return math.ceil(float(value))
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:

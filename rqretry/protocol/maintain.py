@@ -55,20 +55,19 @@ def expire(
     worker: str,
     hold_ms: int,
     random: float,
-    last_seen_ms: int | None = None,
-    elapsed_ms: int = 0,
+    expected_ms: int | None = None,
     limit: int = MAX_BATCH,
 ) -> Command[Expired]:
     """Inflight past its deadline to ready, waiting_retry or dead.
 
-    `last_seen_ms` is the server time of the caller's last look at this partition and `elapsed_ms`
-    the caller's own monotonic time since: together they show a server clock that jumped forward.
+    `expected_ms` is the server time of the caller's last look at this partition and the caller's
+    own monotonic time since: it shows a server's clock that jumped. Then nothing expires for a
+    while, `hold_ms`.
     """
-    seen: int | str = "" if last_seen_ms is None else last_seen_ms
     return call(
         keys.scripts,
         "expire",
-        (keys.group, worker, limit, seen, elapsed_ms, hold_ms, random),
+        (keys.group, worker, limit, _or_empty(expected_ms), hold_ms, random),
         _expired,
     )
 
@@ -78,6 +77,8 @@ def promote(
     *,
     worker: str,
     limit: int = MAX_BATCH,
+    expected_ms: int | None = None,
+    hold_ms: int = 0,
     level: int | None = None,
     ids: Sequence[str] = (),
     early: bool = False,
@@ -85,12 +86,13 @@ def promote(
     """Waiting_retry and due to ready; `early`: due or not.
 
     `level` promotes from that one alone, `ids` (of one level) these alone, `limit` at most.
+    `expected_ms` and `hold_ms` are those of `expire`.
     """
     until = "+inf" if early else ""
     return call(
         keys.scripts,
         "promote",
-        (keys.group, worker, limit, until, level or "", *ids),
+        (keys.group, worker, limit, _or_empty(expected_ms), hold_ms, until, level or "", *ids),
         lambda reply: Promoted(int(reply[0]), int(reply[1]), number(reply[2])),
     )
 
@@ -116,6 +118,10 @@ def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Co
 def roster(keys: NamespaceKeys) -> Command[tuple[int, list[LiveWorker]]]:
     """The server's time in ms, and the live workers."""
     return call(keys.scripts, "roster", (), _roster)
+
+
+def _or_empty(value: int | None) -> int | str:
+    return "" if value is None else value
 
 
 def _expired(reply: list[Any]) -> Expired:

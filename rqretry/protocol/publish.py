@@ -323,13 +323,22 @@ def due_members(keys: PartitionKeys, *, limit: int) -> Command[tuple[list[str], 
 
 
 def deliver(
-    keys: PartitionKeys, route: Route, *, worker: str, limit: int, members: Sequence[str] = ()
+    keys: PartitionKeys,
+    route: Route,
+    *,
+    worker: str,
+    limit: int,
+    members: Sequence[str] = (),
+    expected_ms: int | None = None,
+    hold_ms: int = 0,
 ) -> Command[tuple[str, int, int | None, Route | None]]:
     """Scheduled and due to ready; answers status, messages moved, next due in ms, newer route.
 
     A filtered route needs the `members` that are due (`due_members`); these alone are moved.
+    `expected_ms` and `hold_ms` are those of `expire`.
     """
-    args: list[Any] = [route.version, worker, limit, len(route.groups), *_names_of_groups(route)]
+    args: list[Any] = [route.version, worker, limit, "" if expected_ms is None else expected_ms,
+                       hold_ms, len(route.groups), *_names_of_groups(route)]  # fmt: skip
     for member in members:
         args += (member, route.targets(member.partition(" ")[2]))
     touched = (*keys.scripts["deliver"], *_keys_of_groups(keys, route))

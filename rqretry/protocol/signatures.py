@@ -28,13 +28,13 @@ defer: meta transactions checks parked_transactions | id claim reason
 deliver: meta route bodies pending scheduled backlog events counters big ids_key id_expiry
     message_groups keyed message_keys, then ready and wake of each group, then order and heads of
     each ordered one, then broadcast, where the topic has a broadcast group | route_version worker
-    limit:number groups:number, then name and byte of each group, then member and targets of each
-    message looked at
+    limit:number expected_ms:number hold_ms:number groups:number, then name and byte of each group,
+    then member and targets of each message looked at
 enlist: meta transactions open_transactions finished_transactions checks | id partition known:flag
     group topic worker after_ms every_ms most
 expire: meta config retry inflight attempts failures dead deaths due wake events counters bodies
     pending ready order heads message_groups, then levels | group worker limit:number
-    last_seen_ms:number elapsed_ms:number hold_ms:number random:number
+    expected_ms:number hold_ms:number random:number
 fail: meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
     counters ready order heads message_groups, then levels | group worker traces:number
     stride:number random:number shared:number, then fingerprint and text of each traceback, then
@@ -58,7 +58,8 @@ prepare: meta route bodies big ids_key id_expiry halves half_of closed events co
     message_keys | route_version transaction worker blob, then number, id, body, digest, tag,
     message_group and keys of each message
 promote: meta retry due wake events counters config order heads message_groups, then levels | group
-    worker limit:number upto only, then ids to take from that level
+    worker limit:number expected_ms:number hold_ms:number upto only, then ids to take from that
+    level
 publish: meta route lane bodies big pending backlog events counters, then ready and wake of each
     group, then the lane of the call in front, if any | route_version seq checksum lane_ttl_ms
     worker blob in_front groups:number messages:number, then name and byte of each group, then id

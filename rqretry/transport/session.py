@@ -66,7 +66,12 @@ class ServerClock:
 
     def ran_at(self, server_ms: int, sent_at: float) -> float:
         """When a call ran that was sent, or sent first, at `sent_at`; never later than it did."""
-        return max(sent_at, self.local(server_ms)) if self.known else sent_at
+        if self._offset_ms is None:
+            return sent_at
+        ran_at = server_ms / 1000 - self._offset_ms / 1000
+        return (
+            max(sent_at, ran_at) if ran_at <= time.monotonic() else sent_at
+        )  # a clock that jumped
 
     @property
     def known(self) -> bool:

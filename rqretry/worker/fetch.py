@@ -108,7 +108,7 @@ class Fetcher:
             leased_at = clock.ran_at(leased.now_ms, sent_at)
             clock.note(leased.now_ms, sent_at)
             self._take(consumer, place, leased, leased_at)
-            self._note(place, leased, leased_at, time.monotonic())
+            self._note(place, leased, time.monotonic())
             idle = idle and place.empty
         await self._tokens.give_back(+unused)
         if refused:
@@ -149,8 +149,8 @@ class Fetcher:
         if deliveries:
             consumer.accept(deliveries)
 
-    def _note(self, place: LeasedPlace, seen: Leased | Polled, sent_at: float, now: float) -> None:
-        place.schedule.note(seen, sent_at, now)
+    def _note(self, place: LeasedPlace, seen: Leased | Polled, now: float) -> None:
+        place.schedule.note(seen, now)
         self._upkeep.due(place.schedule.soonest())
 
     async def _put_off(self, refused: Sequence[tuple[LeasedPlace, Leased | Exception]]) -> None:
@@ -203,7 +203,7 @@ class Fetcher:
         answered_at = time.monotonic()
         self._take(consumer, place, leased, leased_at)
         await _handlers_first()
-        self._note(place, leased, leased_at, answered_at)
+        self._note(place, leased, answered_at)
 
     async def _wait(self, places: list[LeasedPlace]) -> None:
         """Until a place is woken, is to be looked at, or may have tokens again."""
@@ -263,7 +263,7 @@ class Fetcher:
         idle: set[LeasedPlace] = set()
         for place, seen in zip(plain, looks, strict=True):
             if seen is not None:
-                self._note(place, seen, sent_at, time.monotonic())
+                self._note(place, seen, time.monotonic())
                 self._store.clock.note(seen.now_ms, sent_at)
                 idle.add(place)
         return [place for place in places if place not in idle]

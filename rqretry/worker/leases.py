@@ -19,6 +19,8 @@ from rqretry.protocol.lease import Failure, Leased, Polled
 
 LOOK_EVERY_S = 5.0
 """How often each place is looked at, whatever its server reported."""
+_STEP_MS, _JUMP_MS = 2_000, 60_000
+"""As in lua/include/logical.lua: what is less is no step back, and no jump."""
 
 
 class Delivery:
@@ -219,13 +221,15 @@ class Schedule:
         moments = (self.due_at, self.deadline_at, self.scheduled_at, self.look_at)
         return min(moment for moment in moments if moment is not None)
 
-    def note(self, seen: Leased | Polled, sent_at: float, now: float) -> None:
-        """What a lease or a look saw; sent at a monotonic time, and answered at `now`."""
+    def note(self, seen: Leased | Polled, now: float) -> None:
+        """What a lease or a look saw, answered at `now`."""
         self.looked_at = now
         self.due_at = _after(now, seen.next_due_ms)
         self.deadline_at = _after(now, seen.next_deadline_ms)
         self.scheduled_at = _after(now, seen.next_scheduled_ms)
-        self.seen = self.seen or (seen.now_ms, sent_at)
+        expected_ms = self.expected_ms(now)
+        if expected_ms is None or -_STEP_MS <= seen.now_ms - expected_ms <= _JUMP_MS:
+            self.seen = (seen.now_ms, now)  # else maintenance says what to expect
 
     def look_later(self, now: float) -> None:
         """Nothing was seen, and there is no point in looking again before its time."""
@@ -246,6 +250,10 @@ class Schedule:
     def delivered(self, next_ms: int | None, now: float) -> None:
         """Scheduled messages were delivered; milliseconds until there are more."""
         self.scheduled_at = _after(now, next_ms)
+
+    def expected_ms(self, now: float) -> int | None:
+        """What the server's time has to be by our own clock; None before it is known."""
+        return self.seen and self.seen[0] + round((now - self.seen[1]) * 1000)
 
     def published_for_later(self, now: float) -> None:
         """Something was, perhaps to be due before all else."""

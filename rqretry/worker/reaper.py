@@ -89,7 +89,8 @@ class Reaper:
         """Scheduled messages; an error of theirs puts off nothing else."""
         put_off, next_ms = self._put_off[keys.partition], None
         if time.monotonic() >= put_off.again_at:
-            deliver = self._maintenance.deliver([keys.partition])
+            expected = {keys.partition: schedule.expected_ms(time.monotonic())}
+            deliver = self._maintenance.deliver([keys.partition], expected)
             (delivered,) = await self._store.perform(deliver)
             self._failed(delivered.error, put_off, keys)
             next_ms = delivered.next_ms
@@ -97,15 +98,13 @@ class Reaper:
         schedule.scheduled_at = max(schedule.scheduled_at or 0.0, put_off.again_at) or None
 
     def _due(self, place: LeasedPlace, now: float, *, look: bool, scheduled: bool) -> Due:
-        seen_ms, seen_at = place.schedule.seen or (None, now)
         return Due(
             place.keys,
             # On a cluster it also finds out whether the server of the partition can be reached.
             promote=look or _due(place.schedule.due_at, now) or (self._store.spread and scheduled),
             expire=look or _due(place.schedule.deadline_at, now),
             hold_ms=round(place.visibility_s * 1000 / 3),
-            seen_ms=seen_ms,
-            elapsed_ms=round((now - seen_at) * 1000),
+            expected_ms=place.schedule.expected_ms(now),
         )
 
     def _failed(self, error: RqretryError | None, put_off: BackOff, keys: GroupKeys) -> bool:

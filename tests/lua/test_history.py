@@ -1,8 +1,8 @@
-"""The history (one entry per call, bounded in bytes) and logical time (never back)."""
+"""The history: one entry per call, bounded in bytes."""
 
 from rqretry.protocol import inspect
-from tests.support.builders import HOUR, MINUTE, SECOND, failure
-from tests.support.world import START_MS, VISIBILITY_MS, World
+from tests.support.builders import failure
+from tests.support.world import START_MS, World
 
 
 def ids(world: World) -> list[str]:
@@ -31,52 +31,6 @@ def test_history_ids_are_logical_time_and_a_number_within_it(world: World) -> No
         f"{START_MS}-0", f"{START_MS}-1", f"{START_MS}-2",
         f"{START_MS + 1}-0", f"{START_MS + 1}-1",
     ]  # fmt: skip
-
-
-def test_history_goes_on_in_order_when_the_clock_goes_back(world: World) -> None:
-    world.subscribe()
-    world.publish("a")
-    world.set_time(START_MS - HOUR)
-    world.publish("b")
-    world.advance(SECOND)
-    world.publish("c")
-    assert ids(world) == [f"{START_MS}-0", f"{START_MS}-1", f"{START_MS + SECOND}-0"]
-
-
-def test_time_runs_on_from_its_mark_when_the_clock_goes_back(world: World) -> None:
-    world.subscribe()
-    world.leased("a")
-    world.set_time(START_MS - HOUR)
-    assert world.expire().now_ms == START_MS
-    world.publish("b")  # notes the offset
-    world.advance(VISIBILITY_MS - 1)
-    assert world.expire().moved == 0
-    world.advance(1)
-    assert world.expire()[:3] == (False, START_MS + VISIBILITY_MS, 1)
-
-
-def test_time_follows_the_clock_again_once_it_is_past_the_mark(world: World) -> None:
-    world.subscribe()
-    world.publish("a")
-    world.set_time(START_MS - MINUTE)
-    world.publish("b")
-    assert meta(world)["offset"] == str(MINUTE)
-    world.advance(SECOND)
-    assert world.publish("c").now_ms == START_MS + SECOND
-    world.set_time(START_MS + HOUR)
-    assert world.publish("d").now_ms == START_MS + HOUR
-    assert meta(world)["offset"] == "0"
-
-
-def test_a_lease_does_not_grow_longer_when_the_clock_goes_back(world: World) -> None:
-    world.subscribe()
-    world.publish("a")
-    world.set_time(START_MS - HOUR)
-    world.lease()
-    assert world.state()["g:inflight"] == {"a": START_MS + VISIBILITY_MS}
-    world.publish("b")
-    world.fail(failure("a"))
-    assert world.state()["g:delay:3"] == {"a": START_MS + 10 * SECOND}
 
 
 def test_history_drops_its_oldest_entries_past_its_limit_and_counts_them(world: World) -> None:

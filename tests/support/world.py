@@ -224,11 +224,11 @@ class World:
         keys = self.group(group)
         return self.run(maintain.promote(keys, worker=WORKER, limit=limit, **options))
 
-    def deliver(self, *, route: Route | None = None, limit: int = 500) -> Any:
+    def deliver(self, *, route: Route | None = None, limit: int = 500, **options: Any) -> Any:
         """Deliver what is scheduled and due; where groups filter, after a look at it."""
         route = route or self.route
         if not route.filtered:
-            command = producing.deliver(self.keys, route, worker=WORKER, limit=limit)
+            command = producing.deliver(self.keys, route, worker=WORKER, limit=limit, **options)
             return self.run(command)
         members, next_ms = self.due_members(limit)
         return self.deliver_these(*members) if members else ("OK", 0, next_ms, None)

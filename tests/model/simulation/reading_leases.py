@@ -139,13 +139,13 @@ class Leases(Reading):
             return
         ledger = place.ledger(args[0])
         waiting = ledger.at(WAITING)
-        chosen = args[5:]
+        chosen = args[7:]
         due = sorted(
             (until, id_)
             for id_, until in waiting.items()
-            if (id_ in chosen if chosen else args[3] == "+inf" or until <= self.now)
+            if (id_ in chosen if chosen else args[5] == "+inf" or until <= self.now)
         )
-        require(not args[4] or chosen, "a level is promoted without ids")
+        require(not args[6] or chosen, "a level is promoted without ids")
         require(int(reply[1]) == len(due), f"{reply[1]} are promoted, not {len(due)}")
         for _, id_ in due:
             ledger.wake(id_, next(place.order))

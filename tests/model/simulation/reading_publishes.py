@@ -92,8 +92,8 @@ class Publishes(Reading):
         if stale:
             return
         due = [i for i, at in place.scheduled.items() if at <= self.now]
-        members = args[4 + 2 * int(args[3]) :: 2]
-        if len(args) > 4 + 2 * int(args[3]):
+        members = args[6 + 2 * int(args[5]) :: 2]
+        if len(args) > 6 + 2 * int(args[5]):
             looked = {member.partition(" ")[0] for member in members}
             due = [id_ for id_ in due if id_ in looked]
         require(int(reply[2]) == len(due), f"deliver moved {reply[2]}, not {len(due)}")

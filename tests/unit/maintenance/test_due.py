@@ -72,11 +72,11 @@ def test_where_nothing_is_due_nothing_is_called() -> None:
 
 def test_the_clock_of_the_caller_goes_with_an_expire() -> None:
     catalog = catalog_that_knows()
-    due = Due(catalog.group_keys("t", 0, "g"), promote=False, seen_ms=5000, elapsed_ms=250)
+    due = Due(catalog.group_keys("t", 0, "g"), promote=False, expected_ms=5250)
     operation = Maintenance(catalog.topics, "w", chance=lambda: 0.25).move([due])
     step: Any = next(operation)
     (call,) = step.commands
-    assert list(call.args[3:]) == [5000, 250, due.hold_ms, 0.25]
+    assert list(call.args[3:]) == [5250, due.hold_ms, 0.25]
 
 
 def test_a_delivery_that_learns_of_a_newer_route_is_repeated_for_that_partition_alone() -> None:

@@ -72,17 +72,18 @@ def test_a_traceback_is_sent_once_and_again_only_where_the_call_failed() -> None
 )
 def test_maintenance_is_needed_when_the_first_thing_is_due(seen: Polled, soonest: float) -> None:
     schedule = Schedule(30.0)
-    schedule.note(seen, 99.0, 100.0)
+    schedule.note(seen, 100.0)
     assert schedule.soonest() == pytest.approx(soonest)
 
 
-def test_the_first_reading_of_the_clock_is_kept_until_maintenance_reads_it() -> None:
+def test_a_clock_that_steps_or_jumps_is_not_believed_until_maintenance_reads_it() -> None:
     schedule = Schedule(30.0)
-    schedule.note(NOTHING_DUE, 99.0, 100.0)
-    schedule.note(NOTHING_DUE._replace(now_ms=2000), 109.0, 110.0)
-    assert schedule.seen == (1000, 99.0)
+    assert schedule.expected_ms(100.0) is None
+    for now_ms, at in ((1000, 100.0), (11_000, 110.0), (8_000, 111.0), (80_000, 112.0)):
+        schedule.note(NOTHING_DUE._replace(now_ms=now_ms), at)
+    assert schedule.expected_ms(113.0) == 14_000
     schedule.maintained(3000, 120.0)
-    assert schedule.seen == (3000, 120.0)
+    assert schedule.expected_ms(120.5) == 3500
 
 
 def test_a_place_takes_from_its_two_lists_in_turn() -> None:

@@ -19,7 +19,7 @@ from rqretry.worker.wakeups import Alarm
 async def test_only_what_is_due_before_the_next_look_wakes_it(in_s: float, *, woken: bool) -> None:
     place = LeasedPlace("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
     seen = Polled(now_ms=0, next_due_ms=None, next_deadline_ms=None, next_scheduled_ms=None)
-    place.schedule.note(seen, 0.0, time.monotonic())
+    place.schedule.note(seen, time.monotonic())
     nothing, alarm = cast(Store, None), Alarm()
     reaper = Reaper(nothing, Catalog("n"), [place], "w", alarm)
     reaper._sweeps.next_at = time.monotonic() + 1000
@@ -27,7 +27,7 @@ async def test_only_what_is_due_before_the_next_look_wakes_it(in_s: float, *, wo
         sleeping = group.create_task(reaper._sleep())
         await asyncio.sleep(0)
         soon = seen._replace(next_due_ms=round(in_s * 1000))
-        place.schedule.note(soon, 0.0, time.monotonic())
+        place.schedule.note(soon, time.monotonic())
         alarm.due(place.schedule.soonest())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
