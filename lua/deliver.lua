@@ -13,8 +13,8 @@ local call = redis.call
          keyed message_keys, then ready and wake of each group, then order and heads of each ordered
          one, then broadcast, where the topic has a broadcast group
   ARGV   route_version worker limit expected_ms (the time by the caller's own clock, or '') hold_ms groups,
-         then name and byte (and 'o' for an ordered one) of each group, then member and targets (the bytes of its groups) of each message looked at (none: all that is due
-         goes to every group)
+         then name and byte (and 'o' for an ordered one) of each group, then member and targets (the
+         bytes of its groups) of each message looked at (none: all that is due goes to every group)
   REPLY  OK, now_ms, messages delivered, next_scheduled_ms (from now; '' for none)
          or STALE_ROUTE, version, table
   COST   O(limit * groups); 12 commands and 1 a message and 4 a group, 8 more for what nobody wants (11
@@ -41,7 +41,7 @@ if (current[1] or '0') ~= route_version then
   return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
 end
 local clock = read_clock(meta, expected_ms)
-local hold = held(clock, meta, expected_ms, hold_ms)
+local hold = held_back(clock, meta, expected_ms, hold_ms)
 if hold then
   return { 'OK', clock.now, 0, hold }
 end
@@ -200,4 +200,4 @@ local next_due = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
 if #live == 0 and next_due then
   keep_time(clock, meta, true)
 end
-return { 'OK', clock.now, #members, ahead(clock, next_due) }
+return { 'OK', clock.now, #members, ms_until(clock, next_due) }

@@ -38,7 +38,7 @@ local clock = read_clock(meta, expected_ms)
 local ordered, byte = policy.ordered, policy.byte
 -- @include ordering
 local now = clock.now
-local hold = held(clock, meta, expected_ms, hold_ms)
+local hold = held_back(clock, meta, expected_ms, hold_ms)
 if hold then
   return { 'HELD', now, hold }
 end

@@ -70,7 +70,7 @@ local function first_score(key)
 end
 
 local function remaining(key)
-  return ahead(clock, first_score(key))
+  return ms_until(clock, first_score(key))
 end
 
 local function refusal()
@@ -327,6 +327,6 @@ local function finish()
 end
 local status = finish()
 return {
-  status, due_in, ahead(clock, earliest), scheduled_in, left, found,
+  status, due_in, ms_until(clock, earliest), scheduled_in, left, found,
   texts, entry_text, errors, clock.now, rate,
 }

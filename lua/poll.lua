@@ -18,7 +18,7 @@ local call = redis.call
 local KEYS_OF_A_PLACE = 7
 
 local function remaining(key, clock)
-  return ahead(clock, call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
+  return ms_until(clock, call('ZRANGE', key, '0', '0', 'WITHSCORES')[2])
 end
 
 local answers = {}

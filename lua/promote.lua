@@ -30,7 +30,10 @@ end
 local chosen = { unpack(ARGV, 8) }
 
 local clock = read_clock(meta, expected_ms)
-local hold = upto == '' and #chosen == 0 and held(clock, meta, expected_ms, hold_ms)
+local function held_for()
+  return upto == '' and #chosen == 0 and held_back(clock, meta, expected_ms, hold_ms)
+end
+local hold = held_for()
 if hold then
   return { clock.now, 0, hold }
 end
@@ -104,4 +107,4 @@ local next_due = call('ZRANGE', due, '0', '0', 'WITHSCORES')[2]
 if #ids == 0 and next_due then
   keep_time(clock, meta, true)
 end
-return { clock.now, #ids, ahead(clock, next_due) }
+return { clock.now, #ids, ms_until(clock, next_due) }

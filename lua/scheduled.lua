@@ -19,4 +19,4 @@ local call = redis.call
 local clock = read_clock(meta)
 local due = due_members(clock, scheduled, limit)
 local first = call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
-return { due, ahead(clock, first) }
+return { due, ms_until(clock, first) }

@@ -12,16 +12,15 @@ end
 -- Where the wall is behind the mark or was. A wall that is back near the mark may have been put right, or as much
 -- time may have passed: `expected`, by the caller's own clock, tells; without it the wall is believed.
 local function time_after_step(wall, mark, offset, expected)
-  local low, high, now = math.max(wall, mark), wall, nil
+  local low, high = math.max(wall, mark), wall
   if offset > 0 then
     local passed = math.floor(wall / SLEW) - math.floor((mark - offset) / SLEW)
     high = wall + math.max(0, offset - math.max(0, passed))
   end
+  local now = (wall <= mark - STEP_MS or high <= mark + STEP_MS) and math.max(low, high) or low
   if expected then
     expected = math.min(expected, mark + JUMP_MS)
     now = expected > math.max(low, high) + STEP_MS and expected or math.max(low, math.min(expected, high))
-  else
-    now = (wall <= mark - STEP_MS or high <= mark + STEP_MS) and math.max(low, high) or low
   end
   local waits = now >= high and now <= high + STEP_MS
   return now, (waits and high or now) - wall, not waits
@@ -69,6 +68,6 @@ local function time_of(clock, score)
 end
 
 -- How long from now, in milliseconds; '' for no score.
-local function ahead(clock, score)
+local function ms_until(clock, score)
   return score and math.max(0, math.ceil(score - time_of(clock, score))) or ''
 end

@@ -104,6 +104,26 @@ def test_time_that_goes_back_neither_gives_nor_takes_tokens(bucket: World) -> No
     assert taken(bucket, 10) == (0, 50)
 
 
+def test_tokens_are_earned_on_after_the_clock_stepped_back(bucket: World) -> None:
+    assert taken(bucket, 1) == (1, 50)
+    later(bucket, -3600 * SECOND)
+    given = 0
+    for _ in range(20):
+        given += taken(bucket, 1)[0] or 0
+        later(bucket, 1)
+    for _ in range(10):
+        later(bucket, 100)
+        given += taken(bucket, 20)[0] or 0
+    assert given in range(190, 205)
+
+
+def test_a_bucket_heals_from_a_time_that_cannot_be(bucket: World) -> None:
+    bucket.damage().hset(BUCKET, mapping={"mark": 2**53, "at": 2**53})
+    assert taken(bucket, 20) == (0, 45)
+    later(bucket, 100)
+    assert taken(bucket, 20) == (20, 45)
+
+
 def test_a_slow_rate_gives_one_token_at_a_time(bucket: World) -> None:
     bucket.run(rate_set(BUCKET, 2, "2/h"))
     assert taken(bucket, 64) == (1, 1800 * SECOND)

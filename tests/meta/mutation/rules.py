@@ -2,6 +2,7 @@
 
 from tests.meta.mutation.cases import (
     bounds,
+    clock,
     dead_letters,
     groups,
     growth,
@@ -18,6 +19,7 @@ CASES = (
     *limits.CASES,
     *guarantees.CASES,
     *bounds.CASES,
+    *clock.CASES,
     *growth.CASES,
     *places.CASES,
 )

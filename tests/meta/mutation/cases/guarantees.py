@@ -1,4 +1,4 @@
-"""The rules behind the guarantees, R1 to R24."""
+"""The rules behind the guarantees."""
 
 import time
 from typing import Any
@@ -109,7 +109,7 @@ CASES = (
          f"{CALLS}test_the_library_of_redis_repeats_nothing_by_itself"),
     case("R9", "time goes back with the server's clock",
          answers("HMGET", "meta", "local i = at(args, 'mark') if i then answer[i] = '0' end"),
-         "tests/lua/test_history.py::test_time_runs_on_from_its_mark_when_the_clock_goes_back"),
+         "tests/lua/test_clock.py::test_time_runs_on_from_its_mark_when_the_clock_goes_back"),
     case("R10", "a message is taken off before it is anywhere else",
          LuaLine("promote", "call('ZPOPMIN', KEYS[11], 0)"),
          f"{SCRIPTS}test_a_script_never_waits_and_takes_nothing_off_a_list_before_it_is_leased[promote]"),
