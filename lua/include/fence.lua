@@ -42,18 +42,6 @@ local function in_flight(inflight, ids, deadlines)
   return here, found
 end
 
-local function ids_in_arguments(first, stride)
-  if stride == 1 then
-    return { unpack(ARGV, first) }
-  end
-  local ids, n = {}, 0
-  for at = first, #ARGV, stride do
-    n = n + 1
-    ids[n] = ARGV[at]
-  end
-  return ids
-end
-
 -- Returns ids, verdicts, entries (none if no message has one), the deadlines if asked for, and whether
 -- all are OK; then there may be no verdicts.
 local function fence(keys, byte, first, stride, with_deadlines)

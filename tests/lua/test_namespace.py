@@ -83,6 +83,12 @@ def test_roster_of_nobody_is_empty(catalog: World) -> None:
     assert roster(catalog) == (START_MS, {})
 
 
+def test_workers_stay_for_their_time_when_the_clock_goes_back(catalog: World) -> None:
+    register(catalog, "w1")
+    set_time(catalog, START_MS - SECOND)
+    assert roster(catalog)[0] >= START_MS
+
+
 def test_swap_with_nothing_deletes_the_record(catalog: World) -> None:
     swap(catalog, "", "one")
     assert swap(catalog, "two", "") is False

@@ -159,6 +159,7 @@ def test_finish_of_the_last_place_forgets_the_transaction_after_ten_minutes(spac
     advance(space, KEPT_MS)
     enlist(space, "b")
     assert space.run(transaction.read(KEYS, "a")) is None
+    assert "finished" not in indexes(space)
     assert finish(space, HERE) == 0
 
 
@@ -190,6 +191,13 @@ def test_claim_of_other_groups_leaves_it(space: World) -> None:
     advance(space, 6 * SECOND)
     assert claim(space, "other") == Claimed(None, [], [])
     assert claim(space) == Claimed(None, [], [])
+
+
+def test_claim_answers_when_the_first_of_several_groups_is_due(space: World) -> None:
+    enlist(space)
+    enlist(space, "b", terms=TERMS._replace(group="later", after_ms=9 * SECOND))
+    assert claim(space, "shop", "later").next_due_ms == 6 * SECOND
+    assert claim(space, "later", "shop").next_due_ms == 6 * SECOND
 
 
 def test_a_claim_that_is_not_answered_comes_again_and_counts(space: World) -> None:
