@@ -109,8 +109,7 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
 def pause(context: click.Context, *, name: str, as_json: bool) -> None:
     """Stop deliveries to GROUP; nothing is lost, and running handlers finish."""
     with connected(context) as client:
-        changed = client.admin.pause(name)
-    _print_info(changed, as_json=as_json)
+        _print_info(client.admin.pause(name), as_json=as_json)
 
 
 @group.command(epilog="Example: rqretry group resume claims")
@@ -119,8 +118,7 @@ def pause(context: click.Context, *, name: str, as_json: bool) -> None:
 def resume(context: click.Context, *, name: str, as_json: bool) -> None:
     """Resume a paused GROUP, at once."""
     with connected(context) as client:
-        changed = client.admin.resume(name)
-    _print_info(changed, as_json=as_json)
+        _print_info(client.admin.resume(name), as_json=as_json)
 
 
 for command in (promote, purge, reset, unsubscribe, delete):
