@@ -4,7 +4,6 @@ The default is RocketMQ's table of 18. A namespace has one table; messages of on
 sorted set (docs/decisions/0012-delay-levels-and-their-index.md).
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,10 +57,6 @@ class LevelTable:
     def encode(self) -> str:
         """Milliseconds with one space between them, as the store keeps the table."""
         return " ".join(map(str, self.ms))
-
-    def level_for(self, delay_ms: int) -> int:
-        """The level with the largest time not above `delay_ms`; 1 below the first."""
-        return bisect_right(self.ms, delay_ms) or 1
 
     def delay_ms(self, level: int) -> int:
         """The time of a level, in milliseconds; above the table, that of the last."""

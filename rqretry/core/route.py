@@ -91,9 +91,6 @@ class Route:
         return _decode(version, table if isinstance(table, str) else table.decode())
 
 
-NO_ROUTE = Route()
-
-
 @lru_cache(maxsize=1024)
 def _decode(version: int, table: str) -> Route:
     if not table:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from importlib import metadata, resources
 from io import TextIOWrapper
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal, TextIO
 from zipfile import BadZipFile, ZipFile
@@ -45,13 +44,8 @@ TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_h
 ARRIVAL_COLUMNS: Final = ("arr_time", "arr_delay", "air_time")
 CLAIM_COLUMNS: Final = tuple(name for name in COLUMNS if name not in ARRIVAL_COLUMNS)
 
-_claim_values = itemgetter(*map(COLUMNS.index, CLAIM_COLUMNS))
-_arrival_values = itemgetter(*map(COLUMNS.index, ARRIVAL_COLUMNS))
-_dep_time = itemgetter(COLUMNS.index("dep_time"))
-_arr_delay = itemgetter(COLUMNS.index("arr_delay"))
-_id_values = itemgetter(
-    *map(COLUMNS.index, ("year", "month", "day", "carrier", "flight", "origin", "dest"))
-)
+_INDEXES: Final = {name: index for index, name in enumerate(COLUMNS)}
+_ID_COLUMNS: Final = ("year", "month", "day", "carrier", "flight", "origin", "dest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +63,24 @@ class Flight:
     @property
     def claim(self) -> dict[str, Value]:
         """The body for topic `flights`: schedule and departure, nothing known only on arrival."""
-        return dict(zip(CLAIM_COLUMNS, _claim_values(self.row), strict=True))
+        return self._values(CLAIM_COLUMNS)
 
     @property
     def arrival(self) -> dict[str, Value] | None:
         """The body for topic `arrivals`: `flight_id` and the arrival; None without `arr_delay`."""
-        if _arr_delay(self.row) is None:
-            return None
-        known = zip(ARRIVAL_COLUMNS, _arrival_values(self.row), strict=True)
-        return {"flight_id": self.id, **dict(known)}
+        known = self._values(ARRIVAL_COLUMNS)
+        return None if known["arr_delay"] is None else {"flight_id": self.id, **known}
 
     @property
     def expected(self) -> Outcome:
         """How the claim must end: committed, or the reason for which it must be dead-lettered."""
-        if _arr_delay(self.row) is not None:
+        known = self._values(("dep_time", "arr_delay"))
+        if known["arr_delay"] is not None:
             return "committed"
-        return "cancelled" if _dep_time(self.row) is None else "no arrival delay"
+        return "cancelled" if known["dep_time"] is None else "no arrival delay"
+
+    def _values(self, columns: Iterable[str]) -> dict[str, Value]:
+        return {name: self.row[_INDEXES[name]] for name in columns}
 
 
 def load(rows: int | None) -> list[Flight]:
@@ -183,5 +179,5 @@ def _parse(text: TextIO, rows: int | None) -> list[Flight]:
 
 def _flight_id(number: int, row: tuple[Value, ...]) -> str:
     # The row number makes it unique whatever the file holds; the rest is for the reader.
-    year, month, day, carrier, flight, origin, dest = _id_values(row)
+    year, month, day, carrier, flight, origin, dest = (row[_INDEXES[name]] for name in _ID_COLUMNS)
     return f"{year}-{month:02}-{day:02}.{carrier}{flight}.{origin}-{dest}.{number:06}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rqretry.admin.views import GroupStats
+from rqretry.cli.output import fields_of
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.demo.book import Effect
 from rqretry.demo.flights import Flight, expected_dead
@@ -58,14 +59,9 @@ class Figures:
     @property
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
+        numbers = fields_of(self, "published committed dead retries")
         histogram = {str(deliveries): count for deliveries, count in sorted(self.attempts.items())}
-        return {
-            "published": self.published,
-            "committed": self.committed,
-            "dead": self.dead,
-            "retries": self.retries,
-            "attempts_histogram": histogram,
-        }
+        return numbers | {"attempts_histogram": histogram}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +110,17 @@ class Proof:
 def prove(flights: Sequence[Flight], seen: Evidence) -> Proof:
     """Compare what happened with what the file says must happen."""
     dead = {record.id: record for record in seen.dead_claims}
-    settled = {entry.flight_id: entry for entry in seen.settled}
-    booked = {entry.flight_id: entry for entry in seen.booked}
+    settled = {effect.flight_id: effect for effect in seen.settled}
+    booked = {effect.flight_id: effect for effect in seen.booked}
     dead_arrivals = Counter(record.attempt for record in seen.dead_arrivals)
-    claims = Counter(entry.attempt for id_, entry in settled.items() if id_ not in dead)
+    claims = Counter(effect.attempt for id_, effect in settled.items() if id_ not in dead)
     proof = Proof(
         groups={
             BOOK_GROUP: Figures(
                 seen.published[1],
                 len(booked),
                 len(seen.dead_arrivals),
-                Counter(entry.attempt for entry in booked.values()) + dead_arrivals,
+                Counter(effect.attempt for effect in booked.values()) + dead_arrivals,
             ),
             CLAIMS_GROUP: Figures(
                 seen.published[0],
@@ -152,7 +148,7 @@ def _check_conservation(
     every = {flight.id for flight in flights}
     arrived = {flight.id for flight in flights if flight.expected == "committed"}
     committed, dead_lettered = set(settled), set(dead)
-    booked = {entry.flight_id for entry in seen.booked}
+    booked = {effect.flight_id for effect in seen.booked}
     lost = proof.lost
     lost += _named("neither committed nor dead", every - committed - dead_lettered)
     lost += _named("both committed and dead", committed & dead_lettered)
@@ -184,8 +180,8 @@ def _explained(lost: list[str], ledger: Sequence[Effect], group: GroupStats) -> 
     A delivery whose lease expired, or that a stopping worker released, may have taken effect and
     not been settled. The next one has another fencing token; one token twice has no excuse.
     """
-    again = len(ledger) - len({entry.flight_id for entry in ledger})
-    twice = len(ledger) - len({(entry.flight_id, entry.lease) for entry in ledger})
+    again = len(ledger) - len({effect.flight_id for effect in ledger})
+    twice = len(ledger) - len({(effect.flight_id, effect.lease) for effect in ledger})
     excuses = group.counters.get("expire", 0) + group.counters.get("release", 0)
     if twice:
         lost.append(f"group {group.group}: {twice} deliveries took effect twice")

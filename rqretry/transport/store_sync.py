@@ -90,11 +90,8 @@ class SyncConnection:
 
     def exchange(self, requests: Requests, seconds: float | None = None) -> list[Any]:
         """Send requests and read as many replies. TryAgain."""
-        try:
-            self.raw.send_packed_command(list(map(pack_one, requests)), check_health=False)
-            return [self._read(seconds) for _ in requests]
-        except (RedisError, OSError, TimeoutError) as error:
-            raise broken(self.node, error, sent=True) from error
+        self.send(requests)
+        return self.receive(len(requests), seconds)
 
     def _read(self, seconds: float | None) -> Any:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rqretry.core.route import NO_ROUTE, Route
+from rqretry.core.route import Route
 from tests.model.model import BLOCKED, DEAD, DONE, INFLIGHT, READY, RETRY, WAITING, Group, Lease
 from tests.model.partition import Partition
 
@@ -124,7 +124,7 @@ class Place(Partition):
     def __init__(self, topic: str) -> None:
         super().__init__({})
         self.topic = topic
-        self.route: Route = NO_ROUTE
+        self.route: Route = Route()
         self.backlog: list[str] = []
         self.lanes: dict[str, tuple[int, str, str]] = {}
         self.ever: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """Routes: the groups of a topic, as the partitions keep them."""
 
-from rqretry.core.route import MAX_GROUPS, NO_ROUTE, Route, RouteGroup
+from rqretry.core.route import MAX_GROUPS, Route, RouteGroup
 
 GROUPS = (RouteGroup("claims", 1, "push"), RouteGroup("by-hand", 250, "simple"))
 
@@ -13,7 +13,7 @@ def test_a_route_survives_its_encoding() -> None:
 
 
 def test_an_empty_table_is_a_topic_without_groups() -> None:
-    assert Route.decode(0, b"") == NO_ROUTE
+    assert Route.decode(0, b"") == Route()
     assert Route.decode(3, "") == Route(3, 1, ())
 
 
