@@ -6,23 +6,4 @@ imported when they are first used, so that a Python worker of Spark loads only w
 
 from rqretry.core.lazy_exports import attributes
 
-_MODULES = {
-    "ArchiveSummary": "rqretry.spark.archive_job",
-    "archive": "rqretry.spark.archive_job",
-    "DataLoss": "rqretry.spark.error_messages",
-    "IngestSummary": "rqretry.spark.ingest_job",
-    "ingest": "rqretry.spark.ingest_job",
-    "Lag": "rqretry.spark.lag",
-    "RedriveSummary": "rqretry.spark.redrive_job",
-    "redrive": "rqretry.spark.redrive_job",
-    "ReportSummary": "rqretry.spark.report_job",
-    "report": "rqretry.spark.report_job",
-    "session": "rqretry.spark.sessions",
-    "SimulationSummary": "rqretry.spark.simulate_job",
-    "simulate": "rqretry.spark.simulate_job",
-    "RqretryDataSource": "rqretry.spark.source",
-}
-
-__all__ = [*_MODULES]  # noqa: PLE0604 - the stub has them one by one
-
-__getattr__, __dir__ = attributes(__name__, _MODULES)
+__all__, __getattr__, __dir__ = attributes(__name__)

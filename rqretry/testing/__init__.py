@@ -6,13 +6,4 @@ pytest imports it at every start, so the names here are imported when they are f
 
 from rqretry.core.lazy_exports import attributes
 
-__all__ = ["Attempt", "Lab", "Step"]
-
-__getattr__, __dir__ = attributes(
-    __name__,
-    {
-        "Attempt": "rqretry.testing.history",
-        "Lab": "rqretry.testing.lab",
-        "Step": "rqretry.testing.history",
-    },
-)
+__all__, __getattr__, __dir__ = attributes(__name__)

@@ -9,7 +9,7 @@ import rqretry
 
 INTERNAL = {
     "AdminContext",  # what the verbs of client.admin act in, which binds it
-    "Command", "Block", "Pause",  # what an Operation yields: the admin's methods hide it
+    "Command", "Block", "Each", "Pause",  # what an Operation yields: the admin's methods hide it
     "ConsumerSpec", "Worker",  # App.consumers and App.worker are for `rqretry worker`
     "Keep",  # the default of a setting whose None means something
     "CompiledPolicy",  # how a worker compiles a policy

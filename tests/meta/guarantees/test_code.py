@@ -24,7 +24,7 @@ IMPORTS_BY_NAME = {
     "rqretry/app.py": "include=, which the app names",
     "rqretry/transport/connection.py": "hiredis, by its name",
     "rqretry/cli/errors.py": "the commands of the program, from its own table",
-    "rqretry/core/lazy_exports.py": "the package's own modules, from its own table",
+    "rqretry/core/lazy_exports.py": "the modules of a package, from its own stub",
     "rqretry/supervision/app_loader.py": "MODULE:APP, which the operator names",
     "rqretry/testing/bound_app.py": "for tests, from its own table",
     "rqretry/testing/plugin.py": "for tests, by their names",

@@ -1,6 +1,6 @@
 from typing import Any
 
-from rqretry.core.lifecycle import TRANSITIONS, State, Verb, table
+from rqretry.core.lifecycle import TRANSITIONS, State
 
 
 def reachable(start: Any) -> Any:
@@ -12,12 +12,13 @@ def reachable(start: Any) -> Any:
 
 
 def test_every_verb_has_exactly_one_row() -> None:
-    assert sorted(row.verb for row in TRANSITIONS) == sorted(Verb)
+    verbs = [row.verb for row in TRANSITIONS]
+    assert len(set(verbs)) == len(verbs) == 17
 
 
 def test_every_state_can_be_reached_from_a_publish_or_a_transaction() -> None:
-    published = next(row.after for row in TRANSITIONS if row.verb is Verb.PUBLISH)
-    prepared = next(row.after for row in TRANSITIONS if row.verb is Verb.PREPARE)
+    published = next(row.after for row in TRANSITIONS if row.verb == "publish")
+    prepared = next(row.after for row in TRANSITIONS if row.verb == "prepare")
     assert reachable(published) == set(State) - {State.PREPARED}
     assert reachable(prepared) == set(State)
 
@@ -28,20 +29,12 @@ def test_only_a_committed_message_has_no_way_on() -> None:
 
 
 def test_every_settle_starts_in_flight() -> None:
-    settles = {Verb.RENEW, Verb.CHANGE, Verb.SUCCEED, Verb.FAIL, Verb.RELEASE, Verb.EXPIRE}
+    settles = {"renew", "change", "succeed", "fail", "release", "expire"}
     assert {row.verb for row in TRANSITIONS if row.before == (State.INFLIGHT,)} == settles
 
 
 def test_a_dead_message_leaves_only_by_redrive_or_purge() -> None:
     assert {row.verb for row in TRANSITIONS if State.DEAD in row.before} == {
-        Verb.REDRIVE,
-        Verb.PURGE,
+        "redrive",
+        "purge",
     }
-
-
-def test_the_table_is_markdown_with_one_line_for_each_verb() -> None:
-    lines = table().splitlines()
-    assert lines[:2] == ["| verb | from | to | when |", "|---|---|---|---|"]
-    assert len(lines) == len(Verb) + 2
-    assert all(line.count("|") == 5 for line in lines)
-    assert any(line.startswith("| fail | inflight | waiting_retry or dead |") for line in lines)
