@@ -227,6 +227,22 @@ class CatalogStore:
 
         return (yield from self.groups.swap(group, done))
 
+    def first_version(self, setting: str) -> Operation[int]:
+        """The first version of a new topic, or group.
+
+        It is above the versions of all that were deleted: clients and partitions may still know
+        one of the same name.
+        """
+        return int((yield inspect.read_record(self.keys.settings, setting)) or 1)
+
+    def raise_first_version(self, setting: str, least: int) -> Operation[None]:
+        """One with a version below `least` is being deleted."""
+
+        def raised(old: str) -> str:
+            return str(max(int(old or 1), least))
+
+        yield from compare_and_set(self.keys, self.keys.settings, setting, raised)
+
     # -- partitions --------------------------------------------------------------------------
 
     def partition(self, topic: str, number: int) -> PartitionKeys:
@@ -288,7 +304,7 @@ class CatalogStore:
 
     def _shares(self, group: GroupRecord) -> Operation[dict[tuple[str, int], int]]:
         """Each partition's share of a group's max_inflight; none if there is no limit."""
-        if not group.max_inflight:
+        if not (group.max_inflight and group.topics):
             return {}
         partitions = yield from self.partitions_of(group.topics)
         least, more = divmod(group.max_inflight, len(partitions))

@@ -16,6 +16,7 @@ from rqretry.protocol.command import Operation
 from rqretry.protocol.keys import bucket_key
 
 _ROUNDS = 20
+_VERSIONS = "group_versions"
 
 
 @dataclass(slots=True)
@@ -44,9 +45,10 @@ class Subscriptions(CatalogPart):
 
         None if the group is still leaving one of them, which is completed first.
         """
+        first = yield from self._store.first_version(_VERSIONS)
 
         def joined(old: GroupRecord | None) -> GroupRecord:
-            return self._joined(old or self._new_group(wish), wish, now_ms)
+            return self._joined(old or self._new_group(wish, first), wish, now_ms)
 
         record = yield from self._store.groups.swap(wish.group, joined)
         assert record is not None
@@ -99,9 +101,13 @@ class Subscriptions(CatalogPart):
         for _ in range(_ROUNDS):
             for topic in (*record.topics, *record.leaving):
                 gone += yield from self.leave(name, topic)
-            left = yield from self._store.groups.swap(
-                name, lambda old: old if old and (old.topics or old.leaving) else None
-            )
+            now = yield from self._store.group(name)
+            yield from self._store.raise_first_version(_VERSIONS, now.version + 1)
+
+            def deleted(old: GroupRecord | None, seen: GroupRecord = now) -> GroupRecord | None:
+                return old if old != seen or seen.topics or seen.leaving else None
+
+            left = yield from self._store.groups.swap(name, deleted)
             if left is None:
                 yield inspect.delete(bucket_key(self._store.namespace, name))
                 return gone
@@ -124,7 +130,7 @@ class Subscriptions(CatalogPart):
         subscribed = group_rules.with_topics(record, wish.names, wanted, start=wish.start)
         return record.changed(self._store.actor, now_ms, **subscribed)
 
-    def _new_group(self, wish: Wish) -> GroupRecord:
+    def _new_group(self, wish: Wish, version: int) -> GroupRecord:
         if not wish.create:
             raise GroupNotFound(
                 f"{self._store.groups.missing(wish.group)};"
@@ -132,7 +138,7 @@ class Subscriptions(CatalogPart):
             )
         policy = ORDERED_POLICY if wish.ordered else RetryPolicy.rocketmq()
         return GroupRecord(
-            wish.group, wish.kind, policy=policy, version=0, ordered=bool(wish.ordered)
+            wish.group, wish.kind, policy=policy, version=version - 1, ordered=bool(wish.ordered)
         )
 
     def _subscribe_all(self, topics: Iterable[str], record: GroupRecord) -> Operation[GroupRecord]:
@@ -168,6 +174,9 @@ class Subscriptions(CatalogPart):
                 yield from store.install(store.keep(record))
             for number in range(record.all_partitions):
                 gone += yield from drain(store.group_keys(topic, number, group), store.actor)
-
+            yield from store.topics.swap(topic, lambda old: old.freed(group) if old else None)
+        rest = yield from store.groups.find(group)
+        if rest is not None and rest.max_inflight:  # what it might lease here, it may elsewhere
+            yield from store.configure(rest)
         yield from store.strike(group, topic, "leaving")
         return gone

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rqretry.catalog.store import CatalogPart, CatalogStore, compare_and_set
+from rqretry.catalog.store import CatalogPart, CatalogStore
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.errors import InvalidArgument, TopicNotFound, show
 from rqretry.core.route import Route
@@ -11,10 +11,6 @@ from rqretry.protocol import inspect, operate
 from rqretry.protocol.command import Operation
 
 _VERSIONS = "topic_versions"
-"""The setting with the first version of a new topic.
-
-It is above the versions of all deleted topics: clients may still know one of the same name.
-"""
 _UNKNOWN = Route(version=-1)
 
 
@@ -75,8 +71,7 @@ class Topics(CatalogPart):
         while True:
             record = yield from store.topics.find(name)
             if record is None:
-                version = yield inspect.read_record(store.keys.settings, _VERSIONS)
-                made = TopicRecord(name, partitions, int(version or 1))
+                made = TopicRecord(name, partitions, (yield from store.first_version(_VERSIONS)))
                 record = yield from store.topics.swap(name, lambda old, made=made: old or made)  # type: ignore[misc]
                 assert record is not None
             if not record.deleting:
@@ -125,12 +120,7 @@ class Topics(CatalogPart):
             operate.erase(store.partition(record.name, number))
             for number in range(record.all_partitions)
         ]
-        after = record.version + 1
-
-        def raised(old: str) -> str:
-            return str(max(int(old or 1), after))
-
-        yield from compare_and_set(store.keys, store.keys.settings, _VERSIONS, raised)
+        yield from store.raise_first_version(_VERSIONS, record.version + 1)
         yield from store.topics.swap(record.name, lambda old: None if old and old.deleting else old)
 
     def route(self, topic: str, partition: int) -> Route:

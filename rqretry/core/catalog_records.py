@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from rqretry.core.delay_levels import LevelTable
@@ -43,6 +44,8 @@ class TopicRecord:
     """Partitions that it will have; those beyond `partitions` are being made complete. 0: none."""
     dlq_groups: tuple[DlqGroup, ...] = ()
     """Groups that consume the dead letters which other groups have here; not in the route."""
+    leaving: tuple[tuple[str, int], ...] = ()
+    """Groups that have left, with the byte that what they held is being freed of."""
 
     closed: int = 0
     """The version that closed it: publishers wait while it gets more partitions. 0: it is open."""
@@ -97,20 +100,35 @@ class TopicRecord:
         if self.byte_of(group):
             groups = tuple(g._replace(tags=tags) if g.name == group else g for g in self.groups)
             return self._with(groups)
-        if self.next_byte > MAX_GROUPS:
-            raise ConfigError(
-                f"topic {show(self.name)} has had {MAX_GROUPS} groups, which is the most"
-            )
-        found = self._with((*self.groups, RouteGroup(group, self.next_byte, kind, tags, ordered)))
-        return replace(found, next_byte=self.next_byte + 1)
+        byte = self._free_byte()
+        found = self._with((*self.groups, RouteGroup(group, byte, kind, tags, ordered)))
+        return replace(found, next_byte=byte % MAX_GROUPS + 1)
+
+    def _free_byte(self) -> int:
+        """A byte that no group has; the one that was free for the longest time."""
+        taken: set[int] = {group.byte for group in self.groups} | {byte for _, byte in self.leaving}
+        for byte in chain(range(self.next_byte, MAX_GROUPS + 1), range(1, self.next_byte)):
+            if byte not in taken:
+                return byte
+        raise ConfigError(
+            f"topic {show(self.name)} has {len(taken)} groups, which is the most;"
+            " unsubscribe one that is not needed any more"
+        )
 
     def without_group(self, group: str) -> "TopicRecord":
-        """The record with this group gone; its byte is not used again."""
+        """The record with this group gone; its byte is free once `freed` says so."""
         rest = self._with(tuple(other for other in self.groups if other.name != group))
+        if rest is not self:
+            rest = replace(rest, leaving=(*self.leaving, (group, self.byte_of(group))))
         kept = tuple(other for other in self.dlq_groups if other.name != group)
         if kept == self.dlq_groups:
             return rest
         return replace(rest, version=rest.version + 1, dlq_groups=kept)
+
+    def freed(self, group: str) -> "TopicRecord":
+        """The record when nothing is left of what a group held that has left."""
+        kept = tuple(other for other in self.leaving if other[0] != group)
+        return self if kept == self.leaving else replace(self, leaving=kept)
 
     def with_dlq_group(self, group: DlqGroup) -> "TopicRecord":
         """The record with a group that consumes another one's dead letters here."""
@@ -143,6 +161,9 @@ class TopicRecord:
             found = json.loads(stored)
             found["groups"] = tuple(RouteGroup.decode(group) for group in found["groups"])
             found["dlq_groups"] = tuple(DlqGroup(*group) for group in found.get("views", ()))
+            found["leaving"] = tuple(
+                (str(name), int(byte)) for name, byte in found.get("leaving", ())
+            )
             return TopicRecord(name, **_known(TopicRecord, found, "version", "next_byte"))
         except (ValueError, TypeError, KeyError) as error:
             raise CodecError(f"the catalog's record of topic {show(name)} is damaged") from error

@@ -1,8 +1,9 @@
-"""The sync publisher: each thread has lanes of its own, so no call waits for another thread's."""
+"""The sync publisher: each call has lanes of its own, so none waits for another thread's."""
 
 import os
-import threading
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rqretry.core.limits import check_topic
@@ -25,10 +26,33 @@ from rqretry.transport.pipeline import in_turn
 from rqretry.transport.store_sync import SyncStore
 
 
-class _Lanes(threading.local):
+class _Lanes:
+    """Lanes that no call uses now, two for each partition and durability.
+
+    A partition remembers each lane for an hour, so there are no more than calls at once, however
+    many threads come and go.
+    """
+
     def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.lanes: dict[tuple[str, LaneKey], tuple[Lane, Lane]] = {}
+        self._pid = os.getpid()
+        self._free: dict[tuple[str, int, LaneKey], list[tuple[Lane, Lane]]] = defaultdict(list)
+
+    def take(self, topic: str, partitions: int, key: LaneKey) -> tuple[Lane, Lane]:
+        """Two that are this call's alone, until it has ended and gives them back."""
+        if self._pid != os.getpid():  # forked: the parent's lanes are the parent's
+            self._pid = os.getpid()
+            self._free.clear()
+        free = self._free[topic, partitions, key]
+        if free:
+            with suppress(IndexError):  # another thread was faster
+                return free.pop()
+        lane = Lane(topic, key[0], partitions, durability=key[1])
+        return lane, lane.beside()
+
+    def give_back(self, two: tuple[Lane, Lane]) -> None:
+        """Another call may use these."""
+        lane = two[0]
+        self._free[lane.topic, lane.partitions, (lane.partition, lane.durability)].append(two)
 
 
 class SyncPublisher:
@@ -38,7 +62,7 @@ class SyncPublisher:
         self._store = store
         self._encoder = encoder
         self._publishing = Publishing(encoder.catalog, encoder.clock, encoder.make_id)
-        self._local = _Lanes()
+        self._lanes = _Lanes()
 
     def publish(self, topic: str, body: Any, options: PublishOptions) -> MessageId:
         """Publish one body or OutgoingMessage."""
@@ -58,9 +82,9 @@ class SyncPublisher:
             topic = check_topic(topic)
             (found,) = self._prepare(topic, [item])
         partition, message = found
-        (answer,) = self._store.perform(
-            self._publishing.send(self._two(topic, (partition, message.durability))[0], [message])
-        )
+        two = self._two(topic, (partition, message.durability))
+        (answer,) = self._store.perform(self._publishing.send(two[0], [message]))
+        self._lanes.give_back(two)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -88,22 +112,14 @@ class SyncPublisher:
     ) -> list[MessageId | Exception]:
         calls = list(chunks(messages))
         operations = self._publishing.send_in_turn(two, calls)
-        return per_message(calls, self._store.drive(in_turn(self._store.session, operations)))
+        answers = per_message(calls, self._store.drive(in_turn(self._store.session, operations)))
+        self._lanes.give_back(two)
+        return answers
 
     def _prepare(self, topic: str, items: Iterable[Any]) -> Addressed:
         self._store.connect()
         return self._store.perform(self._encoder.prepare(topic, items))
 
     def _two(self, topic: str, key: LaneKey) -> tuple[Lane, Lane]:
-        """This thread's lanes to a key: one for single calls, and both for a bulk."""
-        local = self._local
-        if local.pid != os.getpid():  # forked: the parent's lanes are the parent's
-            local.pid, local.lanes = os.getpid(), {}
-        lanes, partitions = (
-            local.lanes.get((topic, key)),
-            self._publishing.partitions(topic),
-        )
-        if lanes is None or lanes[0].partitions != partitions:
-            lane = Lane(topic, key[0], partitions, durability=key[1])
-            lanes = local.lanes[topic, key] = lane, lane.beside()
-        return lanes
+        """Lanes to a key: one for single calls, and both for a bulk."""
+        return self._lanes.take(topic, self._publishing.partitions(topic), key)

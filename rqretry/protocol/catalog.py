@@ -27,7 +27,7 @@ def configure(
 ) -> Command[int]:
     """Copy a group's configuration into a partition; newer wins."""
     flat = [argument for pair in fields.items() for argument in pair]
-    return call(keys.scripts, "configure", (version, fields.get("byte", ""), *flat), int)
+    return call(keys.scripts, "configure", (version, *flat), int)
 
 
 def compare_and_set(

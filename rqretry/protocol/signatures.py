@@ -19,7 +19,7 @@ claim: meta transactions unfinished_transactions parked_transactions, then check
 commit: meta scheduled halves half_of closed events counters message_groups | transaction worker
     decided_ms:number limit:number
 compare_and_set: meta records | field expected replacement
-configure: meta config wake | version:number byte, then field and value of each setting
+configure: meta config wake | version:number, then field and value of each setting
 dead_letters: meta dead deaths failures bodies big tracebacks | offset:number count:number
     with_bodies:flag byte_limit:number
 decide: meta transactions checks unfinished_transactions parked_transactions | id decision worker

@@ -86,11 +86,3 @@ def test_a_group_that_is_drained_leaves_the_other_groups_theirs(world: World) ->
     leased = world.leased("w", "d", "i", "r", "n", group="h", publish=False)
     assert set(world.succeed(*leased, group="h")) == {"OK"}
     assert "bodies" not in world.state()
-
-
-def test_a_group_that_comes_back_with_a_higher_byte_is_configured_anew(world: World) -> None:
-    world.subscribe("g")
-    assert world.configure("g", 1, byte=b"\xf0", max_retries=3) == 1
-    assert world.configure("g", 9, byte=b"a", max_retries=5) == 0
-    assert world.configure("g", 1, byte=b"\xf0", max_retries=5) == 0
-    assert world.state()["g:config"]["max_retries"] == "3"

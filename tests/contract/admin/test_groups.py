@@ -1,12 +1,15 @@
 """pause, resume, pinning, unsubscribe and delete: an operator changes groups and topics."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from rqretry import AsyncClient
 from rqretry.core.errors import ConfigError, GroupNotFound, InvalidArgument, TopicNotFound
 from rqretry.core.retry_policy import RetryPolicy
+from rqretry.core.route import MAX_GROUPS
+from rqretry.protocol.command import Block, Command, Each, Pause
 from tests.contract.admin.bench import Bench
 
 
@@ -283,3 +286,56 @@ async def test_the_same_verbs_with_asyncio(bench: Bench) -> None:
         assert (await client.admin.pause("g")).paused is True
         assert await client.admin.delete_group("g") == 1
         assert [entry.verb for entry in await client.admin.audit()] == ["delete_group", "pause"]
+
+
+def test_any_number_of_groups_join_a_topic_one_after_another(bench: Bench) -> None:
+    bench.group("keeper")
+    kept = bench.publish(1)
+    for number in range(MAX_GROUPS + 2):
+        name = f"g{number % 3}"
+        bench.group(name)
+        if number % 50 == 0:
+            (sent,) = bench.publish(number)
+            assert [receipt.id for receipt in bench.lease(group=name)] == [sent]
+            kept.append(sent)
+        bench.admin.delete_group(name, force=True)
+    receipts = bench.lease(16, group="keeper")
+    assert [receipt.id for receipt in receipts] == kept
+    bench.succeed(receipts, group="keeper")
+    assert bench.stored() == 0, "no message is owed to a group that left"
+
+
+def test_a_byte_is_not_used_again_before_its_group_has_left_completely(bench: Bench) -> None:
+    bench.group("g")
+    stored = set(bench.publish(1, 2))
+    leave = bench.client.catalog.subscriptions.leave("g", "t")
+    step = next(leave)
+    while True:
+        assert not isinstance(step, Block | Each | Pause)
+        commands = [step] if isinstance(step, Command) else step
+        if any(command.verb == "purge_list" for command in commands):
+            break  # the route has lost the group, and what it held is there
+        answers = [bench.client.store.run(command) for command in commands]
+        step = leave.send(answers[0] if isinstance(step, Command) else answers)
+    record = bench.client.store.perform(bench.client.catalog.topics.find("t"))
+    assert record
+    assert record.leaving == (("g", 1),)
+    full = replace(record, next_byte=1).with_group("h", "push")
+    assert full.byte_of("h") == 2
+    assert bench.stored() == len(stored)
+    bench.group("g")  # completes it
+    record = bench.client.store.perform(bench.client.catalog.topics.find("t"))
+    assert record
+    assert (record.leaving, bench.stored()) == ((), 0)
+
+
+def test_the_share_of_a_topic_that_a_group_left_goes_to_the_others(bench: Bench) -> None:
+    bench.client.admin.create_topic("u", partitions=3)
+    bench.publish(*range(4))
+    bench.group("g", "t", "u", max_inflight=4)
+    assert len(bench.lease(16)) == 1
+    bench.admin.unsubscribe("g", "u", force=True)
+    assert bench.admin.group("g").max_inflight == 4
+    assert len(bench.lease(16)) == 3
+    bench.admin.delete_group("g", force=True)
+    assert bench.admin.groups() == []

@@ -28,7 +28,7 @@ class Publishes(Reading):
 
     def _do_configure(self, place: Place, keys: Any, args: Any, reply: int) -> None:
         group = keys[1].split(":")[-2]
-        done = place.settings_of(group).configure(int(args[0]), flat(args[2:]))
+        done = place.settings_of(group).configure(int(args[0]), flat(args[1:]))
         require(done == (reply == 1), f"configure of {group} answered {reply}")
 
     # -- publishing ----------------------------------------------------------------------------

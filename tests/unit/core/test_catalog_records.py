@@ -30,13 +30,20 @@ def test_subscribing_twice_changes_nothing() -> None:
     assert topic.with_group("a", PUSH) is topic
 
 
-def test_a_byte_is_never_used_again_and_the_251st_group_is_refused() -> None:
-    topic = TopicRecord("t", 1, groups=(RouteGroup("last", 249, PUSH),), next_byte=MAX_GROUPS)
-    full = topic.with_group("one more", PUSH)
-
-    assert full.byte_of("one more") == MAX_GROUPS
-    with pytest.raises(ConfigError, match="250"):
-        full.with_group("too many", PUSH)
+def test_a_byte_is_used_again_when_nothing_of_its_group_is_left_and_the_oldest_first() -> None:
+    topic = TopicRecord("t", 1)
+    for byte in range(1, MAX_GROUPS + 1):
+        topic = topic.with_group(f"g{byte}", PUSH)
+    with pytest.raises(ConfigError, match="has 250 groups"):
+        topic.with_group("too many", PUSH)
+    left = topic.without_group("g7").without_group("g3")
+    assert TopicRecord.decode("t", left.encode()) == left
+    with pytest.raises(ConfigError, match="has 250 groups"):
+        left.with_group("too early", PUSH)
+    freed = left.freed("g3").with_group("one", PUSH).freed("g7").with_group("other", PUSH)
+    assert (freed.byte_of("one"), freed.byte_of("other")) == (3, 7)
+    again = freed.without_group("g9").freed("g9").without_group("g5").freed("g5")
+    assert again.with_group("next", PUSH).byte_of("next") == 9
 
 
 def test_a_group_survives_its_encoding() -> None:

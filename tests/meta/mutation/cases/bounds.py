@@ -1,11 +1,13 @@
 """What is bounded: how long things are kept, how many there may be, what one call may take."""
 
+from dataclasses import replace
 from typing import Any
 
 from tests.meta.mutation.case import Symbol, drops
 from tests.meta.mutation.cases.common import always, case
 
 RETENTION = "tests/contract/integration/test_retention.py::"
+GROUPS = "tests/contract/admin/test_groups.py::"
 SWEEP = "tests/lua/test_sweep.py::"
 
 
@@ -19,6 +21,20 @@ def none_there(original: Any) -> Any:
     return made
 
 
+def at_once(original: Any) -> Any:
+    """The byte of a group that leaves is free before what it held is."""
+    return lambda self, group: replace(original(self, group), leaving=())
+
+
+def with_the_left(original: Any) -> Any:
+    """A group's share of a topic stays there when it leaves."""
+
+    def made(self: Any, group: Any) -> Any:
+        return original(self, replace(group, topics=(*group.topics, *group.leaving)))
+
+    return made
+
+
 CASES = (
     case("R33", "one call each half minute forgets ids", Symbol("Sweeps._wait_s", always(30.0)),
          f"{RETENTION}test_a_worker_forgets_ids_as_fast_as_they_came",
@@ -27,4 +43,13 @@ CASES = (
          f"{RETENTION}test_a_group_of_simple_consumers_forgets_ids_and_applies_its_retention"),
     case("R33", "a decided transaction is kept for ever", drops("ZREM", "closed", "sweep"),
          f"{SWEEP}test_sweep_forgets_a_transaction_ten_minutes_after_its_end"),
+    case("R34", "a byte is never free again",
+         Symbol("TopicRecord.freed", lambda _: lambda record, _: record),
+         f"{GROUPS}test_any_number_of_groups_join_a_topic_one_after_another"),
+    case("R34", "a byte is free at once", Symbol("TopicRecord.without_group", at_once),
+         f"{GROUPS}test_a_byte_is_not_used_again_before_its_group_has_left_completely"),
+    case("R34", "a share stays where a group was", Symbol("CatalogStore._shares", with_the_left),
+         f"{GROUPS}test_the_share_of_a_topic_that_a_group_left_goes_to_the_others"),
+    case("R34", "each thread begins a lane", Symbol("_Lanes.give_back", always(None)),
+         "tests/contract/integration/test_lanes.py::test_threads_that_come_and_go_leave_one_lane"),
 )  # fmt: skip
