@@ -1,18 +1,19 @@
 """Statistics: one read-only call per group and partition, added up."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
-from rqretry.core.errors import RqretryError
+from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.core.message_id import born_ms
 from rqretry.core.route import RouteGroup
 from rqretry.core.worker_info import groups_of
-from rqretry.protocol.command import Operation, batches
+from rqretry.protocol.command import Each, Operation, batches
 from rqretry.protocol.inspect import Stats as Part
 from rqretry.protocol.inspect import memory, server_memory, stats
+from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.transaction import size
 
 _NO_GROUP = RouteGroup("-", 0, "")
@@ -24,6 +25,7 @@ def gather_stats(
     """Read every partition of these topics, and add up."""
     levels = yield from catalog.open()
     rows = []
+    refused = [reason for about in workers for reason in groups_of(about).refused]
     for topic in topics:
         groups = [g for g in topic.members if group in (None, g.name)] or [_NO_GROUP]
         parts: dict[str, list[Part]] = {}
@@ -31,7 +33,8 @@ def gather_stats(
             keys = [catalog.group_keys(topic.name, n, asked.name) for n in range(topic.partitions)]
             found = parts[asked.name] = []
             for batch in batches(keys):
-                found += yield [stats(key) for key in batch]
+                answers = yield Each([stats(key) for key in batch], seconds=None)
+                refused += _sort_out(batch, answers, found)
         any_group = parts[groups[0].name]
         rows.append(
             TopicStats(
@@ -52,9 +55,23 @@ def gather_stats(
         )
     server = yield from _server()
     own = catalog.keys
-    transactions = yield [size(own.open_transactions), size(own.parked_transactions)]
+    unfinished, parked = yield [size(own.open_transactions), size(own.parked_transactions)]
     memory = server.get("used_memory"), server.get("maxmemory")
-    return Stats(catalog.namespace, tuple(rows), *memory, *transactions)
+    unique = tuple(dict.fromkeys(refused))
+    return Stats(catalog.namespace, tuple(rows), *memory, unfinished, parked, unique)
+
+
+def _sort_out(
+    keys: Sequence[GroupKeys], answers: Sequence[Part | RqretryError], found: list[Part]
+) -> Iterator[str]:
+    """Add the answers to those found; why some places cannot be read."""
+    for key, answer in zip(keys, answers, strict=True):
+        if isinstance(answer, StoreUnavailable):
+            raise answer
+        if isinstance(answer, RqretryError):
+            yield f"{key} cannot be read: {answer}"
+        else:
+            found.append(answer)
 
 
 def _bytes(catalog: Catalog, topic: TopicRecord) -> Operation[int | None]:

@@ -101,6 +101,8 @@ class Stats:
     """Unfinished ones of the namespace, including parked ones."""
     parked_transactions: int = 0
     """Those of the namespace that no checker could decide; they wait for an operator."""
+    refused: tuple[str, ...] = ()
+    """What live workers cannot lease from, and what cannot be read, with the reason."""
 
     @property
     def groups_without_consumer(self) -> list[tuple[str, str]]:

@@ -55,6 +55,8 @@ def status(context: click.Context, *, topic: str | None, watch: bool, as_json: b
             fields["transactions"] = {"unfinished": unfinished, "parked": parked}
         if fault:
             fields["eviction"] = fault
+        if stats.refused:
+            fields["refused"] = list(stats.refused)
         print_json(fields)
     else:
         print_page(_page(stats, fault))
@@ -98,6 +100,7 @@ def _page(stats: Stats, fault: str | None) -> Iterator[Part]:
     yield from _numbers(stats)
     yield from _transactions(stats)
     yield from filter(None, [memory_line(stats), fault])
+    yield from map(clean, stats.refused)
 
 
 def _transactions(stats: Stats) -> list[str]:

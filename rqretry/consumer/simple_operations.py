@@ -4,6 +4,7 @@ There is no failure report and no retry policy: a message that is not acknowledg
 when its invisible duration ends, and dead after max_retries + 1 deliveries.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,10 +12,19 @@ from typing import Any
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.store import Place
+from rqretry.core.back_off import BackOff
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.durations import Duration, milliseconds, seconds
 from rqretry.core.envelope import decode
-from rqretry.core.errors import CodecError, InvalidReceiptHandle, refuse, show, shown_ids
+from rqretry.core.errors import (
+    CodecError,
+    InvalidReceiptHandle,
+    RqretryError,
+    StoreUnavailable,
+    refuse,
+    show,
+    shown_ids,
+)
 from rqretry.core.failure_record import describe_cause
 from rqretry.core.limits import MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
 from rqretry.core.message import Message, ReceiptHandle
@@ -35,6 +45,8 @@ from rqretry.protocol.lease import (
 )
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.protocol.rate_limit import Tokens, rate_take
+
+log = logging.getLogger("rqretry")
 
 LONGEST_WAIT_S = 20 * 60
 _LOOK_EVERY_S = 5.0
@@ -67,6 +79,7 @@ class SimpleOperations:
         self._sweeps = Sweeps(catalog.topics, catalog.group_keys)
         self._prefer = "ready"
         self._found_at = 0.0
+        self._refused: dict[Place, BackOff] = {}
         self._rated = False
         """The group has a rate limit: a lease needs tokens."""
 
@@ -124,7 +137,7 @@ class SimpleOperations:
             rest = end - time.monotonic()
             if received or rest <= 0:
                 return received
-            wakes = tuple(keys.wake for _, _, keys in self._places)
+            wakes = tuple(keys.wake for _, _, keys in self._open_places())
             yield Block(wakes, min(rest, look_again_s))
 
     def ack(self, messages: Acknowledgeable | Iterable[Acknowledgeable]) -> Operation[None]:
@@ -225,18 +238,37 @@ class SimpleOperations:
         look_again_ms = _LOOK_EVERY_S * 1000
         self._places.append(self._places.pop(0))
         self._prefer = "retry" if self._prefer == "ready" else "ready"
-        for place in list(self._places):
+        for place in self._open_places():
             want = most - len(received)
             if want <= 0:
                 break
             started = time.monotonic()
-            leased = yield from self._lease(place, want, invisible_ms)
-            expires = started + invisible_ms / 1000
-            received += yield from self._messages(place, leased, expires)
+            try:
+                leased = yield from self._lease(place, want, invisible_ms)
+                expires = started + invisible_ms / 1000
+                received += yield from self._messages(place, leased, expires)
+            except RqretryError as error:
+                self._put_off(place, error, received)
+                continue
+            self._refused.pop(place, None)
             for soon_ms in (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms):
                 if soon_ms is not None:
                     look_again_ms = min(look_again_ms, max(soon_ms, 1))
         return received, look_again_ms / 1000
+
+    def _open_places(self) -> list[Place]:
+        """Those that are not put off after an error; all, if all are."""
+        now = time.monotonic()
+        put_off = {place for place, refused in self._refused.items() if refused.again_at > now}
+        return [place for place in self._places if place not in put_off] or list(self._places)
+
+    def _put_off(self, place: Place, error: RqretryError, received: Sequence[object]) -> None:
+        """Leave a place alone for a while, if there are others; raises the error, if not."""
+        self._refused.setdefault(place, BackOff()).failed(str(error), time.monotonic())
+        alone = self._refused.keys() >= set(self._places)
+        if not received and (alone or isinstance(error, StoreUnavailable)):
+            raise error
+        log.warning("nothing can be received for %s, trying again: %s", place.keys, error)
 
     def _lease(self, place: Place, want: int, invisible_ms: int) -> Operation[Leased]:
         """Lease as many as there are, and the group's rate limit has tokens for."""

@@ -5,17 +5,19 @@ from typing import NamedTuple
 
 
 class About(NamedTuple):
-    """The groups and topics that a worker process consumes."""
+    """The groups and topics that a worker process consumes, and what it cannot lease from."""
 
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     pid: int | None = None
+    refused: tuple[str, ...] = ()
 
 
 def groups_of(about: str) -> About:
     """Decode it; empty if another version wrote another format."""
     try:
         fields = json.loads(about)
-        return About(tuple(fields["groups"]), tuple(fields["topics"]), fields.get("pid"))
+        refused = tuple(fields.get("refused", ()))
+        return About(tuple(fields["groups"]), tuple(fields["topics"]), fields.get("pid"), refused)
     except (ValueError, TypeError, KeyError):
         return About()

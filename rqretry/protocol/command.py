@@ -75,11 +75,11 @@ def call(
 class Each:
     """Calls with an outcome each: the results, with an RqretryError in the place of what failed.
 
-    What may succeed later is repeated for `seconds`.
+    What may succeed later is repeated for `seconds`; None: as long as any call.
     """
 
     commands: Sequence[Command[Any]]
-    seconds: float = 0.0
+    seconds: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.process_pool import how_ended
 from rqretry.consumer.registry import ConsumerSpec
-from rqretry.core.errors import ConfigError, RqretryError
+from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
 from rqretry.supervision.exit_records import ExitRecords
@@ -40,8 +40,8 @@ from rqretry.supervision.worker_process import (
 )
 from rqretry.transport.store_sync import SyncStore
 from rqretry.worker.recycle_process import resident_bytes
+from rqretry.worker.registration import apply_spec
 from rqretry.worker.stop_signals import SIGNALS, Stoppable, StoppedEarly
-from rqretry.worker.worker import apply_spec
 
 log = logging.getLogger("rqretry")
 
@@ -119,13 +119,15 @@ def apply_settings(settings: Settings, consumers: Sequence[ConsumerSpec]) -> Non
     """What consumers name becomes their groups' settings: once, here, never in a worker process."""
     with SyncStore(settings.url, repeat_seconds=2.0) as store:
         catalog = Catalog(settings.namespace, settings.levels, worker_name())
-        try:
-            for spec in consumers:
+        for spec in consumers:
+            try:
                 store.perform(apply_spec(catalog, spec, explicit=True))
-        except ConfigError:
-            raise
-        except RqretryError as error:
-            log.warning("%s; the workers keep trying", error)
+            except ConfigError:
+                raise
+            except RqretryError as error:
+                log.warning("group %s: %s; the workers keep trying", spec.group, error)
+                if isinstance(error, StoreUnavailable):
+                    return
 
 
 @dataclass(slots=True, eq=False)

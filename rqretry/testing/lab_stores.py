@@ -36,7 +36,9 @@ class LabSession(Session):
         self._count(commands)
         return (yield from super().run_all(commands))
 
-    def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> Procedure[list[Any]]:
+    def run_each(
+        self, commands: Sequence[Command[Any]], seconds: float | None
+    ) -> Procedure[list[Any]]:
         """The same, with errors as values; nothing is lost in the lab, so nothing is repeated."""
         del seconds
         return (yield from self.run_all(commands))

@@ -24,10 +24,10 @@ from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
 from rqretry.worker.broadcast import BroadcastResults, Position, starting_positions, unleased
 from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.leases import Delivery, LeasedPlace
+from rqretry.worker.registration import apply_spec
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import TransactionChecks
 from rqretry.worker.wakeups import WakeUps
-from rqretry.worker.worker import apply_spec
 
 _THREADS = 16
 """A plain handler that calls lab.duplicate() waits in its thread while another one runs."""

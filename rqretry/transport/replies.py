@@ -31,6 +31,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from rqretry.core.errors import (
     AmbiguousResult,
+    CodecError,
     ConfigError,
     QueueFull,
     RqretryError,
@@ -82,6 +83,8 @@ _CODES: dict[type[Exception], str] = {  # it cuts the code off the texts of thes
     MasterDownError: "MASTERDOWN",
     AuthenticationError: "NOAUTH",
 }
+UNREADABLE = (ValueError, TypeError, LookupError)
+"""What decoding a reply raises where the stored data is damaged."""
 _NO_DATABASE = "DB index is out of range"
 _INNER_DENIED = ("can't run this command or subcommand", "ACL failure in script")
 """How servers before and from 7.2 say that a script's user lacks a right."""
@@ -198,7 +201,10 @@ def result_of(server: Node, command: Command[T], reply: Any, confirmed: Sequence
     """
     if isinstance(reply, Exception):
         raise meaning(server, command, reply)
-    result = command.decode(reply)
+    try:
+        result = command.decode(reply)
+    except UNREADABLE as damage:
+        raise unreadable(command, damage) from None
     if not confirmed:
         return result
     if isinstance(confirmed[0], Exception):
@@ -227,6 +233,16 @@ def meaning(server: Node, command: Command[Any], error: Exception) -> Exception:
     if code in _FATAL:
         return ConfigError(f"Redis at {server.address} {_FATAL[code]}")
     return _script_error(server, command, text)
+
+
+def unreadable(command: Command[Any], error: Exception) -> Exception:
+    """What a reply means that cannot be decoded."""
+    if isinstance(error, RqretryError):
+        return error
+    what = f"the answer to {command.verb} cannot be read ({type(error).__name__})"
+    if command.ids:  # what was asked for may have been done
+        return AmbiguousResult(command.verb, command.ids, what)
+    return CodecError(f"{what}: the data is damaged; see `rqretry fsck`")
 
 
 def moved(server: Node) -> TryAgain:

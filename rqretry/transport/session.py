@@ -38,7 +38,16 @@ from rqretry.transport.node import (
     Watch,
     key_of,
 )
-from rqretry.transport.replies import Call, TryAgain, check, give_up, moved
+from rqretry.transport.replies import (
+    UNREADABLE,
+    Call,
+    TryAgain,
+    check,
+    give_up,
+    moved,
+    result_of,
+    unreadable,
+)
 
 T = TypeVar("T")
 
@@ -228,7 +237,10 @@ class Session:
         if isinstance(reply, Exception):
             return (yield from self.answer(node, command, reply, seconds))
         self._proved(node)
-        return command.decode(reply)
+        try:
+            return command.decode(reply)
+        except UNREADABLE as error:
+            raise unreadable(command, error) from None
 
     def answer(
         self, node: Node, command: Command[T], reply: Any, seconds: float | None = None
@@ -236,7 +248,7 @@ class Session:
         """What a server's reply to a command means; what is worth repeating is repeated."""
         if not isinstance(reply, Exception):
             self._proved(node)
-            return command.decode(reply)
+            return result_of(node, command, reply)
         share = Share(node)
         share.calls.append(Call(command))
         yield from self._together((yield from self._settle(share, [reply])))
@@ -263,7 +275,9 @@ class Session:
             return [(yield from self.run(commands[0]))]
         return (yield from self._complete([Call(command) for command in commands]))
 
-    def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> Procedure[list[Any]]:
+    def run_each(
+        self, commands: Sequence[Command[Any]], seconds: float | None
+    ) -> Procedure[list[Any]]:
         """The same, but what fails is a value in its place: its RqretryError, after `seconds`."""
         if len(commands) == 1:
             try:

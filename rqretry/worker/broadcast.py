@@ -11,19 +11,21 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.back_off import FIRST_S, BackOff
 from rqretry.core.catalog_records import BROADCAST
 from rqretry.core.envelope import decode
-from rqretry.core.errors import CodecError, RqretryError
+from rqretry.core.errors import CodecError, RqretryError, StoreUnavailable
 from rqretry.core.failure_record import reason_in
 from rqretry.core.middleware import Announcer, Event
 from rqretry.core.route import EVERY_TAG, RouteGroup
 from rqretry.observability.log_format import about
 from rqretry.observability.observer import FAILURE, RELEASED, SUCCESS
 from rqretry.protocol.broadcast import Entry, Mark, now_at, read_waited, tally, wait_arguments
-from rqretry.protocol.command import Operation
+from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.lease import Failure
 from rqretry.transport.hiredis_channel import Connection
 from rqretry.transport.node import BLOCK_MARGIN_SECONDS
@@ -55,6 +57,7 @@ class Position:
         self.place = place
         self.mark = mark
         self.group = group
+        self.refused = BackOff()
         self.counts: dict[str, int] = {}
         """What became of its messages, since the server's counters had it last."""
 
@@ -171,24 +174,23 @@ class Broadcaster:
     async def count(self) -> None:
         """Add to the server's counters what has become of messages since the last time."""
         counts = self._results.take_counts()
-        if counts:
-            await self.store.run_all([tally(place.keys, count) for place, count in counts])
+        commands = [tally(place.keys, count) for place, count in counts]
+        for answer in await self.store.run_each(commands, self.store.patience) if counts else ():
+            if isinstance(answer, Exception):
+                log.warning("what a broadcast group did could not be counted: %s", answer)
 
     async def count_last(self) -> None:
         """The same at the end, where it is not worth waiting for."""
         try:
             async with asyncio.timeout(_LAST_COUNT_S):
                 await self.count()
-        except (TimeoutError, RqretryError) as error:
+        except TimeoutError as error:
             log.warning("what broadcast groups did last is not counted: %s", error)
 
     async def _count_for_ever(self) -> None:
         while True:
             await asyncio.sleep(jitter(TALLY_EVERY_S, self._random))
-            try:
-                await self.count()
-            except RqretryError as error:
-                log.warning("what broadcast groups did could not be counted: %s", error)
+            await self.count()
 
     def published(self, place: LeasedPlace) -> None:
         """Something was published, perhaps for later."""
@@ -234,17 +236,24 @@ class _Reader:
             self._close()
 
     async def _read(self) -> None:
-        store = self._owner.store
+        store, now = self._owner.store, time.monotonic()
+        positions = [p for p in self._positions.values() if p.refused.again_at <= now]
+        if not positions:
+            await asyncio.sleep(FIRST_S)
+            return
         if self._connection is None:
             self._connection = await store.acquire(next(iter(self._positions)))
-        where = [
-            (position.place.keys.partition, position.mark) for position in self._positions.values()
-        ]
+        where = [(position.place.keys.partition, position.mark) for position in positions]
         arguments = wait_arguments(where, count=ENTRIES, block_ms=round(BLOCK_S * 1000))
         patience = BLOCK_S + BLOCK_MARGIN_SECONDS
         (reply,) = await store.exchange(self._connection, [arguments], patience)
         if is_error(reply):
+            if await self._put_off(positions):
+                return
             raise broken(self._connection.node, reply, sent=True)
+        for position in positions:
+            if position.refused.again_at:
+                position.refused.worked()
         for stream, entries in read_waited(reply).items():
             position = self._positions[stream]
             for entry in entries:
@@ -253,6 +262,24 @@ class _Reader:
                     self._consumer.accept(deliveries)
                 else:
                     self._owner.published(position.place)
+
+    async def _put_off(self, positions: Sequence[Position]) -> bool:
+        """Leave alone the streams that cannot be read; whether there are any."""
+        store = self._owner.store
+        probes: list[Command[Any]] = []
+        for position in positions:
+            keys = position.place.keys.partition
+            arguments = wait_arguments([(keys, position.mark)], count=1, block_ms=1)
+            probes.append(Command("read", (keys.broadcast,), (), bool, arguments=arguments))
+        answers = await store.run_each(probes, store.patience)
+        refused = False
+        for position, answer in zip(positions, answers, strict=True):
+            if isinstance(answer, StoreUnavailable) or not isinstance(answer, Exception):
+                continue
+            log.warning("nothing can be read for %s: %s", position.place.keys, answer)
+            position.refused.failed(str(answer), time.monotonic())
+            refused = True
+        return refused
 
     def _close(self) -> None:
         if self._connection is not None:

@@ -60,7 +60,12 @@ class PartitionWatch(Generic[C]):
             self._seen = records
         for consumer in self._consumers:
             if consumer in plain or source_of(consumer.spec.group, consumer.spec.topics):
-                await self._look(consumer)
+                try:
+                    await self._look(consumer)
+                except RqretryError as error:
+                    self._seen = []  # look again, though nothing changes
+                    group = consumer.spec.group
+                    log.info("new partitions of group %s cannot be read yet: %s", group, error)
 
     async def _look(self, consumer: C) -> None:
         known = {(place.topic, place.partition) for place in consumer.places}

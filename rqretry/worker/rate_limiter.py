@@ -6,16 +6,17 @@ find comes back. While there are none the process waits exactly as long as the s
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from rqretry.core.back_off import BackOff
+from rqretry.core.errors import StoreUnavailable
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.rate_limit import Tokens, rate_take
 from rqretry.transport.store import Store
 
 log = logging.getLogger("rqretry")
-
-_AGAIN_S = 0.5
 
 
 class TokenBuckets:
@@ -24,6 +25,7 @@ class TokenBuckets:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._next_at: dict[str, float] = {}
+        self._refused: dict[str, BackOff] = defaultdict(BackOff)
 
     def next_at(self, bucket: str) -> float:
         """The monotonic time before which a bucket has no tokens for us; past: ask."""
@@ -43,16 +45,18 @@ class TokenBuckets:
         for bucket, tokens in zip(wanted, answers, strict=True):
             if isinstance(tokens, Tokens):
                 self._next_at[bucket] = time.monotonic() + tokens.wait_ms / 1000
+                self._refused.pop(bucket, None)
                 given[bucket] = tokens.given
             else:
                 self._failed(bucket, tokens)
         return given
 
     def _failed(self, bucket: str, error: Exception) -> None:
-        if not self._store.spread:
+        if isinstance(error, StoreUnavailable) and not self._store.spread:
             raise error
         log.warning("no tokens can be taken from %s, trying again: %s", bucket, error)
-        self._next_at[bucket] = time.monotonic() + _AGAIN_S
+        self._refused[bucket].failed(str(error), time.monotonic())
+        self._next_at[bucket] = self._refused[bucket].again_at
 
     async def give_back(self, unused: Mapping[str, int]) -> None:
         """Tokens for messages that were not there."""

@@ -8,11 +8,14 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
-from rqretry.protocol.command import Command
+from rqretry.core.catalog_records import BROADCAST, PUSH
+from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.maintain import register
 from rqretry.transport.store import Store
@@ -26,6 +29,7 @@ PROOF_S = 1.5
 """How long one proof may take."""
 _AGAIN_S = 0.25
 _LAST_CALL_S = 1.0
+_MOST_REFUSED = 5
 
 
 class Condition(NamedTuple):
@@ -43,18 +47,22 @@ class Registration:
     """The entry of one worker in the registry of live workers."""
 
     def __init__(
-        self, store: Store, keys: NamespaceKeys, worker: str, specs: Sequence[ConsumerSpec]
+        self,
+        store: Store,
+        keys: NamespaceKeys,
+        worker: str,
+        specs: Sequence[ConsumerSpec],
+        refused: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._store = store
         self._keys = keys
         self._worker = worker
-        self._about = json.dumps(
-            {
-                "groups": sorted({spec.group for spec in specs}),
-                "topics": sorted({topic for spec in specs for topic in spec.topics}),
-                "pid": os.getpid(),
-            }
-        )
+        self._about = {
+            "groups": sorted({spec.group for spec in specs}),
+            "topics": sorted({topic for spec in specs for topic in spec.topics}),
+            "pid": os.getpid(),
+        }
+        self._refused = refused
         self._soon = asyncio.Event()
         self._unsafe: str | None = None
 
@@ -83,4 +91,23 @@ class Registration:
         await self._store.prove(self._register(0), _LAST_CALL_S)
 
     def _register(self, ttl_ms: int) -> Command[int]:
-        return register(self._keys, worker=self._worker, about=self._about, ttl_ms=ttl_ms)
+        about = json.dumps({**self._about, "refused": self._refused()[:_MOST_REFUSED]})
+        return register(self._keys, worker=self._worker, about=about, ttl_ms=ttl_ms)
+
+
+def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Operation[int]:
+    """Subscribe a consumer's group; `explicit`: what the consumer names becomes the group's.
+
+    Returns:
+        The group's max_retries; -1 is unlimited.
+    """
+    named: dict[str, Any] = {
+        name: getattr(spec, name) for name in ("max_retries", "tags", "max_inflight", "rate_limit")
+    }
+    named["policy"] = replace(spec.policy, max_retries=None) if spec.policy is not None else None
+    settings = {name: value for name, value in named.items() if explicit and value is not None}
+    kind = BROADCAST if spec.broadcast else PUSH
+    record = yield from catalog.join(
+        spec.group, kind, spec.topics, start=spec.start, ordered=spec.ordered, **settings
+    )
+    return 0 if spec.broadcast else record.max_retries

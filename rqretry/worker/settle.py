@@ -24,6 +24,7 @@ from rqretry.worker.wakeups import WakeUps
 
 log = logging.getLogger("rqretry")
 
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _NOTHING_KNOWN = Recovered({}, whole=False)
 T = TypeVar("T")
 
@@ -87,9 +88,15 @@ class Settler:
 
     async def _retry(self) -> None:
         """Try again to settle where a server fails, as long as there is something to."""
+        pause = _FIRST_PAUSE_S
         try:
             while places := self._take(failing=True):
-                await self._flush(places)
+                if await self._flush(places):
+                    shortest = min(place.visibility_s for place in places)
+                    await asyncio.sleep(min(pause, max(_FIRST_PAUSE_S, shortest / 10)))
+                    pause = min(2 * pause, _LONGEST_PAUSE_S)
+                else:
+                    pause = _FIRST_PAUSE_S
         finally:
             self._retrying = False
             if self._dirty:  # it came while its server recovered: `run` has passed it over
@@ -118,10 +125,11 @@ class Settler:
         self._wanted.clear()
         await self._flush([*self._take(failing=False), *self._take(failing=True)])
 
-    async def _flush(self, places: Sequence[LeasedPlace]) -> None:
+    async def _flush(self, places: Sequence[LeasedPlace]) -> bool:
+        """Settle what these places have; whether some of it failed and is to be sent again."""
         pairs = [(place, made) for place in places for made in self._settlements(place)]
         if not (pairs or any(place.outbox.doubts for place in places)):
-            return
+            return False
         self._busy += 1
         try:
             commands = [made.command for _, made in pairs]
@@ -134,8 +142,8 @@ class Settler:
             errors += [await self._recover(place) for place in in_doubt]
             if any(errors):
                 log.warning("settling failed, trying again: %s", next(filter(None, errors)))
-                await asyncio.sleep(0.1)
             self._wake_ups.settled()
+            return any(errors)
         finally:
             self._busy -= 1
 

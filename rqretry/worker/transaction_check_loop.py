@@ -86,8 +86,15 @@ class TransactionChecks:
         self.found = bool(claimed.records or claimed.parked)
         for id_ in claimed.parked:
             _log_parked(id_, "the last check was never answered")
-        await asyncio.gather(*(self._see_to(record) for record in claimed.records))
+        await asyncio.gather(*(self._see_to_one(record) for record in claimed.records))
         return 0 if len(claimed.records) == _AT_ONCE else claimed.next_due_ms
+
+    async def _see_to_one(self, record: Record) -> None:
+        """An error of one leaves it to the next who claims it, and stops no other."""
+        try:
+            await self._see_to(record)
+        except RqretryError as error:
+            log.warning("transaction %s cannot be seen to, trying again: %s", record.id, error)
 
     async def _see_to(self, record: Record) -> None:
         if record.state != OPEN:

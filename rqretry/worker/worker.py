@@ -10,12 +10,10 @@ from typing import Any
 from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.consumer.transaction_checker import Checkers
-from rqretry.core.catalog_records import BROADCAST, PUSH
 from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
 from rqretry.core.middleware import Announcer, Event, Hooks
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
-from rqretry.protocol.command import Operation
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.store import Store
@@ -24,11 +22,11 @@ from rqretry.worker.broadcast import Broadcaster, BroadcastResults, starting_pos
 from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.heartbeat import Heartbeat
-from rqretry.worker.leases import Delivery, LeasedPlace
+from rqretry.worker.leases import LOOK_EVERY_S, Delivery, LeasedPlace
 from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.recycle_process import MessageLimit
-from rqretry.worker.registration import Condition, Registration
+from rqretry.worker.registration import Condition, Registration, apply_spec
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import TransactionChecks
 from rqretry.worker.wakeups import Alarm, WakeUps, wait_for
@@ -94,6 +92,7 @@ class Worker:
         self._all_places: list[LeasedPlace] = []
         self._leased_places: list[LeasedPlace] = []
         """What upkeep and the heartbeat go through; both grow with the partitions."""
+        self._unjoined = list(self._specs)
         self._stop = asyncio.Event()
         self._stop_now = asyncio.Event()
         self.started = asyncio.Event()
@@ -101,7 +100,9 @@ class Worker:
         """It stops in order to be replaced by a fresh process."""
         self.changed = asyncio.Event()
         """What `condition` answers may have changed."""
-        self._registration = Registration(self._store, self._catalog.keys, self.name, self._specs)
+        self._registration = Registration(
+            self._store, self._catalog.keys, self.name, self._specs, self._refused
+        )
 
     def stop(self) -> None:
         """Stop gracefully; called a second time, at once."""
@@ -124,12 +125,15 @@ class Worker:
     def condition(self) -> Condition:
         """How this worker is, as the supervisor answers who asks for its health."""
         state = "stopping" if self.stopping else "working" if self.started.is_set() else "starting"
-        return Condition(state, self._store.fault or self._refusal(), self._store.proved_at)
+        refused = next(iter(self._refused()), self._store.session.eviction.fault)
+        return Condition(state, self._store.fault or refused, self._store.proved_at)
 
-    def _refusal(self) -> str | None:
-        """Why a place cannot be leased from, or a server is not safe; None for nothing."""
-        refusals = (place.leasing.reason for place in self._leased_places)
-        return next(filter(None, refusals), self._store.session.eviction.fault)
+    def _refused(self) -> list[str]:
+        """Which places cannot be leased from, and why."""
+        late = self._unjoined if self.started.is_set() else ()
+        refused = [f"group {spec.group} cannot be joined" for spec in late]
+        reasons = (place.leasing.reason for place in self._leased_places)
+        return [*refused, *filter(None, reasons)]
 
     @property
     def stopping(self) -> bool:
@@ -174,29 +178,60 @@ class Worker:
             working.result()
 
     async def _join_until_reachable(self) -> None:
+        """Join the groups, at least one of those that lease and all that broadcast."""
         while not self._stop.is_set():
-            self._all_places.clear()
-            self._leased_places.clear()
             try:
-                self._consumers = [await self._join(spec) for spec in self._specs]
-            except ConfigError:
+                await self._join_more()
+            except StoreUnavailable as error:
+                log.warning("cannot start yet, trying again: %s", error)
+            if not self._unjoined or (self._consumers and not _broadcasts(self._unjoined)):
+                return
+            await wait_for(self._stop, 1.0)
+
+    async def _join_more(self) -> list[Consumer]:
+        """Join what is not joined yet; an error keeps out its own group alone.
+
+        Raises:
+            ConfigError, StoreUnavailable: Nothing can be joined.
+        """
+        joined = []
+        for spec in list(self._unjoined):
+            try:
+                joined.append(await self._join(spec))
+                self._unjoined.remove(spec)
+            except (ConfigError, StoreUnavailable):
                 raise
             except RqretryError as error:
-                log.warning("cannot start yet, trying again: %s", error)
-                await wait_for(self._stop, 1.0)
-            else:
-                return
+                log.warning("group %s cannot start yet, trying again: %s", spec.group, error)
+        return joined
 
     async def _join(self, spec: ConsumerSpec) -> Consumer:
         apply = apply_spec(self._catalog, spec, explicit=self._explicit)
         consumer = self._consumer(spec, await self._store.perform(apply))
         places = await self._store.perform(self._catalog.groups.places(spec.group, spec.topics))
-        for place in places:
-            self._add(consumer, place)
+        found = [_place(spec, place) for place in places]
         if spec.broadcast:
-            begin = starting_positions(self._catalog, consumer.places)
+            begin = starting_positions(self._catalog, found)
             self._broadcast.begin(await self._store.perform(begin))
+        for place in found:
+            self._add(consumer, place)
+        self._consumers.append(consumer)
         return consumer
+
+    async def _join_late(self, leasing: list[Consumer], fetcher: Fetcher) -> None:
+        """Join the groups that could not be joined at the start."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                joined = await self._join_more()
+            except RqretryError as error:
+                log.warning("groups cannot be joined yet, trying again: %s", error)
+                continue
+            for consumer in joined:
+                leasing.append(consumer)
+                consumer.start()
+                for place in consumer.places:
+                    fetcher.add(consumer, place)
 
     def _consumer(self, spec: ConsumerSpec, max_retries: int) -> Consumer:
         results = self._broadcast if spec.broadcast else self._settler
@@ -206,13 +241,11 @@ class Worker:
         )
         return Consumer(unleased(spec) if spec.broadcast else spec, context, max_retries)
 
-    def _add(self, consumer: Consumer, found: tuple[str, int, GroupKeys]) -> LeasedPlace:
+    def _add(self, consumer: Consumer, place: LeasedPlace) -> LeasedPlace:
         """Have a consumer work on one more partition."""
-        spec = consumer.spec
-        place = LeasedPlace(*found, spec.visibility_ms / 1000, broadcast=spec.broadcast)
         consumer.places.append(place)
         self._all_places.append(place)
-        if not spec.broadcast:
+        if not place.broadcast:
             self._leased_places.append(place)
         return place
 
@@ -276,7 +309,7 @@ class Worker:
             self._store,
             self._catalog,
             leasing,
-            lambda c, found: fetcher.add(c, self._add(c, found)),
+            lambda c, found: fetcher.add(c, self._add(c, _place(c.spec, found))),
         )
         checks = TransactionChecks(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
@@ -292,6 +325,7 @@ class Worker:
             start(partition_watch.run(), name="partition watch"),
             start(self._announcer.run(), name="announcer"),
             start(checks.run(), name="transaction checks"),
+            start(self._join_late(leasing, fetcher), name="late joiner"),
             broadcasting,
         ]
         self.started.set()
@@ -354,19 +388,9 @@ class Worker:
                 consumer.running.lose(delivery)
 
 
-def apply_spec(catalog: Catalog, spec: ConsumerSpec, *, explicit: bool) -> Operation[int]:
-    """Subscribe a consumer's group; `explicit`: what the consumer names becomes the group's.
+def _place(spec: ConsumerSpec, found: tuple[str, int, GroupKeys]) -> LeasedPlace:
+    return LeasedPlace(*found, spec.visibility_ms / 1000, broadcast=spec.broadcast)
 
-    Returns:
-        The group's max_retries; -1 is unlimited.
-    """
-    named: dict[str, Any] = {
-        name: getattr(spec, name) for name in ("max_retries", "tags", "max_inflight", "rate_limit")
-    }
-    named["policy"] = replace(spec.policy, max_retries=None) if spec.policy is not None else None
-    settings = {name: value for name, value in named.items() if explicit and value is not None}
-    kind = BROADCAST if spec.broadcast else PUSH
-    record = yield from catalog.join(
-        spec.group, kind, spec.topics, start=spec.start, ordered=spec.ordered, **settings
-    )
-    return 0 if spec.broadcast else record.max_retries
+
+def _broadcasts(specs: Sequence[ConsumerSpec]) -> bool:
+    return any(spec.broadcast for spec in specs)

@@ -36,9 +36,16 @@ def refusal(worker: Worker) -> str:
     return worker.condition().fault or ""
 
 
+async def until_shown(lab: Lab) -> tuple[str, ...]:
+    """What `rqretry status` shows of a worker's refusals, as soon as it has registered them."""
+    with Client(lab.url, namespace=NAMESPACE) as client:
+        await until(lambda: any("cannot lease" in why for why in client.admin.stats().refused))
+        return client.admin.stats().refused
+
+
 @pytest.mark.parametrize("damaged", ["inflight", "ready", "wake"])
 async def test_a_damaged_place_stops_no_other(lab: Lab, damaged: str) -> None:
-    seen = {topic: Seen() for topic in TOPICS}
+    seen, place = {topic: Seen() for topic in TOPICS}, "group ga in partition 0 of a"
     app = consuming(lab, seen)
     async with lab.working(app) as worker:
         lab.redis.set(key("a", damaged), "damaged")
@@ -48,7 +55,10 @@ async def test_a_damaged_place_stops_no_other(lab: Lab, damaged: str) -> None:
             await seen[topic].count(20)
             await counted(lab, f"g{topic}", lease=20, succeed=20, expire=0)
         if damaged == "inflight":
-            await until(lambda: "partition 0 of a" in refusal(worker))
+            await until(lambda: place in refusal(worker))
+            shown = await until_shown(lab)
+            assert any(f"cannot lease for {place}" in line for line in shown), shown
+            assert any(f"{place} cannot be read" in line for line in shown), shown
         lab.redis.delete(key("a", damaged))
         await app.publish("a", "at last")
         assert await seen["a"].count(1)
@@ -112,3 +122,51 @@ async def test_a_group_that_cannot_be_joined_again_keeps_no_other_from_it(lab: L
         for topic in ("b", "c"):
             await app.publish(topic, 1)
             await seen[topic].count(1)
+
+
+async def test_a_simple_consumer_receives_beside_a_damaged_partition(lab: Lab) -> None:
+    with Client(lab.url, namespace=NAMESPACE) as client:
+        for topic in TOPICS:
+            client.admin.create_topic(topic)
+        consumer = client.simple_consumer(TOPICS, group="g", create_group=True)
+        lab.redis.set(f"rqretry:{NAMESPACE}:{{a:0}}:group:g:inflight", "damaged")
+        for topic in ("b", "c"):
+            client.publish(topic, 1)
+        got: list[Message[Any]] = []
+        while len(got) < 2:
+            got += consumer.receive(wait=5)
+        assert sorted(message.topic for message in got) == ["b", "c"]
+        consumer.ack(got)
+        lab.redis.delete(f"rqretry:{NAMESPACE}:{{a:0}}:group:g:inflight")
+
+
+async def test_a_group_with_a_damaged_partition_keeps_no_other_from_starting(lab: Lab) -> None:
+    seen = {topic: Seen() for topic in TOPICS}
+    app = consuming(lab, seen)
+    with Client(lab.url, namespace=NAMESPACE) as client:
+        client.admin.create_topic("a")
+    lab.redis.set(key("a", "config"), "damaged")
+    async with lab.working(app) as worker:
+        for topic in ("b", "c"):
+            await app.publish(topic, 1)
+            await seen[topic].count(1)
+        assert "group ga cannot be joined" in refusal(worker)
+        lab.redis.delete(key("a", "config"))
+        await app.publish("a", 1)
+        await seen["a"].count(1)
+
+
+async def test_broadcast_streams_are_read_beside_a_damaged_one(lab: Lab) -> None:
+    seen = {topic: Seen() for topic in TOPICS}
+    app = lab.app()
+
+    @app.consumer(list(TOPICS), group="all", broadcast=True)
+    async def handle(message: Message[Any]) -> None:
+        seen[message.topic].add(message)
+
+    async with lab.working(app):
+        lab.redis.set(f"rqretry:{NAMESPACE}:{{a:0}}:broadcast", "damaged")
+        for topic in ("b", "c"):
+            await app.publish(topic, 1)
+            await seen[topic].count(1)
+        lab.redis.delete(f"rqretry:{NAMESPACE}:{{a:0}}:broadcast")

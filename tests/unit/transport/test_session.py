@@ -10,6 +10,7 @@ from redis.exceptions import AskError, MovedError, NoScriptError, ReadOnlyError,
 
 from rqretry.core.errors import (
     AmbiguousResult,
+    CodecError,
     ConfigError,
     QueueFull,
     RqretryError,
@@ -277,11 +278,15 @@ def test_a_definite_error_is_raised_at_once(reply: Exception, error: type[Except
     assert planned.session.faults.now is None  # it answers
 
 
-def test_a_reply_of_the_wrong_type_is_an_error_of_the_decoder_and_nothing_is_repeated() -> None:
+def test_a_reply_that_cannot_be_read_is_an_error_of_its_call_and_nothing_is_repeated() -> None:
     planned = plan(7)
-    with pytest.raises(TypeError):
+    with pytest.raises(AmbiguousResult, match=r"publish cannot be read \(TypeError\)"):
         planned.drive(planned.session.run(publish()))
     assert planned.names() == ["EVALSHA"]
+    unreadable: Command[int] = Command("read", ("k",), (), int, arguments=("GET", "k"))
+    planned = plan(b"seven", b"7")
+    error, seven = planned.drive(planned.session.run_each([unreadable, unreadable], 0.0))
+    assert (type(error), seven) == (CodecError, 7)
 
 
 # -- several commands ----------------------------------------------------------------------------
