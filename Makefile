@@ -15,6 +15,7 @@ RULES     ?=
 FILES     ?=
 ONLY      ?=
 RUN       ?=
+SERVER    ?=
 SIZE      ?=
 LANES     ?=
 
@@ -59,10 +60,10 @@ soak: setup ## let the model test run for ten minutes with new seeds, which it p
 campaign: setup ## run the tests that are left out of `make test` because they take minutes
 	@$(BIN)/python -m pytest -m campaign $(TESTFLAGS)
 
-chaos: setup ## faults for ten minutes, then one table (SECONDS=n, SEED=n, ONLY=kind, RUN=kind:seed)
+chaos: setup ## faults for ten minutes, then one table (SECONDS=n, SEED=n, ONLY=kind, RUN=kind:seed, SERVER=redis-6.2)
 	@$(BIN)/python -m tests.chaos.campaigns $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
 	$(if $(ONLY),--only $(ONLY)) $(if $(RUN),--run $(RUN)) $(if $(SIZE),--size $(SIZE)) \
-	$(if $(LANES),--lanes $(LANES))
+	$(if $(LANES),--lanes $(LANES)) $(if $(SERVER),--server $(SERVER))
 
 lint: setup ## check style, types (mypy, and pyright for users), layers, structure and Lua
 	$(BIN)/ruff check $(CODE)

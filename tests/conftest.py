@@ -7,13 +7,11 @@ import pytest
 import redis
 
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from tests.support.servers import available_servers, start
+from tests.support.servers import SERVERS, ServerBinary, binary_of, start
 
 SLOW_FOLDERS = (
     "spark", "cluster", "sentinel", "production", "demo", "packaging", "chaos", "benchmarks",
 )  # fmt: skip
-
-SERVERS = {"valkey-8": "8.", "redis-7": "7.", "redis-6.2": "6.2"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,7 +30,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _server_of(item: pytest.Item) -> object:
     """The server that a test is made for; None for one that chooses for itself."""
     call = getattr(item, "callspec", None)
-    return call.params.get("backend", call.params.get("server")) if call else None
+    if call is None:
+        return None
+    named = (value for value in call.params.values() if value in list(SERVERS))
+    return call.params.get("backend", next(named, None))
 
 
 ServerOf = Callable[..., EmbeddedRedis]
@@ -40,24 +41,14 @@ ServerOf = Callable[..., EmbeddedRedis]
 
 @pytest.fixture(scope="session")
 def server_of() -> Iterator[ServerOf]:
-    """A function from a name in SERVERS to a running server, shared by the whole process.
+    """A function from a name in SERVERS to a running server, shared by the whole process."""
+    running: dict[tuple[str, bool, bool], EmbeddedRedis] = {}
 
-    A server that this machine does not have skips the test, and fails it in CI.
-    """
-    running: dict[tuple[str, bool], EmbeddedRedis] = {}
-
-    def server(name: str, *, cluster: bool = False) -> EmbeddedRedis:
-        if (name, cluster) not in running:
-            program, wanted = name.partition("-")[0], SERVERS[name]
-            found = [
-                server
-                for server in available_servers()
-                if server.path.name.startswith(program) and server.version.startswith(wanted)
-            ]
-            if not found:
-                missing(f"there is no {program} {wanted} here")
-            running[name, cluster] = start(found[0], cluster=cluster)
-        return running[name, cluster]
+    def server(name: str, *, cluster: bool = False, appendonly: bool = False) -> EmbeddedRedis:
+        key = (name, cluster, appendonly)
+        if key not in running:
+            running[key] = start(program(name), cluster=cluster, appendonly=appendonly)
+        return running[key]
 
     yield server
     for embedded in running.values():
@@ -68,6 +59,15 @@ def server_of() -> Iterator[ServerOf]:
 def server(request: pytest.FixtureRequest, server_of: ServerOf) -> EmbeddedRedis:
     """An empty server of each supported generation."""
     return emptied(server_of(request.param))
+
+
+def program(name: str) -> ServerBinary:
+    """The server of this name; where this machine lacks it, the test is skipped, in CI failed."""
+    found = binary_of(name)
+    if found is None:
+        missing(f"there is no server for {name} ({SERVERS[name]}) here")
+    assert found is not None
+    return found
 
 
 def missing(reason: str) -> None:

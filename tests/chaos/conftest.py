@@ -17,6 +17,8 @@ from rqretry import Client
 from rqretry.admin.views import GroupStats
 from rqretry.protocol.maintain import roster
 from rqretry.testing.embedded_redis import EmbeddedRedis
+from tests.conftest import ServerOf
+from tests.support.servers import SERVERS
 from tests.support.soundness import assert_sound
 
 HERE = Path(__file__).parent
@@ -126,11 +128,10 @@ def alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-@pytest.fixture(scope="session")
-def durable_server() -> Iterator[EmbeddedRedis]:
-    """A server that keeps an append-only file, synced at every write."""
-    with EmbeddedRedis(appendonly=True) as server:
-        yield server
+@pytest.fixture(scope="session", params=list(SERVERS))
+def durable_server(request: pytest.FixtureRequest, server_of: ServerOf) -> EmbeddedRedis:
+    """Each server, with an append-only file, synced at every write."""
+    return server_of(request.param, appendonly=True)
 
 
 @pytest.fixture

@@ -24,9 +24,11 @@ from tests.chaos.campaigns.nursery import ROOT
 from tests.chaos.campaigns.plan import Kind, draw, named
 from tests.chaos.campaigns.report import Wanted, bound, parts_of, shortage, table, total_of
 from tests.chaos.campaigns.run import Run
+from tests.conftest import missing, program
 from tests.model.checker.history import Effect, Operation
 from tests.model.checker.report import Finding, Report
 from tests.support.faults.power import NoCompiler
+from tests.support.servers import SERVERS
 
 pytestmark = pytest.mark.chaos
 
@@ -37,9 +39,10 @@ QUICK = {
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("server", list(SERVERS))
 @pytest.mark.parametrize("kind", list(QUICK))
-def test_a_small_run_loses_nothing(kind: Kind, tmp_path: Path) -> None:
-    one(kind, 1, QUICK[kind], tmp_path)
+def test_a_small_run_loses_nothing(kind: Kind, server: str, tmp_path: Path) -> None:
+    one(kind, 1, QUICK[kind], tmp_path, program(server).path)
 
 
 @pytest.mark.campaign
@@ -50,11 +53,12 @@ def test_a_full_run_loses_nothing(kind: Kind, seed: int, tmp_path: Path) -> None
     one(kind, seed, 1.0, tmp_path)
 
 
-def one(kind: Kind, seed: int, size: float, folder: Path) -> None:
+def one(kind: Kind, seed: int, size: float, folder: Path, binary: Path | None = None) -> None:
     try:
-        result = Run(draw(kind, seed, size), folder / "run").execute()
+        result = Run(draw(kind, seed, size), folder / "run", binary=binary).execute()
     except NoCompiler as error:
-        pytest.skip(str(error))
+        missing(str(error))
+        raise
     log = (folder / "run" / "log").read_text()[-2000:]
     assert result.findings == [], log
     assert sum(result.verdict.accepted.values()) > 0, log

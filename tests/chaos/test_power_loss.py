@@ -9,8 +9,9 @@ import pytest
 from rqretry import Client, OutgoingMessage
 from rqretry.core.errors import ConfigError
 from rqretry.testing.embedded_redis import EmbeddedRedis
+from tests.conftest import missing, program
 from tests.support.faults.power import NoCompiler, PoweredRedis
-from tests.support.servers import ServerBinary, available_servers
+from tests.support.servers import SERVERS, ServerBinary, available_servers
 from tests.support.soundness import assert_sound
 
 pytestmark = pytest.mark.chaos
@@ -18,18 +19,18 @@ pytestmark = pytest.mark.chaos
 NAMESPACE = "test"
 
 
-@pytest.fixture(params=available_servers(), ids=lambda server: server.name)
+@pytest.fixture(params=list(SERVERS))
 def binary(request: pytest.FixtureRequest) -> ServerBinary:
-    """Each server of this machine."""
-    found: ServerBinary = request.param
-    return found
+    """Each server."""
+    return program(request.param)
 
 
 def powered(appendfsync: str, binary: ServerBinary, *extra: str) -> PoweredRedis:
     try:
         return PoweredRedis(appendfsync, *extra, binary=binary.path)
     except NoCompiler as error:
-        pytest.skip(str(error))
+        missing(str(error))
+        raise
 
 
 def publish_for(client: Client, seconds: float, **options: Any) -> list[tuple[str, float]]:
@@ -110,17 +111,16 @@ def test_a_cut_inside_a_script_takes_the_whole_script(binary: ServerBinary) -> N
         assert survivors(machine.embedded) == set(ids[:4])
 
 
-def test_half_a_script_that_was_cut_off_the_file_does_not_come_back() -> None:
+def test_half_a_script_that_was_cut_off_the_file_does_not_come_back(binary: ServerBinary) -> None:
     """Redis leaves it in the file, and executes it when the file is loaded once more."""
-    with powered("no", available_servers()[0]) as machine:
+    with powered("no", binary) as machine:
         with prepared(machine.embedded) as client:
             ids = [client.publish("t", n) for n in range(3)]
         machine.embedded.kill()
         (journal,) = [path for path in machine.journals() if path.stat().st_size]
         with journal.open("r+b") as file:
             file.truncate(journal.stat().st_size - 20)
-        if not machine.repair():
-            pytest.skip("there is no redis-check-aof here")
+        machine.repair()
         machine.embedded.start()
         with Client(machine.embedded.url, namespace=NAMESPACE) as client:
             ids[2] = client.publish("t", 2)
@@ -133,7 +133,7 @@ def test_disk_durability_survives_a_power_loss_under_everysec() -> None:
     """WAITAOF: what `durability="disk"` confirmed is synced, whatever appendfsync says."""
     able = [b for b in available_servers() if tuple(map(int, b.version.split(".")[:2])) >= (7, 2)]
     if not able:
-        pytest.skip("durability 'disk' needs WAITAOF, and no Redis 7.2 or newer is here")
+        missing("durability 'disk' needs WAITAOF, and no Redis 7.2 or newer is here")
     with powered("everysec", able[0]) as machine:
         if able[0].version.startswith("8.0."):
             refused_before_it_is_stored(machine)

@@ -10,19 +10,19 @@ import redis
 
 from rqretry import Client
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from tests.conftest import emptied
+from tests.conftest import ServerOf, emptied
 from tests.support.faults.proxy import FaultProxy
 from tests.support.faults.resp import ReplyReader, RequestReader, frame_end
 from tests.support.faults.rules import Fault, Rule, random_rules, verb_of, verbs
+from tests.support.servers import SERVERS
 
 INCR = b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n"
 PING = b"*1\r\n$4\r\nPING\r\n"
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server:
-        yield server
+@pytest.fixture(scope="session", params=list(SERVERS))
+def running(request: pytest.FixtureRequest, server_of: ServerOf) -> EmbeddedRedis:
+    return server_of(request.param)
 
 
 @pytest.fixture(params=["unix", "tcp"])

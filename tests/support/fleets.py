@@ -23,9 +23,9 @@ SLOTS = 16384
 class Server:
     """One server of a fleet."""
 
-    def __init__(self, *extra: str, appendonly: bool = False) -> None:
+    def __init__(self, *extra: str, binary: Path | None = None, appendonly: bool = False) -> None:
         self.port = free_port()
-        self.embedded = EmbeddedRedis(port=self.port, appendonly=appendonly, extra=extra)
+        self.embedded = EmbeddedRedis(binary, port=self.port, appendonly=appendonly, extra=extra)
         self.embedded.start()
 
     @property
@@ -67,7 +67,9 @@ class Fleet:
 class Cluster(Fleet):
     """Primaries with the slots divided evenly, and as many replicas of the first ones as told."""
 
-    def __init__(self, primaries: int = 3, replicas: int = 0) -> None:
+    def __init__(
+        self, primaries: int = 3, replicas: int = 0, *, binary: Path | None = None
+    ) -> None:
         super().__init__()
         extra = (
             "--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS),
@@ -75,7 +77,7 @@ class Cluster(Fleet):
             "--repl-diskless-sync-delay", "0",
         )  # fmt: skip
         try:
-            self.servers = [Server(*extra) for _ in range(primaries + replicas)]
+            self.servers = [Server(*extra, binary=binary) for _ in range(primaries + replicas)]
             self.primaries = self.servers[:primaries]
             self._form(primaries)
         except BaseException:
@@ -151,11 +153,13 @@ class SentinelFleet(Fleet):
         password, sentinel_password: Of the servers and of the Sentinels; "" for none.
         quick: Milliseconds of silence after which a Sentinel takes a server for gone.
         between_ms: Their failover-timeout: after a failover they begin no other one for twice that.
+        binary: What servers and Sentinels run; default the server of this machine.
     """
 
     def __init__(
         self,
         *,
+        binary: Path | None = None,
         password: str = "",
         sentinel_password: str = "",
         quick: int = 500,
@@ -167,11 +171,13 @@ class SentinelFleet(Fleet):
         self._directory = tempfile.TemporaryDirectory(prefix="rqretry-sentinel-")
         self._password, self._sentinel_password = password, sentinel_password
         self._between_ms = between_ms
+        self._binary = binary or find_server()
         extra = ("--repl-diskless-sync-delay", "0")
         try:
-            self.servers = [Server(*extra, appendonly=True) for _ in range(2)]
+            self.servers = [Server(*extra, binary=binary, appendonly=True) for _ in range(2)]
             for server in self.servers if password else ():  # not kept over a restart
-                server.call("CONFIG", "SET", "masterauth", password, "requirepass", password)
+                server.call("CONFIG", "SET", "masterauth", password)
+                server.call("CONFIG", "SET", "requirepass", password)
             self._call(self.servers[1], "REPLICAOF", "127.0.0.1", self.servers[0].port)
             until(lambda: self.linked() == 1)
             for number in range(3):
@@ -268,7 +274,7 @@ class SentinelFleet(Fleet):
         config.write_text("\n".join(lines) + "\n")
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [str(find_server()), str(config), "--sentinel"], stdout=log, stderr=log
+                [str(self._binary), str(config), "--sentinel"], stdout=log, stderr=log
             )
         self.sentinels.append(process)
         self.sentinel_ports.append(port)

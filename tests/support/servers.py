@@ -10,6 +10,8 @@ from pathlib import Path
 
 from rqretry.testing.embedded_redis import EmbeddedRedis, bundled_server, server_version
 
+SERVERS = {"valkey-8": "8.", "redis-7": "7.", "redis-6.2": "6.2"}
+"""One server of each supported generation: its program and how its version begins."""
 _ROOT = Path(__file__).resolve().parents[2]
 NEWER = _ROOT.parent / "shared" / "servers"
 SLOTS = 16384
@@ -40,6 +42,15 @@ def available_servers() -> list[ServerBinary]:
             version = server_version(path)
             found.setdefault(version, ServerBinary(f"{path.name}-{version}", path, version))
     return sorted(found.values(), key=lambda server: server.version, reverse=True)
+
+
+def binary_of(name: str) -> ServerBinary | None:
+    """The server of this machine that is meant by a name in SERVERS; None if it has none."""
+    program, wanted = name.partition("-")[0], SERVERS[name]
+    for server in available_servers():
+        if server.path.name.startswith(program) and server.version.startswith(wanted):
+            return server
+    return None
 
 
 def start(

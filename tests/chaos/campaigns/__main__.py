@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.chaos.campaigns.campaign import FULL_SECONDS, Campaign, once
 from tests.chaos.campaigns.nursery import ROOT
 from tests.chaos.campaigns.plan import Kind
+from tests.support.servers import SERVERS
 
 FOLDER = ROOT / "build" / "chaos"
 
@@ -22,11 +23,11 @@ def main(words: Sequence[str]) -> int:
     """Do what the command line says."""
     options = _options(words)
     if options.run:
-        return once(options.run, options.folder)
+        return once(options.run, options.folder, options.server)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1, 10_000)
     campaign = Campaign(
         seed, options.seconds, options.folder,
-        only=options.only, size=options.size, lanes=options.lanes,
+        only=options.only, size=options.size, lanes=options.lanes, server=options.server,
     )  # fmt: skip
     return campaign.execute(options.json)
 
@@ -40,6 +41,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         help="runs at a time; default one more than there are cores",
     )  # fmt: skip
     parser.add_argument("--only", type=Kind, nargs="*", default=(), choices=list(Kind))
+    parser.add_argument("--server", choices=list(SERVERS), help="default: the one on PATH")
     parser.add_argument("--run", help="KIND:SEED[@SIZE], one run of a campaign")
     parser.add_argument(
         "--size", type=float, default=1.0, help="of runs at most; 1 is what campaigns do"

@@ -28,6 +28,7 @@ from tests.chaos.campaigns.report import (
 from tests.chaos.campaigns.result import save
 from tests.chaos.campaigns.run import Run
 from tests.support.faults.power import NoCompiler
+from tests.support.servers import binary_of
 
 FULL_SECONDS = 600.0
 WANTED = {
@@ -62,6 +63,7 @@ class Campaign:
         only: Kinds; none for all.
         size: Of runs at most; 1 is full size.
         lanes: Runs at a time.
+        server: A name in SERVERS; default the server of this machine.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class Campaign:
         only: Sequence[Kind] = (),
         size: float = 1.0,
         lanes: int = 2,
+        server: str | None = None,
     ) -> None:
         self.seed, self.seconds, self.folder = seed, seconds, folder
+        self._server = server
         self._lanes = lanes
         self._wanted = wanted_in(seconds, only)
         self._sizes = {kind: size_of(kind, self._wanted.trials[kind], size) for kind in self.kinds}
@@ -140,7 +144,7 @@ class Campaign:
         self._trials[kind] += plan.trials
         folder = place_of(plan, self.folder)
         folder.mkdir(parents=True)
-        pid = fork(partial(one_run, plan, folder), folder / "driver")
+        pid = fork(partial(one_run, plan, folder, self._server), folder / "driver")
         self._running[pid] = _Running(plan, folder, time.monotonic())
 
     def _collect(self) -> None:
@@ -175,7 +179,8 @@ class Campaign:
         if run["findings"]:
             for line in run["findings"][:5]:
                 say(f"  {line}")
-            say(f"  again: make chaos RUN={plan.name}   evidence: {folder}")
+            server = f" SERVER={self._server}" if self._server else ""
+            say(f"  again: make chaos RUN={plan.name}{server}   evidence: {folder}")
         else:
             shutil.rmtree(folder)
 
@@ -223,20 +228,30 @@ def place_of(plan: Plan, folder: Path) -> Path:
     return place
 
 
-def one_run(plan: Plan, folder: Path) -> int:
+def program(server: str | None) -> Path | None:
+    """What a name in SERVERS stands for on this machine."""
+    if server is None:
+        return None
+    found = binary_of(server)
+    if found is None:
+        raise SystemExit(f"there is no {server} on this machine")
+    return found.path
+
+
+def one_run(plan: Plan, folder: Path, server: str | None) -> int:
     """A run of a campaign, in a process of its own; the exit status."""
     gc.disable()  # the records of a run are millions of objects, and end with the process
-    result = Run(plan, folder, forked=True).execute()
+    result = Run(plan, folder, binary=program(server), forked=True).execute()
     save(result, folder)
     return 1 if result.findings else 0
 
 
-def once(name: str, folder: Path) -> int:
+def once(name: str, folder: Path, server: str | None) -> int:
     """One run, told in detail; its evidence stays in the folder. The exit status."""
     plan = named(name)
     place = place_of(plan, folder)
     try:
-        result = Run(plan, place).execute()
+        result = Run(plan, place, binary=program(server)).execute()
     except NoCompiler as error:
         say(f"{name} needs a C compiler: {error}")
         return STATUS_NO_COMPILER

@@ -43,11 +43,15 @@ class Run:
     Args:
         plan: What to do.
         folder: For all that it writes.
+        binary: The server; default the one of this machine.
         forked: This process has no other thread, and may be forked: starting is cheap then.
     """
 
-    def __init__(self, plan: Plan, folder: Path, *, forked: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, folder: Path, *, binary: Path | None = None, forked: bool = False
+    ) -> None:
         self.plan = plan
+        self._binary = binary
         self.folder = folder
         self._forked = forked
         self._struck: Counter[What] = Counter()
@@ -66,7 +70,7 @@ class Run:
         with contextlib.ExitStack() as around:
             nursery = Nursery(self.folder / "log", forked=self._forked)
             self._nursery = around.enter_context(nursery)  # first: a stage may have threads
-            self._stage = stage_for(self.plan, self.folder)
+            self._stage = stage_for(self.plan, self.folder, self._binary)
             around.callback(self._stage.close)
             self._create()
             network = time.time_ns()

@@ -26,7 +26,7 @@ BETWEEN_FAILOVERS_MS = 1500
 class SingleStage:
     """One server with an append-only file, maybe behind a proxy, maybe with a power switch."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: Path, binary: Path | None) -> None:
         self._powered: PoweredRedis | None = None
         self._proxy: FaultProxy | None = None
         self._around = contextlib.ExitStack()
@@ -35,7 +35,7 @@ class SingleStage:
         self.data: Path | None = data
         if plan.kind in (Kind.POWER, Kind.EVERYSEC):
             how = "always" if plan.kind is Kind.POWER else "everysec"
-            machine = PoweredRedis(how, *CHECKED_SERVER, data=data)
+            machine = PoweredRedis(how, *CHECKED_SERVER, binary=binary, data=data)
             self._powered = self._around.enter_context(machine)
             self._server = machine.embedded
             if plan.kind is Kind.EVERYSEC:
@@ -43,7 +43,7 @@ class SingleStage:
                 self.data = None
         else:
             data.mkdir()
-            server = EmbeddedRedis(appendonly=True, directory=data, extra=CHECKED_SERVER)
+            server = EmbeddedRedis(binary, appendonly=True, directory=data, extra=CHECKED_SERVER)
             self._server = self._around.enter_context(server)
         if plan.proxied:
             self._proxy = self._around.enter_context(FaultProxy(self._server, tcp=True))
@@ -114,8 +114,8 @@ class FleetStage:
 
     data = None
 
-    def __init__(self) -> None:
-        self._fleet = SentinelFleet(between_ms=BETWEEN_FAILOVERS_MS)
+    def __init__(self, binary: Path | None) -> None:
+        self._fleet = SentinelFleet(binary=binary, between_ms=BETWEEN_FAILOVERS_MS)
         self._fleet.settled()
 
     @property
@@ -163,6 +163,8 @@ class FleetStage:
 Stage = SingleStage | FleetStage
 
 
-def stage_for(plan: Plan, folder: Path) -> Stage:
+def stage_for(plan: Plan, folder: Path, binary: Path | None = None) -> Stage:
     """The servers that a plan needs, started."""
-    return FleetStage() if plan.kind is Kind.FAILOVER else SingleStage(plan, folder)
+    if plan.kind is Kind.FAILOVER:
+        return FleetStage(binary)
+    return SingleStage(plan, folder, binary)

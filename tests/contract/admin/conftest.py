@@ -1,4 +1,4 @@
-"""The operator's verbs on a real server; every test begins with an empty one and ends audited."""
+"""The operator's verbs on each server; every test begins with an empty one and ends audited."""
 
 from collections.abc import Iterator
 
@@ -7,17 +7,18 @@ import redis
 
 from rqretry import Client
 from rqretry.testing.embedded_redis import EmbeddedRedis
+from tests.conftest import ServerOf
 from tests.contract.admin.bench import Bench
+from tests.support.servers import SERVERS
 from tests.support.soundness import assert_sound
 
 NAMESPACE = "test"
 
 
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[EmbeddedRedis]:
-    """The server of this test process."""
-    with EmbeddedRedis() as server:
-        yield server
+@pytest.fixture(scope="session", params=list(SERVERS))
+def redis_server(request: pytest.FixtureRequest, server_of: ServerOf) -> EmbeddedRedis:
+    """Each server."""
+    return server_of(request.param)
 
 
 @pytest.fixture

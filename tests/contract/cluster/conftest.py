@@ -1,12 +1,14 @@
-"""A cluster of three primaries, a replica of the first one, for the whole test process."""
+"""A cluster of three primaries, of each server."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
 
+from tests.conftest import program
 from tests.contract.integration.harness import Lab
 from tests.support.fleets import Cluster
+from tests.support.servers import SERVERS
 
 
 class ClusterLab(Lab):
@@ -19,10 +21,10 @@ class ClusterLab(Lab):
         self._apps, self._clients = [], []
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+@pytest.fixture(scope="session", params=list(SERVERS))
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Three primaries."""
-    with Cluster(3) as cluster:
+    with Cluster(3, binary=program(request.param).path) as cluster:
         yield cluster
 
 

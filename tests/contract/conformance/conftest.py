@@ -1,4 +1,4 @@
-"""`lab`: a real server in virtual time. `live`: a real server in real time, for whole workers."""
+"""On each server. `lab`: in virtual time; `live`: in real time, for whole workers."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -6,28 +6,30 @@ import pytest
 
 from rqretry.testing import Lab
 from rqretry.testing.embedded_redis import EmbeddedRedis
+from tests.conftest import ServerOf
 from tests.contract.integration.harness import Lab as LiveLab
+from tests.support.servers import SERVERS
 from tests.support.soundness import assert_sound
 
 
+@pytest.fixture(scope="session", params=list(SERVERS))
+def redis_server(request: pytest.FixtureRequest, server_of: ServerOf) -> EmbeddedRedis:
+    """Each server."""
+    return server_of(request.param)
+
+
 @pytest.fixture
-def lab(lab_redis: Lab) -> Iterator[Lab]:
+def lab(redis_server: EmbeddedRedis) -> Iterator[Lab]:
     """A lab whose data must agree with itself at the end."""
-    yield lab_redis
-    assert_sound(lab_redis.client.store, lab_redis.namespace)
-
-
-@pytest.fixture(scope="session")
-def live_server() -> Iterator[EmbeddedRedis]:
-    """The server of tests that need workers as they are in production."""
-    with EmbeddedRedis() as server:
-        yield server
+    with Lab(server=redis_server) as lab:
+        yield lab
+        assert_sound(lab.client.store, lab.namespace)
 
 
 @pytest.fixture
-async def live(live_server: EmbeddedRedis) -> AsyncIterator[LiveLab]:
+async def live(redis_server: EmbeddedRedis) -> AsyncIterator[LiveLab]:
     """An empty server, and workers in this process."""
-    live = LiveLab(live_server)
+    live = LiveLab(redis_server)
     live.redis.flushall()
     yield live
     await live.aclose()

@@ -1,19 +1,20 @@
-"""One private Redis per test process; every test begins with an empty one and ends audited."""
+"""On each server; every test begins with an empty one and ends audited."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import redis
 
 from rqretry.testing.embedded_redis import EmbeddedRedis
+from tests.conftest import ServerOf
 from tests.contract.integration.harness import Lab
+from tests.support.servers import SERVERS
 
 
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[EmbeddedRedis]:
-    """The server of this test process."""
-    with EmbeddedRedis() as server:
-        yield server
+@pytest.fixture(scope="session", params=list(SERVERS))
+def redis_server(request: pytest.FixtureRequest, server_of: ServerOf) -> EmbeddedRedis:
+    """Each server."""
+    return server_of(request.param)
 
 
 @pytest.fixture

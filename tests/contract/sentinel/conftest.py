@@ -1,12 +1,14 @@
-"""A primary, a replica and three Sentinels with passwords, for the whole test process."""
+"""A primary, a replica and three Sentinels with passwords, of each server."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
 
+from tests.conftest import program
 from tests.contract.integration.harness import Lab
 from tests.support.fleets import SentinelFleet
+from tests.support.servers import SERVERS
 
 PASSWORD, SENTINEL_PASSWORD = "server-secret", "sentinel-secret"
 
@@ -21,10 +23,13 @@ class SentinelLab(Lab):
         self._apps, self._clients = [], []
 
 
-@pytest.fixture(scope="session")
-def fleet() -> Iterator[SentinelFleet]:
+@pytest.fixture(scope="session", params=list(SERVERS))
+def fleet(request: pytest.FixtureRequest) -> Iterator[SentinelFleet]:
     """A primary, a replica and three Sentinels."""
-    with SentinelFleet(password=PASSWORD, sentinel_password=SENTINEL_PASSWORD) as fleet:
+    binary = program(request.param).path
+    with SentinelFleet(
+        binary=binary, password=PASSWORD, sentinel_password=SENTINEL_PASSWORD
+    ) as fleet:
         yield fleet
 
 

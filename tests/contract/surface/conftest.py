@@ -1,5 +1,5 @@
-"""The server and the lab of the integration tests."""
+"""The lab of the integration tests, on one server: what is tested here is Python."""
 
-from tests.contract.integration.conftest import lab, lab_url, redis_server
+from tests.contract.integration.conftest import lab, lab_url
 
-__all__ = ["lab", "lab_url", "redis_server"]
+__all__ = ["lab", "lab_url"]

@@ -1,6 +1,6 @@
 """A private server for the programs in workers/, whose apps are made when they are imported."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -8,12 +8,6 @@ from rqretry import App
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.contract.integration.harness import NAMESPACE, Lab
 from tests.support.soundness import assert_sound
-
-
-@pytest.fixture(scope="session")
-def redis_server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server:
-        yield server
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 from rqretry.observability import observer
 from rqretry.observability.trace_settings import TraceSettings
 from rqretry.otel.setup import Tracing
-from tests.contract.integration.conftest import lab, redis_server
+from tests.contract.conftest import redis_server
+from tests.contract.integration.conftest import lab
 from tests.edges.otel.collector import Collector
 
 __all__ = ["lab", "redis_server"]

@@ -1,4 +1,4 @@
-"""Reads the append-only file of a Redis 7: what the server did, one block per script call.
+"""Reads a server's append-only file: what it did, one block per script call.
 
 A script, or a transaction, stands there as one MULTI … EXEC; a call that wrote once as one command.
 The server needs `aof-use-rdb-preamble no`, so that a base file is readable too, and
@@ -9,10 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-CHECKED_SERVER = (
-    "--aof-use-rdb-preamble", "no", "--auto-aof-rewrite-percentage", "0",
-    "--aof-timestamp-enabled", "yes",
-)  # fmt: skip
+CHECKED_SERVER = ("--aof-use-rdb-preamble", "no", "--auto-aof-rewrite-percentage", "0")
 """What a server whose run is to be checked is started with, beside `appendonly yes`."""
 
 LINE_END = b"\r\n"
@@ -23,8 +20,6 @@ class Block(NamedTuple):
 
     number: int
     """Of the block in the journal, from 1; of a base file, which has no order, 0."""
-    second: int
-    """The server's wall clock, as the file notes it; 0 where it does not."""
     commands: list[list[str]]
     """Words as latin-1 text, so that no byte is lost."""
 
@@ -34,7 +29,9 @@ def aof_files(directory: Path) -> list[tuple[Path, bool]]:
 
     Each comes with whether it is a base: a state, not a history. Raises FileNotFoundError.
     """
-    folder = directory / "appendonlydir"
+    folder, only = directory / "appendonlydir", directory / "appendonly.aof"
+    if only.exists():  # Redis 6.2 has one file
+        return [(only, False)]
     manifest = folder / "appendonly.aof.manifest"
     files = []
     for line in manifest.read_text(encoding="utf-8").splitlines():
@@ -50,28 +47,25 @@ def read_blocks(directory: Path) -> Iterator[Block]:
     """Every block of a server's append-only file, without a tail that was cut off.
 
     Raises:
-        FileNotFoundError: There is no append-only file of Redis 7 there.
+        FileNotFoundError: There is no append-only file there.
         ValueError: A file is damaged, or not a plain append-only file.
     """
     number = 0
     for path, is_base in aof_files(directory):
-        for second, commands in parse(path.read_bytes()):
+        for commands in parse(path.read_bytes()):
             number += not is_base
-            yield Block(0 if is_base else number, second, commands)
+            yield Block(0 if is_base else number, commands)
 
 
-def parse(data: bytes) -> Iterator[tuple[int, list[list[str]]]]:
-    """Blocks of the bytes of one file, with the second in which each was written."""
-    second = 0
+def parse(data: bytes) -> Iterator[list[list[str]]]:
+    """Blocks of the bytes of one file."""
     open_block: list[list[str]] | None = None
     for words in _entries(data):
-        if isinstance(words, int):
-            second = words
-        elif words[0].upper() == "MULTI":
+        if words[0].upper() == "MULTI":
             open_block = []
         elif words[0].upper() == "EXEC":
             if open_block:
-                yield second, open_block
+                yield open_block
             open_block = None
         elif words[0].upper() == "SELECT":
             if words[1] != "0":
@@ -79,23 +73,18 @@ def parse(data: bytes) -> Iterator[tuple[int, list[list[str]]]]:
         elif open_block is not None:
             open_block.append(words)
         else:
-            yield second, [words]
+            yield [words]
 
 
-def _entries(data: bytes) -> Iterator[list[str] | int]:
+def _entries(data: bytes) -> Iterator[list[str]]:
     at, end = 0, len(data)
     while at < end:
         mark = data[at : at + 1]
-        if mark not in b"*#":
+        if mark != b"*":
             raise ValueError(f"byte {at} of the append-only file is not the start of a command")
         line_end = data.find(LINE_END, at)
         if line_end < 0:
             return
-        if mark == b"#":
-            if data.startswith(b"#TS:", at):
-                yield int(data[at + 4 : line_end])
-            at = line_end + 2
-            continue
         words, at = _words(data, line_end + 2, int(data[at + 1 : line_end]))
         if words is None:
             return

@@ -5,16 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from tests.conftest import missing
+from tests.conftest import program
 from tests.model.checker.aof import CHECKED_SERVER
-from tests.support.servers import available_servers
+from tests.support.servers import SERVERS
 
 
-@pytest.fixture(scope="module")
-def checked_server() -> Iterator[EmbeddedRedis]:
-    """A Redis 7 that keeps a journal; its data lie beside its socket."""
-    found = [server for server in available_servers() if server.major >= 7]
-    if not found:
-        missing("there is no Redis 7 here, whose append-only file can be read")
-    with EmbeddedRedis(found[0].path, appendonly=True, extra=CHECKED_SERVER) as server:
+@pytest.fixture(scope="module", params=list(SERVERS))
+def checked_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedRedis]:
+    """Each server, with a journal; its data lie beside its socket."""
+    binary = program(request.param).path
+    with EmbeddedRedis(binary, appendonly=True, extra=CHECKED_SERVER) as server:
         yield server

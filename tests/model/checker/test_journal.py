@@ -205,14 +205,10 @@ def test_a_journal_and_a_server_that_differ_in_one_key_are_told(
 
 def test_a_tail_that_was_cut_off_is_left_out_with_its_whole_block() -> None:
     whole = SET + MULTI + SET + SET + EXEC
-    assert [len(commands) for _, commands in parse(whole)] == [1, 2]
+    assert [len(commands) for commands in parse(whole)] == [1, 2]
 
     for length in range(len(SET), len(whole)):
-        assert [len(commands) for _, commands in parse(whole[:length])] == [1]
-
-
-def test_blocks_know_the_second_in_which_they_were_written() -> None:
-    assert [second for second, _ in parse(SET + b"#TS:1700000000\r\n" + SET)] == [0, 1700000000]
+        assert [len(commands) for commands in parse(whole[:length])] == [1]
 
 
 def test_what_is_no_append_only_file_is_refused(tmp_path: Path) -> None:

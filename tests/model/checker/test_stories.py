@@ -80,6 +80,9 @@ BUGS = {
 }
 
 
+pytestmark = pytest.mark.parametrize("checked_server", ["redis-7"], indirect=True)
+
+
 def judged(server: EmbeddedRedis, library: ScriptLibrary, seed: int) -> Report:
     backend = server_backend("redis-7", server.url, library)
     story = Story(World(backend), seed)

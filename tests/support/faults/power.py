@@ -46,10 +46,10 @@ class PoweredRedis:
         self.data, self._log = data or folder / "data", folder / "fsyncs"
         self.data.mkdir()
         shim = _build(folder)
+        self._binary = binary or find_server()
         wrapper = folder / "redis-server"
         wrapper.write_text(
-            f"#!/bin/sh\nFSYNC_LOG='{self._log}' LD_PRELOAD='{shim}'"
-            f" exec '{binary or find_server()}' \"$@\"\n"
+            f"#!/bin/sh\nFSYNC_LOG='{self._log}' LD_PRELOAD='{shim}' exec '{self._binary}' \"$@\"\n"
         )
         wrapper.chmod(0o700)
         self.embedded = EmbeddedRedis(
@@ -81,20 +81,18 @@ class PoweredRedis:
             gone += size - kept
         return gone
 
-    def repair(self) -> bool:
-        """Cut off the half of a script that the power loss left; whether this machine can.
+    def repair(self) -> None:
+        """Cut off the half of a script that the power loss left, as redis-check-aof does.
 
         Redis (7.0 and others) does it when it loads the file, but in memory only: in the file the
-        half stays, and is executed with the next script when the file is loaded again.
+        half stays, and is executed with the next script when the file is loaded again. The server
+        is that program, too, where it is called by its name.
         """
-        tool = shutil.which("redis-check-aof")
-        if tool is None:
-            return False
         (path,) = self.journals()
-        fixed = subprocess.run(
-            (tool, "--fix", str(path)), input=b"y\n", capture_output=True, check=False
+        words = ("redis-check-aof", "--fix", str(path))
+        subprocess.run(
+            words, executable=self._binary, input=b"y\n", capture_output=True, check=True
         )
-        return fixed.returncode == 0
 
     def journals(self) -> list[Path]:
         """The files that are appended to."""
