@@ -1,11 +1,16 @@
 local call = redis.call
 --[[ dead_letters.lua: read only; one page of a group's dead letters in one partition, oldest first
 
+  A page begins behind a dead letter, which may be gone by now, so pages can be read while what they had
+  is sent back or purged. With a fingerprint it has only those; with ids it is about these alone.
+
   FLAGS  no-writes
-  KEYS   meta dead deaths failures bodies big tracebacks
-  ARGV   offset count with_bodies ('1' | '0') byte_limit
-  REPLY  now_ms, total, ids, dead since, deaths, failure records, bodies ('' when not asked for)
-  COST   O(log dead + count); 7 commands
+  KEYS   meta dead deaths failures fingerprints bodies big
+  ARGV   with_bodies ('1' | '0') byte_limit count after_ms (when the last one died) after_id (its id) upto_ms
+         ('' for now) fingerprint ('' for any), then ids
+  REPLY  now_ms, looked (how many of the ids, or of the page), ids, dead since, deaths, failure records, bodies
+         ('' when not asked for)
+  COST   O(count * log dead); 7 commands, 1 for each halving of those of one millisecond, 1 a body
 ]]
 -- @include clock
 -- @include logical
@@ -14,25 +19,86 @@ local call = redis.call
 local SMALL = 8192
 
 local clock = read_clock(meta)
-local total = call('ZCARD', dead)
-local page = call('ZRANGE', dead, offset, offset + count - 1, 'WITHSCORES')
-local ids, since, bytes = {}, {}, 0
-for i = 1, #page, 2 do
-  local size = with_bodies and tonumber(call('HGET', big, page[i]) or SMALL) or 0
-  bytes = bytes + size
-  if bytes > byte_limit and #ids > 0 then
+upto_ms = upto_ms or clock.now
+
+-- As the server orders members, whatever its locale.
+local function is_behind(id)
+  local length = math.min(#id, #after_id)
+  for i = 1, length do
+    local here, there = string.byte(id, i), string.byte(after_id, i)
+    if here ~= there then
+      return here > there
+    end
+  end
+  return #id > #after_id
+end
+
+-- The rank of the first one behind the last one.
+local function start()
+  local low, high = call('ZCOUNT', dead, '-inf', '(' .. after_ms), call('ZCOUNT', dead, '-inf', after_ms)
+  while low < high and after_id ~= '' do
+    local middle = math.floor((low + high) / 2)
+    if is_behind(call('ZRANGE', dead, middle, middle)[1]) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end
+
+local function by_time()
+  local rank = start()
+  return call('ZRANGE', dead, rank, rank + count - 1, 'WITHSCORES')
+end
+
+local function by_fingerprint()
+  local function member(ms, rest)
+    return fingerprint .. '\0' .. string.format('%016d', ms) .. rest
+  end
+  local first, last = '(' .. member(after_ms, '\0' .. after_id), '(' .. member(upto_ms, '\1')
+  local page = {}
+  for i, each in ipairs(call('ZRANGEBYLEX', fingerprints, first, last, 'LIMIT', 0, count)) do
+    local ms, id = string.match(each, '^%Z*%z(%d+)%z(.*)$')
+    page[2 * i - 1], page[2 * i] = id, ms
+  end
+  return page
+end
+
+local function by_id()
+  local page, since = {}, call('ZMSCORE', dead, unpack(ids))
+  for i, id in ipairs(ids) do
+    page[2 * i - 1], page[2 * i] = id, since[i]
+  end
+  return page
+end
+
+local named = #ids > 0
+local page = named and by_id() or fingerprint ~= '' and by_fingerprint() or by_time()
+local found, since, bytes, looked = {}, {}, 0, 0
+for i = 1, named and 2 * #ids or #page, 2 do
+  local ms = page[i + 1]
+  local chosen = ms and tonumber(ms) <= upto_ms
+  if not (chosen or named) then
     break
   end
-  ids[#ids + 1], since[#since + 1] = page[i], page[i + 1]
+  bytes = bytes + (chosen and with_bodies and tonumber(call('HGET', big, page[i]) or SMALL) or 0)
+  if bytes > byte_limit and #found > 0 then
+    break
+  end
+  looked = looked + 1
+  if chosen then
+    found[#found + 1], since[#since + 1] = page[i], ms
+  end
 end
-if #ids == 0 then
-  return { clock.now, total, {}, {}, {}, {}, {} }
+if #found == 0 then
+  return { clock.now, looked, {}, {}, {}, {}, {} }
 end
 local function texts(key)
-  local found = call('HMGET', key, unpack(ids))
-  for i = 1, #ids do
-    found[i] = found[i] or ''
+  local read = call('HMGET', key, unpack(found))
+  for i = 1, #found do
+    read[i] = read[i] or ''
   end
-  return found
+  return read
 end
-return { clock.now, total, ids, since, texts(deaths), texts(failures), with_bodies and texts(bodies) or {} }
+return { clock.now, looked, found, since, texts(deaths), texts(failures), with_bodies and texts(bodies) or {} }

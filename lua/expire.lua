@@ -11,11 +11,11 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config retry inflight attempts failures dead deaths due wake events counters bodies pending
-         ready order heads message_groups, then levels
+         ready order heads message_groups fingerprints, then levels
   ARGV   group worker limit expected_ms (the time by the caller's own clock; '' on a first look) hold_ms random
   REPLY  OK | HELD, now_ms, messages expired | ms to wait, and behind OK, where any message has expired,
          the ids of those that have no retries left
-  COST   O(limit * log inflight); 20 commands, 2 a level and 1 a message, 2 with
+  COST   O(limit * log inflight); 20 commands, 2 a level and 1 a message, 6 where any is dead, 2 with
          max_inflight
 ]]
 -- @include clock
@@ -24,6 +24,7 @@ local call = redis.call
 -- @include history
 -- @include delivery_state
 -- @include policy
+-- @include fingerprints
 -- @include wait_or_dead_letter
 -- @include failures
 -- @include wake_if_below_limit
@@ -32,6 +33,7 @@ local call = redis.call
 -- @include drop_given_up
 
 -- @bind keys
+local LINE = '{"c":"expired"}'
 
 local policy = read_policy(config)
 local clock = read_clock(meta, expected_ms)
@@ -87,6 +89,7 @@ end
 local function drop_leftovers()
   if #leftovers > 0 then
     finish_in_order(keys, leftovers, {})
+    note_fingerprints(keys, leftovers)
     call('ZREM', inflight, unpack(leftovers))
   end
   if #committed > 0 then
@@ -115,13 +118,13 @@ local function fail_each()
     if at_once and attempt < policy.max_attempts then
       back[#back + 1], note = id, 'R'
     else
-      note = wait_or_dead_letter(plan, policy, now, id, attempt, 'expired', { level = 0, random = random })
+      note = wait_or_dead_letter(plan, policy, now, id, attempt, 'expired', { level = 0, random = random, line = LINE })
     end
     notes[i] = attempt .. ',' .. note
     newly_dead[#newly_dead + 1] = note == 'D' and id or nil
     local next_attempt = note == 'D' and attempt or attempt + 1
     written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, next_attempt, expiries + 1, postpones)
-    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, now, '{"c":"expired"}')
+    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, now, LINE)
   end
 end
 

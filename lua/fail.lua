@@ -15,14 +15,14 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
-         counters ready order heads message_groups, then levels
+         counters ready order heads message_groups fingerprints, then levels
   ARGV   group worker traces stride (7, 3, 2 or 1) random (0 to 1, for the jitter where stride is less
          than 7) shared, then fingerprint and text of each traceback, then records that messages share
          (lines of JSON for the failure record), then id, lease_no, level, delay_ms, random, cause and
          record of each message (as many of these as `stride` says)
   REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D (only once if it is the same for all),
          and then now_ms
-  COST   O(messages * log waiting); 16 commands and 2 a level, 2 with max_inflight
+  COST   O(messages * log waiting); 16 commands and 2 a level, 2 with max_inflight, 6 where any is dead
 ]]
 -- @include clock
 -- @include logical
@@ -31,6 +31,7 @@ local call = redis.call
 -- @include ownership
 -- @include fence
 -- @include policy
+-- @include fingerprints
 -- @include wait_or_dead_letter
 -- @include failures
 -- @include wake_if_below_limit
@@ -101,6 +102,7 @@ local function one_by_one(i, at, id, its)
     choice.level, choice.delay_ms, choice.random = number_of(ARGV[at + 2]), number_of(ARGV[at + 3]), ARGV[at + 4]
     cause = ARGV[at + 5]
   end
+  choice.line = line_of(at)
   local verdict = wait_or_dead_letter(plan, policy, clock.now, id, its.attempt, cause, choice)
   return verdict == 'D', its.before .. verdict
 end

@@ -7,15 +7,17 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta config attempts failures location (the sorted set) deaths bodies big pending ids_key id_expiry
          inflight events counters ready wake order heads message_groups dead keyed message_keys
+         fingerprints
   ARGV   group actor, then ids
   REPLY  OK | GONE of each message
-  COST   O(messages * log size); 15 commands, 3 more where some have message keys
+  COST   O(messages * log size); 18 commands, 3 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include message_keys
 -- @include forget
+-- @include fingerprints
 -- @include ownership
 -- @include message_group_order
 
@@ -39,6 +41,7 @@ if #purged > 0 then
   call('HDEL', attempts, unpack(purged))
   finish_in_order(keys, purged, last)
   call('ZREM', inflight, unpack(purged))
+  forget_fingerprints(keys, purged)
   call('HDEL', deaths, unpack(purged))
   call('ZREM', location, unpack(purged))
   call('HINCRBY', counters, 'purge:' .. group, #purged)

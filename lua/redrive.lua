@@ -8,11 +8,11 @@ local call = redis.call
 
   FLAGS  allow-oom
   KEYS   meta config ready inflight attempts failures dead deaths wake bodies events counters due order
-         heads message_groups pending, then levels
+         heads message_groups pending fingerprints, then levels
   ARGV   group actor, then id, delay_ms ('' at once) and record (one line of JSON for the failure
          record) of each message
   REPLY  OK | GONE of each message
-  COST   O(messages * log dead); 16 commands, 2 a level used and 1 a message, in an ordered group 4 and 4 a
+  COST   O(messages * log dead); 19 commands, 2 a level used and 1 a message, in an ordered group 4 and 4 a
          message group
 ]]
 -- @include clock
@@ -20,6 +20,7 @@ local call = redis.call
 -- @include history
 -- @include delivery_state
 -- @include policy
+-- @include fingerprints
 -- @include wait_or_dead_letter
 -- @include failures
 -- @include ownership
@@ -66,6 +67,7 @@ local function send_back()
     filled = push_in_order(keys, ready, at_once)
   end
   call('ZREM', inflight, unpack(sent))
+  forget_fingerprints(keys, sent)
   call('HDEL', deaths, unpack(sent))
   call('ZREM', dead, unpack(sent))
   call('HINCRBY', counters, 'redrive:' .. group, #sent)

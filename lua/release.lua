@@ -19,6 +19,7 @@ local call = redis.call
 -- @include ownership
 -- @include fence
 -- @include policy
+-- @include fingerprints
 -- @include wait_or_dead_letter
 -- @include wake_if_below_limit
 

@@ -10,13 +10,14 @@ local call = redis.call
               finished with: it leaves all lists, but a dead letter is owed again
     lost      listed without a body: in no list any more
     grave     a dead letter without a cause gets one; the cause of what is not dead goes
+    clusters  an entry of fingerprints (it is named, and not its id) is there if such a dead letter is
     numbers   numbers and failures of a message that the group does not have go
     index     the index of due times is as early as the levels (no messages are named)
 
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts failures dead deaths due wake order heads bodies pending
-         message_groups events counters, then levels
-  ARGV   group actor what, then ids
+         message_groups events counters fingerprints, then levels
+  ARGV   group actor what, then ids or members
   REPLY  how many of the ids were looked at (the caller sends the others again), those that were repaired
   COST   O(messages * (ready + retry + levels * log waiting)); 5 commands, 10 and 1 a level for a message
 ]]
@@ -27,6 +28,7 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 -- @include locate
+-- @include fingerprints
 
 -- @bind keys
 keys.firm = { inflight, unpack(levels) }
@@ -161,6 +163,7 @@ function repairs.lost(id)
   call('HDEL', pending, id)
   call('HDEL', failures, id)
   call('HDEL', attempts, id)
+  forget_fingerprints(keys, { id })
   call('HDEL', deaths, id)
   leave(id, sorted_sets_with(keys, id))
   call('HINCRBY', counters, 'orphan:' .. group, 1)
@@ -177,8 +180,18 @@ function repairs.grave(id)
   else
     local _, attempt = read_entry(call('HGET', attempts, id))
     call('HSET', deaths, id, attempt .. ' unknown')
+    note_fingerprints(keys, { id })
   end
   return true
+end
+
+function repairs.clusters(member)
+  local id = string.match(member, '%z([^%z]+)$')
+  local right = not view and id and by_fingerprint(keys, { id })[1]
+  if right == member then
+    return call('ZADD', keys.fingerprints, 0, member) == 1
+  end
+  return call('ZREM', keys.fingerprints, member) == 1
 end
 
 function repairs.numbers(id)
@@ -206,13 +219,14 @@ end
 if what == 'index' then
   return index()
 end
-local looked, repaired, notes = searchable({ ready, retry }, #ARGV - 3), {}, {}
+local looked, repaired, notes, ids = searchable({ ready, retry }, #ARGV - 3), {}, {}, {}
 for at = 4, 3 + looked do
   if repairs[what](ARGV[at]) then
     repaired[#repaired + 1], notes[#notes + 1] = ARGV[at], what
+    ids[#ids + 1] = string.match(ARGV[at], '[^%z]*$')
   end
 end
 if #repaired > 0 then
-  append_history(clock, meta, events, 'repair', group, actor, repaired, table.concat(notes, ' '), '')
+  append_history(clock, meta, events, 'repair', group, actor, ids, table.concat(notes, ' '), '')
 end
 return { looked, repaired }

@@ -4,10 +4,10 @@ local function new_plan()
   return { waiting = {}, earliest = {}, known = {}, dead = {}, deaths = {} }
 end
 
-local function dead_letter(plan, now, id, attempt, cause)
-  local n = #plan.dead
+local function dead_letter(plan, now, id, attempt, cause, line)
+  local n, fingerprint = #plan.dead, fingerprint_of(line)
   plan.dead[n + 1], plan.dead[n + 2] = now, id
-  plan.deaths[n + 1], plan.deaths[n + 2] = id, attempt .. ' ' .. cause
+  plan.deaths[n + 1], plan.deaths[n + 2] = id, attempt .. ' ' .. cause .. (fingerprint and ' ' .. fingerprint or '')
 end
 
 -- Most messages of a call wait equally long, so level, due time and note of each delay are made only once.
@@ -40,11 +40,11 @@ local function by_ladder(policy, attempt)
 end
 
 -- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
--- delay wins over a level. An ordered group always waits its fixed interval. Returns a note for
+-- delay wins over a level; line: the attempt record. An ordered group always waits its fixed interval. Returns a note for
 -- history and reply: "W,level,due" or "D".
 local function wait_or_dead_letter(plan, policy, now, id, attempt, cause, choice)
   if choice.level == -1 or attempt >= policy.max_attempts then
-    dead_letter(plan, now, id, attempt, cause)
+    dead_letter(plan, now, id, attempt, cause, choice.line)
     return 'D'
   end
   local chosen = policy.ordered ~= '1'
@@ -73,8 +73,14 @@ local function write_plan(plan, keys, levels, view)
     end
   end
   if #plan.dead > 0 and not view then
+    local ids = {}
+    for i = 2, #plan.dead, 2 do
+      ids[i / 2] = plan.dead[i]
+    end
+    forget_fingerprints(keys, ids) -- of a call that was cut
     call('HSET', keys.deaths, unpack(plan.deaths))
     call('ZADD', keys.dead, unpack(plan.dead))
+    note_fingerprints(keys, ids)
   end
   return earlier
 end

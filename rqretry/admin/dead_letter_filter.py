@@ -3,18 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from heapq import heappop, heappush
 from typing import Any
 
+from rqretry.admin.views import Cluster
 from rqretry.catalog.store import Place
 from rqretry.core.dead_letter import DeadLetterRecord, read_dead_letter
 from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.failure_record import AttemptError
 from rqretry.core.limits import check_message_id, check_topic
-from rqretry.protocol.command import Operation
-from rqretry.protocol.inspect import DeadPage, dead_letters
+from rqretry.protocol.command import MAX_BATCH, Operation
+from rqretry.protocol.inspect import DeadPage, count_dead, dead_clusters, dead_letters
+from rqretry.protocol.keys import GroupKeys
+
+Found = list[tuple[DeadLetterRecord, GroupKeys]]
 
 _IDS_LISTED = 20
+_IN_MEMORY, _FEWEST = 20_000, 20
+"""Dead letters that are read ahead, of all places and at least of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +97,13 @@ class DeadLetterFilter:
     @property
     def takes_all(self) -> bool:
         """Whether there is no condition but the topic."""
-        others = (self.ids, self.fingerprint, self.error, self.since, self.before)
-        return not any(condition is not None for condition in others)
+        return self.fingerprint is None and self.takes_all_of_kind
+
+    @property
+    def takes_all_of_kind(self) -> bool:
+        """Whether there is no condition but the topic and the fingerprint."""
+        others = (self.ids, self.error, self.since, self.before)
+        return type(self) is DeadLetterFilter and all(condition is None for condition in others)
 
     def _values(self) -> Iterator[tuple[str, Any]]:
         return ((field.name, getattr(self, field.name)) for field in fields(self))
@@ -129,21 +141,111 @@ def chosen(
     return wanted
 
 
-def read_dead_letters(
-    place: Place, wanted: DeadLetterFilter, *, with_bodies: bool
-) -> Operation[list[DeadLetterRecord]]:
-    """The selected dead letters of one place, page by page."""
-    found: list[DeadLetterRecord] = []
-    offset = 0
-    while page := (yield from read_page(place, offset, with_bodies=with_bodies)):
-        offset += len(page)
-        found += filter(wanted.matches, page)
-    return found
+class DeadLetterPages:
+    """The selected dead letters of one place, a page at a time, oldest first.
+
+    What dies after the first page is not among them, so what is sent back meanwhile, and dies
+    again, does not come twice. Ids and a fingerprint are looked up, and nothing else is read.
+    """
+
+    def __init__(
+        self, place: Place, wanted: DeadLetterFilter, *, with_bodies: bool, count: int = MAX_BATCH
+    ) -> None:
+        self.place = place
+        self._wanted = wanted
+        self._with_bodies, self._count = with_bodies, count
+        self._rest = None if wanted.ids is None else sorted(wanted.ids)
+        since, before = wanted.since, wanted.before
+        self._after = (0 if since is None else int(since), "")  # type: ignore[arg-type]
+        self._upto_ms = None if before is None else int(before) - 1  # type: ignore[arg-type]
+
+    def next(self) -> Operation[list[DeadLetterRecord] | None]:
+        """The selected ones of the next page, which may be none; None at the end."""
+        if self._rest is not None and not self._rest:
+            return None
+        page: DeadPage = yield dead_letters(
+            self.place.keys,
+            count=self._count,
+            with_bodies=self._with_bodies,
+            after=self._after,
+            upto_ms=self._upto_ms,
+            fingerprint=self._wanted.fingerprint or "",
+            ids=() if self._rest is None else self._rest[: self._count],
+        )
+        if not page.looked:
+            return None
+        if self._rest is not None:
+            self._rest = self._rest[page.looked :]
+        else:
+            self._after = page.since_ms[-1], page.ids[-1]
+            self._upto_ms = page.now_ms if self._upto_ms is None else self._upto_ms
+        bodies = page.data or [b""] * len(page.ids)
+        rows = zip(page.ids, page.since_ms, page.deaths, page.failures, bodies, strict=True)
+        read = (read_dead_letter(self.place.topic, self.place.keys.group, *row) for row in rows)
+        return list(filter(self._wanted.matches, read))
 
 
-def read_page(place: Place, offset: int, *, with_bodies: bool) -> Operation[list[DeadLetterRecord]]:
-    """One page of the dead letters of one place, oldest first; none at the end."""
-    page: DeadPage = yield dead_letters(place.keys, offset=offset, with_bodies=with_bodies)
-    bodies = page.data or [b""] * len(page.ids)
-    rows = zip(page.ids, page.since_ms, page.deaths, page.failures, bodies, strict=True)
-    return [read_dead_letter(place.topic, place.keys.group, *row) for row in rows]
+class DeadLettersInOrder:
+    """The selected dead letters of many places, oldest first; a page of each is in memory."""
+
+    def __init__(
+        self, places: Sequence[Place], wanted: DeadLetterFilter, *, with_bodies: bool
+    ) -> None:
+        count = max(_FEWEST, min(MAX_BATCH, _IN_MEMORY // max(1, len(places))))
+        self._sources = [
+            DeadLetterPages(place, wanted, with_bodies=with_bodies, count=count) for place in places
+        ]
+        self._pages: list[Iterator[DeadLetterRecord]] = [iter(()) for _ in places]
+        self._heads: list[tuple[int, str, int, DeadLetterRecord]] | None = None
+
+    def take(self, count: int) -> Operation[Found]:
+        """The next ones, so many at most, each with the keys of its group; none at the end."""
+        if self._heads is None:
+            self._heads = []
+            for at in range(len(self._sources)):
+                yield from self._read(self._heads, at)
+        found: Found = []
+        while self._heads and len(found) < count:
+            _, _, at, dead_letter = heappop(self._heads)
+            found.append((dead_letter, self._sources[at].place.keys))
+            yield from self._read(self._heads, at)
+        return found
+
+    def _read(
+        self, heads: list[tuple[int, str, int, DeadLetterRecord]], at: int
+    ) -> Operation[None]:
+        while (dead_letter := next(self._pages[at], None)) is None:
+            page = yield from self._sources[at].next()
+            if page is None:
+                return
+            self._pages[at] = iter(page)
+        heappush(heads, (dead_letter.dead_since_ms, dead_letter.id, at, dead_letter))
+
+
+def count_dead_letters(places: Sequence[Place], wanted: DeadLetterFilter) -> Operation[int]:
+    """How many dead letters are selected."""
+    count = 0
+    for place in places:
+        if wanted.takes_all_of_kind:
+            count += yield count_dead(place.keys, wanted.fingerprint)
+            continue
+        pages = DeadLetterPages(place, wanted, with_bodies=False)
+        while (page := (yield from pages.next())) is not None:
+            count += len(page)
+    return count
+
+
+def dead_letter_clusters(places: Sequence[Place]) -> Operation[list[Cluster]]:
+    """The dead letters of these places by fingerprint, the most frequent first; all are counted."""
+    found: dict[str, Cluster] = {}
+    for topic, _, keys in places:
+        after: str | None = None
+        while page := (yield dead_clusters(keys, after=after)):
+            for fingerprint, count, first_ms, last_ms, *newest in page:
+                id_, death, record = newest
+                sample = read_dead_letter(topic, keys.group, id_, last_ms, death, record, b"")
+                row = Cluster(fingerprint, sample.error, count, first_ms, last_ms, id_)
+                known = found.get(fingerprint)
+                found[fingerprint] = row if known is None else known.with_more(row)
+            after = page[-1].fingerprint
+    return sorted(found.values(), key=lambda row: (-row.count, row.fingerprint))

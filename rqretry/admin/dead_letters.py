@@ -5,9 +5,17 @@ from typing import Any
 
 from rqretry.admin.context import AdminContext
 from rqretry.admin.dead_letter_export import as_json
-from rqretry.admin.dead_letter_filter import DeadLetterFilter, chosen, read_dead_letters
+from rqretry.admin.dead_letter_filter import (
+    DeadLetterFilter,
+    DeadLettersInOrder,
+    Found,
+    chosen,
+    count_dead_letters,
+    dead_letter_clusters,
+)
 from rqretry.admin.results import RedriveReport
 from rqretry.admin.timeline import explained
+from rqretry.admin.views import Cluster
 from rqretry.catalog.store import Place
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.durations import Duration, milliseconds, seconds
@@ -24,8 +32,8 @@ SHORTEST_PATIENCE_S = 0.2
 """How often canaries are checked."""
 _EXPLAINED = 20
 """Of dead letters selected by id, how many have their histories read."""
-
-Found = list[tuple[DeadLetterRecord, GroupKeys]]
+_SENT_AT_ONCE = 10_000
+"""The most dead letters that are read before they are sent."""
 
 
 def dead_letters(
@@ -53,7 +61,10 @@ def dead_letters(
         InvalidArgument: The filter is not one.
     """
     wanted = chosen(filter, fields, default_all=True)
-    found = yield from find_dead_letters(context, group, wanted, with_bodies=bodies)
+    places = yield from dead_letter_places(context, group, wanted)
+    source, found = DeadLettersInOrder(places, wanted, with_bodies=bodies), []
+    while page := (yield from source.take(_SENT_AT_ONCE)):
+        found += page
     if not wanted.ids:
         return [dead_letter for dead_letter, _ in found]
     dead_letters = []
@@ -119,77 +130,89 @@ def redrive(
     first = 0 if canary is None else check_count(canary, name="canary")
     patience = seconds(canary_timeout, name="canary_timeout", minimum=SHORTEST_PATIENCE_S)
     wait_ms = milliseconds(delay, name="delay", maximum=MAX_DELAY_S)
-    found = yield from find_dead_letters(context, group, wanted, with_bodies=False)
+    places = yield from dead_letter_places(context, group, wanted)
+    matched = (yield from count_dead_letters(places, wanted)) if dry_run or first else 0
     if dry_run:
-        return RedriveReport(len(found), matched=len(found))
+        return RedriveReport(matched, matched=matched)
+    source = DeadLettersInOrder(places, wanted, with_bodies=False)
     arguments = {"group": group, "rate": rate} | wanted.given()
-    sent = failed = 0
+    tried = RedriveReport(0, matched=0)
     if first:
-        tried = yield from _send_canaries(context, found, first, patience, arguments)
+        canaries = yield from source.take(first)
+        tried = yield from _send_canaries(context, canaries, matched, patience, arguments)
         if tried.reason:
             return tried
-        sent, failed = int(tried), tried.failed
-    rest = found[first:]
-    done = yield from _send_back(context, rest, pace, wait_ms)
+    index = done = 0
+    while found := (yield from source.take(min(_SENT_AT_ONCE, MAX_BATCH * len(places)))):
+        done += yield from _send_back(context, found, pace, wait_ms, index)
+        index += len(found)
     yield from context.audit("redrive", arguments, {"sent": done})
-    canaries = min(first, len(found))
-    return RedriveReport(sent + done, matched=len(found), canaries=canaries, failed=failed)
+    matched, canaries_sent = tried.canaries + index, tried.canaries
+    return RedriveReport(tried + done, matched=matched, canaries=canaries_sent, failed=tried.failed)
 
 
 def _send_canaries(
-    context: AdminContext, found: Found, first: int, patience: float, arguments: Mapping[str, Any]
+    context: AdminContext,
+    canaries: Found,
+    matched: int,
+    patience: float,
+    arguments: Mapping[str, Any],
 ) -> Operation[RedriveReport]:
     """Send the first ones and wait for them; a reason in the report stops the redrive."""
-    canaries = found[:first]
     sent = yield from _send_back(context, canaries, None)
     yield from context.audit("redrive", {**arguments, "step": "canary"}, {"sent": sent})
     failed, reason = yield from _watch(canaries, patience)
     if reason:
-        counts = {"failed": failed, "left": len(found) - sent}
+        counts = {"failed": failed, "left": matched - sent}
         yield from context.audit("redrive", {**arguments, "step": "stopped: " + reason}, counts)
-    return RedriveReport(sent, matched=len(found), canaries=sent, failed=failed, reason=reason)
+    return RedriveReport(
+        sent, matched=matched, canaries=len(canaries), failed=failed, reason=reason
+    )
+
+
+def clusters(context: AdminContext, group: str) -> Operation[list[Cluster]]:
+    """The dead letters of a group by fingerprint. Raises GroupNotFound."""
+    places = yield from dead_letter_places(context, group, DeadLetterFilter(all=True))
+    return (yield from dead_letter_clusters(places))
+
+
+def page_of_dead_letters(
+    context: AdminContext, group: str, wanted: DeadLetterFilter, first: int, count: int
+) -> Operation[list[DeadLetterRecord]]:
+    """So many of the selected dead letters behind the `first` ones, oldest first, no bodies."""
+    places = yield from dead_letter_places(context, group, wanted)
+    source = DeadLettersInOrder(places, wanted, with_bodies=False)
+    while first > 0 and (skipped := (yield from source.take(min(first, _SENT_AT_ONCE)))):
+        first -= len(skipped)
+    return [dead_letter for dead_letter, _ in (yield from source.take(count))]
 
 
 def dead_letter_places(
     context: AdminContext, group: str, wanted: DeadLetterFilter
 ) -> Operation[list[Place]]:
-    """Where the selected dead letters are, to read them with `read_page`."""
+    """Where the selected dead letters are."""
     record = yield from context.catalog.groups.get(check_group(group))
     if record.source:  # there is no dead-letter queue of a dead-letter queue
         return []
     return (yield from context.places(record, wanted.topic))
 
 
-def find_dead_letters(
-    context: AdminContext, group: str, wanted: DeadLetterFilter, *, with_bodies: bool
-) -> Operation[Found]:
-    """The selected dead letters of all places, oldest first."""
-    found: Found = []
-    for place in (yield from dead_letter_places(context, group, wanted)):
-        dead_letters = yield from read_dead_letters(place, wanted, with_bodies=with_bodies)
-        found += [(dead_letter, place.keys) for dead_letter in dead_letters]
-    return sorted(found, key=lambda pair: (pair[0].dead_since_ms, pair[0].id))
-
-
 def _send_back(
-    context: AdminContext, found: Found, pace: float | None, wait_ms: int = 0
+    context: AdminContext, found: Found, pace: float | None, wait_ms: int = 0, index: int = 0
 ) -> Operation[int]:
     """Redrive them after `wait_ms`; with a pace, the k-th one k / pace seconds later.
 
-    They are sent in the order of their due times, across all places, so that an interrupted
-    call has sent the first ones.
+    `index` is the k of the first one. They are sent in the order of their due times, across all
+    places, so that an interrupted call has sent the first ones.
     """
-    rows = list(enumerate(found))
-    size = MAX_BATCH * len({keys for _, keys in found})
+    by_place: dict[GroupKeys, list[tuple[DeadLetterRecord, int | str]]] = {}
+    for at, (dead_letter, keys) in enumerate(found, index):
+        delay_ms = wait_ms + (round(at * 1000 / pace) if pace else 0)
+        by_place.setdefault(keys, []).append((dead_letter, delay_ms or ""))
     sent = 0
-    for at in range(0, len(rows), size or 1):
-        by_place: dict[GroupKeys, list[tuple[DeadLetterRecord, int | str]]] = {}
-        for index, (dead_letter, keys) in rows[at : at + size]:
-            delay_ms = wait_ms + (round(index * 1000 / pace) if pace else 0)
-            by_place.setdefault(keys, []).append((dead_letter, delay_ms or ""))
-        for keys, part in by_place.items():
-            for batch in batches(part):
-                sent += yield from _send_batch(context, keys, batch)
+    for keys, part in by_place.items():
+        for batch in batches(part):
+            sent += yield from _send_batch(context, keys, batch)
     return sent
 
 

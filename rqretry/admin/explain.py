@@ -61,7 +61,7 @@ def _state(
         return GroupState(group.name, state, attempt, due_ms, explain, errors)
 
     if p.dead_since_ms is not None:
-        deliveries, _, cause = p.death.partition(" ")
+        deliveries, cause, *_ = *p.death.split(" "), ""
         last = f": {errors[-1].message}" if errors and errors[-1].message else ""
         noun = "delivery" if deliveries == "1" else "deliveries"
         return made("dead", None, f"dead after {deliveries} {noun}, cause {cause}{last}")

@@ -1,10 +1,16 @@
 """Operations that move or delete messages: promote, purge, reset."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rqretry.admin.context import AdminContext
-from rqretry.admin.dead_letter_filter import Candidate, DeadLetterFilter, chosen, read_dead_letters
+from rqretry.admin.dead_letter_filter import (
+    Candidate,
+    DeadLetterFilter,
+    DeadLetterPages,
+    chosen,
+    count_dead_letters,
+)
 from rqretry.catalog.drain_group import drop_all, purge_all
 from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord
@@ -13,7 +19,7 @@ from rqretry.core.failure_record import read_record
 from rqretry.core.limits import EARLIEST, LATEST, check_count, check_group, check_start
 from rqretry.protocol import maintain, operate
 from rqretry.protocol.command import Operation, batches
-from rqretry.protocol.inspect import Stats, stats
+from rqretry.protocol.inspect import Stats, read_these, stats
 from rqretry.protocol.operate import BlockedPage, GroupPage, PurgeCount, scan
 
 STATES = ("dead", "ready", "waiting_retry")
@@ -191,19 +197,32 @@ def _purge(
         for key in keys.lists:
             gone += yield from _purge_list(context, place, key, wanted, dry_run=dry_run)
         return gone
+    if state == "dead" and not (wanted.takes_all and not dry_run):
+        return (yield from _purge_dead(context, place, wanted, dry_run=dry_run))
     gone = 0
     for key in keys.levels if state == "waiting_retry" else (keys.dead,):
         if wanted.takes_all and not dry_run:
             gone += yield from purge_all(keys, key, context.actor)
             continue
-        if state == "dead":
-            dead_letters = yield from read_dead_letters(place, wanted, with_bodies=False)
-            ids = [dead_letter.id for dead_letter in dead_letters]
-        else:
-            ids = yield from _matching(place, key, wanted)
+        ids = yield from _matching(place, key, wanted)
         gone += len(ids) if dry_run else 0
         for batch in () if dry_run else batches(ids):
             verdicts: list[bytes] = yield operate.purge(keys, batch, actor=context.actor, key=key)
+            gone += verdicts.count(b"OK")
+    return gone
+
+
+def _purge_dead(
+    context: AdminContext, place: Place, wanted: DeadLetterFilter, *, dry_run: bool
+) -> Operation[int]:
+    """Purge dead letters as their pages are read."""
+    if dry_run:
+        return (yield from count_dead_letters([place], wanted))
+    pages, gone = DeadLetterPages(place, wanted, with_bodies=False), 0
+    while (page := (yield from pages.next())) is not None:
+        ids = [dead_letter.id for dead_letter in page]
+        if ids:
+            verdicts: list[bytes] = yield operate.purge(place.keys, ids, actor=context.actor)
             gone += verdicts.count(b"OK")
     return gone
 
@@ -252,13 +271,29 @@ def _purge_list(
 
 
 def _matching(place: Place, key: str, wanted: DeadLetterFilter) -> Operation[list[str]]:
-    """The selected ids in one list or sorted set."""
+    """The selected ids in one list or sorted set; ids that are named are looked up in a set."""
+    if wanted.ids is not None and key not in place.keys.lists:
+        return (yield from _named(place, key, wanted, sorted(wanted.ids)))
 
     def read(page: GroupPage) -> list[str]:
         return [c.id for c in _candidates(place.topic, page) if wanted.matches(c)]
 
     ids = yield from scan(place.keys, key, read)
     return list(dict.fromkeys(ids))
+
+
+def _named(
+    place: Place, key: str, wanted: DeadLetterFilter, ids: Sequence[str]
+) -> Operation[list[str]]:
+    found: list[str] = []
+    for batch in batches(ids):
+        scores, records = yield [
+            operate.scores(key, batch), read_these(place.keys.failures, batch)
+        ]  # fmt: skip
+        for id_, score, record in zip(batch, scores, records, strict=True):
+            candidate = Candidate(id_, place.topic, next(iter(read_record(record)[-1:]), None))
+            found += [id_] if score is not None and wanted.matches(candidate) else []
+    return found
 
 
 def _candidates(topic: str, page: GroupPage | BlockedPage) -> Iterator[Candidate]:

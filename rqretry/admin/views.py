@@ -1,11 +1,10 @@
 """What admin operations return: statistics, messages, topics, groups."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.failure_record import AttemptError
 
 
@@ -175,6 +174,13 @@ class Cluster:
     first_ms: int
     last_ms: int
     sample_id: str
+    """The newest; the error is its last one."""
+
+    def with_more(self, other: "Cluster") -> "Cluster":
+        """Those of another place, too."""
+        newest = max(self, other, key=lambda cluster: (cluster.last_ms, cluster.sample_id))
+        count, first_ms = self.count + other.count, min(self.first_ms, other.first_ms)
+        return replace(newest, count=count, first_ms=first_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,19 +327,6 @@ class GroupInfo:
     dlq_retention_s: float | None = None
     """How long dead letters are kept, in seconds; None: for ever."""
     ordered: bool = False
-
-
-def clusters(dead_letters: Sequence[DeadLetterRecord]) -> list[Cluster]:
-    """Dead letters by fingerprint, the most frequent first."""
-    found: dict[str, list[DeadLetterRecord]] = {}
-    for dead_letter in dead_letters:
-        found.setdefault(dead_letter.fingerprint, []).append(dead_letter)
-    rows = []
-    for fingerprint, members in found.items():
-        times, last = [member.dead_since_ms for member in members], members[-1]
-        counted = Cluster(fingerprint, last.error, len(members), min(times), max(times), last.id)
-        rows.append(counted)
-    return sorted(rows, key=lambda row: (-row.count, row.fingerprint))
 
 
 def date(at_ms: int) -> str:

@@ -21,12 +21,12 @@ _EVERYBODY = ("ping", "info", "time", "evalsha", "script|load", "client|setname"
 _WAITING = ("bzpopmin", "zadd", "client|id", "client|unblock")
 _LOOKING = (
     "hget", "hgetall", "hmget", "hlen", "hexists", "hscan", "zscan", "zcard", "zscore", "zrange",
-    "zrangebylex", "xrange", "xrevrange", "exists", "scan",
+    "zrangebylex", "zlexcount", "xrange", "xrevrange", "exists", "scan",
 )  # fmt: skip
 _READS = frozenset(
     {"exists", "get", "hget", "hgetall", "hmget", "hlen", "hexists", "hscan", "hstrlen", "lindex",
-     "llen", "lrange", "lpos", "time", "type", "xlen", "xrange", "zcard", "zcount", "zmscore",
-     "zrange", "zrangebylex", "zrangebyscore", "zscore"}
+     "llen", "lrange", "lpos", "time", "type", "xlen", "xrange", "zcard", "zcount", "zlexcount",
+     "zmscore", "zrange", "zrangebylex", "zrangebyscore", "zrevrangebylex", "zscore"}
 )  # fmt: skip
 """What a script without writes can reach; its includes hold more, for other scripts."""
 _CATALOG = ("hget", "hgetall", "hlen")
@@ -38,8 +38,8 @@ _PRODUCING = (
 )
 _ADMIN_ONLY = {
     "purge", "purge_list", "leave", "purge_blocked", "redrive", "rate_set", "scan_group",
-    "dead_letters", "scan_blocked", "repair_places", "repair_order", "repair_owners",
-    "repair_orphans",
+    "dead_letters", "dead_clusters", "scan_blocked", "repair_places", "repair_order",
+    "repair_owners", "repair_orphans",
 }  # fmt: skip
 _PRODUCER_GROUP_KEYS = ("ready", "wake", "order", "heads", "config")
 _CALL = re.compile(r"\bcall\(\s*'([A-Z]+)'")

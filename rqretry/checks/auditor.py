@@ -114,7 +114,8 @@ def _read_group(keys: GroupKeys) -> Operation[GroupSnapshot]:
         seen.dead = yield from read_scores(keys.dead)
     seen.attempts = set((yield from read_hash(keys.attempts)))
     seen.failures = set((yield from read_hash(keys.failures, with_values=False)))
-    seen.deaths = set((yield from read_hash(keys.deaths)))
+    seen.deaths = yield from read_hash(keys.deaths)
+    seen.fingerprints = set((yield from read_scores(keys.fingerprints)))
     return seen
 
 
@@ -246,7 +247,7 @@ def _view(group: GroupSnapshot) -> Iterator[Defect]:
     """A group that consumes another one's dead letters: it has a mark for each that it owes."""
     keys, held = group.keys, group.held()
     text = f"group {keys.group} owes a dead letter of {keys.source} but does not have it"
-    owed = group.deaths & group.dead_letters
+    owed = group.deaths.keys() & group.dead_letters
     yield from _each(owed - held, ERROR, "not delivered", keys.deaths, text)
 
 
@@ -256,9 +257,17 @@ def _leftovers_of_group(group: GroupSnapshot) -> Iterator[Defect]:
     for key, ids in ((keys.attempts, group.attempts), (keys.failures, group.failures)):
         yield from _leftovers(ids - held, key, text)
     text = "a cause of death is recorded for a message that is not dead"
-    yield from _leftovers(group.deaths - set(group.dead), keys.deaths, text)
+    yield from _leftovers(group.deaths.keys() - group.dead.keys(), keys.deaths, text)
     text = "a dead letter has no cause of death"
-    yield from _each(set(group.dead) - group.deaths, WARNING, "no cause", keys.dead, text)
+    yield from _each(group.dead.keys() - group.deaths.keys(), WARNING, "no cause", keys.dead, text)
+    noted = group.noted_fingerprints()
+    for member in group.fingerprints - noted.keys():
+        text = "the counts by fingerprint have a dead letter that is not there, or died otherwise"
+        id_ = member.rpartition("\0")[2]
+        yield Defect(WARNING, "leftover entry", keys.fingerprints, id_, text)
+    text = "the counts by fingerprint lack a dead letter"
+    lacking = (id_ for member, id_ in noted.items() if member not in group.fingerprints)
+    yield from _each(lacking, WARNING, "not indexed", keys.fingerprints, text)
 
 
 def _due(group: GroupSnapshot) -> Iterator[Defect]:

@@ -23,6 +23,7 @@ STEPS = {
     "realign pass": "it is removed from the order, or its message group is recorded again",
     "realign go_on": "the message group continues: one message has the turn",
     "mend grave": "the cause of death is recorded as unknown, or removed",
+    "mend clusters": "the counts by fingerprint have each dead letter once",
     "mend index": "the index gets the earliest due time of the level",
     "mend numbers": "its delivery state and failures are removed",
 }
@@ -50,6 +51,7 @@ _GROUP = {
     "leftover": "mend settle",
     "missing body": "mend lost",
     "no cause": "mend grave",
+    "not indexed": "mend clusters",
     "late index": "mend index",
     "out of turn": "realign turn",
     "not in line": "realign go_on",
@@ -92,7 +94,8 @@ def step_of(seen: Snapshot, defect: Defect, *, leaving: bool = False) -> str:
             return ""
         return _PARTITION.get((defect.kind, name), "")
     if defect.kind == "leftover entry":
-        return "mend grave" if name == "graves" else "mend numbers"
+        steps = {"graves": "mend grave", "fingerprints": "mend clusters"}
+        return steps.get(name, "mend numbers")
     if name == "line" and defect.kind == "leftover":
         return "realign pass"
     if name == "inflight" and defect.kind == "out of turn":
@@ -136,6 +139,10 @@ def _subjects(
     if step == "tidy keys":
         pairs = seen.message_keys | seen.noted_keys()
         return [f"{key}\0{id_}" for key, id_ in sorted(pairs) if id_ == defect.id]
+    if step == "mend clusters" and group:
+        ids = {member: member.rpartition("\0")[2] for member in group.fingerprints}
+        ids |= group.noted_fingerprints()
+        return [member for member, id_ in sorted(ids.items()) if id_ == defect.id]
     if step == "tidy scheduled":
         return [seen.scheduled_members.get(defect.id, defect.id)]
     return [defect.id]

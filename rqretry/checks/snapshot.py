@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from rqretry.protocol.inspect import dead_letter_member
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 ORDER_DIGITS = 16
@@ -25,7 +26,9 @@ class GroupSnapshot:
     due: dict[str, float] = field(default_factory=dict)
     attempts: set[str] = field(default_factory=set)
     failures: set[str] = field(default_factory=set)
-    deaths: set[str] = field(default_factory=set)
+    deaths: dict[str, str] = field(default_factory=dict)
+    fingerprints: set[str] = field(default_factory=set)
+    """The index of the dead letters: its members."""
     ordered: bool = False
     order: list[str] = field(default_factory=list)
     heads: dict[str, str] = field(default_factory=dict)
@@ -43,6 +46,13 @@ class GroupSnapshot:
         """Messages in the order that are waiting for their turn."""
         out = set(self.heads.items())
         return (id_ for name, id_ in map(in_order, self.order) if (name, id_) not in out)
+
+    def noted_fingerprints(self) -> dict[str, str]:
+        """What the index of the dead letters should hold, and the id of each."""
+        return {
+            dead_letter_member(self.deaths.get(id_, ""), since, id_): id_
+            for id_, since in self.dead.items()
+        }
 
     def held(self) -> set[str]:
         """Every message that the group has."""

@@ -1,6 +1,5 @@
 """Dead letters as JSON lines, on standard output or in a new file."""
 
-import heapq
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,14 +10,13 @@ from typing import Any, TextIO
 import click
 
 from rqretry.admin.dead_letter_export import as_json
-from rqretry.admin.dead_letter_filter import DeadLetterFilter, read_page
+from rqretry.admin.dead_letter_filter import DeadLetterFilter, DeadLettersInOrder
 from rqretry.admin.dead_letters import dead_letter_places
-from rqretry.catalog.store import Place
 from rqretry.cli.output import SCHEMA
 from rqretry.cli.streams import takes_all_text
 from rqretry.client import Client
-from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import show
+from rqretry.protocol.command import MAX_BATCH
 
 STANDARD_OUTPUT = "-"
 
@@ -52,17 +50,11 @@ def exported(
 ) -> Iterator[dict[str, Any]]:
     """The chosen dead letters as JSON values, oldest first; a page per partition in memory."""
     perform = client.store.perform
-
-    def dead_letters(place: Place) -> Iterator[DeadLetterRecord]:
-        offset = 0
-        while page := perform(read_page(place, offset, with_bodies=True)):
-            yield from filter(wanted.matches, page)
-            offset += len(page)
-            advance(len(page))
-
     places = perform(dead_letter_places(client.admin.operations, group, wanted))
-    merged = heapq.merge(*map(dead_letters, places), key=lambda each: (each.dead_since_ms, each.id))
-    return map(as_json, merged)
+    source = DeadLettersInOrder(places, wanted, with_bodies=True)
+    while found := perform(source.take(MAX_BATCH)):
+        yield from (as_json(dead_letter) for dead_letter, _ in found)
+        advance(len(found))
 
 
 def write_lines(stream: TextIO, rows: Iterable[Mapping[str, Any]]) -> int:

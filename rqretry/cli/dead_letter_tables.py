@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rqretry.admin.views import clusters
+from rqretry.admin.views import Cluster
 from rqretry.cli.confirmation import counted
 from rqretry.cli.output import (
     body_fields,
@@ -25,10 +25,10 @@ from rqretry.core.dead_letter import DeadLetterRecord
 _ERROR_FIELDS = "attempt at_ms cause type message fingerprint worker seconds"
 
 
-def print_clusters(group: str, dead_letters: Sequence[DeadLetterRecord], *, as_json: bool) -> None:
+def print_clusters(group: str, clusters: Sequence[Cluster], *, as_json: bool) -> None:
     """One row for each fingerprint."""
     names = ("fingerprint", "count", "first", "last", "sample_id", "error")
-    rows = [*rows_of(clusters(dead_letters), "fingerprint count first_ms last_ms sample_id error")]
+    rows = [*rows_of(clusters, "fingerprint count first_ms last_ms sample_id error")]
     table = (["fingerprint", "#count", "first", "last", "sample", "error"], rows)
     fields = [dict(zip(names, row, strict=True)) for row in rows]
     print_list({"group": group}, "clusters", fields, table, as_json=as_json)

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from rqretry.admin.dead_letters import clusters
 from rqretry.cli.confirmation import confirmation_options, counted
 from rqretry.cli.dead_letter_export import destination, exported, write_lines
 from rqretry.cli.dead_letter_tables import (
@@ -60,13 +61,16 @@ def dlq() -> None:
 def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None:
     """List the dead letters of GROUP, grouped by the fingerprint of their last error."""
     with connected(context) as client:
-        dead_letters = client.admin.dead_letters(group, bodies=False)
-    if not dead_letters:
+        if by == "message":
+            dead_letters = client.admin.dead_letters(group, bodies=False)
+            print_messages(group, dead_letters, as_json=as_json)
+            none = not dead_letters
+        else:
+            found = client.store.perform(clusters(client.admin.operations, group))
+            print_clusters(group, found, as_json=as_json)
+            none = not found
+    if none:
         note(f"group {group} has no dead letters")
-    if by == "message":
-        print_messages(group, dead_letters, as_json=as_json)
-    else:
-        print_clusters(group, dead_letters, as_json=as_json)
 
 
 @dlq.command("show", epilog="Example: rqretry dlq show claims BqUpq2cmSuwDWlyn")

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+from rqretry.admin.dead_letters import clusters
 from rqretry.admin.results import WorkerInfo
-from rqretry.admin.views import Cluster, Stats, clusters
-from rqretry.cli.output import Part, clean, date, rows_of, table_of
+from rqretry.admin.views import Cluster, Stats
+from rqretry.cli.output import Part, date, rows_of, table_of
 from rqretry.client import Client
 from rqretry.core.durations import spell
 
-_MOST_DEAD_LETTERS = 5000
-"""Of a group with more dead letters, the errors are not grouped at each refresh."""
 _MOST_CLUSTERS = 5
 
 
@@ -18,11 +17,8 @@ def details(client: Client, stats: Stats) -> Iterator[Part]:
     yield from _ladder(client, stats)
     yield from _workers(client.admin.workers())
     for group in dict.fromkeys(g.group for g in stats.groups if g.dead):
-        dead = sum(g.dead for g in stats.groups if g.group == group)
-        if dead > _MOST_DEAD_LETTERS:
-            yield clean(f"group {group} has {dead} dead letters: rqretry dlq list {group}")
-        else:
-            yield from _clusters(group, clusters(client.admin.dead_letters(group, bodies=False)))
+        found = client.store.perform(clusters(client.admin.operations, group))
+        yield from _clusters(group, found)
 
 
 def _ladder(client: Client, stats: Stats) -> Iterator[Part]:

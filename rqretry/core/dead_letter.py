@@ -67,7 +67,7 @@ def read_dead_letter(
     topic: str, group: str, id_: str, since_ms: int, death: str, record: str, data: bytes
 ) -> DeadLetterRecord:
     """Decode a dead letter; `data` is b"" if the body was not requested."""
-    attempt, _, cause = death.partition(" ")
+    attempt, cause, *_ = *death.split(" "), ""
     try:
         envelope = decode(data) if data else _UNREADABLE
     except CodecError:

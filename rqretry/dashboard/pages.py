@@ -7,7 +7,9 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rqretry.admin.views import MessageView, clusters
+from rqretry.admin.dead_letter_filter import DeadLetterFilter
+from rqretry.admin.dead_letters import clusters, page_of_dead_letters
+from rqretry.admin.views import Cluster, MessageView
 from rqretry.client import AsyncClient
 from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import MessageNotFound
@@ -30,10 +32,11 @@ class Pages:
         self, client: AsyncClient, rights: Rights, sampler: Sampler, trace_url: str | None
     ) -> None:
         self._admin = client.admin
+        self._perform = client.store.perform
         self._sampler = sampler
         self._trace_url = trace_url
         self._frame = rights.frame(client.settings.namespace)
-        self._one = asyncio.Lock()  # listing dead letters reads all of a group: one at a time
+        self._one = asyncio.Lock()  # a far page of dead letters takes long: one at a time
 
     async def overview(self, request: Request) -> Response:
         """Topics and groups."""
@@ -82,21 +85,25 @@ class Pages:
         name, fields = group_of(request), asked(request, "fingerprint", "page")
         fingerprint, page = fingerprint_of(fields), page_of(fields)
         first = (page - 1) * PAGE_ROWS
+        context, dead_letters = self._admin.operations, list[DeadLetterRecord]()
         async with self._one:
-            dead_letters: list[DeadLetterRecord] = await self._admin.dead_letters(
-                name, bodies=False, fingerprint=fingerprint
-            )
-        rows = clusters(dead_letters)
+            found: list[Cluster] = await self._perform(clusters(context, name))
+            rows = [row for row in found if fingerprint in (None, row.fingerprint)]
+            if fingerprint is not None:
+                wanted = DeadLetterFilter(fingerprint=fingerprint)
+                page_read = page_of_dead_letters(context, name, wanted, first, PAGE_ROWS)
+                dead_letters = await self._perform(page_read)
+        total = sum(row.count for row in rows)
         return render(
             "dead_letters.html",
             group=name,
             fingerprint=fingerprint,
-            total=len(dead_letters),
+            total=total,
             clusters=rows[:MOST_ROWS],
             more=max(0, len(rows) - MOST_ROWS),
-            dead_letters=dead_letters[first : first + PAGE_ROWS],
+            dead_letters=dead_letters,
             page=page,
-            last=first + PAGE_ROWS >= len(dead_letters),
+            last=first + PAGE_ROWS >= total,
             **self._frame,
         )
 

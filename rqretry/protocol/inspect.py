@@ -99,12 +99,25 @@ class DeadPage(NamedTuple):
     """One page of dead letters, oldest first."""
 
     now_ms: int
-    total: int
+    looked: int
+    """How many of the ids that were named the page is about; without any, its length."""
     ids: list[str]
     since_ms: list[int]
     deaths: list[str]
     failures: list[str]
     data: list[bytes]
+
+
+class DeadCluster(NamedTuple):
+    """The dead letters of one fingerprint; the sample is the newest."""
+
+    fingerprint: str
+    size: int
+    first_ms: int
+    last_ms: int
+    sample_id: str
+    death: str
+    failures: str
 
 
 def read_record(records: str, name: str) -> Command[str]:
@@ -183,12 +196,52 @@ def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
 
 
 def dead_letters(
-    keys: GroupKeys, *, offset: int, count: int = MAX_BATCH, with_bodies: bool = False
+    keys: GroupKeys,
+    *,
+    count: int = MAX_BATCH,
+    with_bodies: bool = False,
+    after: tuple[int, str] = (0, ""),
+    upto_ms: int | None = None,
+    fingerprint: str = "",
+    ids: Sequence[str] = (),
 ) -> Command[DeadPage]:
-    """One page of the dead letters of a group in a partition, oldest first."""
-    return call(
-        keys.scripts, "dead_letters", (offset, count, int(with_bodies), MAX_BATCH_BYTES), _dead_page
-    )
+    """One page of the dead letters of a group in a partition, oldest first.
+
+    Args:
+        keys: The group in the partition.
+        count: The most that the page may have.
+        with_bodies: Whether their bodies are read, too.
+        after: When the last one of the page before died, and its id; or a time and "", for those
+            that died then and later.
+        upto_ms: Those that have died until then; default until now.
+        fingerprint: Only those of this fingerprint.
+        ids: Only these, in their order.
+    """
+    (after_ms, after_id), upto = after, "" if upto_ms is None else upto_ms
+    args = (
+        int(with_bodies), MAX_BATCH_BYTES, count, after_ms, after_id, upto, fingerprint, *ids,
+    )  # fmt: skip
+    return call(keys.scripts, "dead_letters", args, _dead_page)
+
+
+def dead_clusters(keys: GroupKeys, *, after: str | None) -> Command[list[DeadCluster]]:
+    """Dead letters by fingerprint: a page behind the fingerprint `after`; None for the first."""
+    first = "" if after is None else f"({after}\1"
+    return call(keys.scripts, "dead_clusters", (first, MAX_BATCH), _dead_clusters)
+
+
+def count_dead(keys: GroupKeys, fingerprint: str | None = None) -> Command[int]:
+    """How many dead letters a group has in a partition, of all fingerprints or of one."""
+    if fingerprint is None:
+        return query(int, "ZCARD", keys.dead)
+    bounds = f"[{fingerprint}\0", f"({fingerprint}\1"
+    return query(int, "ZLEXCOUNT", keys.fingerprints, *bounds)
+
+
+def dead_letter_member(death: str, since_ms: float, id_: str) -> str:
+    """A dead letter's member of `fingerprints`; `death` is what is kept of its death."""
+    words = death.split(" ")
+    return f"{words[2] if len(words) > 2 else ''}\0{int(since_ms):016}\0{id_}"  # noqa: PLR2004
 
 
 def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str]]:
@@ -260,11 +313,21 @@ def _peeked(reply: list[Any]) -> Peeked:
 
 
 def _dead_page(reply: list[Any]) -> DeadPage:
-    now, total, ids, since, deaths, failures, data = reply
+    now, looked, ids, since, deaths, failures, data = reply
     return DeadPage(
-        int(now), int(total), texts(ids), [int(float(ms)) for ms in since],
+        int(now), int(looked), texts(ids), [int(float(ms)) for ms in since],
         texts(deaths), texts(failures), data,
     )  # fmt: skip
+
+
+def _dead_clusters(reply: list[Any]) -> list[DeadCluster]:
+    found = []
+    for first, last, size, death, failures in zip(*reply, strict=True):
+        fingerprint, first_ms, _ = text(first).split("\0")
+        _, last_ms, id_ = text(last).split("\0")
+        times = int(first_ms), int(last_ms)
+        found.append(DeadCluster(fingerprint, size, *times, id_, text(death), text(failures)))
+    return found
 
 
 def _history(reply: list[Any]) -> list[tuple[str, dict[str, bytes]]]:

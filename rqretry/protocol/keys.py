@@ -164,7 +164,10 @@ class GroupKeys:
     dead: str = field(init=False, compare=False)
     """Sorted set: dead letter by when it died."""
     deaths: str = field(init=False, compare=False)
-    """Hash: dead letter -> deliveries and cause; of a view: each dead letter it still owes."""
+    """Hash: dead letter -> deliveries, cause, fingerprint; of a view: each that it still owes."""
+    fingerprints: str = field(init=False, compare=False)
+    """Sorted set, by member: fingerprint, zero byte, 16 digits of when it died, zero byte and id of
+    each dead letter."""
     due: str = field(init=False, compare=False)
     """Sorted set: delay level by its earliest due time."""
     wake: str = field(init=False, compare=False)

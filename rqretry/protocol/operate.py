@@ -211,6 +211,11 @@ def _held(reply: list[Any]) -> GroupPage:
     )
 
 
+def scores(key: str, ids: Sequence[str]) -> Command[list[float | None]]:
+    """The score of each id in a sorted set; None for one that is not there."""
+    return query(list, "ZMSCORE", key, *ids)
+
+
 def scan(keys: GroupKeys, key: str, read: Callable[[GroupPage], Iterable[T]]) -> Operation[list[T]]:
     """What `read` takes from each page of one list or sorted set of a group."""
     found: list[T] = []

@@ -20,8 +20,9 @@ commit: meta scheduled halves half_of closed events counters message_groups | tr
     decided_ms:number limit:number
 compare_and_set: meta records | field expected replacement
 configure: meta config wake | version:number, then field and value of each setting
-dead_letters: meta dead deaths failures bodies big tracebacks | offset:number count:number
-    with_bodies:flag byte_limit:number
+dead_clusters: deaths failures fingerprints | first count:number
+dead_letters: meta dead deaths failures fingerprints bodies big | with_bodies:flag
+    byte_limit:number count:number after_ms after_id upto_ms:number fingerprint, then ids
 decide: meta transactions checks unfinished_transactions parked_transactions | id decision worker
     lease_ms claim reason
 defer: meta transactions checks parked_transactions | id claim reason
@@ -33,13 +34,13 @@ deliver: meta route bodies pending scheduled backlog events counters big ids_key
 enlist: meta transactions open_transactions finished_transactions checks | id partition known:flag
     group topic worker after_ms every_ms most
 expire: meta config retry inflight attempts failures dead deaths due wake events counters bodies
-    pending ready order heads message_groups, then levels | group worker limit:number
+    pending ready order heads message_groups fingerprints, then levels | group worker limit:number
     expected_ms:number hold_ms:number random:number
 fail: meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
-    counters ready order heads message_groups, then levels | group worker traces:number
-    stride:number random:number shared:number, then fingerprint and text of each traceback, then
-    records that messages share, then id, lease_no, level, delay_ms, random, cause and record of
-    each message
+    counters ready order heads message_groups fingerprints, then levels | group worker
+    traces:number stride:number random:number shared:number, then fingerprint and text of each
+    traceback, then records that messages share, then id, lease_no, level, delay_ms, random, cause
+    and record of each message
 feed_dlq_group: meta config dead ready attempts failures deaths wake events counters | group worker
     limit:number
 finish: meta transactions open_transactions finished_transactions unfinished_transactions

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from rqretry.admin.dead_letter_filter import read_page
+from rqretry.admin.dead_letter_filter import DeadLetterFilter, DeadLetterPages
 from rqretry.catalog.store import Place
 from rqretry.core.dead_letter import DeadLetterRecord, born
 from rqretry.core.envelope import Envelope, decode
@@ -73,9 +73,8 @@ def _groups(
 def _dead(histories: Histories, part: Stored) -> Iterator[list[Row]]:
     keys = histories.catalog.group_keys(part.topic, part.partition, part.group)
     place = Place(part.topic, part.partition, keys)
-    offset = 0
-    while dead_letters := histories.store.perform(read_page(place, offset, with_bodies=True)):
-        offset += len(dead_letters)
+    pages = DeadLetterPages(place, DeadLetterFilter(all=True), with_bodies=True)
+    while (dead_letters := histories.store.perform(pages.next())) is not None:
         yield [
             _message(part, dead_letter.id, dead_letter.raw) | _death(dead_letter)
             for dead_letter in dead_letters

@@ -53,7 +53,10 @@ DAMAGES: list[tuple[str, Damage, list[tuple[str, str, str, str]]]] = [
             c.zadd(w.group().dead, {"waiting": START_MS}),
             c.hset(w.group().deaths, "waiting", "1 failure"),
         ),
-        [(ERROR, "double booking", "g:delay:3", "waiting")],
+        [
+            (ERROR, "double booking", "g:delay:3", "waiting"),
+            (WARNING, "not indexed", "g:fingerprints", "waiting"),
+        ],
     ),
     (
         "a message in flight that is still listed",
@@ -109,6 +112,21 @@ DAMAGES: list[tuple[str, Damage, list[tuple[str, str, str, str]]]] = [
         "a dead letter without a grave",
         lambda c, w: c.hdel(w.group().deaths, "dead"),
         [(WARNING, "no cause", "g:dead", "dead")],
+    ),
+    (
+        "a dead letter that is not counted by its fingerprint",
+        lambda c, w: c.delete(w.group().fingerprints),
+        [(WARNING, "not indexed", "g:fingerprints", "dead")],
+    ),
+    (
+        "a dead letter that is counted by a fingerprint, and is not there",
+        lambda c, w: c.zadd(w.group().fingerprints, {f"0f\0{START_MS:016}\0ready": 0}),
+        [(WARNING, "leftover entry", "g:fingerprints", "ready")],
+    ),
+    (
+        "a dead letter that is counted by two fingerprints",
+        lambda c, w: c.zadd(w.group().fingerprints, {f"0f\0{START_MS:016}\0dead": 0}),
+        [(WARNING, "leftover entry", "g:fingerprints", "dead")],
     ),
     (
         "an index that is later than its level",

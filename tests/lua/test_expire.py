@@ -1,11 +1,13 @@
 """expire: inflight past its deadline -> ready (the first time) | waiting_retry | dead."""
 
+from rqretry.core.failure_record import fingerprint_of_text
 from rqretry.core.receipt import Receipt
 from tests.support.builders import MINUTE, SECOND, failure
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
 DEADLINE = START_MS + VISIBILITY_MS
 RECORD = '{"c":"expired"}'
+FINGERPRINT = fingerprint_of_text("expired", "")
 
 
 def test_expire_takes_nothing_before_the_deadline(world: World) -> None:
@@ -78,7 +80,8 @@ def test_expire_of_the_last_attempt_is_dead_at_once(world: World) -> None:
         assert world.expire() == (False, DEADLINE, 1, ("a",))
     assert changed == {
         "g:dead": {"a": DEADLINE},
-        "g:graves": {"a": "1 expired"},
+        "g:graves": {"a": f"1 expired {FINGERPRINT}"},
+        "g:fingerprints": {f"{FINGERPRINT}\0{DEADLINE:016}\0a": 0},
         "g:attempts": {"a": "2:1:1:0"},
         "g:failures": {"a": f"1 {DEADLINE} {RECORD}\n"},
         "g:inflight": {"a": None},
@@ -98,7 +101,7 @@ def test_expire_of_a_simple_group_is_always_ready_at_once_until_it_is_dead(world
     world.lease(visibility_ms=SECOND)
     world.advance(SECOND)
     world.expire()
-    assert world.state()["g:graves"] == {"a": "4 expired"}
+    assert world.state()["g:graves"] == {"a": f"4 expired {FINGERPRINT}"}
     assert world.lease().ids == []
 
 

@@ -52,16 +52,20 @@ def test_fail_goes_the_whole_ladder_and_then_to_the_dead_letters_at_once(world: 
     assert world.lease().ids == []
 
 
+RECORD = '{"c":"timeout","m":"said \\"f\\":\\"11\\"","f":"0f"}'
+
+
 def test_fail_with_no_retries_left_is_dead_with_its_body_and_reason(world: World) -> None:
     world.subscribe(max_retries=0)
     world.leased("a")
     with world.changes() as changed:
-        assert world.fail(failure("a", cause="timeout")) == [Failed("OK", True, 1)]
+        assert world.fail(failure("a", cause="timeout", record=RECORD)) == [Failed("OK", True, 1)]
     assert changed == {
         "g:dead": {"a": START_MS},
-        "g:graves": {"a": "1 timeout"},
+        "g:graves": {"a": "1 timeout 0f"},
+        "g:fingerprints": {f"0f\0{START_MS:016}\0a": 0},
         "g:attempts": {"a": "2:1:0:0"},
-        "g:failures": {"a": '1 1000000 {"c":"failure"}\n'},
+        "g:failures": {"a": f"1 1000000 {RECORD}\n"},
         "g:inflight": {"a": None},
         "counters": {"fail:g": 1, "dead:g": 1},
         "events": ["fail g w1 a 1,D"],

@@ -284,6 +284,7 @@ def test_purging_a_letter_sends_nobody_out_beside_the_head_of_its_message_group(
         "g:failures": {"d": None},
         "g:dead": {"d": None},
         "g:graves": {"d": None},
+        "g:fingerprints": {f"\0{START_MS:016}\0d": None},
         "counters": {"purge:g": 1},
         "events": ["purge g ops d"],
     }

@@ -82,6 +82,7 @@ def test_a_lease_that_meets_a_head_that_is_dead_lets_the_next_one_go(world: Worl
     world.publish(*sent("ab"), *sent("c", "y"))
     world.client.hset(world.group().deaths, "a", "1 failure")
     world.client.zadd(world.group().dead, {"a": START_MS})  # as a cut leaves it
+    world.client.zadd(world.group().fingerprints, {f"\0{START_MS:016}\0a": 0})
     answer = world.lease(1)
     assert (answer.ids, answer.left) == ([], 2)
     assert leased(world) == ["c", "b"]

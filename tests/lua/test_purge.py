@@ -17,6 +17,7 @@ def test_purge_leaves_nothing_behind(world: World) -> None:
         "id_expiry": {"a": START_MS + HOUR},
         "g:dead": {"a": None},
         "g:graves": {"a": None},
+        "g:fingerprints": {f"\0{START_MS:016}\0a": None},
         "g:attempts": {"a": None},
         "g:failures": {"a": None},
         "counters": {"purge:g": 1},

@@ -17,6 +17,7 @@ def test_redrive_starts_again_at_the_first_attempt_and_keeps_the_lineage(world: 
         "g:ready": ["a"],
         "g:dead": {"a": None},
         "g:graves": {"a": None},
+        "g:fingerprints": {f"\0{START_MS:016}\0a": None},
         "g:attempts": {"a": "3:1:0:0"},
         "g:failures": {"a": FIRST_LINE + '0 1000005 {"c":"redriven"}\n'},
         "g:wake": {"1": 0},

@@ -112,6 +112,7 @@ def test_a_lost_body_takes_the_message_out_of_every_place_and_is_counted(world: 
     assert {key: changed[key] for key in changed if key not in ("g:attempts", "g:failures")} == {
         "g:dead": {"dead": None},
         "g:graves": {"dead": None},
+        "g:fingerprints": {f"\0{START_MS:016}\0dead": None},
         "g:delay:3": {"waiting": None},
         "pending": {"dead": None, "waiting": None},
         "counters": {"orphan:g": 2},

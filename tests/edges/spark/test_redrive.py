@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from rqretry import App, ConfigError, GroupNotFound, InvalidArgument, StoreUnavailable
-from rqretry.admin.dead_letter_filter import DeadLetterFilter
-from rqretry.admin.dead_letters import find_dead_letters
+from rqretry.admin.dead_letter_filter import DeadLetterFilter, DeadLettersInOrder
+from rqretry.admin.dead_letters import dead_letter_places
 from rqretry.cli.pipeline import pipeline as command
 from rqretry.spark import RedriveSummary, redrive
 from rqretry.spark.redrive_choice import Choice, ChosenDeadLetter, choose
@@ -74,9 +74,9 @@ def lab(lab_redis: Lab) -> Lab:
 def everything(lab: Lab) -> Choice:
     """What EVERYTHING chooses, found without Spark."""
     all_of_them = DeadLetterFilter(all=True)
-    found = lab.client.store.perform(
-        find_dead_letters(lab.admin.operations, "g", all_of_them, with_bodies=False)
-    )
+    perform = lab.client.store.perform
+    places = perform(dead_letter_places(lab.admin.operations, "g", all_of_them))
+    found = perform(DeadLettersInOrder(places, all_of_them, with_bodies=False).take(10_000))
     letters = [
         ChosenDeadLetter(one.topic, keys.partition.partition, one.id, one.dead_since_ms)
         for one, keys in found

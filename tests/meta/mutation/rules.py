@@ -8,6 +8,7 @@ from tests.meta.mutation.cases import (
     growth,
     guarantees,
     limits,
+    operators,
     places,
     push,
 )
@@ -22,4 +23,5 @@ CASES = (
     *clock.CASES,
     *growth.CASES,
     *places.CASES,
+    *operators.CASES,
 )

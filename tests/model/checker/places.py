@@ -113,5 +113,6 @@ def _group_in(space: Keyspace, partition: PartitionKeys, name: str) -> GroupSnap
         seen.dead = dict(space.scores(keys.dead))
     seen.attempts = set(space.hash(keys.attempts))
     seen.failures = set(space.hash(keys.failures))
-    seen.deaths = set(space.hash(keys.deaths))
+    seen.deaths = dict(space.hash(keys.deaths))
+    seen.fingerprints = set(space.scores(keys.fingerprints))
     return seen

@@ -178,7 +178,7 @@ def _end_kind(change: Change) -> Kind:
 def _death(change: Change) -> Iterator[tuple[Kind, dict[str, Any]]]:
     if change.dead[0] is None and change.dead[1] is not None:
         death = change.space.now(change.keys.deaths, change.id) or ""
-        cause = death.partition(" ")[2]
+        cause = " ".join(death.split(" ")[1:2])
         yield Kind.DEAD, {**_lease(change.was), "cause": cause}
 
 
