@@ -75,22 +75,23 @@ end
 
 local named = #ids > 0
 local page = named and by_id() or fingerprint ~= '' and by_fingerprint() or by_time()
-local found, since, bytes, looked = {}, {}, 0, 0
-for i = 1, named and 2 * #ids or #page, 2 do
-  local ms = page[i + 1]
-  local chosen = ms and tonumber(ms) <= upto_ms
-  if not (chosen or named) then
-    break
+local found, since = {}, {}
+local function choose()
+  local bytes, last = 0, named and 2 * #ids or #page
+  for i = 1, last, 2 do
+    local ms = page[i + 1]
+    local chosen = ms and tonumber(ms) <= upto_ms
+    bytes = bytes + (chosen and with_bodies and tonumber(call('HGET', big, page[i]) or SMALL) or 0)
+    if not (chosen or named) or bytes > byte_limit and #found > 0 then
+      return (i - 1) / 2
+    end
+    if chosen then
+      found[#found + 1], since[#since + 1] = page[i], ms
+    end
   end
-  bytes = bytes + (chosen and with_bodies and tonumber(call('HGET', big, page[i]) or SMALL) or 0)
-  if bytes > byte_limit and #found > 0 then
-    break
-  end
-  looked = looked + 1
-  if chosen then
-    found[#found + 1], since[#since + 1] = page[i], ms
-  end
+  return last / 2
 end
+local looked = choose()
 if #found == 0 then
   return { clock.now, looked, {}, {}, {}, {}, {} }
 end

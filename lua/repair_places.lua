@@ -219,14 +219,14 @@ end
 if what == 'index' then
   return index()
 end
-local looked, repaired, notes, ids = searchable({ ready, retry }, #ARGV - 3), {}, {}, {}
+local looked, repaired, notes, messages = searchable({ ready, retry }, #ARGV - 3), {}, {}, {}
 for at = 4, 3 + looked do
   if repairs[what](ARGV[at]) then
     repaired[#repaired + 1], notes[#notes + 1] = ARGV[at], what
-    ids[#ids + 1] = string.match(ARGV[at], '[^%z]*$')
+    messages[#messages + 1] = string.match(ARGV[at], '[^%z]*$')
   end
 end
 if #repaired > 0 then
-  append_history(clock, meta, events, 'repair', group, actor, ids, table.concat(notes, ' '), '')
+  append_history(clock, meta, events, 'repair', group, actor, messages, table.concat(notes, ' '), '')
 end
 return { looked, repaired }

@@ -40,8 +40,8 @@ local function by_ladder(policy, attempt)
 end
 
 -- choice: level 0 automatic, k > 0 that level (above the table: its last), -1 dead now; an explicit
--- delay wins over a level; line: the attempt record. An ordered group always waits its fixed interval. Returns a note for
--- history and reply: "W,level,due" or "D".
+-- delay wins over a level; line: the attempt record. An ordered group always waits its fixed interval.
+-- Returns a note for history and reply: "W,level,due" or "D".
 local function wait_or_dead_letter(plan, policy, now, id, attempt, cause, choice)
   if choice.level == -1 or attempt >= policy.max_attempts then
     dead_letter(plan, now, id, attempt, cause, choice.line)

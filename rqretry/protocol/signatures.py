@@ -49,8 +49,8 @@ lease: meta config ready retry inflight attempts dead due wake bodies big pendin
     counters failures order heads message_groups, then deaths and origins of a group that consumes
     dead letters | group worker want:number byte_limit:number visibility_ms:number prefer
     tokens:flag
-leave: meta counters config attempts failures tracebacks deaths due wake ready retry heads inflight
-    dead order, then levels | group
+leave: meta counters config attempts failures tracebacks deaths fingerprints due wake ready retry
+    heads inflight dead order, then levels | group
 now: meta
 peek: meta config ready retry inflight attempts failures dead deaths bodies pending scheduled
     backlog order heads message_groups, then levels | id most:number
@@ -72,8 +72,8 @@ publish_with_options: meta route lane bodies big pending backlog events counters
     in_front groups:number messages:number mode, then name and byte of each group, then id and body
     of each message, then options of each message
 purge: meta config attempts failures location deaths bodies big pending ids_key id_expiry inflight
-    events counters ready wake order heads message_groups dead keyed message_keys | group actor,
-    then ids
+    events counters ready wake order heads message_groups dead keyed message_keys fingerprints |
+    group actor, then ids
 purge_blocked: meta config order heads message_groups attempts failures bodies big pending ids_key
     id_expiry events counters keyed message_keys | group actor, then members of the order
 purge_list: meta config location attempts failures dead inflight bodies big pending ids_key
@@ -84,8 +84,8 @@ rate_take: bucket | want:number returned:number
 recall: meta scheduled bodies big pending ids_key id_expiry events counters keyed message_keys |
     worker id member
 redrive: meta config ready inflight attempts failures dead deaths wake bodies events counters due
-    order heads message_groups pending, then levels | group actor, then id, delay_ms and record of
-    each message
+    order heads message_groups pending fingerprints, then levels | group actor, then id, delay_ms
+    and record of each message
 register: meta workers worker_details | ttl_ms:number worker about
 release: meta config ready retry inflight attempts dead due wake bodies pending events counters
     deaths, then levels | group worker max_postpones:number, then id, lease_no and delay_ms of each
@@ -100,7 +100,8 @@ repair_owners: meta bodies pending scheduled backlog half_of message_groups even
     retry inflight dead order and levels of each group | actor level_count:number
     group_count:number, then byte of each group, then id, member and targets of each message
 repair_places: meta config ready retry inflight attempts failures dead deaths due wake order heads
-    bodies pending message_groups events counters, then levels | group actor what, then ids
+    bodies pending message_groups events counters fingerprints, then levels | group actor what,
+    then ids or members
 rollback: meta halves half_of closed bodies big ids_key events counters keyed message_keys |
     transaction worker limit:number
 roster: meta workers worker_details
