@@ -1,8 +1,12 @@
 """Ending everything a group holds in one partition, in bounded calls."""
 
+from rqretry.core.errors import ConfigError
 from rqretry.protocol import operate
-from rqretry.protocol.command import MAX_BATCH, Operation
+from rqretry.protocol.command import MAX_BATCH, Operation, Pause
 from rqretry.protocol.keys import GroupKeys
+
+_ROUNDS = 20
+LONGEST_PAUSE_S = 1.0
 
 
 def drain(keys: GroupKeys, actor: str) -> Operation[int]:
@@ -10,11 +14,15 @@ def drain(keys: GroupKeys, actor: str) -> Operation[int]:
 
     Returns:
         How many messages went with it.
+
+    Raises:
+        ConfigError: The group holds something that no call removes.
     """
     if keys.source:
         return (yield from _let_go(keys))
     gone = 0
-    while True:
+    for round_ in range(_ROUNDS):
+        before = gone
         gone += yield from clear_all(keys, actor)
         for key in keys.lists:
             gone += yield from drop_all(keys, key, actor)
@@ -23,6 +31,10 @@ def drain(keys: GroupKeys, actor: str) -> Operation[int]:
         # What moved from one list to another meanwhile is found in the next round.
         if not (yield operate.leave(keys)):
             return gone
+        if gone == before:  # a message that is out, but lost: nobody waits behind it any more
+            yield operate.forget_heads(keys)
+            yield Pause(min(LONGEST_PAUSE_S, 0.01 * 2**round_))
+    raise ConfigError(f"{keys} holds what cannot be removed: see rqretry fsck, and repeat this")
 
 
 def _let_go(keys: GroupKeys) -> Operation[int]:

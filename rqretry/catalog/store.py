@@ -7,15 +7,23 @@ completed by the next one that finds it.
 """
 
 import json
+import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from rqretry.core.catalog_records import SCHEMA, GroupRecord, TopicRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
-from rqretry.core.errors import ConfigError, GroupNotFound, RqretryError, TopicNotFound, show
+from rqretry.core.errors import (
+    ConfigError,
+    GroupNotFound,
+    RqretryError,
+    StoreUnavailable,
+    TopicNotFound,
+    show,
+)
 from rqretry.core.route import Route
 from rqretry.protocol import audit_log, catalog, inspect, rate_limit
-from rqretry.protocol.command import Operation
+from rqretry.protocol.command import Operation, Pause
 from rqretry.protocol.keys import (
     GroupKeys,
     NamespaceKeys,
@@ -25,6 +33,8 @@ from rqretry.protocol.keys import (
 )
 
 _SETTINGS = "settings"
+_ROUNDS, _AT_ONCE, _LONGEST_PAUSE_S = 200, 10, 0.1
+"""How often a change of a record is tried, and how often without a pause."""
 
 
 R = TypeVar("R", bound=TopicRecord | GroupRecord)
@@ -99,14 +109,21 @@ class Records(Generic[R]):
 def compare_and_set(
     keys: NamespaceKeys, stored_in: str, name: str, decide: Callable[[str], str]
 ) -> Operation[str]:
-    """Change one field of the namespace, until nobody else has changed it in between."""
-    while True:
+    """Change one field of the namespace, until nobody else has changed it in between.
+
+    Raises:
+        StoreUnavailable: Others change it all the time; nothing was written.
+    """
+    for round_ in range(_ROUNDS):
         old: str = yield inspect.read_record(stored_in, name)
         new = decide(old)
         if new == old:
             return old
         if (yield catalog.compare_and_set(keys, stored_in, name, old, new)):
             return new
+        if round_ >= _AT_ONCE:
+            yield Pause(random.uniform(0, _LONGEST_PAUSE_S))
+    raise StoreUnavailable(f"{stored_in} {show(name)} is changed by others all the time: try again")
 
 
 class CatalogStore:
@@ -192,13 +209,12 @@ class CatalogStore:
         return self.learn(record)
 
     def keep(self, record: TopicRecord) -> TopicRecord:
-        """Remember a topic; what is known of it if that is newer."""
+        """Remember a topic as it was just read; it is older where the server has lost its data."""
         self.learn_dlq_groups(record)
         known = self.known.get(record.name)
-        if known is None or known.version < record.version:
+        if known is None or known.version != record.version:
+            self.forget(record.name)
             self.known[record.name] = record
-            for number in range(record.all_partitions):
-                self.noted.pop((record.name, number), None)
         return self.known[record.name]
 
     def forget(self, name: str) -> None:

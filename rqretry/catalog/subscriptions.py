@@ -143,13 +143,15 @@ class Subscriptions(CatalogPart):
 
     def _subscribe_all(self, topics: Iterable[str], record: GroupRecord) -> Operation[GroupRecord]:
         """Subscribe, until the routes say what the record says: another start may differ."""
-        while True:
-            for name in topics:
+        names = tuple(topics)
+        for _ in range(_ROUNDS):
+            for name in names:
                 yield from self._subscribe(name, record)
             again = yield from self._store.group(record.name)
             if again.tags == record.tags:
                 return again
             record = again
+        raise ConfigError(f"the tags of group {show(record.name)} change all the time: repeat this")
 
     def _subscribe(self, topic: str, group: GroupRecord) -> Operation[None]:
         def subscribed(old: TopicRecord) -> TopicRecord:

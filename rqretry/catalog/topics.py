@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from rqretry.catalog.store import CatalogPart, CatalogStore
 from rqretry.core.catalog_records import TopicRecord
-from rqretry.core.errors import InvalidArgument, TopicNotFound, show
+from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
 from rqretry.core.route import Route
 from rqretry.protocol import inspect, operate
 from rqretry.protocol.command import Operation
 
 _VERSIONS = "topic_versions"
 _UNKNOWN = Route(version=-1)
+_ROUNDS = 20
 
 
 class Topics(CatalogPart):
@@ -68,7 +69,7 @@ class Topics(CatalogPart):
 
     def _found_or_made(self, name: str, partitions: int) -> Operation[TopicRecord]:
         store = self._store
-        while True:
+        for _ in range(_ROUNDS):
             record = yield from store.topics.find(name)
             if record is None:
                 made = TopicRecord(name, partitions, (yield from store.first_version(_VERSIONS)))
@@ -77,6 +78,7 @@ class Topics(CatalogPart):
             if not record.deleting:
                 return record
             yield from self._erase(record)
+        raise ConfigError(f"topic {show(name)} is deleted again and again; create it later")
 
     def set_limit(self, name: str, max_messages: int) -> Operation[TopicRecord]:
         """Change how many messages a topic may hold (0: any number). Raises TopicNotFound."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import TransactionDecided, TransactionNotFound, show
-from rqretry.maintenance.due import Maintenance
+from rqretry.maintenance.due import Delivered, Maintenance
 from rqretry.protocol import transaction
 from rqretry.protocol.command import MAX_BATCH, Operation
 from rqretry.protocol.transaction import COMMITTED, OPEN, PARKED, ROLLED_BACK, Decided, Record
@@ -99,8 +99,9 @@ def carry_out(
 def _deliver(catalog: Catalog, topic: str, partition: int, worker: str) -> Operation[None]:
     """Everything that is due there now, which the halves are."""
     maintenance, keys = Maintenance(catalog.topics, worker), catalog.partition(topic, partition)
-    while (yield from maintenance.deliver([keys]))[0].next_ms == 0:
-        pass
+    delivered = Delivered(moved=1, next_ms=0)
+    while delivered.moved and delivered.next_ms == 0:
+        (delivered,) = yield from maintenance.deliver([keys])
 
 
 def unresolved(catalog: Catalog) -> Operation[list[Record]]:

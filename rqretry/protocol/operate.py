@@ -151,6 +151,11 @@ def leave(keys: GroupKeys) -> Command[int]:
     return call(keys.scripts, "leave", (keys.group,), int)
 
 
+def forget_heads(keys: GroupKeys) -> Command[int]:
+    """Forget which message of each message group is out, of a group that has left the route."""
+    return Command("erase", (), (), int, arguments=("UNLINK", keys.heads))
+
+
 def erase(keys: PartitionKeys) -> Command[int]:
     """Delete what is a partition's own, at once; big keys are freed in the background."""
     return Command("erase", (), (), int, arguments=("UNLINK", *keys.everything()))

@@ -70,6 +70,11 @@ class Fetcher:
         self._pairs.append((consumer, place))
         self._wake_ups.interrupt()
 
+    def remove(self, gone: LeasedPlace) -> None:
+        """Lease from it no longer."""
+        self._pairs = [(consumer, place) for consumer, place in self._pairs if place is not gone]
+        self._wake_ups.interrupt()
+
     async def _round(self) -> None:
         now = time.monotonic()
         pairs = [(c, p) for c, p in self._pairs if p.leasing.again_at <= now]

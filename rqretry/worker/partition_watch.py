@@ -1,4 +1,4 @@
-"""Finding the partitions that were added since a worker started, within a look."""
+"""Finding the partitions that were added or have gone since a worker started, within a look."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from rqretry.core.errors import RqretryError
 from rqretry.protocol.inspect import read_these
 from rqretry.protocol.keys import GroupKeys
 from rqretry.transport.store import Store
-from rqretry.worker.leases import Intake
+from rqretry.worker.leases import Intake, LeasedPlace
 
 log = logging.getLogger("rqretry")
 
@@ -37,6 +37,7 @@ class PartitionWatch(Generic[C]):
     _catalog: Catalog
     _consumers: Sequence[C]
     _add: Callable[[C, tuple[str, int, GroupKeys]], None]
+    _remove: Callable[[C, LeasedPlace], None]
     _seen: list[str] = field(default_factory=list, init=False)
     """The records of the topics at the last look."""
 
@@ -77,3 +78,9 @@ class PartitionWatch(Generic[C]):
             if (topic, number) not in known:
                 self._add(consumer, place)
                 log.info("group %s: partition %d of %s is new", keys.group, number, topic)
+        there = {(topic, number) for topic, number, _ in places}
+        for old in list(consumer.places):
+            # As where a topic was deleted, or the server lost it, and it has fewer partitions now.
+            if (old.topic, old.partition) not in there and not (old.leases or old.outbox):
+                self._remove(consumer, old)
+                log.warning("%s is not there any more", old.keys)

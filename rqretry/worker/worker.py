@@ -249,6 +249,12 @@ class Worker:
             self._leased_places.append(place)
         return place
 
+    def _remove(self, consumer: Consumer, place: LeasedPlace) -> LeasedPlace:
+        """Have it work there no longer."""
+        for places in (consumer.places, self._all_places, self._leased_places):
+            places.remove(place)
+        return place
+
     async def _rejoin(self) -> None:
         """A partition does not know the group: the server lost its data, or a copy is missing."""
         log.warning("a partition does not know its group, joining again")
@@ -310,6 +316,7 @@ class Worker:
             self._catalog,
             leasing,
             lambda c, found: fetcher.add(c, self._add(c, _place(c.spec, found))),
+            lambda c, place: fetcher.remove(self._remove(c, place)),
         )
         checks = TransactionChecks(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
