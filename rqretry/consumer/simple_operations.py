@@ -50,6 +50,8 @@ log = logging.getLogger("rqretry")
 
 LONGEST_WAIT_S = 20 * 60
 _LOOK_EVERY_S = 5.0
+_STUCK_MS = 50
+"""How soon to look again where something is due and could not be moved."""
 _ACKNOWLEDGEABLE = "must be a message, its receipt_handle, or a list of them"
 
 Acknowledgeable = Message[Any] | str
@@ -253,7 +255,7 @@ class SimpleOperations:
             self._refused.pop(place, None)
             for soon_ms in (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms):
                 if soon_ms is not None:
-                    look_again_ms = min(look_again_ms, max(soon_ms, 1))
+                    look_again_ms = min(look_again_ms, soon_ms or _STUCK_MS)
         return received, look_again_ms / 1000
 
     def _open_places(self) -> list[Place]:

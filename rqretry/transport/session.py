@@ -299,8 +299,10 @@ class Session:
             node = self.topology.node(step.keys[0])
             (reply,) = yield RoundTrip(node, [request], step.seconds + BLOCK_MARGIN_SECONDS)
         except TryAgain:
+            reply = None
             yield Sleep(_BLOCK_AGAIN_S)
-            return None
+        if isinstance(reply, Exception):  # the keys have moved, or are damaged: leasing shows which
+            yield Sleep(_BLOCK_AGAIN_S)
         return reply[0].decode() if isinstance(reply, list) else None
 
     def locate(self) -> Procedure[None]:

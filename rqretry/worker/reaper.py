@@ -26,6 +26,9 @@ from rqretry.worker.wakeups import Alarm
 
 log = logging.getLogger("rqretry")
 
+_STUCK_MS = 50
+"""How soon to look again where something is due and could not be moved."""
+
 
 @dataclass(eq=False)
 class Reaper:
@@ -127,7 +130,8 @@ class Reaper:
         schedule, now = place.schedule, time.monotonic()
         schedule.maintained(moved.now_ms, now)
         if due.promote:
-            schedule.promoted(moved.next_due_ms, now)
+            stuck = moved.next_due_ms == 0 and not moved.promoted
+            schedule.promoted(_STUCK_MS if stuck else moved.next_due_ms, now)
         if moved.held_ms is not None:
             log.warning("the server's clock jumped; leases expire in %d ms", moved.held_ms)
             schedule.expired(moved.held_ms, now)

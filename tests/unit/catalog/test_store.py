@@ -73,12 +73,12 @@ def test_a_change_of_what_is_not_there_names_it() -> None:
     assert (space.swaps, space.stored) == (0, {})
 
 
-def test_an_older_record_does_not_replace_a_newer_one_and_a_newer_one_forgets_routes() -> None:
+def test_what_was_read_last_counts_also_where_the_server_lost_what_is_newer() -> None:
     store = Catalog("test").store
-    newer = TopicRecord("t", 1, version=5)
+    newer = TopicRecord("t", 4, version=5)
     assert store.keep(newer) is newer
-    store.noted["t", 0] = Route(version=6)
-    assert store.keep(TopicRecord("t", 1, version=4)) is newer
-    assert store.noted == {("t", 0): Route(version=6)}
-    store.keep(TopicRecord("t", 1, version=7))
+    assert store.keep(TopicRecord("t", 4, version=5)) is newer
+    store.noted["t", 3] = Route(version=6)
+    older = TopicRecord("t", 1, version=4)
+    assert store.keep(older) is older
     assert store.noted == {}
