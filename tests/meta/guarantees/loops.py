@@ -123,6 +123,7 @@ LOOPS: dict[str, str] = {
     "worker/stop_signals.py::Stoppable._insist": WAITS,
     "worker/transaction_check_loop.py::TransactionChecks.run": WAITS,
     "worker/wakeups.py::WakeUps._keep_unblocking": WAITS,
+    "worker/worker.py::Worker._join_late": WAITS,
     "worker/worker.py::Worker._join_until_reachable": WAITS,
 }
 """By file below rqretry/ and qualified name of the function; one loop each."""
