@@ -16,7 +16,14 @@ DEADLINE = "ends at a time"
 WALKS = "each turn goes one further along a finite chain"
 
 LOOPS: dict[str, str] = {
-    "admin/dead_letter_filter.py::read_dead_letters": PAGES,
+    "admin/dead_letter_filter.py::DeadLettersInOrder._read": PAGES,
+    "admin/dead_letter_filter.py::DeadLettersInOrder.take": SHRINKS,
+    "admin/dead_letter_filter.py::count_dead_letters": PAGES,
+    "admin/dead_letter_filter.py::dead_letter_clusters": PAGES,
+    "admin/dead_letters.py::dead_letters": PAGES,
+    "admin/dead_letters.py::page_of_dead_letters": PAGES,
+    "admin/dead_letters.py::redrive": PAGES,
+    "admin/promote_purge_reset.py::_purge_dead": PAGES,
     "admin/promote_purge_reset.py::_purge_blocked": PAGES,
     "admin/promote_purge_reset.py::_purge_list": SHRINKS,
     "admin/timeline.py::ids_of_key": PAGES,
@@ -31,7 +38,7 @@ LOOPS: dict[str, str] = {
     "checks/auditor_pages.py::read_hash": CURSOR,
     "checks/repair.py::_all": "each call looks at one at least",
     "cli/body_input.py::_kept": "ends with the input, or past the most that a body may be",
-    "cli/dead_letter_export.py::exported.dead_letters": PAGES,
+    "cli/dead_letter_export.py::exported": PAGES,
     "cli/progress.py::watched": DRIVES,
     "cli/publish.py::_publish_many": "ends with the input",
     "cli/reaper.py::_finish": "goes on only while a whole batch was moved",
