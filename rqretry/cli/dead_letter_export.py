@@ -1,6 +1,5 @@
 """Dead letters as JSON lines, on standard output or in a new file."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -12,8 +11,7 @@ import click
 from rqretry.admin.dead_letter_export import as_json
 from rqretry.admin.dead_letter_filter import DeadLetterFilter, DeadLettersInOrder
 from rqretry.admin.dead_letters import dead_letter_places
-from rqretry.cli.output import SCHEMA
-from rqretry.cli.streams import takes_all_text
+from rqretry.cli.output import SCHEMA, json_line
 from rqretry.client import Client
 from rqretry.core.errors import show
 from rqretry.protocol.command import MAX_BATCH
@@ -59,9 +57,9 @@ def exported(
 
 def write_lines(stream: TextIO, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write one object a line; returns how many."""
-    count, escaped = 0, not takes_all_text(stream)
+    count = 0
     for row in rows:
-        stream.write(json.dumps({"schema": SCHEMA, **row}, ensure_ascii=escaped) + "\n")
+        stream.write(json_line({"schema": SCHEMA, **row}, stream) + "\n")
         count += 1
     stream.flush()
     return count

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from rqretry.cli.streams import flush_output, forget_output, prepare_streams
-from rqretry.core.errors import InvalidArgument, RqretryError, show
+from rqretry.core.errors import InvalidArgument, RqretryError, escape, show
 
 DONE, FAILED, USAGE = 0, 1, 2
 _LONGEST = 1200
@@ -77,8 +77,7 @@ class Program(LazyGroup):
 
 def sentence(text: str) -> str:
     """One printable line, without the user and password of any URL in it."""
-    line = _SECRET.sub(r"\1***@", " ".join(text.split()))
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    line = escape(_SECRET.sub(r"\1***@", " ".join(text.split())))
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 

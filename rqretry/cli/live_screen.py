@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from rqretry.cli.output import Part, print_page, terminal
+from rqretry.cli.output import Part, clean, print_page, terminal
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def screen() -> Iterator[Callable[[Sequence[Part]], None]]:
     ) as live:
 
         def show(page: Sequence[Part]) -> None:
-            lines = [Text(part) if isinstance(part, str) else part for part in page]
+            lines = [Text(clean(part)) if isinstance(part, str) else part for part in page]
             live.update(Group(*lines), refresh=True)
 
         yield show

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rqretry.cli.streams import takes_all_text
+from rqretry.core.errors import escape
 
 SCHEMA = 1
 """Of every JSON object that the command line prints."""
@@ -48,9 +49,13 @@ def headers_text(headers: Mapping[str, str]) -> str | None:
     return " ".join(f"{name}={value}" for name, value in headers.items()) or None
 
 
-def json_line(value: object) -> str:
-    """JSON on one line, with escapes for what standard output cannot encode."""
-    return json.dumps(value, ensure_ascii=not takes_all_text(sys.stdout), default=str)
+def json_line(value: object, stream: TextIO | None = None) -> str:
+    """JSON on one line, with escapes for what is not printable, or the stream cannot encode."""
+    every = not takes_all_text(stream or sys.stdout)
+    text = json.dumps(value, ensure_ascii=every, default=str)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def clean(value: object, limit: int | None = None) -> str:
@@ -58,7 +63,7 @@ def clean(value: object, limit: int | None = None) -> str:
     text = str(value)
     if limit is not None and len(text) > limit:
         text = text[: limit - 3] + "..."
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return escape(text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -86,7 +91,7 @@ def print_page(page: Iterable[Part]) -> None:
     """Lines and tables, one below the other."""
     for part in page:
         if isinstance(part, str):
-            click.echo(part)
+            click.echo(clean(part))
         else:
             terminal().print(part)
 

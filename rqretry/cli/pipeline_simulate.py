@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rqretry.cli.options import duration, json_option, master_option, server_options, whole_or
-from rqretry.cli.output import note, print_json, print_table
+from rqretry.cli.output import clean, note, print_json, print_table
 from rqretry.core.durations import spell
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.spark.sessions import session_for
@@ -68,7 +68,7 @@ def simulate(*, archive: str, window: float, as_json: bool, **given: Any) -> Non
 def _print(summary: SimulationSummary, window: float) -> None:
     for (topic, group), rows in groupby(summary.rows, lambda row: (row["topic"], row["group"])):
         listed = list(rows)
-        click.echo(f"{topic} / {group}: {listed[0]['messages']} messages")
+        click.echo(clean(f"{topic} / {group}: {listed[0]['messages']} messages"))
         print_table([*_COLUMNS, *_LOAD], [_cells(row) for row in _merged(listed)])
     note(
         f"peak: the most deliveries begun in {spell(window)}; {summary.left_out} messages left out"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rqretry.core.errors import ConfigError, refuse
+from rqretry.core.errors import ConfigError, refuse, show
 
 CONFIRM_SECONDS = 3.0
 """How long the server waits for the confirmation; then NotConfirmed is raised."""
@@ -46,7 +46,7 @@ def confirmation(durability: str) -> tuple[str | int, ...]:
 def doubt(durability: str, reply: Any) -> str:
     """Why the reply to `confirmation` does not confirm it; "" if it does."""
     if isinstance(reply, Exception):
-        return f"the server refused: {str(reply)[:120]}"
+        return f"the server refused: {show(str(reply))[1:-1]}"
     if durability == "disk":
         local = int(reply[0]) if isinstance(reply, Sequence) and reply else 0
         return "" if local >= 1 else "the append-only file was not synced in time"

@@ -192,6 +192,13 @@ def show(value: object) -> str:
     return text[: SHOWN_CHARACTERS - len(_CUT)] + _CUT
 
 
+def escape(text: str) -> str:
+    """Text of others for a terminal or a log: what is not printable, line ends too, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def refuse(name: str, value: object, rule: str) -> NoReturn:
     """Raise InvalidArgument: the argument's name, the value at fault, and the rule."""
     message = f"{name} {show(value)} {rule}"

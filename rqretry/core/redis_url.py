@@ -15,6 +15,7 @@ a part may be a piece of the password, because the URL is so broken, it is not s
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from ipaddress import IPv6Address
 from typing import Any, Literal, NamedTuple, NoReturn
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -128,11 +129,11 @@ class RedisUrl:
                 "the Redis URL holds two '@' before the path: give user and password once, before"
                 " the first host, and percent-encode @ as %40"
             )
+        addresses = _addresses(parts.scheme, located, several)
         service, path = _path(parts, several)
         options = _options(parts, several)
         if "db" in options and path.strip("/") and base != "unix":
             refuse("the Redis URL names the database twice: keep the path or ?db=, not both")
-        addresses = _addresses(parts.scheme, located, several)
         # Without the options: releases of redis-py differ in how often they decode those.
         known = [
             _read(f"{base}://{user}{'@' if user else ''}{address}{path}") for address in addresses
@@ -366,8 +367,10 @@ def _rule(parts: SplitResult, name: str, several: str) -> _Rule:
     if name == "ssl_cert_reqs":
         refuse("ssl_cert_reqs is refused: certificates are always checked; name ssl_ca_certs")
     if name not in _OPTIONS:
-        known = ", ".join(_OPTIONS)
-        refuse(f"the Redis URL has the unknown option {show(name)}: known are {known}")
+        # Not shown: behind a '?' that was not percent-encoded it is a piece of the password.
+        near = get_close_matches(name, _OPTIONS, 1)
+        meant = f", did you mean {near[0]}" if near else ""
+        refuse(f"the Redis URL has an unknown option{meant}: known are {', '.join(_OPTIONS)}")
     if name.startswith("ssl_") and not parts.scheme.startswith("rediss"):
         secure = "rediss" + parts.scheme.removeprefix("redis").removeprefix("unix")
         refuse(f"{name} needs TLS: begin the Redis URL with {secure}://")

@@ -4,15 +4,21 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import secrets
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+MOST_WRONG = 10
+"""Wrong tokens that one address may send in WRONG_FOR_S; then it is refused, whatever it sends."""
+WRONG_FOR_S = 60
+_MOST_ADDRESSES = 1024
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 HEADERS = {
     "Content-Security-Policy": (
@@ -69,12 +75,33 @@ class Rights:
         return hmac.compare_digest(password, self.token.encode())
 
 
+class WrongTokens:
+    """How many wrong tokens came from each address lately."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[int, float]] = {}
+
+    def too_many(self, address: str) -> bool:
+        """Whether this address is refused for now."""
+        count, until = self._counts.get(address, (0, 0.0))
+        return count >= MOST_WRONG and time.monotonic() < until
+
+    def add(self, address: str) -> None:
+        """One more came from there."""
+        now = time.monotonic()
+        count, until = self._counts.pop(address, (0, 0.0))
+        self._counts[address] = (count + 1, until) if now < until else (1, now + WRONG_FOR_S)
+        if len(self._counts) > _MOST_ADDRESSES:
+            del self._counts[next(iter(self._counts))]
+
+
 class Guard:
     """An ASGI application around the pages."""
 
     def __init__(self, app: ASGIApp, rights: Rights) -> None:
         self._app = app
         self._rights = rights
+        self._wrong = WrongTokens()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reject the request, or pass it on; every response gets the headers."""
@@ -93,7 +120,13 @@ class Guard:
         headers = Headers(scope=scope)
         if host_name(headers.getlist("host")) not in self._rights.hosts:
             return PlainTextResponse("this host is not served here: see --allow-host\n", 421)
-        if not self._rights.admits(headers.get("authorization", "")):
+        address, token = str((scope.get("client") or ("",))[0]), headers.get("authorization", "")
+        if self._wrong.too_many(address):
+            later = {"Retry-After": str(WRONG_FOR_S)}
+            return PlainTextResponse("too many wrong tokens; try later\n", 429, later)
+        if not self._rights.admits(token):
+            if token:
+                self._wrong.add(address)
             challenge = {"WWW-Authenticate": 'Basic realm="rqretry", charset="UTF-8"'}
             return PlainTextResponse("the token is needed as the password\n", 401, challenge)
         if not scope["path"].isprintable():
@@ -108,12 +141,8 @@ class Guard:
 def host_name(hosts: Iterable[str]) -> str | None:
     """The name in the one Host header, in lower case and without port; None if it has none."""
     listed = list(hosts)
-    if len(listed) != 1:
-        return None
-    try:
-        return urlsplit(f"//{listed[0]}").hostname
-    except ValueError:
-        return None
+    found = _HOST.fullmatch(listed[0]) if len(listed) == 1 else None
+    return found[1].strip("[]").lower() if found else None
 
 
 def _same_origin(headers: Headers) -> bool:

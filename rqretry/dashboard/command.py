@@ -30,7 +30,6 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - what a user may give, with a token
 _MIN_TOKEN = 16
 _TOKEN = "RQRETRY_DASHBOARD_TOKEN"  # noqa: S105 - the name of the variable
-_MOST_CONNECTIONS = 64
 
 
 @click.command(epilog="Example: rqretry dashboard --operator --port 8765")
@@ -81,9 +80,9 @@ def dashboard(context: click.Context, /, **given: Any) -> None:
 async def _serve(
     context: click.Context, listening: socket.socket, token: str | None, given: dict[str, Any]
 ) -> None:
-    import uvicorn  # noqa: PLC0415 - of the extra; `rqretry --help` works without
-
+    # Of the extra; `rqretry --help` works without.
     from rqretry.dashboard.access import LOOPBACK, Rights  # noqa: PLC0415
+    from rqretry.dashboard.http_server import make_server  # noqa: PLC0415
     from rqretry.dashboard.site import make_site  # noqa: PLC0415
 
     names = {name.lower() for name in (*given["allowed"], given["host"])} - set(_ANY)
@@ -91,19 +90,8 @@ async def _serve(
     target = target_of(context)
     async with AsyncClient(target.url, namespace=target.namespace) as client:
         client.store.repeat_seconds = FIRST_REPEAT_SECONDS
-        config = uvicorn.Config(
-            make_site(client, rights, trace_url=given["trace_url"]),
-            http="h11",
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=_MOST_CONNECTIONS,
-            timeout_graceful_shutdown=2,
-        )
-        await uvicorn.Server(config).serve(sockets=[listening])
+        server = make_server(make_site(client, rights, trace_url=given["trace_url"]))
+        await server.serve(sockets=[listening])
 
 
 def _token(file: Path | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
 from rqretry.cli.output import body_text, clean, date
@@ -63,6 +63,8 @@ def guarded(page: Page) -> Page:
         except StoreUnavailable as error:
             log.warning("the dashboard cannot reach Redis: %s", error)
             return _error_page(503, "Redis does not answer", "Try again; the log has the reason.")
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
         except RqretryError as error:
             return _error_page(409, "Refused", str(error))
         except Exception:

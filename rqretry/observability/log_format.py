@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
+from rqretry.core.errors import escape
 from rqretry.core.message import Message
 
 FORMATS = ("text", "json")
@@ -118,13 +119,6 @@ def set_up_logging(settings: LogSettings) -> None:
 def default_format(stream: TextIO) -> str:
     """Text where a person reads along, JSON everywhere else."""
     return "text" if stream.isatty() else "json"
-
-
-def escape(text: str) -> str:
-    """The same text, with everything that is not printable written as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class TextFormatter(logging.Formatter):

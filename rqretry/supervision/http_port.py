@@ -5,7 +5,7 @@ import logging
 import socketserver
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET, AF_INET6
+from socket import AF_INET, AF_INET6, SHUT_RDWR
 from typing import Any, ClassVar, Self
 
 from rqretry.core.errors import ConfigError, show
@@ -62,6 +62,28 @@ class SmallHandler(BaseHTTPRequestHandler):
     server_version = "rqretry"
     sys_version = ""
     timeout: ClassVar[float | None] = _REQUEST_S
+
+    def setup(self) -> None:
+        """Begin to read a request, which has its time, however many bytes come meanwhile."""
+        super().setup()
+        self._timer = threading.Timer(_REQUEST_S, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def parse_request(self) -> bool:
+        """Read the rest of the head."""
+        good = super().parse_request()
+        self._timer.cancel()
+        return good
+
+    def finish(self) -> None:
+        """The request has ended."""
+        self._timer.cancel()
+        super().finish()
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(SHUT_RDWR)
 
     def send(self, status: int, data: bytes, headers: dict[str, str]) -> None:
         """One response; without its body for HEAD."""

@@ -18,6 +18,7 @@ from redis.exceptions import (
     ClusterCrossSlotError,
     ClusterDownError,
     ExecAbortError,
+    InvalidResponse,
     MasterDownError,
     MovedError,
     NoPermissionError,
@@ -37,6 +38,7 @@ from rqretry.core.errors import (
     RqretryError,
     ScriptError,
     StoreUnavailable,
+    escape,
     show,
 )
 from rqretry.protocol.command import Command
@@ -66,6 +68,8 @@ _FATAL = {
     "ASK": "is a node of a cluster: begin the URL with redis+cluster://",
     "CROSSSLOT": "refused keys of different slots",
 }
+GREETING: Command[bytes] = Command("connect", (), (), bytes, arguments=("INFO",))
+"""What stands for all that is sent while connecting."""
 SERVER_ERRORS = (ResponseError, AuthenticationError, AuthorizationError, BusyLoadingError)
 """What redis-py raises for an error reply; some of it looks to it like a broken connection."""
 _CODES: dict[type[Exception], str] = {  # it cuts the code off the texts of these
@@ -85,6 +89,10 @@ _CODES: dict[type[Exception], str] = {  # it cuts the code off the texts of thes
 }
 UNREADABLE = (ValueError, TypeError, LookupError)
 """What decoding a reply raises where the stored data is damaged."""
+_NO_REDIS = (
+    "does not answer as Redis does: check host and port, and begin the URL with rediss:// if the"
+    " server wants TLS"
+)
 _NO_DATABASE = "DB index is out of range"
 _INNER_DENIED = ("can't run this command or subcommand", "ACL failure in script")
 """How servers before and from 7.2 say that a script's user lacks a right."""
@@ -216,7 +224,7 @@ def result_of(server: Node, command: Command[T], reply: Any, confirmed: Sequence
 
 def meaning(server: Node, command: Command[Any], error: Exception) -> Exception:
     """What an error reply means; all of these are definite: nothing was executed."""
-    text = str(error)
+    text = escape(str(error))
     code = _inner_code(text) or _code_of(error)
     if code == "OOM" and command.verb in GROWING:
         return QueueFull(
@@ -232,6 +240,8 @@ def meaning(server: Node, command: Command[Any], error: Exception) -> Exception:
         code = "NOPERM"
     if code in _FATAL:
         return ConfigError(f"Redis at {server.address} {_FATAL[code]}")
+    if command.verb == "connect":
+        return no_redis(server, str(error))
     return _script_error(server, command, text)
 
 
@@ -243,6 +253,11 @@ def unreadable(command: Command[Any], error: Exception) -> Exception:
     if command.ids:  # what was asked for may have been done
         return AmbiguousResult(command.verb, command.ids, what)
     return CodecError(f"{what}: the data is damaged; see `rqretry fsck`")
+
+
+def no_redis(server: Node, answer: str) -> ConfigError:
+    """Whoever answers there answers a greeting with this."""
+    return ConfigError(f"Redis at {server.address} {_NO_REDIS} (it answered {show(answer)})")
 
 
 def moved(server: Node) -> TryAgain:
@@ -257,6 +272,8 @@ def broken(server: Node, error: BaseException, *, sent: bool) -> TryAgain:
         return _full(server)
     timed_out = isinstance(error, TimeoutError | RedisTimeoutError)
     reason = "did not answer in time" if timed_out else "is unreachable"
+    if any(isinstance(cause, InvalidResponse) for cause in _causes(error)):
+        reason = _NO_REDIS
     if timed_out and not sent:
         reason += server.hint
     return TryAgain(StoreUnavailable(f"Redis at {server.address} {reason}"), sent=sent)
@@ -281,7 +298,7 @@ def refused(server: Node, error: BaseException) -> Exception:
                 f"Redis at {server.address} has no database of the number in the URL: give a lower"
                 " one, or raise `databases` on the server"
             )
-        return meaning(server, Command("connect", (), (), bytes, arguments=("PING",)), error)
+        return meaning(server, GREETING, error)
     return broken(server, error, sent=False)
 
 

@@ -16,11 +16,11 @@ from redis.exceptions import MovedError
 from rqretry.core.durability import server_name
 from rqretry.core.errors import ConfigError, StoreUnavailable, UnsafeServer, show
 from rqretry.core.redis_url import RedisUrl
-from rqretry.protocol.command import Command, pairs, text
+from rqretry.protocol.command import pairs, text
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.connection import read_info
 from rqretry.transport.node import Ask, Inquiry, Node, Requests, Topology, dialect_of, supported
-from rqretry.transport.replies import TryAgain, is_error, meaning
+from rqretry.transport.replies import GREETING, TryAgain, is_error, meaning, no_redis
 
 
 class SentinelTopology(Topology):
@@ -208,10 +208,13 @@ class Handshake:
         node, left = self._node, list(replies)
         for reply in left:
             if is_error(reply):
-                raise meaning(node, Command("INFO", (), (), bytes, arguments=("INFO",)), reply)
+                raise meaning(node, GREETING, reply)
         if not node.greeted:
-            info = read_info(left.pop(0))
+            greeting = left.pop(0)
+            info = read_info(greeting) if isinstance(greeting, bytes) else {}
             version = info.get("redis_version", "")
+            if not version or not isinstance(left[0], list):
+                raise no_redis(node, text(greeting))
             if not supported(version):
                 raise UnsafeServer(
                     f"Redis at {node.address} is version {version}; rqretry needs 6.2 or newer"

@@ -1,6 +1,7 @@
 """Who may ask the dashboard what: hosts, tokens, forms, and input that is refused."""
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from click.testing import CliRunner
 
 from rqretry.cli.main import cli
 from rqretry.core.errors import ConfigError
+from rqretry.dashboard import access
 from rqretry.dashboard.pages import Pages
 from tests.contract.admin.bench import Bench
 from tests.edges.dashboard.conftest import browsing
@@ -22,7 +24,11 @@ async def form(browser: Any, verb: str, query: str = "") -> dict[str, str]:
     return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', text))
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8765", "", "[", "a@b"])
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1.evil.example:8765", "", "[", "a@b", "127.0.0.1:7551, evil",
+     "localhost:x", "localhost:80/", "localhost,evil", "[::1]evil", "localhost:999999"],
+)  # fmt: skip
 async def test_another_host_name_is_not_served(bench: Bench, host: str) -> None:
     async with browsing(bench.url) as browser:
         answer = await browser.get("/", headers={"Host": host, "X-Forwarded-Host": "localhost"})
@@ -47,6 +53,38 @@ async def test_with_a_token_nothing_is_shown_without_it(bench: Bench) -> None:
         assert (await browser.get("/style.css", auth=("me", "wrong"))).status_code == 401
         assert (await browser.get("/", headers={"Authorization": "Basic %%"})).status_code == 401
         assert (await browser.get("/", auth=("me", TOKEN))).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8765", "LOCALHOST", "[::1]:80"])
+async def test_this_machine_is_served_by_any_of_its_names(bench: Bench, host: str) -> None:
+    async with browsing(bench.url) as browser:
+        assert (await browser.get("/", headers={"Host": host})).status_code == 200
+
+
+async def test_who_sends_ten_wrong_tokens_waits_a_minute(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    async with browsing(bench.url, token=TOKEN) as browser:
+        for _ in range(20):
+            assert (await browser.get("/")).status_code == 401, "no token is no wrong one"
+        for number in range(10):
+            assert (await browser.get("/", auth=("me", f"{TOKEN}{number}"))).status_code == 401
+        refused = await browser.get("/", auth=("me", TOKEN))
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+        now[0] += 60
+        assert (await browser.get("/", auth=("me", TOKEN))).status_code == 200
+
+
+def test_wrong_tokens_of_many_addresses_are_counted_in_bounded_memory() -> None:
+    wrong = access.WrongTokens()
+    for number in range(3000):
+        wrong.add(f"10.0.{number}")
+    for _ in range(access.MOST_WRONG):
+        wrong.add("::1")
+    assert wrong.too_many("::1")
+    assert len(wrong._counts) <= 1024
 
 
 @pytest.mark.parametrize(
