@@ -99,7 +99,7 @@ class Partition:
         now: int,
         *,
         given: bool,
-        delay_ms: int,
+        delay_ms: float,
         tag: str,
         name: str,
         keys: tuple[str, ...] = (),
@@ -198,7 +198,7 @@ class Partition:
         for id_ in ids:
             half = self.halves.pop(id_)
             self.tags[id_] = half.tag
-            self.scheduled[id_] = decided - COMMIT_SPREAD_MS + half.number / COMMIT_STEPS
+            self.scheduled[id_] = min(decided, now) - COMMIT_SPREAD_MS + half.number / COMMIT_STEPS
             if half.name:
                 self.names[id_], self.numbers[id_] = half.name, next(self.order)
         self.close(transaction, now)

@@ -1,6 +1,7 @@
 """Publishers: messages with everything that messages can have, one by one and in transactions."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +57,9 @@ def _messages(world: World, name: str, count: int, *, delays: bool) -> list[Outg
         if any(group.tags != "*" for group in plan.groups):
             options["tag"] = chance.one(f"{mine}/tag", (None, *TAGS))
         if delays and plan.delays and chance.share(f"{mine}/delayed") < 0.4:
-            options["delay"] = chance.one(f"{mine}/delay", (0.01, 0.5, 2, 6))
+            delay = chance.one(f"{mine}/delay", (0.01, 0.5, 2, 6))
+            dated = chance.share(f"{mine}/dated") < 0.3
+            options["deliver_at" if dated else "delay"] = delay + dated * time.time_ns() / 1e9
         elif plan.message_groups and chance.share(f"{mine}/named") < 0.8:
             number = chance.whole(f"{mine}/name", 1, plan.message_groups)
             options["message_group"] = f"k{number}"
@@ -106,7 +109,12 @@ def _again(messages: list[OutgoingMessage], ids: Sequence[str]) -> list[Outgoing
         return []
     return [
         OutgoingMessage(
-            body=m.body, tag=m.tag, message_group=m.message_group, delay=m.delay, id=id_
+            body=m.body,
+            tag=m.tag,
+            message_group=m.message_group,
+            delay=m.delay,
+            deliver_at=m.deliver_at,
+            id=id_,
         )
         for m, id_ in zip(messages, ids, strict=True)
     ]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tests.model.simulation.ledger import Place
 
 NAMESPACE = "sim"
+DATE = 1 / 2048
 _PLACE = re.compile(r"\{([^{}]+):(\d+)\}:")
 
 
@@ -91,14 +92,20 @@ class Reading:
         places: Each partition, by topic and number.
         decided: How each transaction was decided.
         blurred: A script of the namespace was cut, so that a decision may have been missed.
-        now: Server time in ms.
+        now, wall: Logical time of the server in ms, and what its clock says.
+        wrong: Its clock is wrong at times: what is due may be held back.
     """
 
     def __init__(self) -> None:
         self.places: dict[tuple[str, int], Place] = {}
         self.decided: dict[str, str] = {}
         self.blurred = False
-        self.now = 0
+        self.now = self.wall = 0
+        self.wrong = False
+
+    def time_of(self, due_ms: float) -> int:
+        """What the time is for a due time: a date, which lacks a part of a ms, is the wall's."""
+        return self.wall if due_ms % 1 == 1 - DATE else self.now
 
     def place(self, topic: str, number: int) -> Place:
         """One partition."""

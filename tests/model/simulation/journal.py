@@ -26,13 +26,13 @@ class Journal(Publishes, Leases):
             if name.startswith("_do_")
         }
 
-    def read(self, call: Call, reply: Any, now_ms: int) -> bool:
+    def read(self, call: Call, reply: Any, now_ms: int, wall_ms: int) -> bool:
         """One executed script; whether the model of its partition has changed.
 
         Raises:
             Broken: The answer is not what was promised.
         """
-        self.now = now_ms
+        self.now, self.wall = now_ms, wall_ms
         if call.verb == "decide":
             self.decide(call.args, reply)
         reader = self._readers.get(call.verb)

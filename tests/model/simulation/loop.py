@@ -18,6 +18,7 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any
 from unittest import mock
 
+from rqretry.testing.clock import START_MS
 from tests.model.simulation.chance import Chance
 
 
@@ -213,6 +214,7 @@ def virtual(loop: VirtualLoop, chance: Chance) -> Iterator[None]:
         logging.disable(logging.CRITICAL)
         for module, name, value in (
             (time, "monotonic", loop.time),
+            (time, "time_ns", lambda: START_MS * 1_000_000 + round(loop.now * 1e9)),
             (os, "urandom", noise),
             (random, "Random", generator),
         ):

@@ -18,6 +18,7 @@ from tests.meta.mutation.case import (
     Symbol,
     answers,
     drops,
+    scores,
     sends,
     setting,
     writes_state,
@@ -90,6 +91,9 @@ MUTANTS = (
                 "answer = answer and string.gsub(answer, '^[a-z_]+', 'open')", "decide")),
     bug("the index of levels is raised",
         sends("ZADD", "due", "if args[1] == 'LT' then table.remove(args, 1) end")),
+    bug("time is noted by what is written alone",
+        sends("HSET", "meta", "if #args == 4 and args[1] == 'mark' then return 0 end")),
+    bug("a date is a delay", scores("scheduled", "math.ceil(score)", "publish_with_options")),
     bug("a lost reply passes for a refusal", Symbol("Call.put_off", _certain)),
     bug("a publish is not repeated as it was", Symbol("Publishing._repeated", always(None))),
 )  # fmt: skip

@@ -4,6 +4,7 @@ Each run has only some of the features and some of the faults, each at a rate of
 that is always there hides what only its absence shows.
 """
 
+import math
 from dataclasses import dataclass
 
 from tests.model.simulation.chance import Chance
@@ -12,6 +13,8 @@ from tests.model.simulation.network import Faults
 TAGS = ("red", "blue", "green")
 LEVELS = "1s 2s 5s 20s"
 LADDERS = ("1s", "500ms 2s", "1s 5s", "100ms 1s 3s")
+STEPS_S = (-3600.0, -600.0, -30.0, -5.0, -1.0, 45.0, 600.0, 3600.0)
+"""By how much a server's clock is put back or forward."""
 DURATIONS_S = (0.0, 0.0, 0.0, 0.01, 0.1, 0.5, 1.5, 4.0)
 
 
@@ -29,6 +32,28 @@ class GroupPlan:
     concurrency: int
     max_inflight: int | None
     rate_limit: str | None
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A server's clock that is wrong."""
+
+    at_s: float
+    step_s: float
+    lasts_s: float
+    """How long it is off by the step; for ever, if it is the clock of another server."""
+    jitter_ms: int
+
+    @property
+    def jumps(self) -> bool:
+        """Whether it is put forward, or put right after it was behind."""
+        return self.lasts_s > 0 and (self.step_s > 0 or self.lasts_s < math.inf)
+
+    def shift_ms(self, chance: Chance, seconds: float) -> int:
+        """How far it is off at a time; it jitters twenty times a second."""
+        stepped = self.at_s <= seconds < self.at_s + self.lasts_s
+        jitter = self.jitter_ms * (2 * chance.share(f"clock/{int(seconds * 20)}") - 1)
+        return round(stepped * self.step_s * 1000 + jitter)
 
 
 @dataclass(frozen=True)
@@ -56,6 +81,7 @@ class Plan:
     stops: float
     fails: float
     dies_late: float
+    clock: Clock | None
     restart: str
     """"", "reload", "scripts" or "crash"."""
 
@@ -104,8 +130,18 @@ def draw(chance: Chance) -> Plan:
         stops=rate("stops", 0.3, 0.05),
         fails=rate("fails", 0.7, 0.6),
         dies_late=rate("never acknowledged", 0.5, 0.5),
+        clock=_clock(chance) if some("clock", 0.3) else None,
         restart=_restart(chance.share("plan/restart")),
     )  # fmt: skip
+
+
+def _clock(chance: Chance) -> Clock:
+    return Clock(
+        at_s=1 + 8 * chance.share("plan/clock at"),
+        step_s=chance.one("plan/clock step", STEPS_S),
+        lasts_s=chance.one("plan/clock lasts", (0.0, 0.5, 0.5, 5.0, math.inf, math.inf)),
+        jitter_ms=chance.one("plan/clock jitter", (0, 0, 500)),
+    )
 
 
 def _restart(share: float) -> str:

@@ -128,6 +128,8 @@ class Leases(Reading):
         if args[0] not in place.groups:
             return
         ledger = place.ledger(args[0])
+        if self.wrong and reply[0] == b"HELD":
+            return
         require(reply[0] == b"OK", "expiry is held up, and no clock has jumped")
         count = min(_MOST, ledger.overdue(self.now)) if ledger.settings else 0
         require(reply[2] == count, f"{reply[2]} have expired, not {count}")
@@ -146,6 +148,8 @@ class Leases(Reading):
             if (id_ in chosen if chosen else args[5] == "+inf" or until <= self.now)
         )
         require(not args[6] or chosen, "a level is promoted without ids")
+        if self.wrong and reply[1] == 0 and not chosen:
+            return
         require(int(reply[1]) == len(due), f"{reply[1]} are promoted, not {len(due)}")
         for _, id_ in due:
             ledger.wake(id_, next(place.order))

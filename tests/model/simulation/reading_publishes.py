@@ -6,7 +6,7 @@ from typing import Any
 from rqretry.core.envelope import decode
 from rqretry.core.route import Route
 from tests.model.partition import Half
-from tests.model.simulation.calls import Reading, require
+from tests.model.simulation.calls import DATE, Reading, require
 from tests.model.simulation.ledger import Place, flat
 
 
@@ -68,7 +68,7 @@ class Publishes(Reading):
         if not digest:
             require(id_ not in place.ever, f"{id_} is published twice")
         if isinstance(delay_ms, str) and delay_ms.startswith("@"):
-            delay_ms = max(1, int(delay_ms[1:]) - self.now)
+            delay_ms = int(delay_ms[1:]) - DATE - self.now
         if digest and id_ in place.stored and id_ not in place.given:
             return "D"  # published before under an id that the client made
         verdict = place.publish(
@@ -76,7 +76,7 @@ class Publishes(Reading):
             digest,
             self.now,
             given=bool(digest),
-            delay_ms=int(delay_ms or 0),
+            delay_ms=float(delay_ms or 0),
             tag=envelope.tag or "",
             name=envelope.message_group or "",
         )
@@ -91,11 +91,13 @@ class Publishes(Reading):
         require((reply[0] == b"STALE_ROUTE") == stale, "deliver by a route that is not the one")
         if stale:
             return
-        due = [i for i, at in place.scheduled.items() if at <= self.now]
+        due = [i for i, at in place.scheduled.items() if at <= self.time_of(at)]
         members = args[6 + 2 * int(args[5]) :: 2]
         if len(args) > 6 + 2 * int(args[5]):
             looked = {member.partition(" ")[0] for member in members}
             due = [id_ for id_ in due if id_ in looked]
+        if self.wrong and reply[2] == 0:
+            return
         require(int(reply[2]) == len(due), f"deliver moved {reply[2]}, not {len(due)}")
         others = {i: at for i, at in place.scheduled.items() if i not in due}
         place.scheduled = {i: at for i, at in place.scheduled.items() if i in due}
@@ -103,6 +105,8 @@ class Publishes(Reading):
         place.scheduled.update(others)
 
     def _do_recall(self, place: Place, keys: Any, args: Any, reply: bytes) -> None:
+        if args[1] in place.scheduled:  # a date, as logical time
+            place.scheduled[args[1]] += self.now - self.time_of(place.scheduled[args[1]])
         verdict = place.recall(args[1], self.now)
         require(reply.decode() == verdict, f"recall answered {reply!r}, not {verdict}")
         if verdict == "OK":

@@ -1,7 +1,8 @@
 """A real Redis, called synchronously, with a clock that the simulation moves."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.resources.abc import Traversable
 from types import TracebackType
 from typing import Any, Self
 from zlib import crc32
@@ -9,7 +10,7 @@ from zlib import crc32
 import hiredis
 from redis.exceptions import NoScriptError, ResponseError
 
-from rqretry.protocol.scripts import Dialect, ScriptLibrary
+from rqretry.protocol.scripts import Dialect, ScriptLibrary, script_directory
 from rqretry.testing.clock import START_MS
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.transport.connection import pack_one
@@ -18,6 +19,16 @@ from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL_CLOCK
 Words = tuple[Any, ...]
 
 _READ = 1 << 16
+_LOGICAL_KEY = "rqretry:logical-time"
+_NOTED = f"""
+local read_unnoted = read_clock
+local function read_clock(...)
+  local clock = read_unnoted(...)
+  redis.pcall('SET', '{_LOGICAL_KEY}', clock.now)
+  return clock
+end
+"""
+"""The logical time of a script is known from outside; those that only read may not tell it."""
 
 
 class Server:
@@ -28,6 +39,9 @@ class Server:
         library: The scripts, on the virtual clock.
         verbs: By SHA, the script that it is.
         sent_sum: A checksum over the bytes of the last call.
+        shift_ms: How far the wall clock is off at a time; None: never.
+        now_ms: What the wall clock says.
+        logical_ms: The logical time of the last script.
     """
 
     def __init__(self, library: ScriptLibrary, *, appendonly: bool = False) -> None:
@@ -35,8 +49,9 @@ class Server:
         self.embedded = EmbeddedRedis(appendonly=appendonly, extra=debug)
         self.durable = appendonly
         self.verbs: dict[str, str] = {}
-        self.now_ms = 0
+        self.now_ms = self.logical_ms = 0
         self.sent_sum = 0
+        self.shift_ms: Callable[[float], int] | None = None
         self.use(library)
 
     def use(self, library: ScriptLibrary) -> None:
@@ -72,7 +87,7 @@ class Server:
 
     def reset(self) -> None:
         """Empty it, and make sure that it has the scripts."""
-        self.now_ms = 0
+        self.now_ms, self.shift_ms = 0, None
         known = self.call(("FLUSHALL", "SYNC"), ("SCRIPT", "EXISTS", *self.verbs))[1]
         if 0 in known:
             scripts = map(self.library.get, self.verbs.values())
@@ -95,10 +110,20 @@ class Server:
     def at(self, seconds: float, *requests: Words) -> list[Any]:
         """The same at a virtual time, and without other errors than those of the server."""
         now_ms = START_MS + round(seconds * 1000)
+        if self.shift_ms is not None:
+            self.now_ms = now_ms + self.shift_ms(seconds)
+            read = ("GET", _LOGICAL_KEY)
+            replies = self.call(("SET", CLOCK_KEY, self.now_ms), *requests, read)[1:]
+            self.logical_ms = int(replies.pop() or 0)
+            return replies
         if now_ms == self.now_ms:
             return self.call(*requests)
-        self.now_ms = now_ms
+        self.now_ms = self.logical_ms = now_ms
         return self.call(("SET", CLOCK_KEY, now_ms), *requests)[1:]
+
+    def times(self) -> tuple[int, int]:
+        """The logical time of the last script, and the wall's."""
+        return self.logical_ms, self.now_ms
 
     def cut(self, seconds: float, words: Words, call: int) -> Any:
         """Run a script that stops with an error at this call, or does not make so many."""
@@ -126,14 +151,21 @@ class Server:
 
 def virtual_scripts(library: ScriptLibrary | None = None) -> ScriptLibrary:
     """The scripts, or a damaged copy of them, on the clock of the simulation."""
-    directory = library._directory if library else None
-    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK}, directory=directory)
+    directory = library._directory if library else script_directory()
+    return ScriptLibrary(overrides=_overrides(directory), directory=directory)
+
+
+def _overrides(directory: Traversable) -> dict[str, str]:
+    logical = (directory / "include" / "logical.lua").read_text(encoding="utf-8")
+    return {"clock": VIRTUAL_CLOCK, "logical": logical + _NOTED}
 
 
 def with_cuts(library: ScriptLibrary) -> ScriptLibrary:
     """The same scripts, which stop at the call that CUT_KEY names."""
     return ScriptLibrary(
-        overrides={"clock": VIRTUAL_CLOCK}, call_override=CUT_CALL, directory=library._directory
+        overrides=_overrides(library._directory),
+        call_override=CUT_CALL,
+        directory=library._directory,
     )
 
 

@@ -10,6 +10,7 @@ from rqretry.checks.auditor import ERROR, Defect
 from rqretry.core.message import Message, ReceiptHandle
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Command
+from rqretry.testing.clock import START_MS
 from tests.model.model import INFLIGHT, Lease
 from tests.model.simulation.calls import NAMESPACE, Broken, Call, idle, require, spelled_out
 from tests.model.simulation.chance import Chance
@@ -23,6 +24,7 @@ from tests.model.simulation.server import Server, Words
 from tests.support.soundness import findings_of
 
 HEAL_S = 600.0
+_NOTING = frozenset({"publish", "publish_with_options", "succeed", "fail", "release"})
 _RESPAWN_S = (0.0, 0.05, 0.5, 3.0)
 
 Start = Callable[["World", Process], Coroutine[Any, Any, None]]
@@ -84,6 +86,8 @@ class World:
         self._looked_at = -1
         self._observers: dict[tuple[str, int], Observer] = {}
         self._looker: Looker
+        self._first_ahead: dict[tuple[str, int], float] = {}
+        """Of each partition, how far the first logical time was ahead."""
 
     # -- processes -----------------------------------------------------------------------------
 
@@ -126,6 +130,29 @@ class World:
         """Publish said that these are stored."""
         self.accepted.update(ids)
 
+    def _set_clock(self) -> None:
+        wrong = self.plan.clock
+        if wrong is not None:
+            self.journal.wrong = True
+            self.server.shift_ms = self._shift_ms
+
+    def _shift_ms(self, seconds: float) -> int:
+        """In the end the clock is put right if something waits for a date."""
+        wrong = self.plan.clock
+        assert wrong is not None
+        return 0 if self.healed and self.plan.delays else wrong.shift_ms(self.chance, seconds)
+
+    def _check_time(self, call: Call) -> None:
+        """Logical time goes with the loop's, whatever the wall says."""
+        wrong = self.plan.clock
+        if wrong is None or call.where is None or call.verb not in _NOTING:
+            return
+        ahead_s = (self.server.logical_ms - START_MS) / 1000 - self.loop.now
+        most = max(wrong.step_s, 2.0) + wrong.jitter_ms / 1000 + 0.1
+        first = self._first_ahead.setdefault(call.where, ahead_s)  # nobody knew better
+        least = min(first, 0.0) - 10.0 - 0.06 * self.loop.now
+        require(least <= ahead_s <= most, f"logical time is {ahead_s:g} s ahead in {call.verb}")
+
     # -- what was executed ---------------------------------------------------------------------
 
     def _looks(self, verb: str, words: tuple[Any, ...]) -> list[Words]:
@@ -148,12 +175,13 @@ class World:
         if isinstance(reply, Exception) and not cut:
             raise Broken(f"{verb} failed: {reply}")
         call, reply = spelled_out(Call.of(verb, words), reply)
+        self._check_time(call)
         if call.where is None:
             self.journal.blurred |= cut
         elif cut or call.where in self._observers:
             self._observe(call, reply, cut=cut)
             return
-        if cut or not self.journal.read(call, reply, self.server.now_ms):
+        if cut or not self.journal.read(call, reply, *self.server.times()):
             return
         assert call.where is not None
         if idle(verb, reply):  # whatever it changed all the same is seen behind the next call
@@ -179,6 +207,8 @@ class World:
         said = ""
         if message.remaining() <= 0:
             said = "after the end of its lease"
+        elif self.plan.clock and self.plan.clock.jumps:  # leases may have ended early
+            return
         elif one and (one.place != INFLIGHT or one.lease_no != handle.lease_no):
             said = f"under lease {handle.lease_no}, and it is {one}"
         if said:  # what a handler raises is an attempt that failed, so it is not raised
@@ -199,6 +229,7 @@ class World:
         with virtual(self.loop, self.chance):
             try:
                 self.server.reset()
+                self._set_clock()
                 self._looker = Looker(self.server, len(LEVELS.split()))
                 self._phases(prepare, populate)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the seed found
