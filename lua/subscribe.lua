@@ -11,9 +11,9 @@ local call = redis.call
   KEYS   meta route backlog ready wake counters order heads message_groups (ready, wake, order and heads
          of the first group)
   ARGV   version route_table group ('' when the topic has none) limit max_messages (0 for no limit)
-         ordered ('1' where the first group is)
+         ordered ('1' where the first group is) history_bytes ('0': as it is) history_ms ('0' for any age)
   REPLY  messages still in the backlog
-  COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 8 commands
+  COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 9 commands
 ]]
 -- @include ownership
 -- @include message_group_order
@@ -23,6 +23,9 @@ local call = redis.call
 local function install()
   if version > tonumber(call('HGET', route, 'version') or 0) then
     call('HSET', route, 'version', version, 'table', route_table, 'limit', max_messages)
+    if history_bytes ~= '0' then
+      call('HSET', meta, 'limit', history_bytes, 'history_ms', history_ms)
+    end
   end
 end
 

@@ -1,22 +1,26 @@
 local call = redis.call
 --[[ sweep.lua: upkeep of a partition; forget what was kept for a time that is over
 
-  The caller-given ids whose deduplication window is over, and the transactions that were decided long
-  enough ago. Dead letters past the retention of their group are named, for the caller to purge.
+  The caller-given ids whose deduplication window is over, the transactions that were decided long
+  enough ago, and history beyond its limits. Dead letters past the retention of their group are named,
+  for the caller to purge.
 
   FLAGS  allow-oom
-  KEYS   meta ids_key id_expiry closed, then config and dead of each group
+  KEYS   meta ids_key id_expiry closed events, then config and dead of each group
   ARGV   limit
   REPLY  forgotten, milliseconds until the next is to be forgotten (0: some are now; '' for none), then
          the dead letters of each group that are to be purged
-  COST   O(limit * log size) for each structure; 3 commands where nothing is kept, else up to 10, and 3 a group
+  COST   O(limit * log size) for each structure; 4 commands where nothing is kept, else up to 11, and
+         3 a group; up to 64 where there is history to forget
 ]]
 -- @include clock
 -- @include logical
+-- @include history
 
 -- @bind
 
 local clock = read_clock(meta)
+local MOST_BYTES, PAGES = 1048576, 16
 local forgotten, next_at, reply = 0, math.huge, {}
 
 -- What is over of a sorted set by time, where each is kept for `kept_ms`.
@@ -41,7 +45,7 @@ local function forget_over(key, of)
   note_next(key, 0)
 end
 
-local of_groups = { unpack(KEYS, 5) }
+local of_groups = { unpack(KEYS, 6) }
 local kept = { id_expiry, closed }
 for at = 2, #of_groups, 2 do
   kept[#kept + 1], reply[at / 2] = of_groups[at], {}
@@ -61,5 +65,27 @@ if call('EXISTS', unpack(kept)) > 0 then
   forget_over(id_expiry, ids_key)
   forget_over(closed)
   look_at_groups()
+end
+
+-- Bounded in bytes as well: the entries of large calls are read to be counted.
+local function forget_history(kept_ms)
+  local before, least, gone, first = kept_ms > 0 and clock.now - kept_ms or -1, clock.bytes - MOST_BYTES, DROPPED, nil
+  for _ = 1, PAGES do
+    if gone == DROPPED and clock.bytes >= least then
+      gone, first = drop_oldest(clock, meta, events, before)
+      forgotten = forgotten + gone
+    end
+  end
+  if gone == DROPPED then
+    next_at = clock.now -- there may be more
+  elseif first and kept_ms > 0 then
+    next_at = math.min(next_at, first + kept_ms)
+  end
+  call('HSET', meta, 'bytes', string.format('%d', clock.bytes))
+end
+
+local history_ms = tonumber(call('HGET', meta, 'history_ms') or 0)
+if history_ms > 0 or clock.bytes > clock.limit then
+  forget_history(history_ms)
 end
 return { forgotten, next_at < math.huge and math.max(0, math.ceil(next_at - clock.now)) or '', unpack(reply) }

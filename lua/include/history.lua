@@ -1,12 +1,15 @@
 -- The history: one stream entry per call, holding the batch. Its id comes from logical time, so a
 -- clock that goes back cannot make XADD fail. Bounded in bytes: past the limit the oldest entries
 -- go, a few per call, and are counted; `lost` is the last of them, for readers that lag behind.
-local ENTRY_OVERHEAD = 64
+local ENTRY_OVERHEAD, DROPPED = 64, 8
 
-local function drop_oldest(clock, meta, events)
-  local oldest, ids = call('XRANGE', events, '-', '+', 'COUNT', 8), {}
+-- With `before`, a time, older ones go too. Returns how many went, and when the first was made that stays.
+local function drop_oldest(clock, meta, events, before)
+  local oldest, ids, first = call('XRANGE', events, '-', '+', 'COUNT', DROPPED), {}, nil
   for i, entry in ipairs(oldest) do
-    if clock.bytes <= clock.limit then
+    local at = before and tonumber(string.match(entry[1], '^%d+'))
+    if clock.bytes <= clock.limit and not (at and at <= before) then
+      first = at
       break
     end
     local size = ENTRY_OVERHEAD
@@ -21,6 +24,7 @@ local function drop_oldest(clock, meta, events)
     call('HINCRBY', meta, 'dropped', #ids)
     call('HSET', meta, 'lost', ids[#ids])
   end
+  return #ids, first
 end
 
 -- ids and notes run in step; notes is '' where every message has the usual outcome.

@@ -7,7 +7,14 @@ from rqretry.admin.context import AdminContext
 from rqretry.admin.policy_preview import forecast
 from rqretry.admin.views import GroupInfo, TopicInfo
 from rqretry.catalog.group_rules import group_settings
-from rqretry.core.catalog_records import BROADCAST, SIMPLE, GroupRecord, TopicRecord
+from rqretry.core.catalog_records import (
+    BROADCAST,
+    HISTORY_BYTES,
+    LEAST_HISTORY_BYTES,
+    SIMPLE,
+    GroupRecord,
+    TopicRecord,
+)
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
@@ -26,6 +33,7 @@ from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Operation
 
 _LEAST_RETENTION_S, _MOST_RETENTION_S = 60, 10 * 366 * 86_400
+_MOST_HISTORY_BYTES = 2**40
 
 
 def topics(context: AdminContext) -> Operation[list[TopicInfo]]:
@@ -58,6 +66,8 @@ def set_topic(
     *,
     partitions: int | None = None,
     max_messages: int | Keep | None = KEEP,
+    max_history_bytes: int | Keep | None = KEEP,
+    max_history_age: Duration | Keep | None = KEEP,
 ) -> Operation[TopicInfo]:
     """Change a topic's settings, effective everywhere at once.
 
@@ -68,25 +78,51 @@ def set_topic(
         max_messages: How many messages it may store; a publish that would exceed it stores
             nothing and raises QueueFull. Each partition gets an equal share, rounded up.
             0 or None: no limit.
+        max_history_bytes: How much history it keeps, in equal shares of at least 64 KiB for each
+            partition; 64 KiB to 1 TiB. None: 64 MiB.
+        max_history_age: History older than this is forgotten, from a minute to 10 years. None: it
+            is kept as long as there is room.
 
     Raises:
         TopicNotFound: There is no such topic.
-        InvalidArgument: max_messages is negative, or there would be fewer partitions.
+        InvalidArgument: A limit is outside its range, or there would be fewer partitions.
         ConfigError: Ordered messages of the topic are unfinished, a worker of a broadcast group
             is alive, or a group's max_inflight is less than the partitions would be.
     """
     checked, arguments = check_topic(name), {"topic": name}
     count = None if partitions is None else check_partitions(partitions)
     record = yield from context.catalog.store.topic(checked)
-    if max_messages is not KEEP:
-        most = check_count(max_messages or 0, name="max_messages", minimum=0)
-        record = yield from context.catalog.topics.set_limit(checked, most)
-        yield from context.audit("set_topic", arguments | {"max_messages": most})
+    limits = _limits(max_messages, max_history_bytes, max_history_age)
+    if limits:
+        record = yield from context.catalog.topics.set_limits(checked, **limits)
+        yield from context.audit("set_topic", arguments | limits)
     if count is not None:
         yield from _refuse_broadcasting(context, record)
         record = yield from context.catalog.growth.grow(checked, count)
         yield from context.audit("set_topic", arguments | {"partitions": count})
     return _topic_info(record)
+
+
+def _limits(
+    max_messages: int | Keep | None,
+    max_history_bytes: int | Keep | None,
+    max_history_age: Duration | Keep | None,
+) -> dict[str, int]:
+    """The limits of a topic that are given, as its record has them."""
+    limits: dict[str, int] = {}
+    if max_messages is not KEEP:
+        limits["max_messages"] = check_count(max_messages or 0, name="max_messages", minimum=0)
+    if max_history_bytes is not KEEP:
+        given = HISTORY_BYTES if max_history_bytes is None else max_history_bytes
+        limits["max_history_bytes"] = check_count(
+            given,
+            name="max_history_bytes",
+            minimum=LEAST_HISTORY_BYTES,
+            maximum=_MOST_HISTORY_BYTES,
+        )
+    if max_history_age is not KEEP:
+        limits["max_history_ms"] = _kept_ms(max_history_age, "max_history_age")
+    return limits
 
 
 def _refuse_broadcasting(context: AdminContext, record: TopicRecord) -> Operation[None]:
@@ -199,7 +235,7 @@ def set_group(
     """
     settings = group_settings(max_retries, policy, max_inflight, rate_limit)
     if dlq_retention is not KEEP:
-        settings["dlq_retention_ms"] = _retention_ms(dlq_retention)
+        settings["dlq_retention_ms"] = _kept_ms(dlq_retention, "dlq_retention")
     texts = {name: str(value) for name, value in settings.items()}
     if dry_run:
         return (yield from _preview(context, group, settings, texts))
@@ -308,12 +344,11 @@ def delete_group(
     return gone
 
 
-def _retention_ms(retention: Duration | None) -> int:
-    if retention is None or retention == "none":
+def _kept_ms(kept: Duration | None, name: str) -> int:
+    """How long something is kept; 0 for ever."""
+    if kept is None or kept == "none":
         return 0
-    return milliseconds(
-        retention, name="dlq_retention", minimum=_LEAST_RETENTION_S, maximum=_MOST_RETENTION_S
-    )
+    return milliseconds(kept, name=name, minimum=_LEAST_RETENTION_S, maximum=_MOST_RETENTION_S)
 
 
 def _refuse_broadcast(record: GroupRecord) -> None:
@@ -326,7 +361,10 @@ def _refuse_broadcast(record: GroupRecord) -> None:
 
 def _topic_info(record: TopicRecord) -> TopicInfo:
     groups = tuple(group.name for group in record.members)
-    return TopicInfo(record.name, record.partitions, groups, record.max_messages or None)
+    return TopicInfo(
+        record.name, record.partitions, groups, record.max_messages or None,
+        record.max_history_bytes, record.max_history_ms / 1000 or None,
+    )  # fmt: skip
 
 
 def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:

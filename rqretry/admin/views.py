@@ -260,6 +260,10 @@ class TopicInfo:
     groups: tuple[str, ...]
     max_messages: int | None = None
     """How many it may store; None for no limit."""
+    max_history_bytes: int | None = None
+    """How much history it keeps; None where that was not asked."""
+    max_history_age_s: float | None = None
+    """How long it keeps history; None for as long as there is room."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from rqretry.catalog.store import CatalogPart, CatalogStore
 from rqretry.core.catalog_records import TopicRecord
@@ -80,13 +81,13 @@ class Topics(CatalogPart):
             yield from self._erase(record)
         raise ConfigError(f"topic {show(name)} is deleted again and again; create it later")
 
-    def set_limit(self, name: str, max_messages: int) -> Operation[TopicRecord]:
-        """Change how many messages a topic may hold (0: any number). Raises TopicNotFound."""
+    def set_limits(self, name: str, **limits: Any) -> Operation[TopicRecord]:
+        """Change how much a topic may hold: fields of its record. Raises TopicNotFound."""
 
         def limited(old: TopicRecord) -> TopicRecord:
-            if old.deleting or old.max_messages == max_messages:
+            if old.deleting or replace(old, **limits) == old:
                 return old
-            return replace(old, version=old.version + 1, max_messages=max_messages)
+            return replace(old, version=old.version + 1, **limits)
 
         yield from self._store.topic(name)
         record = self._store.keep((yield from self._store.topics.change(name, limited)))

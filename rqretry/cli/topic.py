@@ -76,16 +76,32 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     metavar="N",
     help="Refuse publishes (QueueFull) that would store more; 0 for no limit.",
 )
+@click.option(
+    "--max-history-bytes",
+    type=int,
+    metavar="BYTES",
+    help="Keep so much history, over all partitions; default 67108864 (64 MiB).",
+)
+@click.option(
+    "--max-history-age",
+    metavar="DURATION|none",
+    help="Forget history that is older, such as 72h; by default it is kept while there is room.",
+)
 @json_command
-def set_(context: click.Context, /, name: str, *, as_json: bool, **given: int | None) -> None:
+def set_(context: click.Context, /, name: str, *, as_json: bool, **given: Any) -> None:
     """Change a topic's settings, for all producers at once."""
     named: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
     if not named:
-        raise click.UsageError("nothing to set: give --partitions or --max-messages")
+        raise click.UsageError(
+            "nothing to set: give --partitions, --max-messages, --max-history-bytes or"
+            " --max-history-age"
+        )
     with connected(context) as client:
         changed = client.admin.set_topic(name, **named)
     if as_json:
-        print_json(_fields(changed))
+        history = ("max_history_bytes", "max_history_age_s")
+        shown = [name for name in history if name.removesuffix("_s") in named]
+        print_json(_fields(changed) | fields_of(changed, " ".join(shown)))
         return
     most = changed.max_messages
     stores = "any number of messages" if most is None else f"at most {counted(most, 'message')}"

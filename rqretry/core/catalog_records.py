@@ -15,6 +15,11 @@ from rqretry.core.route import EVERY_TAG, MAX_GROUPS, Route, RouteGroup
 SCHEMA = 1
 """Of everything rqretry keeps in Redis. A newer one is refused at connect."""
 
+HISTORY_BYTES = 64 * 1024 * 1024
+"""How much history a topic keeps, unless an operator says otherwise."""
+LEAST_HISTORY_BYTES = 64 * 1024
+"""Of a partition: one entry of a large call takes more."""
+
 PUSH, SIMPLE, BROADCAST = "push", "simple", "broadcast"
 
 
@@ -38,6 +43,10 @@ class TopicRecord:
     next_byte: int = 1
     max_messages: int = 0
     """Over all partitions; 0 for no limit."""
+    max_history_bytes: int = HISTORY_BYTES
+    """Over all partitions."""
+    max_history_ms: int = 0
+    """0 for any age."""
     deleting: bool = False
     """An operator has deleted it, and its partitions are being emptied."""
     growing: int = 0
@@ -83,7 +92,11 @@ class TopicRecord:
         queues = tuple(group for group in self.groups if group.kind != BROADCAST)
         broadcast = len(queues) < len(self.groups)
         closed = bool(self.closed)
-        return Route(self.version, self.partitions, queues, per_partition, broadcast, closed)
+        history = max(LEAST_HISTORY_BYTES, self.max_history_bytes // self.partitions)
+        return Route(
+            self.version, self.partitions, queues, per_partition, broadcast, closed, history,
+            self.max_history_ms,
+        )  # fmt: skip
 
     def byte_of(self, group: str) -> int:
         """The byte that stands for a group in pending bytes; 0 if it is not subscribed."""

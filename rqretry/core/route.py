@@ -61,6 +61,10 @@ class Route:
     """Whether there is a broadcast group; it is not one of `groups`, which own their messages."""
     closed: bool = False
     """Whether publishers have to wait, since the topic is being given more partitions."""
+    history_bytes: int = 0
+    """How much history a partition keeps, 0 for its own limit; known to the partitions alone."""
+    history_ms: int = 0
+    """For how long, 0 for any time; known to the partitions alone."""
     filtered: bool = field(init=False)
     """Whether a group takes only some tags."""
 

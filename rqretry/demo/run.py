@@ -30,7 +30,7 @@ _STALLED_SECONDS = 60.0
 """Without progress for this long the demo fails: far beyond the longest wait of the ladder."""
 _LOOK_EVERY_S = 0.05
 _HISTORY_BYTES = 256 * 1024 * 1024
-"""History kept by a partition: a slow machine may archive more slowly than it works."""
+"""History kept by a topic: a slow machine may archive more slowly than it works."""
 
 
 class Jobs(Ingest, Protocol):
@@ -181,9 +181,7 @@ class _Run:
     def _keep_history(self) -> None:
         """Keep enough history that nothing is trimmed before it is archived."""
         for topic in (FLIGHTS, ARRIVALS):
-            keys = self._client.catalog.partition(topic, 0)
-            arguments = ("HSET", keys.meta, "limit", _HISTORY_BYTES)
-            self._client.store.run(Command("keep history", (), (), int, arguments=arguments))
+            self._client.admin.set_topic(topic, max_history_bytes=_HISTORY_BYTES)
 
     def _answer(self, under_way: Future[T]) -> T:
         while not under_way.done():

@@ -17,7 +17,16 @@ def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
     return call(
         keys.group(first, 0).scripts,
         "subscribe",
-        (route.version, route.encode(), first, MAX_BATCH, route.max_messages, int(ordered)),
+        (
+            route.version,
+            route.encode(),
+            first,
+            MAX_BATCH,
+            route.max_messages,
+            int(ordered),
+            route.history_bytes,
+            route.history_ms,
+        ),
         int,
     )
 

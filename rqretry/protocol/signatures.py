@@ -111,12 +111,12 @@ scheduled: meta scheduled | limit:number
 stats: meta config ready retry inflight dead scheduled backlog counters bodies order heads
     message_groups, then levels
 subscribe: meta route backlog ready wake counters order heads message_groups | version:number
-    route_table group limit:number max_messages ordered:flag
+    route_table group limit:number max_messages ordered:flag history_bytes history_ms
 succeed: meta config inflight attempts failures dead bodies big pending ids_key id_expiry events
     counters wake ready order heads message_groups keyed message_keys, then deaths of a group that
     consumes dead letters | group worker strict:flag stride:number, then id and lease_no of each
     message
-sweep: meta ids_key id_expiry closed, then config and dead of each group | limit:number
+sweep: meta ids_key id_expiry closed events, then config and dead of each group | limit:number
 tally: meta counters | group, then verb and count of each counter
 """
 """Of each script its keys, as attributes of keys.py, and behind a bar its arguments.

@@ -1,6 +1,8 @@
 """sweep: forget what was kept for a time that is over, and say when the next is."""
 
-from rqretry.protocol import transaction
+from dataclasses import replace
+
+from rqretry.protocol import inspect, transaction
 from tests.support.builders import HOUR, MINUTE, SECOND, failure, prepared
 from tests.support.world import START_MS, WORKER, World
 
@@ -81,3 +83,37 @@ def test_sweep_names_the_dead_letters_past_the_retention_of_their_group(world: W
     assert changed == {}
     world.purge("a", "b")
     assert world.sweep(groups=["g", "h"]) == (0, MINUTE, ((), ()))
+
+
+def entries(world: World) -> int:
+    return len(world.run(inspect.history(world.keys, start="-", count=1000)))
+
+
+def test_sweep_forgets_history_that_is_too_old_and_says_when_the_next_is(world: World) -> None:
+    world.route = replace(world.route, version=1, history_bytes=10**6, history_ms=HOUR)
+    world.install()
+    for number in range(20):
+        world.publish(f"m{number:02}")
+        world.advance(MINUTE)
+    world.set_time(START_MS + HOUR + 9 * MINUTE)
+    assert world.sweep() == (10, MINUTE, ())
+    assert entries(world) == 10
+    kept = world.client.hmget(world.keys.meta, "bytes", "dropped")
+    assert int(kept[1]) == 10
+    world.set_time(START_MS + 2 * HOUR)
+    assert world.sweep() == (10, None, ())
+    assert world.client.hget(world.keys.meta, "bytes") == b"0"
+
+
+def test_sweep_forgets_history_past_a_limit_that_was_lowered_in_bounded_calls(
+    world: World,
+) -> None:
+    for number in range(300):
+        world.publish(f"m{number:03}")
+    world.route = replace(world.route, version=1, history_bytes=1000)
+    world.install()
+    assert world.sweep() == (16 * 8, 0, ())
+    while world.sweep().next_ms == 0:
+        pass
+    assert entries(world) < 1000 / 64
+    assert 0 < int(world.client.hget(world.keys.meta, "bytes")) <= 1000

@@ -1,8 +1,10 @@
 """set_topic(max_messages=) and QueueFull; recall."""
 
+from typing import Any
+
 import pytest
 
-from rqretry import AsyncClient
+from rqretry import AsyncClient, OutgoingMessage
 from rqretry.core.errors import (
     InvalidArgument,
     MessageNotFound,
@@ -106,3 +108,45 @@ async def test_recalling_with_asyncio(bench: Bench) -> None:
     async with AsyncClient(bench.url, namespace="test") as client:
         sent = await client.publish("t", 1, delay=60)
         assert await client.recall(sent) is True
+
+
+def shares(bench: Bench, partitions: int, field: str) -> set[int]:
+    keys = [f"rqretry:test:{{t:{number}}}:meta" for number in range(partitions)]
+    return {int(bench.redis.hget(key, field)) for key in keys}
+
+
+def test_history_is_bounded_for_the_topic_however_many_partitions_it_has(bench: Bench) -> None:
+    bench.admin.create_topic("t", partitions=16)
+    assert shares(bench, 16, "limit") == {4 * 1024 * 1024}
+    bench.admin.set_topic("t", partitions=32)
+    assert shares(bench, 32, "limit") == {2 * 1024 * 1024}
+    changed = bench.admin.set_topic("t", max_history_bytes=32 * 100_000, max_history_age="2h")
+    assert (changed.max_history_bytes, changed.max_history_age_s) == (3_200_000, 7200)
+    assert shares(bench, 32, "limit") == {100_000}
+    assert shares(bench, 32, "history_ms") == {7_200_000}
+    changed = bench.admin.set_topic("t", max_history_bytes=None, max_history_age=None)
+    assert (changed.max_history_bytes, changed.max_history_age_s) == (64 * 1024 * 1024, None)
+    assert shares(bench, 32, "history_ms") == {0}
+
+
+def test_no_partition_keeps_more_history_than_its_share(bench: Bench) -> None:
+    bench.admin.create_topic("t", partitions=4)
+    bench.admin.set_topic("t", max_history_bytes=4 * 64 * 1024)
+    for _ in range(8):
+        bench.client.publish_many(
+            "t", [OutgoingMessage(body=n, keys=["k" * 100]) for n in range(2000)]
+        )
+    (topic,) = bench.admin.stats("t").topics
+    assert 0 < topic.history_bytes <= 4 * 64 * 1024
+    assert topic.stored == 16_000
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_history_bytes": 1}, {"max_history_bytes": "1"}, {"max_history_age": "59s"}]
+)
+def test_a_limit_of_history_that_is_out_of_range_is_refused(
+    bench: Bench, wrong: dict[str, Any]
+) -> None:
+    bench.admin.create_topic("t")
+    with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+        bench.admin.set_topic("t", **wrong)

@@ -54,6 +54,8 @@ def test_topic_set_limits_what_a_topic_stores(shell: Shell, client: Client) -> N
     changed = shell.json("topic", "set", "claims", "--max-messages", "2")
     assert changed == {"topic": "claims", "partitions": 1, "groups": ["g"], "max_messages": 2}
     assert last(shell)["verb"] == "set_topic"
+    changed = shell.json("topic", "set", "claims", "--max-history-age", "72h")
+    assert changed["max_history_age_s"] == 72 * 3600
     shell.ok("publish", "claims", "-", stdin="1\n2\n")
     assert "claims" in shell.fails("publish", "claims", "--body", "3", status=1)
     with pytest.raises(QueueFull):

@@ -16,7 +16,7 @@ class Publishes(Reading):
     # -- routes and settings -------------------------------------------------------------------
 
     def _do_subscribe(self, place: Place, keys: Any, args: Any, reply: int) -> None:
-        version, table, first, limit, _, ordered = args
+        version, table, first, limit, _, ordered, *_ = args
         waiting = len(place.backlog)
         if not ordered or waiting <= limit:
             place.install(Route.decode(int(version), table))

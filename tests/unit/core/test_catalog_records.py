@@ -2,7 +2,7 @@
 
 import pytest
 
-from rqretry.core.catalog_records import PUSH, SIMPLE, GroupRecord, TopicRecord
+from rqretry.core.catalog_records import HISTORY_BYTES, PUSH, SIMPLE, GroupRecord, TopicRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS
 from rqretry.core.errors import CodecError, ConfigError
 from rqretry.core.retry_policy import RetryPolicy
@@ -21,7 +21,7 @@ def test_a_new_group_gets_the_next_byte_and_the_topic_a_new_version() -> None:
 
     assert [(group.name, group.byte) for group in grown.groups] == [("a", 1), ("b", 2)]
     assert (grown.version, grown.byte_of("b"), grown.byte_of("c")) == (topic.version + 2, 2, 0)
-    assert grown.route == Route(3, 1, grown.groups)
+    assert grown.route == Route(3, 1, grown.groups, history_bytes=HISTORY_BYTES)
 
 
 def test_subscribing_twice_changes_nothing() -> None:

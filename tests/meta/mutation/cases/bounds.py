@@ -35,6 +35,11 @@ def with_the_left(original: Any) -> Any:
     return made
 
 
+def whole_history(original: Any) -> Any:
+    """Each partition may keep as much history as the topic."""
+    return lambda keys, route: original(keys, replace(route, history_bytes=67108864))
+
+
 CASES = (
     case("R33", "one call each half minute forgets ids", Symbol("Sweeps._wait_s", always(30.0)),
          f"{RETENTION}test_a_worker_forgets_ids_as_fast_as_they_came",
@@ -50,6 +55,11 @@ CASES = (
          f"{GROUPS}test_a_byte_is_not_used_again_before_its_group_has_left_completely"),
     case("R34", "a share stays where a group was", Symbol("CatalogStore._shares", with_the_left),
          f"{GROUPS}test_the_share_of_a_topic_that_a_group_left_goes_to_the_others"),
+    case("R34", "each partition keeps what the topic may",
+         Symbol("protocol:subscribe", whole_history),
+         "tests/contract/admin/test_limits.py::test_history_is_bounded_for_the_topic_however_many_partitions_it_has"),
+    case("R34", "old history is kept", drops("XDEL", "events", "sweep"),
+         f"{SWEEP}test_sweep_forgets_history_that_is_too_old_and_says_when_the_next_is"),
     case("R34", "each thread begins a lane", Symbol("_Lanes.give_back", always(None)),
          "tests/contract/integration/test_lanes.py::test_threads_that_come_and_go_leave_one_lane"),
 )  # fmt: skip
