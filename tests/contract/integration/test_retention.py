@@ -25,9 +25,14 @@ async def dead_letter(lab: Lab, count: int, group: str = "g") -> None:
 
 def age(lab: Lab, seconds: float, group: str = "g") -> None:
     """Make the dead letters of a group older."""
-    key = f"rqretry:test:{{t:0}}:group:{group}:dead"
-    for id_, since in lab.redis.zrange(key, 0, -1, withscores=True):
-        lab.redis.zadd(key, {id_: since - seconds * 1000})
+    key = f"rqretry:test:{{t:0}}:group:{group}:"
+    for id_, since in lab.redis.zrange(f"{key}dead", 0, -1, withscores=True):
+        lab.redis.zadd(f"{key}dead", {id_: since - seconds * 1000})
+    for member in lab.redis.zrange(f"{key}fingerprints", 0, -1):
+        fingerprint, since, id_ = member.split(b"\0")
+        older = b"%s\0%016d\0%s" % (fingerprint, int(since) - seconds * 1000, id_)
+        lab.redis.zrem(f"{key}fingerprints", member)
+        lab.redis.zadd(f"{key}fingerprints", {older: 0})
 
 
 def purge(lab: Lab) -> int:
