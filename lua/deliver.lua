@@ -41,7 +41,7 @@ if (current[1] or '0') ~= route_version then
   return { 'STALE_ROUTE', current[1] or '0', current[2] or '' }
 end
 local clock = read_clock(meta, expected_ms)
-local hold = held_back(clock, meta, expected_ms, hold_ms)
+local hold = clock.offset == 0 and held_back(clock, meta, expected_ms, hold_ms)
 if hold then
   return { 'OK', clock.now, 0, hold }
 end

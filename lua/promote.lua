@@ -31,7 +31,7 @@ local chosen = { unpack(ARGV, 8) }
 
 local clock = read_clock(meta, expected_ms)
 local function held_for()
-  return upto == '' and #chosen == 0 and held_back(clock, meta, expected_ms, hold_ms)
+  return upto == '' and #chosen == 0 and clock.offset == 0 and held_back(clock, meta, expected_ms, hold_ms)
 end
 local hold = held_for()
 if hold then

@@ -19,8 +19,7 @@ local function time_after_step(wall, mark, offset, expected)
   end
   local now = (wall <= mark - STEP_MS or high <= mark + STEP_MS) and math.max(low, high) or low
   if expected then
-    expected = math.min(expected, mark + JUMP_MS)
-    now = expected > math.max(low, high) + STEP_MS and expected or math.max(low, math.min(expected, high))
+    now = math.max(low, math.min(expected, mark + JUMP_MS))
   end
   local waits = now >= high and now <= high + STEP_MS
   return now, (waits and high or now) - wall, not waits
@@ -34,7 +33,7 @@ local function read_clock(meta, expected)
   if seq == 0 and kept[3] and kept[3] ~= '0' then
     mark = mark + 1 -- which numbers of the mark are taken is not known any more
   end
-  if wall < mark or offset > 0 or expected and expected > wall + STEP_MS then
+  if wall < mark or offset > 0 or expected and expected > wall then
     now, offset, stepped = time_after_step(wall, mark, offset, expected)
   end
   return {

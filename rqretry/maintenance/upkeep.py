@@ -13,6 +13,7 @@ from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.retention import Sweeps
 from rqretry.protocol.command import MAX_BATCH, Operation
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
+from rqretry.protocol.maintain import expected_ms
 
 log = logging.getLogger("rqretry")
 
@@ -116,10 +117,7 @@ class Upkeep:
         return Due(keys, expected_ms=self._expected_of(keys))
 
     def _expected_of(self, keys: GroupKeys) -> int | None:
-        if keys not in self._seen:
-            return None
-        seen_ms, seen_at = self._seen[keys]
-        return seen_ms + round((time.monotonic() - seen_at) * 1000)
+        return expected_ms(self._seen.get(keys), time.monotonic())
 
     def _expected(self) -> dict[PartitionKeys, int | None]:
         return {keys.partition: self._expected_of(keys) for keys in self._seen}

@@ -16,11 +16,12 @@ from rqretry.core.receipt import Receipt
 from rqretry.observability.observer import Attempt
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failure, Leased, Polled
+from rqretry.protocol.maintain import expected_ms
 
 LOOK_EVERY_S = 5.0
 """How often each place is looked at, whatever its server reported."""
-_STEP_MS, _JUMP_MS = 2_000, 60_000
-"""As in lua/include/logical.lua: what is less is no step back, and no jump."""
+_JUMP_MS = 60_000
+"""As in lua/include/logical.lua: what is less is no jump."""
 
 
 class Delivery:
@@ -227,8 +228,8 @@ class Schedule:
         self.due_at = _after(now, seen.next_due_ms)
         self.deadline_at = _after(now, seen.next_deadline_ms)
         self.scheduled_at = _after(now, seen.next_scheduled_ms)
-        expected_ms = self.expected_ms(now)
-        if expected_ms is None or -_STEP_MS <= seen.now_ms - expected_ms <= _JUMP_MS:
+        expected = self.expected_ms(now)
+        if expected is None or expected <= seen.now_ms <= expected + _JUMP_MS:
             self.seen = (seen.now_ms, now)  # else maintenance says what to expect
 
     def look_later(self, now: float) -> None:
@@ -253,7 +254,7 @@ class Schedule:
 
     def expected_ms(self, now: float) -> int | None:
         """What the server's time has to be by our own clock; None before it is known."""
-        return self.seen and self.seen[0] + round((now - self.seen[1]) * 1000)
+        return expected_ms(self.seen, now)
 
     def published_for_later(self, now: float) -> None:
         """Something was, perhaps to be due before all else."""
