@@ -214,7 +214,7 @@ class Network:
             look = self.looks(verb, words)
             reply, *seen = self.server.at(self.loop.now, words, *look)
         self.requests += 1
-        # The order in which a server has the fields of a hash is its own, new at each start, and what
+        # A server has the fields of a hash in an order of its own, new at each start, and what
         # it says of itself is not the same twice.
         told = sorted(reply) if words[0] == "HGETALL" else reply if words[0] != "INFO" else ""
         self.note(f"{flight.name} {verb} {crc32(repr(told).encode(), self.server.sent_sum):08x}")
