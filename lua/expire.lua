@@ -31,6 +31,8 @@ local call = redis.call
 -- @include ownership
 -- @include message_group_order
 -- @include drop_given_up
+-- @include undo
+-- @include restore_states
 
 -- @bind keys
 local LINE = '{"c":"expired"}'
@@ -128,16 +130,17 @@ local function fail_each()
   end
 end
 
+local pushed, ended = 0, false
 local function write()
   local earlier, filled = write_plan(plan, keys, levels, policy.view), false
   if #back > 0 then
-    filled = call('RPUSH', retry, unpack(back)) == #back
+    filled, pushed = call('RPUSH', retry, unpack(back)) == #back, #back
   end
   call('HSET', failures, unpack(changed))
   call('HSET', attempts, unpack(written))
   finish_in_order(keys, newly_dead, {})
   drop_given_up(policy, plan, keys.deaths, attempts, failures)
-  call('ZREM', inflight, unpack(ids))
+  ended = call('ZREM', inflight, unpack(ids))
   wake_if_below_limit(policy.max_inflight, inflight, wake, #ids)
   call('HINCRBY', counters, 'expire:' .. group, #ids)
   if #plan.dead > 0 then
@@ -150,5 +153,12 @@ local function write()
 end
 
 fail_each()
-write()
+all_or_undo(write, function()
+  if not ended then
+    restore_states(attempts, ids, entries, written)
+    if pushed > 0 then
+      call('LTRIM', retry, '0', -1 - pushed)
+    end
+  end
+end)
 return { 'OK', now, #overdue, newly_dead }

@@ -36,6 +36,8 @@ local call = redis.call
 -- @include failures
 -- @include wake_if_below_limit
 -- @include drop_given_up
+-- @include undo
+-- @include restore_states
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function load_ordering()
@@ -144,6 +146,7 @@ local function write_failure_records()
   end
 end
 
+local ended = false
 local function write()
   local earlier = write_plan(plan, keys, levels, policy.view)
   write_failure_records()
@@ -152,7 +155,7 @@ local function write()
     load_ordering()(keys, died, {})
   end
   drop_given_up(policy, plan, keys.deaths, attempts, failures)
-  call('ZREM', inflight, unpack(done))
+  ended = call('ZREM', inflight, unpack(done))
   wake_if_below_limit(policy.max_inflight, inflight, wake, #done)
   call('HINCRBY', counters, 'fail:' .. group, #done)
   if #plan.dead > 0 then
@@ -165,7 +168,11 @@ local function write()
 end
 
 if #done > 0 then
-  write()
+  all_or_undo(write, function()
+    if not ended then
+      restore_states(attempts, ids, entries, written)
+    end
+  end)
 end
 if #done < #ids then
   call('HINCRBY', counters, 'stale:' .. group, #ids - #done)

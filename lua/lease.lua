@@ -4,7 +4,8 @@ local call = redis.call
   Take up to `want` messages, from the preferred lane first and the other one after it. What the
   lists hold is a hint: an id that is in flight, dead, without a body or not owed to this group is
   a leftover and is dropped. The lists are peeked, the in-flight set is written, and only then are
-  they trimmed, so a cut leaves a duplicate id and never a lost one.
+  they trimmed, so a cut leaves a duplicate id and never a lost one. Where a write is refused, nothing
+  is leased.
 
   A group may have its share of max_inflight in flight here and no more; the call that ends a lease of a
   full group wakes it, so a lease that leaves work behind because of that wakes nobody. A group with
@@ -33,6 +34,7 @@ local call = redis.call
 -- @include history
 -- @include ownership
 -- @include last_failure
+-- @include undo
 
 -- What ordered groups need is made only where a message ever had a message group.
 local function load_ordering()
@@ -277,7 +279,6 @@ local function write_in_flight()
   end
   return errors, all_first and '' or table.concat(entries, ' ')
 end
-local errors, entry_text = write_in_flight()
 -- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
 local function let_next_go()
   local _, finish_orphans, finish_in_order = load_ordering()
@@ -287,45 +288,54 @@ local function let_next_go()
   end
 end
 local function trim_lists()
-  if #strays + #orphans > 0 then
-    let_next_go()
-  end
   if scanned > 0 then
     call('LTRIM', first, math.min(scanned, from_first), '-1')
   end
   if scanned > from_first then
     call('LTRIM', second, scanned - from_first, '-1')
   end
-  if #strays + #orphans > 0 then
-    forget_leftovers()
-  end
+end
+-- How many will be in the lists once they are trimmed.
+local function count_left()
   if #ids == want or #strays + #orphans > 0 then -- the lists were not read to their ends, or got followers
-    return call('LLEN', ready) + call('LLEN', retry)
+    return call('LLEN', ready) + call('LLEN', retry) - scanned
   end
   return #ids - scanned
 end
-local left = trim_lists()
 -- Others learn of a short lease at once; of a longer one when they look the next time.
 local function has_news()
   return #found > 0 and visibility_ms < LOOKED_AT_MS and (not earliest or deadline < earliest)
 end
-local function finish()
-  if #found > 0 then
-    call('HINCRBY', counters, 'lease:' .. group, #found)
-    append_history(clock, meta, events, 'lease', group, worker, found, entry_text, '')
-  elseif odd or earliest then
-    keep_time(clock, meta)
-  end
+local status, left, errors, entry_text = 'OK', 0, {}, ''
+local function write_all()
+  errors, entry_text = write_in_flight()
+  left = count_left()
   local full = most and held + #found >= most
   if not full and (left > 0 or has_news()) then
     call('ZADD', wake, '0', '1')
   end
   if #found > 0 then
+    call('HINCRBY', counters, 'lease:' .. group, #found)
+    append_history(clock, meta, events, 'lease', group, worker, found, entry_text, '')
     earliest = math.min(earliest or deadline, deadline)
+  elseif odd or earliest then
+    keep_time(clock, meta)
   end
-  return full and 'LIMITED' or 'OK'
+  status = full and 'LIMITED' or 'OK'
 end
-local status = finish()
+if #strays + #orphans > 0 then
+  let_next_go()
+  forget_leftovers()
+end
+if scanned > 0 then
+  call('LTRIM', first, '0', '-1') -- changes nothing: only once it may be trimmed is anything leased
+end
+all_or_undo(write_all, function()
+  if #found > 0 then
+    call('ZREM', inflight, unpack(found))
+  end
+end)
+trim_lists()
 return {
   status, due_in, ms_until(clock, earliest), scheduled_in, left, found,
   texts, entry_text, errors, clock.now, rate,

@@ -22,6 +22,8 @@ local call = redis.call
 -- @include fingerprints
 -- @include wait_or_dead_letter
 -- @include wake_if_below_limit
+-- @include undo
+-- @include restore_states
 
 -- @bind keys
 local FIRST, STRIDE = 4, 3
@@ -48,7 +50,8 @@ for i, id in ipairs(ids) do
     written[2 * n - 1], written[2 * n] = id, spell_entry(lease_no + 1, attempt, expiries, postpones)
   end
 end
-if #done > 0 then
+local ended = false
+local function write()
   local earlier = write_plan(plan, keys, levels)
   local filled = false
   if #heads > 0 then
@@ -58,12 +61,19 @@ if #done > 0 then
     filled = call('LPUSH', retry, unpack(retries)) == #retries or filled
   end
   call('HSET', attempts, unpack(written))
-  call('ZREM', inflight, unpack(done))
+  ended = call('ZREM', inflight, unpack(done))
   wake_if_below_limit(policy.max_inflight, inflight, wake, #done)
   call('HINCRBY', counters, 'release:' .. group, #done)
   if filled or earlier then
     call('ZADD', wake, 0, '1')
   end
   append_history(clock, meta, events, 'release', group, worker, done, table.concat(notes, ' '), '')
+end
+if #done > 0 then
+  all_or_undo(write, function()
+    if not ended then
+      restore_states(attempts, ids, entries, written)
+    end
+  end)
 end
 return verdicts

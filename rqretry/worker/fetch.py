@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from rqretry.core.errors import RqretryError, StoreUnavailable
+from rqretry.checks.acl import denied
+from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
 from rqretry.protocol.command import Command
 from rqretry.protocol.lease import Leased, Polled, lease, poll
 from rqretry.protocol.maintain import feed_dlq_group
@@ -169,18 +170,35 @@ class Fetcher:
         for place, error in refused:
             if isinstance(error, Leased):
                 continue
-            if not isinstance(error, StoreUnavailable):
-                place.leasing.failed(f"cannot lease for {place.keys}: {error}", now)
-                self._changed()
-            elif self._store.spread:
+            if isinstance(error, StoreUnavailable):
+                if not self._store.spread:
+                    raise error
                 place.unreachable(now)
+                log.warning("nothing can be leased for %s, trying again: %s", place.keys, error)
             else:
-                raise error
-            log.warning("nothing can be leased for %s, trying again: %s", place.keys, error)
+                reason = f"cannot lease for {place.keys}: {error}{await self._missing(error)}"
+                place.leasing.failed(reason, now)
+                log.error("%s; trying again", reason)
+                self._changed()
         if strange:
             for place in strange:  # where joining does not help, it is not tried all the time
                 place.leasing.failed("", now)
             await self._rejoin()
+
+    async def _missing(self, error: Exception) -> str:
+        """Which rights this user lacks, where the server refused for one."""
+        if not isinstance(error, ConfigError):
+            return ""
+        library, namespace = (
+            self._store.topology.scripts,
+            self._pairs[0][1].keys.partition.namespace,
+        )
+        asked = denied("worker", namespace, library, cluster=self._store.spread)
+        try:
+            missing = await self._store.perform(asked)
+        except RqretryError:
+            return ""
+        return f" (missing: {', '.join(missing)})" if missing else ""
 
     # -- waiting -----------------------------------------------------------------------------
 

@@ -170,3 +170,25 @@ async def test_broadcast_streams_are_read_beside_a_damaged_one(lab: Lab) -> None
             await app.publish(topic, 1)
             await seen[topic].count(1)
         lab.redis.delete(f"rqretry:{NAMESPACE}:{{a:0}}:broadcast")
+
+
+async def test_a_worker_names_the_right_that_it_lacks_and_burns_nothing(lab: Lab) -> None:
+    lab.redis.execute_command("ACL", "SETUSER", "limited", "on", ">pw", "~*", "&*", "+@all")
+    limited = App(f"unix://limited:pw@{lab.server.socket_path}", namespace=NAMESPACE)
+    seen, app = Seen(), lab.app()
+
+    @limited.consumer("t", group="g", visibility=0.2, max_retries=1)
+    async def handle(message: Message[Any]) -> None:
+        seen.add(message)
+
+    try:
+        async with lab.working(limited) as worker:
+            lab.redis.execute_command("ACL", "SETUSER", "limited", "-xadd")
+            await app.publish_many("t", range(200))
+            asked = not lab.redis.info()["redis_version"].startswith("6.")  # what it lacks
+            await until(lambda: ("missing: XADD" if asked else "cannot lease") in refusal(worker))
+            lab.redis.execute_command("ACL", "SETUSER", "limited", "+xadd")
+            await seen.count(200)
+            await counted(lab, "g", succeed=200, expire=0, dead=0)
+    finally:
+        lab.redis.acl_deluser("limited")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.meta.mutation.case import Symbol
+from tests.meta.mutation.case import LuaLine, Symbol
 from tests.meta.mutation.cases.common import case
 
 PLACES = "tests/contract/integration/test_places.py::"
@@ -31,6 +31,9 @@ def raises_for_all(original: Any) -> Any:
     return made
 
 
+REFUSED = "tests/lua/test_refused_writes.py::"
+UNDOES_NOTHING = "local function pcall(writes) writes() return true end"
+
 CASES = (
     case("R25", "what one place refuses stops leasing from all",
          Symbol("Fetcher._put_off", stops_all),
@@ -38,4 +41,9 @@ CASES = (
     case("R25", "upkeep stops at the first place that fails",
          Symbol("Reaper._failed", raises_for_all),
          f"{PLACES}test_upkeep_that_fails_in_one_place_goes_on_in_the_others"),
+    case("R26", "a lease that is refused is not taken back", LuaLine("lease", UNDOES_NOTHING),
+         f"{REFUSED}test_a_missing_right_burns_no_attempt[redis-7-XADD-expires]",
+         f"{REFUSED}test_a_key_of_another_type_burns_no_attempt[redis-7-counters-expires]"),
+    case("R26", "an expiry that is refused counts", LuaLine("expire", UNDOES_NOTHING),
+         f"{REFUSED}test_a_missing_right_burns_no_attempt[redis-7-ZREM-expires]"),
 )  # fmt: skip
