@@ -22,9 +22,10 @@ local call = redis.call
 -- @bind keys
 local FIRST, STRIDE = 3, 3
 
-local settings = call('HMGET', config, 'byte', 'max_inflight')
+local settings = call('HMGET', config, 'byte', 'max_inflight', 'floor')
 local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
+keys.floor = tonumber(settings[3]) or 1
 local ids, verdicts, entries, deadlines = fence(keys, byte, FIRST, STRIDE, true)
 local done, notes, written, moved, back, back_retry, earliest = {}, {}, {}, {}, {}, {}, nil
 local function change_each()
@@ -33,7 +34,7 @@ local function change_each()
       verdicts[i] = 'STALE'
     elseif verdicts[i] == 'OK' then
       local duration_ms = tonumber(ARGV[FIRST + (i - 1) * STRIDE + 2])
-      local lease_no, attempt, expiries, postpones = read_entry(entries[i])
+      local lease_no, attempt, expiries, postpones = read_entry(entries[i], keys.floor)
       local n, due = #done + 1, clock.now + duration_ms
       done[n], notes[n], verdicts[i] = id, attempt .. ',' .. due, tostring(lease_no + 1)
       -- The receipt answered for duration 0 names no lease; the next lease must not have its number.

@@ -114,7 +114,7 @@ local entries, records = call('HMGET', attempts, unpack(ids)), call('HMGET', fai
 local plan, notes, written, changed, back, newly_dead = new_plan(), {}, {}, {}, {}, {}
 local function fail_each()
   for i, id in ipairs(ids) do
-    local lease_no, attempt, expiries, postpones = read_entry(entries[i])
+    local lease_no, attempt, expiries, postpones = read_entry(entries[i], policy.floor)
     local at_once = policy.kind == 'simple' or expiries == 0
     local note
     if at_once and attempt < policy.max_attempts then

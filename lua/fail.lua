@@ -9,7 +9,7 @@ local call = redis.call
     7  id lease_no level delay_ms random cause record
     3  id lease_no record     level 0 and cause 'failure'
     2  id lease_no            ... and one record, which all share
-    1  id                     ... and each lease is the first of its message
+    1  id                     ... and one lease_no, which all have
   `level` is 0 for automatic, k > 0 for that level, -1 for dead; `delay_ms` is '' where the level holds;
   `record` is the text, or, if records are shared, the number of one.
 
@@ -17,9 +17,10 @@ local call = redis.call
   KEYS   meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
          counters ready order heads message_groups fingerprints, then levels
   ARGV   group worker traces stride (7, 3, 2 or 1) random (0 to 1, for the jitter where stride is less
-         than 7) shared, then fingerprint and text of each traceback, then records that messages share
-         (lines of JSON for the failure record), then id, lease_no, level, delay_ms, random, cause and
-         record of each message (as many of these as `stride` says)
+         than 7) common_no (the lease_no of all, for stride 1) shared, then fingerprint and text of each
+         traceback, then records that messages share (lines of JSON for the failure record), then id,
+         lease_no, level, delay_ms, random, cause and record of each message (as many of these as `stride`
+         says)
   REPLY  of each message STALE | GONE | attempt,W,level,due_ms | attempt,D (only once if it is the same for all),
          and then now_ms
   COST   O(messages * log waiting); 16 commands and 2 a level, 2 with max_inflight, 6 where any is dead
@@ -46,13 +47,14 @@ local function load_ordering()
 end
 
 -- @bind keys
-local FIRST, TRACEBACKS_KEPT, GOLDEN = 7 + 2 * traces + shared, 1000, 0.6180339887498949
+local FIRST, TRACEBACKS_KEPT, GOLDEN = 8 + 2 * traces + shared, 1000, 0.6180339887498949
 local ASKING = 7 -- arguments of a message that may ask for something
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
 local ordered, byte = policy.ordered, policy.byte
 -- @include ordering
+keys.floor, keys.common_no = policy.floor, common_no
 local ids, verdicts, entries, _, all_ok = fence(keys, policy.byte, FIRST, stride)
 local plan, done, notes, written, lines, died = new_plan(), {}, {}, {}, {}, {}
 
@@ -62,7 +64,7 @@ local read, choice, alike = {}, {}, stride < ASKING and policy.jitter == 0
 local function numbers_of(entry)
   local known = read[entry]
   if not known then
-    local lease_no, attempt, expiries, postpones = read_entry(entry)
+    local lease_no, attempt, expiries, postpones = read_entry(entry, policy.floor)
     known = { attempt = attempt, text = tostring(attempt), before = attempt .. ',' }
     known.dies = spell_entry(lease_no + 1, attempt, expiries, postpones)
     known.waits = spell_entry(lease_no + 1, attempt + 1, expiries, postpones)
@@ -142,7 +144,7 @@ local function write_failure_records()
   end
   call('HSET', failures, unpack(changed))
   if traces > 0 and call('HLEN', tracebacks) < TRACEBACKS_KEPT then
-    call('HSET', tracebacks, unpack(ARGV, 7, 6 + 2 * traces))
+    call('HSET', tracebacks, unpack(ARGV, 8, 7 + 2 * traces))
   end
 end
 

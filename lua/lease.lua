@@ -21,13 +21,13 @@ local call = redis.call
          of a group that consumes dead letters
   ARGV   group worker want byte_limit visibility_ms prefer ('ready' | 'retry') tokens ('1' | '0')
   REPLY  status, next_due_ms, next_deadline_ms, next_scheduled_ms (from now; '' for none), left, ids,
-         bodies, entries ('' if all are first attempts, else one per id, '-' for 1:1:0:0), errors
+         bodies, entries ('' if all are first attempts, else one per id, '-' for lease_no:1:0:0), errors
          (none, or per id the newest line of its failure record, '' for none; on a first attempt in a view why the
-         message died), now_ms, rate; or NO_GROUP alone
+         message died), now_ms, rate, lease_no (of those without an entry); or NO_GROUP alone
          status is OK; LIMITED if the group now has in flight all that it may, with messages or without;
          PAUSED, or RATED (it needs tokens), always without messages
-  COST   O(want + log inflight); 18 commands, 7 where a message waits, failed, is large or owed to several
-         groups, 1 where the lists have leftovers, 1 with max_inflight, 2 in an ordered group
+  COST   O(want + log inflight); 18 commands, 3 where numbers are looked into (every 10 ms), 7 where a message
+         waits, failed, is large or owed to several groups, 1 where the lists have leftovers, 1 with max_inflight, 2 in an ordered group
 ]]
 -- @include clock
 -- @include logical
@@ -40,6 +40,14 @@ local call = redis.call
 local function load_ordering()
 -- @include message_group_order
   return message_group_of, finish_orphans, finish_in_order
+end
+
+-- What is needed only where the numbers of leases are looked into, or a message has an entry.
+local function load_lease_numbers()
+-- @include incarnation
+-- @include delivery_state
+-- @include lease_numbers
+  return find_floor, adopt_floor, number_leases
 end
 
 local function peek_lists(first, second, want)
@@ -56,9 +64,12 @@ end
 -- @bind keys
 local deaths, origins = KEYS[20], KEYS[21]
 local SMALL = 2048 -- what a body counts that is not listed in `big`, because it is at most 8 KiB
+local TRUSTED_MS = 10 -- no server is replaced faster
+local RAISED_EVERY_MS = 1800000 -- half as long as ids are remembered
 local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
 
-local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view', 'ordered')
+local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view', 'ordered',
+  'floor', 'verified')
 if not settings[1] then
   return { 'NO_GROUP' }
 end
@@ -88,7 +99,7 @@ local refused = refusal()
 if refused then
   keep_time(clock, meta)
   return {
-    refused, remaining(due), remaining(inflight), remaining(scheduled), 0, {}, {}, '', {}, clock.now, rate,
+    refused, remaining(due), remaining(inflight), remaining(scheduled), 0, {}, {}, '', {}, clock.now, rate, 1,
   }
 end
 want = most and math.min(want, most - held) or want
@@ -269,15 +280,37 @@ local function forget_leftovers()
   end
 end
 
-local function write_in_flight()
-  local errors = (view or not all_first) and newest_failures(failures, found, entries, origins) or {}
-  if #found > 0 then
-    local added = call('ZADD', inflight, 'NX', unpack(members))
-    if added < #found then
-      errors = leave_out_repeated(errors)
+-- Returns the lowest number that these leases may have, and whether those without an entry have it. It is
+-- looked into where it was not just now: another server may have lost what an earlier one wrote.
+local function lowest_number()
+  local own = settings[8]
+  if own and own == clock.floor then
+    local since = clock.now - settings[9]
+    if since >= 0 and since < TRUSTED_MS and clock.now - own < RAISED_EVERY_MS then
+      return tonumber(own), true
     end
   end
-  return errors, all_first and '' or table.concat(entries, ' ')
+  local find_floor, adopt_floor = load_lease_numbers()
+  own = tonumber(own) or 1
+  local floor = find_floor(keys, clock, own, RAISED_EVERY_MS)
+  return floor, floor == own or adopt_floor(keys, own, floor)
+end
+
+local floor, adopted = 1, true
+local function write_in_flight()
+  local errors = (view or not all_first) and newest_failures(failures, found, entries, origins) or {}
+  if #found == 0 then
+    return errors, ''
+  end
+  local added = call('ZADD', inflight, 'NX', unpack(members))
+  if added < #found then
+    errors = leave_out_repeated(errors)
+  end
+  if not (all_first and adopted) then
+    local _, _, number_leases = load_lease_numbers()
+    number_leases(attempts, found, entries, floor, adopted)
+  end
+  return errors, all_first and adopted and '' or table.concat(entries, ' ')
 end
 -- A leftover may still be the head of its message group: the call that ended it, or sent it back, was cut.
 local function let_next_go()
@@ -327,6 +360,9 @@ if #strays + #orphans > 0 then
   let_next_go()
   forget_leftovers()
 end
+if #found > 0 then
+  floor, adopted = lowest_number()
+end
 if scanned > 0 then
   call('LTRIM', first, '0', '-1') -- changes nothing: only once it may be trimmed is anything leased
 end
@@ -338,5 +374,5 @@ end)
 trim_lists()
 return {
   status, due_in, ms_until(clock, earliest), scheduled_in, left, found,
-  texts, entry_text, errors, clock.now, rate,
+  texts, entry_text, errors, clock.now, rate, floor,
 }

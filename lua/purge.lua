@@ -36,7 +36,7 @@ for i, id in ipairs(ids) do
 end
 if #purged > 0 then
   -- The body of a dead letter is not that of a group that looks at it.
-  local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, purged)
+  local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, purged, true)
   call('HDEL', failures, unpack(purged))
   call('HDEL', attempts, unpack(purged))
   finish_in_order(keys, purged, last)

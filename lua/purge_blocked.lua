@@ -37,7 +37,7 @@ for i, member in ipairs(members) do
   ids[#ids + 1] = blocked and id or nil
 end
 if #ids > 0 then
-  local last = forget(keys, byte, clock.now, ids)
+  local last = forget(keys, byte, clock.now, ids, true)
   call('HDEL', failures, unpack(ids))
   call('HDEL', attempts, unpack(ids))
   if #last > 0 then

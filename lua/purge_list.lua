@@ -64,7 +64,7 @@ if #kept > 0 then
 end
 if #gone > 0 then
   -- The body of a dead letter is not that of a group that looks at it.
-  local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, gone)
+  local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, gone, true)
   call('HDEL', failures, unpack(gone))
   call('HDEL', attempts, unpack(gone))
   finish_in_order(keys, gone, last)

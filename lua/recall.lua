@@ -1,15 +1,16 @@
 local call = redis.call
 --[[ recall.lua: scheduled and not due -> gone
 
-  Whoever published a message with a delay takes it back. Once it is due it belongs to the groups,
-  whether or not anybody has delivered it yet.
+  Whoever published a message with a delay takes it back, and may publish under its id again. Once it is
+  due it belongs to the groups, whether or not anybody has delivered it yet.
 
   FLAGS  allow-oom
   KEYS   meta scheduled bodies big pending ids_key id_expiry events counters keyed
          message_keys
   ARGV   worker id member (the id, or the id, a blank and the message's tag)
   REPLY  OK | LATE (it is due, or was never scheduled) | GONE
-  COST   O(log scheduled); 14 commands, 3 more where it has message keys
+  COST   O(log scheduled); 14 commands, 1 more where ids of callers are known, 3 more where it has message
+         keys
 ]]
 -- @include clock
 -- @include logical
@@ -27,7 +28,7 @@ local due = call('ZSCORE', scheduled, member)
 if not due or tonumber(due) <= time_of(clock, due) then
   return 'LATE'
 end
-forget(keys, '', clock.now, { id })
+forget(keys, '', clock.now, { id }, true)
 call('ZREM', scheduled, member)
 call('HINCRBY', counters, 'recall', 1)
 append_history(clock, meta, events, 'recall', '', worker, { id }, '', '')

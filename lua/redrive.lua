@@ -55,7 +55,7 @@ local function send_back()
       at_once[#at_once + 1] = id
     end
     notes[i] = level and 'W,' .. level .. ',' .. due_ms or 'R'
-    local lease_no = read_entry(entries[i])
+    local lease_no = read_entry(entries[i], policy.floor)
     written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, 1, 0, 0)
     changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], 0, clock.now, lines[id])
   end

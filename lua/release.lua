@@ -30,11 +30,12 @@ local FIRST, STRIDE = 4, 3
 
 local policy = read_policy(config)
 local clock = read_clock(meta)
+keys.floor = policy.floor
 local ids, verdicts, entries = fence(keys, policy.byte, FIRST, STRIDE)
 local plan, done, notes, written, heads, retries = new_plan(), {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local delay_ms = tonumber(ARGV[FIRST + (i - 1) * STRIDE + 2])
-  local lease_no, attempt, expiries, postpones = read_entry(entries[i])
+  local lease_no, attempt, expiries, postpones = read_entry(entries[i], policy.floor)
   if verdicts[i] == 'OK' and delay_ms and postpones >= max_postpones then
     verdicts[i] = 'LIMIT'
   elseif verdicts[i] == 'OK' then

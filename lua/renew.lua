@@ -18,9 +18,10 @@ local call = redis.call
 
 -- @bind keys
 
-local byte = call('HGET', config, 'byte') or ''
+local settings = call('HMGET', config, 'byte', 'floor')
+keys.floor = tonumber(settings[2]) or 1
 local clock = read_clock(meta)
-local ids, verdicts = fence(keys, byte, 2, 2)
+local ids, verdicts = fence(keys, settings[1] or '', 2, 2)
 local members = {}
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' then

@@ -29,13 +29,14 @@ local call = redis.call
 local MOST = 100 -- of a line that nobody heads, how many are looked at
 
 keys.firm = { inflight, unpack(levels) }
-local settings = call('HMGET', config, 'byte', 'ordered')
+local settings = call('HMGET', config, 'byte', 'ordered', 'floor')
 if settings[2] ~= '1' then
   return { #ARGV - 3, {} }
 end
 local clock = read_clock(meta)
 local ordered, byte = '1', settings[1]
 -- @include ordering
+keys.floor = tonumber(settings[3]) or 1
 local reported = {}
 
 local function slot_of(id, name)

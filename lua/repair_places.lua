@@ -33,7 +33,7 @@ local call = redis.call
 -- @bind keys
 keys.firm = { inflight, unpack(levels) }
 
-local settings = call('HMGET', config, 'byte', 'ordered', 'view')
+local settings = call('HMGET', config, 'byte', 'ordered', 'view', 'floor')
 if not settings[1] then
   return { #ARGV - 3, {} } -- the group's configuration is not here yet
 end
@@ -41,6 +41,7 @@ local byte, view = settings[1], settings[3] == '1'
 local clock = read_clock(meta)
 local ordered = settings[2]
 -- @include ordering
+keys.floor = tonumber(settings[4]) or 1
 if not view then
   table.insert(keys.firm, 1, dead)
 end
@@ -178,7 +179,7 @@ function repairs.grave(id)
   if known then
     call('HDEL', deaths, id)
   else
-    local _, attempt = read_entry(call('HGET', attempts, id))
+    local _, attempt = read_entry(call('HGET', attempts, id), 1)
     call('HSET', deaths, id, attempt .. ' unknown')
     note_fingerprints(keys, { id })
   end

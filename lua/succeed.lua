@@ -11,8 +11,8 @@ local call = redis.call
   KEYS   meta config inflight attempts failures dead bodies big pending ids_key id_expiry events counters wake
          ready order heads message_groups keyed message_keys, then deaths of a group that consumes dead
          letters
-  ARGV   group worker strict ('1' | '0') stride (2, or 1: ids alone, of first leases), then id and lease_no
-         of each message
+  ARGV   group worker strict ('1' | '0') stride (2, or 1: ids alone) common_no (the lease_no of all, for
+         stride 1), then id and lease_no of each message
   REPLY  OK | STALE | GONE of each message; nothing if all are OK
   COST   O(messages * log inflight); 12 commands, 6 more where some are large, owed to several or have an id
          of the caller's, 1 more where a message failed before, 3 for a message that is not OK, 2 with
@@ -36,12 +36,13 @@ end
 
 -- @bind keys
 
-local settings = call('HMGET', config, 'byte', 'max_inflight', 'ordered', 'view')
+local settings = call('HMGET', config, 'byte', 'max_inflight', 'ordered', 'view', 'floor')
 local byte, most = settings[1] or '', tonumber(settings[2] or '')
 local clock = read_clock(meta)
 local ordered = settings[3]
 -- @include ordering
-local ids, verdicts, entries, deadlines, all_ok = fence(keys, byte, 5, tonumber(ARGV[4]), strict)
+keys.floor, keys.common_no = tonumber(settings[5]) or 1, common_no
+local ids, verdicts, entries, deadlines, all_ok = fence(keys, byte, 6, tonumber(ARGV[4]), strict)
 local done, failed_before, attempt_of, stale, spelled = {}, {}, {}, 0, {}
 
 local function sort_out()
@@ -50,7 +51,7 @@ local function sort_out()
       verdicts[i] = 'STALE'
     end
     if verdicts[i] == 'OK' then
-      local _, attempt = read_entry(entries[i])
+      local _, attempt = read_entry(entries[i], 1)
       spelled[attempt] = spelled[attempt] or string.format('%d', attempt)
       done[#done + 1], attempt_of[#done + 1] = id, spelled[attempt]
       failed_before[#failed_before + 1] = entries[i] and id or nil

@@ -1,11 +1,12 @@
 -- A message's numbers in one group, "lease_no:attempt:expiries:postpones": of the current lease,
--- else of the next one. No entry means 1:1:0:0, so a message that never failed stores nothing.
+-- else of the next one. No entry means floor:1:0:0, of its place (include/lease_numbers.lua), so a message
+-- that never failed stores nothing.
 -- Most entries of a call are alike, so each is read once.
 local entries_read = {}
 
-local function read_entry(text)
+local function read_entry(text, floor)
   if not text then
-    return 1, 1, 0, 0
+    return floor, 1, 0, 0
   end
   local known = entries_read[text]
   if not known then

@@ -1,6 +1,6 @@
 -- Fencing: which of these (id, lease_no) still own their lease? OK: yes. STALE: that lease ended,
 -- the message lives. GONE: committed, dead or deleted. `stride` is the distance between ids in ARGV;
--- with 1 there are ids alone, each of a message's first lease.
+-- with 1 there are ids alone, and `keys.common_no` is that of all. `keys.floor` is that of those without an entry.
 local OLDEST, FEW = 2, 4 -- times as many as are asked about
 
 local function by_deadlines(ids, deadlines)
@@ -60,16 +60,17 @@ local function fence(keys, byte, first, stride, with_deadlines)
   local deadlines = with_deadlines and call('ZMSCORE', keys.inflight, unpack(ids)) or nil
   local here, found = in_flight(keys.inflight, ids, deadlines)
   local entries = call('HLEN', keys.attempts) > 0 and call('HMGET', keys.attempts, unpack(ids)) or {}
-  if found == n and stride == 1 and not with_deadlines and #entries == 0 then -- the usual case
+  local shared = stride == 1 and tonumber(keys.common_no)
+  if found == n and shared == keys.floor and not with_deadlines and #entries == 0 then -- the usual case
     return ids, {}, entries, deadlines, true
   end
-  local verdicts, all_ok, numbers = {}, true, { [0] = 1 } -- most lease numbers are alike: each is read once
+  local verdicts, all_ok, numbers = {}, true, { [0] = shared } -- most lease numbers are alike: each is read once
   local function compare(i)
     local id, entry = ids[i], entries[i]
     local text = stride > 1 and ARGV[first + (i - 1) * stride + 1] or 0
     local lease_no = numbers[text] or tonumber(text)
     numbers[text] = lease_no
-    if here[id] and lease_no == (entry and read_entry(entry) or 1) then
+    if here[id] and lease_no == read_entry(entry, keys.floor) then
       here[id] = false -- once
       return 'OK'
     end

@@ -46,15 +46,29 @@ local function start_id_expiry(keys, now, ids)
   end
 end
 
--- Returns those whose body is gone.
-local function forget(keys, byte, now, ids)
+-- Whoever removes a message may publish its id again at once. The lease numbers of that one must not be those of
+-- this one: without these fields the next lease raises them (include/lease_numbers.lua).
+local function free_ids(keys, ids)
+  if call('HLEN', keys.ids_key) > 0 then
+    call('HDEL', keys.meta, 'floor', 'incarnation')
+    call('HDEL', keys.ids_key, unpack(ids))
+    call('ZREM', keys.id_expiry, unpack(ids))
+  end
+end
+
+-- Returns those whose body is gone. Their ids are remembered, or free if they are removed by hand.
+local function forget(keys, byte, now, ids, by_hand)
   local last = ids
   if call('EXISTS', keys.pending, keys.ids_key, keys.big, keys.keyed) > 0 then -- one question for four
     last = clear_bytes(keys.pending, byte, ids)
     if #last == 0 then
       return last
     end
-    start_id_expiry(keys, now, last)
+    if by_hand then
+      free_ids(keys, last)
+    else
+      start_id_expiry(keys, now, last)
+    end
     if call('HLEN', keys.big) > 0 then
       call('HDEL', keys.big, unpack(last))
     end

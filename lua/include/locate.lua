@@ -56,7 +56,7 @@ end
 -- Nobody has ended the lease that the message may have had, so the next lease gets the next number: a
 -- worker that still holds the old one is rejected. The attempts stay as they are.
 local function send_out(o, id)
-  local lease_no, attempt, expiries, postpones = read_entry(call('HGET', o.attempts, id))
+  local lease_no, attempt, expiries, postpones = read_entry(call('HGET', o.attempts, id), o.floor)
   call('HSET', o.attempts, id, spell_entry(lease_no + 1, attempt, expiries, postpones))
   call('RPUSH', o.ready, id)
   call('ZADD', o.wake, 0, '1')

@@ -27,7 +27,7 @@ end
 
 local function read_clock(meta, expected)
   local wall = wall_ms()
-  local kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', 'order')
+  local kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', 'order', 'floor')
   local mark, offset = sane(kept[1]), kept[2] ~= '0' and sane(kept[2]) or 0
   local seq, now, stepped = kept[3] ~= '0' and sane(kept[3]) or 0, wall, false
   if seq == 0 and kept[3] and kept[3] ~= '0' then
@@ -46,6 +46,7 @@ local function read_clock(meta, expected)
     bytes = sane(kept[4]),
     limit = tonumber(kept[5]) or 67108864,
     order = kept[6], -- numbers given to messages with a message group; false: there never was one
+    floor = kept[7], -- as text, the lowest number for a new lease; false: to be found (include/lease_numbers.lua)
   }
 end
 

@@ -10,7 +10,7 @@ end
 
 local function read_policy(config)
   local kept = call('HMGET', config, 'kind', 'max_retries', 'delays', 'levels', 'jitter', 'byte',
-    'max_inflight', 'ordered', 'view')
+    'max_inflight', 'ordered', 'view', 'floor')
   local max_retries = tonumber(kept[2]) or 16
   return {
     exists = kept[1] and true or false,
@@ -23,6 +23,7 @@ local function read_policy(config)
     max_inflight = tonumber(kept[7] or ''),
     ordered = kept[8],
     view = kept[9] == '1', -- of another group's dead letters
+    floor = tonumber(kept[10]) or 1, -- the lease number of what has no entry
   }
 end
 

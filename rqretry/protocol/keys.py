@@ -156,7 +156,7 @@ class GroupKeys:
     inflight: str = field(init=False, compare=False)
     """Sorted set: id by the end of its lease."""
     attempts: str = field(init=False, compare=False)
-    """Hash: id -> delivery state, lease_no:attempt:expiries:postpones; none is 1:1:0:0."""
+    """Hash: id -> delivery state, lease_no:attempt:expiries:postpones; none at first."""
     failures: str = field(init=False, compare=False)
     """Hash: id -> failure record, a line for each attempt kept."""
     tracebacks: str = field(init=False, compare=False)

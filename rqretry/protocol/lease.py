@@ -11,7 +11,6 @@ from rqretry.protocol.keys import GroupKeys
 OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
 """Verdicts on one message of a batch; STALE: that lease ended, GONE: the message did."""
 
-FIRST_ATTEMPT = (1, 1)
 _USUAL = {(0, "", "failure")}
 """Level, delay and cause of a failure that asks for nothing and says no other cause."""
 
@@ -132,11 +131,10 @@ def succeed(
     strict: bool = False,
 ) -> Command[list[bytes]]:
     """Inflight to committed; `strict` also wants the deadline in the future (a simple ack)."""
-    ids = _ids(receipts)
-    firsts = {receipt[1] for receipt in receipts} == {1}
-    stride, leases = (1, ids) if firsts else (2, _flat(receipts))
+    ids, shared = _ids(receipts), _shared({receipt[1] for receipt in receipts})
+    stride, leases = (1, ids) if shared else (2, _flat(receipts))
     touched = keys.scripts["succeed"] + ((keys.deaths,) if keys.source else ())
-    args = (keys.group, worker, int(strict), stride, *leases)
+    args = (keys.group, worker, int(strict), stride, shared, *leases)
     return Command("succeed", touched, args, lambda reply: reply or [OK] * len(ids), ids=ids)
 
 
@@ -151,7 +149,8 @@ def fail(
     ids = tuple([failure[0][0] for failure in failures])
     stride, shared, per_message = _failures(failures, ids)
     random = failures[0].random if failures else 0.0
-    args: list[Any] = [keys.group, worker, len(tracebacks), stride, random, len(shared)]
+    lease_no = failures[0][0][1] if stride == 1 else ""
+    args: list[Any] = [keys.group, worker, len(tracebacks), stride, random, lease_no, len(shared)]
     for fingerprint, traceback in tracebacks.items():
         args += (fingerprint, traceback)
     args += shared
@@ -197,7 +196,7 @@ def _failures(
     records = [failure[5] for failure in failures]
     shared = dict.fromkeys(records)
     if usual and len(shared) == 1:
-        if {failure[0][1] for failure in failures} == {1}:
+        if _shared({failure[0][1] for failure in failures}):
             return 1, [*shared], ids
         return 2, [*shared], chain.from_iterable([failure[0] for failure in failures])
     if 2 * len(shared) <= len(records):
@@ -212,6 +211,11 @@ def _failures(
     return 7, [*shared], chain.from_iterable(asking)
 
 
+def _shared(numbers: set[int]) -> int | str:
+    """The lease number that all have; '' where they differ."""
+    return numbers.pop() if len(numbers) == 1 else ""
+
+
 def _flat(receipts: Iterable[tuple[str, int]]) -> Iterable[str | int]:
     return chain.from_iterable(receipts)
 
@@ -223,11 +227,11 @@ def _ids(receipts: Iterable[tuple[str, int]]) -> tuple[str, ...]:
 def _leased(reply: list[Any]) -> Leased:
     if reply[0] == b"NO_GROUP":
         return Leased("NO_GROUP", None, None, None, 0, [], [], [])
-    status, due, deadline, scheduled, left, ids, data, states, errors, now, rate = reply
-    numbers = [FIRST_ATTEMPT] * len(ids)
+    status, due, deadline, scheduled, left, ids, data, states, errors, now, rate, lease_no = reply
+    numbers = [(lease_no, 1)] * len(ids)
     if states:
         each = states.split(b" ")
-        known = {state: _numbers(state) for state in set(each)}  # most are alike
+        known = {state: _numbers(state, lease_no) for state in set(each)}  # most are alike
         numbers = [known[state] for state in each]
     decoded = [id_.decode() for id_ in ids]
     return Leased(
@@ -248,9 +252,9 @@ def _in_ms(reply: int | bytes) -> int | None:
     return None if reply == b"" else int(reply)
 
 
-def _numbers(state: bytes) -> tuple[int, int]:
+def _numbers(state: bytes, usual: int) -> tuple[int, int]:
     if state == b"-":
-        return FIRST_ATTEMPT
+        return usual, 1
     lease_no, attempt, _ = state.split(b":", 2)
     return int(lease_no), int(attempt)
 

@@ -38,9 +38,9 @@ expire: meta config retry inflight attempts failures dead deaths due wake events
     expected_ms:number hold_ms:number random:number
 fail: meta config inflight attempts failures dead deaths tracebacks due wake bodies pending events
     counters ready order heads message_groups fingerprints, then levels | group worker
-    traces:number stride:number random:number shared:number, then fingerprint and text of each
-    traceback, then records that messages share, then id, lease_no, level, delay_ms, random, cause
-    and record of each message
+    traces:number stride:number random:number common_no shared:number, then fingerprint and text of
+    each traceback, then records that messages share, then id, lease_no, level, delay_ms, random,
+    cause and record of each message
 feed_dlq_group: meta config dead ready attempts failures deaths wake events counters | group worker
     limit:number
 finish: meta transactions open_transactions finished_transactions unfinished_transactions
@@ -114,8 +114,8 @@ subscribe: meta route backlog ready wake counters order heads message_groups | v
     route_table group limit:number max_messages ordered:flag history_bytes history_ms
 succeed: meta config inflight attempts failures dead bodies big pending ids_key id_expiry events
     counters wake ready order heads message_groups keyed message_keys, then deaths of a group that
-    consumes dead letters | group worker strict:flag stride:number, then id and lease_no of each
-    message
+    consumes dead letters | group worker strict:flag stride:number common_no, then id and
+    lease_no of each message
 sweep: meta ids_key id_expiry closed events, then config and dead of each group | limit:number
 tally: meta counters | group, then verb and count of each counter
 """

@@ -28,6 +28,14 @@ end
 """
 
 
+NO_INCARNATION = """
+local function incarnation()
+  return ''
+end
+"""
+"""Lua in place of lua/include/incarnation.lua: of one life, in which lease numbers begin at 1."""
+
+
 def clock_key(namespace: str) -> str:
     """Where the time of a namespace is kept."""
     return CLOCK_PREFIX + namespace
@@ -37,7 +45,7 @@ def clock_key(namespace: str) -> str:
 def virtual_time() -> ScriptLibrary:
     """The scripts on the virtual clock; composed once, so that a server loads each one once."""
     own = f"'{CLOCK_PREFIX}' .. string.match(KEYS[1], '^rqretry:([^:]+):')"
-    return ScriptLibrary(overrides={"clock": virtual_clock(own)})
+    return ScriptLibrary(overrides={"clock": virtual_clock(own), "incarnation": NO_INCARNATION})
 
 
 class VirtualClock(ServerClock):

@@ -1,6 +1,6 @@
 """purge: dead -> gone."""
 
-from tests.support.builders import HOUR, failure, prepared
+from tests.support.builders import failure, prepared
 from tests.support.world import START_MS, World
 
 
@@ -14,7 +14,7 @@ def test_purge_leaves_nothing_behind(world: World) -> None:
     assert changed == {
         "bodies": {"a": None},
         "big": {"a": None},
-        "id_expiry": {"a": START_MS + HOUR},
+        "ids": {"a": None},
         "g:dead": {"a": None},
         "g:graves": {"a": None},
         "g:fingerprints": {f"\0{START_MS:016}\0a": None},

@@ -2,7 +2,7 @@
 
 from rqretry.protocol import operate
 from rqretry.protocol.operate import PurgeCount
-from tests.support.builders import HOUR, failure, first, prepared
+from tests.support.builders import failure, first, prepared
 from tests.support.world import START_MS, World
 
 
@@ -15,7 +15,7 @@ def test_drop_leaves_nothing_behind(world: World) -> None:
         "g:ready": ["b"],
         "bodies": {"a": None},
         "big": {"a": None},
-        "id_expiry": {"a": START_MS + HOUR},
+        "ids": {"a": None},
         "counters": {"purge:g": 1},
         "events": ["purge g ops a"],
     }

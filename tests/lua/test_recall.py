@@ -1,7 +1,7 @@
 """recall: scheduled and not due -> gone."""
 
-from tests.support.builders import HOUR, SECOND, prepared
-from tests.support.world import START_MS, World
+from tests.support.builders import SECOND, prepared
+from tests.support.world import World
 
 
 def test_recall_takes_back_what_is_not_due_and_leaves_nothing_behind(world: World) -> None:
@@ -15,7 +15,7 @@ def test_recall_takes_back_what_is_not_due_and_leaves_nothing_behind(world: Worl
         "scheduled": {"a": None},
         "bodies": {"a": None},
         "big": {"a": None},
-        "id_expiry": {"a": START_MS + SECOND - 1 + HOUR},
+        "ids": {"a": None},
         "counters": {"recall": 1},
         "events": ["recall  w1 a"],
     }
@@ -51,10 +51,16 @@ def test_recall_of_an_unknown_message_and_recalling_twice_is_gone(world: World) 
     assert changed == {}
 
 
-def test_recall_keeps_the_id_known_so_that_a_late_repeat_does_not_bring_it_back(
+def test_recall_frees_the_id_and_a_late_repeat_of_the_call_does_not_bring_it_back(
     world: World,
 ) -> None:
-    world.publish(prepared("a", digest="d", delay_ms=SECOND))
+    world.publish(prepared("a", "at nine", digest="d", delay_ms=SECOND), seq=1)
     world.recall("a")
-    assert world.publish(prepared("a", digest="d", delay_ms=SECOND)).verdicts == "D"
+    assert world.publish(prepared("a", digest="d", delay_ms=SECOND), seq=1).status == "DUPLICATE"
     assert "scheduled" not in world.state()
+    rescheduled = prepared("a", "at ten", digest="e", delay_ms=2 * SECOND)
+    assert world.publish(rescheduled, seq=2).verdicts == ""
+    world.subscribe()
+    world.advance(2 * SECOND)
+    world.deliver()
+    assert world.lease().ids == ["a"]

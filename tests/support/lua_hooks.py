@@ -4,12 +4,14 @@ Every other line of a script stays what production runs (see ScriptLibrary).
 """
 
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.testing.clock import virtual_clock
+from rqretry.testing.clock import NO_INCARNATION, virtual_clock
 
 CLOCK_KEY = "rqretry:virtual-clock"
 """Milliseconds. Tests set it; the scripts read it in place of TIME."""
 
 VIRTUAL_CLOCK = virtual_clock(f"'{CLOCK_KEY}'")
+VIRTUAL = {"clock": VIRTUAL_CLOCK, "incarnation": NO_INCARNATION}
+"""What takes the place of includes."""
 
 # On a cluster a script may touch the keys of one slot only, so the clock lies in the slot of the
 # partition: its key ends with the hash tag of KEYS[1]. It is the one key that is not declared.
@@ -80,24 +82,24 @@ end
 
 def virtual_time() -> ScriptLibrary:
     """The scripts on the virtual clock."""
-    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK})
+    return ScriptLibrary(overrides=VIRTUAL)
 
 
 def virtual_time_declared_keys() -> ScriptLibrary:
     """The same on a cluster; every key touched must be declared."""
-    return ScriptLibrary(overrides={"clock": CLOCK_IN_SLOT}, prelude=DECLARED_KEYS)
+    return ScriptLibrary(overrides={**VIRTUAL, "clock": CLOCK_IN_SLOT}, prelude=DECLARED_KEYS)
 
 
 def counted() -> ScriptLibrary:
     """The scripts on the virtual clock, counting their Redis commands in CALLS_KEY."""
-    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK}, call_override=COUNTED_CALL)
+    return ScriptLibrary(overrides=VIRTUAL, call_override=COUNTED_CALL)
 
 
 def cut() -> ScriptLibrary:
     """The scripts on the virtual clock, stopping at the call that CUT_KEY names."""
-    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK}, call_override=CUT_CALL)
+    return ScriptLibrary(overrides=VIRTUAL, call_override=CUT_CALL)
 
 
 def cut_writes() -> ScriptLibrary:
     """The same, stopping at the write that CUT_KEY names."""
-    return ScriptLibrary(overrides={"clock": VIRTUAL_CLOCK}, call_override=CUT_WRITE)
+    return ScriptLibrary(overrides=VIRTUAL, call_override=CUT_WRITE)

@@ -327,6 +327,8 @@ class World:
         for name, value in zip(names, values_of(self.client, names), strict=True):
             assert name.startswith(base), name
             state[name.removeprefix(base).removeprefix("group:")] = value
+            if name.endswith(":config"):
+                value.pop("verified", None)
         meta = state.pop("meta", {})
         if "hold" in meta:
             state["hold"] = meta["hold"]

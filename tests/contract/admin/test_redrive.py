@@ -152,7 +152,7 @@ def test_a_redriven_message_starts_again_also_with_a_rate(bench: Bench) -> None:
     bench.group()
     (sent,) = bench.dead_letter(1)
     bench.admin.redrive("g", all=True, rate="10/s")
-    assert [(receipt.id, receipt.lease_no) for receipt in bench.lease()] == [(sent, 3)]
+    assert [receipt.id for receipt in bench.lease()] == [sent]
     assert bench.admin.inflight("g")[0].attempt == 1
 
 

@@ -16,10 +16,20 @@ held: list[bytes] = []
 
 def note(message: Message[Any], what: str) -> None:
     """Write a line that survives this process."""
-    path = str(app.settings.url.redis_kwargs()["path"])
     line = {"pid": os.getpid(), "id": message.id, "attempt": message.attempt, "what": what}
-    with redis.Redis(unix_socket_path=path) as client:
+    with connected() as client:
         client.rpush("ledger", json.dumps(line))
+
+
+def connected() -> Any:
+    """A client of the app's server."""
+    return redis.Redis(unix_socket_path=str(app.settings.url.redis_kwargs()["path"]))
+
+
+def is_first(message: Message[Any]) -> bool:
+    """Whether no process has asked this of the message before."""
+    with connected() as client:
+        return bool(client.sadd("postponed", message.id))
 
 
 @app.consumer("t", group="g", concurrency=4, policy=RetryPolicy.fixed("50ms"))
@@ -62,7 +72,7 @@ async def everything(message: Message[Any]) -> None:
             raise KeyError("always")
         case 3:
             raise DeadLetter("no")
-        case 4 if message.fencing_token == 1:
+        case 4 if is_first(message):
             raise Postpone("10ms")
         case _:
             await app.publish("done", message.id)

@@ -14,8 +14,8 @@ def committed(client: Client) -> str:
     client.store.perform(client.catalog.join("g", "push", ["t"]))
     id_ = client.publish("t", OutgoingMessage(body=1, keys=["order-7"], headers=HEADERS))
     keys = client.catalog.group_keys("t", 0, "g")
-    client.store.run(lease(keys, worker="w", want=1, visibility_ms=60_000))
-    client.store.run(succeed(keys, [Receipt(id_, 1)], worker="w"))
+    leased = client.store.run(lease(keys, worker="w", want=1, visibility_ms=60_000))
+    client.store.run(succeed(keys, [Receipt(id_, leased.numbers[0][0])], worker="w"))
     return id_
 
 

@@ -200,12 +200,13 @@ async def test_an_attempt_tells_how_it_ended(
     lab: Lab, collector: Collector, traced: Traced
 ) -> None:
     tracing = traced(collector.http)
-    app, running = lab.app(), threading.Event()
+    app, running, postponed = lab.app(), threading.Event(), threading.Event()
 
     @app.consumer("t", group="g", policy=TWICE, consume_timeout="100ms")
     async def settle(message: Message[Any]) -> ConsumeResult:
         match message.body:
-            case "postpone" if message.fencing_token == 1:
+            case "postpone" if not postponed.is_set():
+                postponed.set()
                 return ConsumeResult.postpone("1ms")
             case "reject":
                 return ConsumeResult.dead_letter("wrong airline")

@@ -9,7 +9,6 @@ from tests.model.checker.keyspace import Hash, Keyspace
 from tests.model.checker.places import DEFAULT_LEVELS, DELAY
 from tests.model.checker.transitions import Kind, Transition
 
-USUAL_ENTRY = "1:1:0:0"
 DEFAULT_RETRIES = 16
 _ENTERING = frozenset({"publish", "deliver", "subscribe", "feed", ""})
 _LISTS = ("ready", "retry", "order")
@@ -36,9 +35,9 @@ class Numbers(NamedTuple):
     postpones: int
 
     @staticmethod
-    def read(text: str | None) -> "Numbers":
+    def read(text: str | None, floor: str) -> "Numbers":
         """Of an entry; None where the message has none."""
-        return _numbers(text or USUAL_ENTRY)
+        return _numbers(text or f"{floor}:1:0:0")
 
 
 @lru_cache(maxsize=4096)
@@ -70,7 +69,10 @@ class Change:
         self.leased = self._pair("inflight", self.keys.inflight)
         self.dead = (None, None) if self.is_view else self._pair("dead", self.keys.dead)
         was, now = self._pair("attempts", self.keys.attempts)
-        self.was, self.now = Numbers.read(was), Numbers.read(now)
+        floor = self.config.get("floor", "1")
+        self.was, self.now = Numbers.read(was, floor), Numbers.read(now, floor)
+        if was is None and None not in self.leased and not named:
+            self.was = self.now  # the place got another floor; what was in flight kept its number
 
     def _pair(self, name: str, key: str) -> tuple[Any, Any]:
         if name in self.touched:

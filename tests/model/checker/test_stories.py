@@ -17,7 +17,7 @@ from tests.model.checker.journal import follow
 from tests.model.checker.report import Report, Verdict
 from tests.model.checker.stories import Story
 from tests.support.backends import server_backend
-from tests.support.lua_hooks import VIRTUAL_CLOCK
+from tests.support.lua_hooks import VIRTUAL
 from tests.support.world import World
 
 
@@ -35,7 +35,7 @@ class Bug(NamedTuple):
 
 BUGS = {
     "a worker that lost its lease may still commit": Bug(
-        "include/fence.lua", " and lease_no == (entry and read_entry(entry) or 1)", "", "I6"
+        "include/fence.lua", " and lease_no == read_entry(entry, keys.floor)", "", "I6"
     ),
     "the message leaves the list before it is in flight, and the script ends there": Bug(
         "lease.lua", "call('ZADD', inflight, 'NX', unpack(members))", "#found", "I1"
@@ -47,7 +47,7 @@ BUGS = {
         "expire.lua", "and attempt or attempt + 1", "and attempt or attempt", "I3"
     ),
     "the scheduler dies between taking a due message and queueing it": Bug(
-        "promote.lua", "filled = call('RPUSH', retry, unpack(heads)) == #heads or filled", "", "I1"
+        "promote.lua", "filled = call('RPUSH', retry, unpack(first)) == #first or filled", "", "I1"
     ),
     "a publish whose reply was lost is stored twice": Bug(
         "include/lane.lua", "call('GET', lane)", "false", "I1b"
@@ -112,7 +112,7 @@ def test_a_run_with_a_known_bug_is_found(
     checked_server: EmbeddedRedis, tmp_path: Path, name: str
 ) -> None:
     bug = BUGS[name]
-    library = ScriptLibrary({"clock": VIRTUAL_CLOCK}, directory=broken(tmp_path, bug))
+    library = ScriptLibrary(VIRTUAL, directory=broken(tmp_path, bug))
 
     found: set[str] = set()
     for seed in range(5):

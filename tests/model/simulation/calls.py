@@ -45,21 +45,21 @@ def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
         return _fail_spelled_out(call, reply)
     if call.verb != "succeed":
         return call, reply
-    group, worker, strict, words, *rest = call.args
+    group, worker, strict, words, lease_no, *rest = call.args
     if words == 1:
-        rest = [word for id_ in rest for word in (id_, 1)]
+        rest = [word for id_ in rest for word in (id_, lease_no)]
     verdicts = reply if isinstance(reply, Exception) else reply or [b"OK"] * (len(rest) // 2)
     return call._replace(args=(group, worker, strict, *rest)), verdicts
 
 
 def _fail_spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
     """Each message with its lease number and record: 3 words, or 7."""
-    group, worker, traces, words, random, shared, *rest = call.args
+    group, worker, traces, words, random, lease_no, shared, *rest = call.args
     first = 2 * traces + shared
     told, records = rest[: 2 * traces], rest[2 * traces : first]
     rows = [rest[at : at + words] for at in range(first, len(rest), words)]
     if words == 1:
-        rows = [[id_, 1] for (id_,) in rows]
+        rows = [[id_, lease_no] for (id_,) in rows]
     if words <= _ALIKE:
         rows = [[*row, 1] for row in rows]
     if shared:

@@ -17,6 +17,8 @@ from tests.meta.mutation.cases.common import always, any_receipt, case, takes
 SCRIPTS = "tests/meta/guarantees/test_scripts.py::"
 CALLS = "tests/meta/guarantees/test_calls.py::"
 PUBLISH = "tests/lua/test_publish.py::"
+NUMBERS = "tests/lua/test_lease_numbers.py::"
+RECALL = "tests/lua/test_recall.py::"
 EXPIRE = "tests/lua/test_expire.py::"
 RIGHTS = "tests/contract/production/test_rights.py::"
 EVICTION = "tests/contract/integration/test_eviction.py::"
@@ -101,6 +103,17 @@ CASES = (
          f"{SCRIPTS}test_a_script_computes_no_key_from_what_it_reads[recall]"),
     case("R5", "any receipt settles", any_receipt(),
          f"{EXPIRE}test_expire_makes_the_late_settle_of_a_stopped_worker_stale"),
+    case("R5", "another server that has the data is not noticed",
+         answers("HGET", "meta", "answer = original('GET', 'rqretry:virtual-clock:life') or 'first'", "lease"),
+         f"{NUMBERS}test_a_message_leased_again_after_lost_writes_has_another_number"),
+    case("R5", "a lease keeps the number of its entry, which an older server may have given out",
+         drops("HSET", "attempts", "lease"),
+         f"{NUMBERS}test_a_message_that_failed_before_the_snapshot_has_another_number"),
+    case("R5", "purging lets the numbers of leases be",
+         drops("HDEL", "meta", "purge"),
+         f"{NUMBERS}test_an_id_that_an_operator_freed_has_other_numbers_in_every_group"),
+    case("R31", "the id of a recalled message stays known", drops("HDEL", "ids", "recall"),
+         f"{RECALL}test_recall_frees_the_id_and_a_late_repeat_of_the_call_does_not_bring_it_back"),
     case("R6", "a repeated call is a new one", drops("SET", "lane", answer="'OK'"),
          f"{PUBLISH}test_publish_repeated_is_answered_as_before_and_changes_nothing"),
     case("R7", "the number of replicas is not compared", Symbol("core:doubt", always("")),
