@@ -54,7 +54,7 @@ test: setup ## run all the tests (TESTFLAGS=... for pytest)
 	@$(BIN)/python -m pytest $(TESTFLAGS)
 
 soak: setup ## let the model test run for ten minutes with new seeds, which it prints (SECONDS=n, SEED=n)
-	@RQRETRY_MODEL=soak $(if $(SECONDS),RQRETRY_MODEL_SECONDS=$(SECONDS)) $(if $(SEED),RQRETRY_MODEL_SEED=$(SEED)) \
+	@TESTS_MODEL=soak $(if $(SECONDS),TESTS_MODEL_SECONDS=$(SECONDS)) $(if $(SEED),TESTS_MODEL_SEED=$(SEED)) \
 	$(BIN)/python -m pytest -s tests/model
 
 campaign: setup ## run the tests that are left out of `make test` because they take minutes

@@ -1,8 +1,9 @@
 """The application: where handlers are registered, and where they publish from."""
 
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, Unpack
 
@@ -17,6 +18,7 @@ from rqretry.consumer.transaction_checker import (
 )
 from rqretry.consumer.typed_topic import Topic
 from rqretry.core.durations import Duration
+from rqretry.core.errors import ConfigError, show
 from rqretry.core.limits import check_partitions, check_topic
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
@@ -77,6 +79,7 @@ class App:
         self._given = (url, namespace, delay_levels)
         self._registry = Registry()
         self.checkers = Checkers()
+        self._workers = 0
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None
         self._lock = threading.Lock()
@@ -133,8 +136,8 @@ class App:
 
         Raises:
             InvalidArgument: A value is outside its limits.
-            ConfigError: The function cannot take a message, or the group already has a handler
-                for this topic.
+            ConfigError: The function cannot take a message, the group already has a handler for
+                this topic, or a worker of this app runs already.
         """
         return self.register(topics, group, options)
 
@@ -149,6 +152,7 @@ class App:
         """The decorator behind `consumer`, for topics with a body type too."""
 
         def decorate(handler: F) -> F:
+            self._refuse_late(f"handler of group {show(group)}")
             self._registry.add(handler, topics, group, options, body_type=body_type)
             return handler
 
@@ -171,6 +175,7 @@ class App:
         """
 
         def decorate(function: Callable[P, R]) -> Task[P, R]:
+            self._refuse_late("task")
             chosen = check_topic(getattr(function, "__name__", "") if name is None else name)
             binding = bind_task(function)
             self._registry.add(function, chosen, chosen, options, binding=binding)
@@ -216,6 +221,7 @@ class App:
         """
 
         def decorate(function: F) -> F:
+            self._refuse_late(f"checker of producer group {show(producer_group)}")
             self.checkers.add(function, producer_group, options)
             return function
 
@@ -233,7 +239,7 @@ class App:
         """A worker for this app's consumers, those of `include` too; see Worker."""
         for module in self.include:
             import_module(module)
-        return Worker(
+        worker = Worker(
             self.settings,
             self.consumers,
             concurrency=concurrency,
@@ -243,6 +249,33 @@ class App:
             declared=self.declared,
             checkers=self.checkers,
         )
+        worker.serving = partial(self._serving, self._registered)
+        return worker
+
+    @property
+    def _registered(self) -> int:
+        return len(self.consumers) + len(self.checkers.specs)
+
+    @contextmanager
+    def _serving(self, known: int) -> Iterator[None]:
+        """Around the run of a worker that was made when so many were registered."""
+        if known != self._registered:
+            raise ConfigError(
+                "handlers were registered after the worker was made, which would never serve them:"
+                " register all of them before, as where the module is imported"
+            )
+        self._workers += 1
+        try:
+            yield
+        finally:
+            self._workers -= 1
+
+    def _refuse_late(self, what: str) -> None:
+        if self._workers:
+            raise ConfigError(
+                f"the {what} is registered while a worker of this app runs, which would never serve"
+                " it: register it before, as where the module is imported"
+            )
 
     async def run(
         self, *, concurrency: int | None = None, grace: float = GRACE_S, signals: bool = True

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from rqretry.cli.options import json_command
+from rqretry.cli.options import Whole, json_command
 from rqretry.cli.output import date
 from rqretry.cli.session import connected, print_all
 
@@ -13,7 +13,7 @@ from rqretry.cli.session import connected, print_all
 @click.command(epilog="Example: rqretry audit --count 20")
 @click.option(
     "--count",
-    type=click.IntRange(1, 10_000),
+    type=Whole(1, 10_000),
     default=100,
     show_default=True,
     help="How many of the newest entries.",

@@ -13,7 +13,7 @@ from rqretry.admin.results import RedriveReport
 from rqretry.cli.confirmation import ask, counted, print_count
 from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.message_filter import read_filter
-from rqretry.cli.options import grouped
+from rqretry.cli.options import Whole, grouped
 from rqretry.cli.output import clean, fields_of, note, print_json
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected
@@ -31,7 +31,7 @@ pace_options = grouped(
     ),
     click.option(
         "--canary",
-        type=click.IntRange(min=1),
+        type=Whole(min=1),
         metavar="N",
         help="Send N first; stop if one fails with the same error again.",
     ),

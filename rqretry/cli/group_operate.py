@@ -15,7 +15,7 @@ from rqretry.cli.confirmation import (
     print_count,
 )
 from rqretry.cli.message_filter import check_chosen, failure_options, read_filter
-from rqretry.cli.options import json_command
+from rqretry.cli.options import Whole, json_command
 from rqretry.cli.output import print_json
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected
@@ -26,9 +26,7 @@ from rqretry.core.limits import EARLIEST, LATEST
 @click.command(epilog="Example: rqretry group promote claims --error 'connection refused'")
 @click.argument("group", metavar="GROUP")
 @failure_options
-@click.option(
-    "--level", type=click.IntRange(min=1), metavar="N", help="Those waiting at this delay level."
-)
+@click.option("--level", type=Whole(min=1), metavar="N", help="Those waiting at this delay level.")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @json_command
 def promote(context: click.Context, /, **given: Any) -> None:

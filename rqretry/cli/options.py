@@ -10,15 +10,26 @@ import click
 
 from rqretry.core.durations import seconds
 from rqretry.core.errors import ConfigError, InvalidArgument, show
-from rqretry.core.settings import Settings
+from rqretry.core.settings import TRACE_URL_VARIABLE, Settings
 
 Reader = Callable[[click.Context, click.Parameter, str | None], Any]
 _WHOLE = re.compile(r"-?[0-9]{1,9}")
 _MASTER = re.compile(
-    r"local|local\[(\*|[1-9]\d*)(, *[1-9]\d*)?\]|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://\S+"
+    r"local|local\[(\*|[1-9]\d*)(, *[1-9]\d*)?\]|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://\S+",
+    re.ASCII,
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Whole(click.IntRange):
+    """A whole number: int() would also take other digits than 0-9, blanks and underscores."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number. Wrong usage if it is none, or outside the limits."""
+        if isinstance(value, str) and not _WHOLE.fullmatch(value):
+            self.fail(f"{show(value)} is not a whole number", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def grouped(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -164,14 +175,14 @@ app_dir_option = click.option(
 trace_url_option = click.option(
     "--trace-url",
     metavar="URL",
-    envvar="RQRETRY_TRACE_URL",
+    envvar=TRACE_URL_VARIABLE,
     help="Where a trace is shown, such as http://localhost:16686/trace/{trace_id}.",
 )
 
 
 def port_option(name: str, text: str, default: int | None = None) -> Callable[[F], F]:
     """A TCP port to listen on."""
-    port = click.IntRange(1, 65535)
+    port = Whole(1, 65535)
     shown = default is not None
     return click.option(
         name, type=port, metavar="PORT", default=default, show_default=shown, help=text

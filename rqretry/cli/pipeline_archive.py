@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import duration, json_command, master_option, target_of
+from rqretry.cli.options import Whole, duration, json_command, master_option, target_of
 from rqretry.cli.output import print_fields, print_summary, print_table
 from rqretry.cli.progress import progress
 from rqretry.cli.session import connected
@@ -23,7 +23,7 @@ from rqretry.spark.sessions import session_for
 @click.option(
     "--interval", default="10s", callback=duration(0.1), help="How often to poll; default 10s."
 )
-@click.option("--max-events", type=click.IntRange(1), default=1_000_000, help="Per batch.")
+@click.option("--max-events", type=Whole(1), default=1_000_000, help="Per batch.")
 @click.option("--skip-lost", is_flag=True, help="Skip history that was trimmed unarchived.")
 @click.option("--no-compact", is_flag=True, help="Do not merge small files.")
 @master_option

@@ -8,6 +8,7 @@ import click
 
 from rqretry.cli.body_input import check_lines, one_body, opened, read_lines
 from rqretry.cli.options import (
+    Whole,
     duration,
     json_option,
     read_date,
@@ -55,7 +56,7 @@ _DELAYS = ("delay", "delay_level", "deliver_at")
     callback=duration(maximum=MAX_DELAY_S),
     help="Deliver after this delay, such as 10s; at most 40 days.",
 )
-@click.option("--delay-level", type=int, metavar="N", help="The same, as a delay level.")
+@click.option("--delay-level", type=Whole(), metavar="N", help="The same, as a delay level.")
 @click.option(
     "--deliver-at",
     metavar="DATE",

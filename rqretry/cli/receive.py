@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import duration, json_command
+from rqretry.cli.options import Whole, duration, json_command
 from rqretry.cli.output import (
     body_fields,
     body_text,
@@ -39,7 +39,7 @@ from rqretry.core.message import Message
 @click.option(
     "--max",
     "most",
-    type=click.IntRange(1, MAX_RECEIVE),
+    type=Whole(1, MAX_RECEIVE),
     default=16,
     show_default=True,
     help="At most so many messages.",

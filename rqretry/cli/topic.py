@@ -7,7 +7,7 @@ import click
 from rqretry.admin.views import TopicInfo, TopicStats
 from rqretry.cli.confirmation import ask, confirmation_options, counted, must_ask
 from rqretry.cli.errors import CommandGroup
-from rqretry.cli.options import json_command, server_options
+from rqretry.cli.options import Whole, json_command, server_options
 from rqretry.cli.output import fields_of, print_json, rows_of
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected, print_all
@@ -22,7 +22,9 @@ def topic() -> None:
 
 @topic.command(epilog="Example: rqretry topic create claims --partitions 4")
 @click.argument("name", metavar="TOPIC")
-@click.option("--partitions", type=int, metavar="N", help="1 to 1024; default 1 for a new topic.")
+@click.option(
+    "--partitions", type=Whole(), metavar="N", help="1 to 1024; default 1 for a new topic."
+)
 @json_command
 def create(context: click.Context, *, name: str, partitions: int | None, as_json: bool) -> None:
     """Create a topic; one that is there already is left as it is."""
@@ -66,13 +68,13 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
 @click.argument("name", metavar="TOPIC")
 @click.option(
     "--partitions",
-    type=int,
+    type=Whole(),
     metavar="N",
     help="Add partitions up to N; the number never shrinks.",
 )
 @click.option(
     "--max-messages",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     metavar="N",
     help="Refuse publishes (QueueFull) that would store more; 0 for no limit.",
 )

@@ -15,6 +15,7 @@ from rqretry.checks.doctor import refused
 from rqretry.cli.banner import print_banner
 from rqretry.cli.options import (
     Target,
+    Whole,
     app_dir_option,
     duration,
     port_option,
@@ -67,14 +68,14 @@ def read_size(name: str, text: str) -> int:
 @click.argument("target", metavar="MODULE:APP")
 @click.option(
     "--processes",
-    type=click.IntRange(1, MAX_PROCESSES),
+    type=Whole(1, MAX_PROCESSES),
     default=1,
     show_default=True,
     help="Worker processes.",
 )
 @click.option(
     "--concurrency",
-    type=click.IntRange(1, MAX_CONCURRENCY),
+    type=Whole(1, MAX_CONCURRENCY),
     metavar="N",
     help="Concurrent attempts per handler and process; default: each handler's own.",
 )
@@ -94,7 +95,7 @@ def read_size(name: str, text: str) -> int:
 )
 @click.option(
     "--max-messages",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     metavar="N",
     help="Replace a process when it has finished so many messages.",
 )

@@ -44,6 +44,7 @@ MAX_RECEIVE = 32
 MIN_INVISIBLE_S = 0.01
 MAX_INVISIBLE_S = 12 * 3600
 
+_DIGITS = 16
 _NAME_CHARACTERS = "A-Z a-z 0-9 _ -"
 _ID_CHARACTERS = "A-Z a-z 0-9 _ . : -"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -221,6 +222,11 @@ def check_flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         refuse(name, value, "must be True or False")
     return value
+
+
+def read_whole(text: str) -> int | None:
+    """A whole number, 1 to 16 digits 0-9, which is all that int() ought to take; None for none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
 
 
 def check_count(value: object, *, name: str, minimum: int = 1, maximum: int | None = None) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 from rqretry.core.durations import Duration
 from rqretry.core.errors import InvalidReceiptHandle, refuse, show
 from rqretry.core.failure_record import REDRIVEN, AttemptError, read_attempt_record
-from rqretry.core.limits import UNLIMITED, check_options
+from rqretry.core.limits import UNLIMITED, check_options, read_whole
 from rqretry.core.message_id import born_ms
 from rqretry.core.receipt import Receipt
 from rqretry.core.traceparent import trace_id_of
@@ -121,7 +121,8 @@ class ReceiptHandle(NamedTuple):
     def parse(text: object) -> "ReceiptHandle":
         """Read a receipt handle. Raises InvalidReceiptHandle."""
         parts = text.split("/") if isinstance(text, str) else []
-        if len(parts) != _HANDLE_PARTS or not (parts[1].isdecimal() and parts[3].isdecimal()):
+        numbers = [read_whole(part) for part in parts[1::2]]
+        if len(parts) != _HANDLE_PARTS or None in numbers:
             raise InvalidReceiptHandle(
                 f"receipt handle {show(text)} is malformed; pass the message, or its receipt_handle"
             )

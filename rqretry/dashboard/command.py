@@ -22,14 +22,13 @@ from rqretry.cli.stop import stop_signals
 from rqretry.cli.trace_option import otlp_option
 from rqretry.client import AsyncClient
 from rqretry.core.errors import ConfigError, show
-from rqretry.core.settings import variable
+from rqretry.core.settings import TOKEN_VARIABLE, variable
 from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS
 
 _NEEDS = ("jinja2", "starlette", "uvicorn")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - what a user may give, with a token
 _MIN_TOKEN = 16
-_TOKEN = "RQRETRY_DASHBOARD_TOKEN"  # noqa: S105 - the name of the variable
 
 
 @click.command(epilog="Example: rqretry dashboard --operator --port 8765")
@@ -40,7 +39,7 @@ _TOKEN = "RQRETRY_DASHBOARD_TOKEN"  # noqa: S105 - the name of the variable
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help=f"The password for browsers; default {_TOKEN}, else none.",
+    help=f"The password for browsers; default {TOKEN_VARIABLE}, else none.",
 )
 @click.option(
     "--behind-proxy",
@@ -95,9 +94,9 @@ async def _serve(
 
 
 def _token(file: Path | None) -> str | None:
-    token = variable(_TOKEN) if file is None else file.read_text("utf-8").strip()
+    token = variable(TOKEN_VARIABLE) if file is None else file.read_text("utf-8").strip()
     if token is not None and (len(token) < _MIN_TOKEN or not token.isascii()):
-        source = _TOKEN if file is None else show(str(file))
+        source = TOKEN_VARIABLE if file is None else show(str(file))
         raise ConfigError(f"the token of {source} must be at least {_MIN_TOKEN} ASCII characters")
     return token
 

@@ -15,9 +15,10 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from rqretry.cli.options import Target, json_option, target_of
+from rqretry.cli.options import Target, Whole, json_option, target_of
 from rqretry.cli.output import note, terminal
 from rqretry.core.errors import ConfigError, show
+from rqretry.core.limits import read_whole
 from rqretry.core.settings import URL_VARIABLE, Settings
 from rqretry.demo.flights import INSTALL, Flight, installed_archive, load, sample_size
 from rqretry.demo.live_table import View
@@ -37,9 +38,10 @@ def _rows(value: str) -> int | None:
     """A number of rows from 1, or "all", which is None."""
     if value == "all":
         return None
-    if not value.isdecimal() or int(value) < 1:
+    rows = read_whole(value)
+    if not rows:
         raise click.BadParameter(f"{show(value)} must be a number from 1, or all")
-    return int(value)
+    return rows
 
 
 @click.command(epilog="Example: rqretry demo --rows all")
@@ -48,7 +50,7 @@ def _rows(value: str) -> int | None:
 )
 @click.option(
     "--processes",
-    type=click.IntRange(1, MOST_PROCESSES),
+    type=Whole(1, MOST_PROCESSES),
     default=2,
     show_default=True,
     help="Worker processes.",

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from opentelemetry.sdk.trace.sampling import Sampler
 
 from rqretry.core.errors import ConfigError, show
+from rqretry.core.limits import read_whole
 from rqretry.core.settings import variable
 from rqretry.observability import observer
 from rqretry.observability.trace_settings import TraceSettings
@@ -125,9 +126,10 @@ def _queue_size() -> int:
     text = variable("OTEL_BSP_MAX_QUEUE_SIZE")
     if text is None:
         return QUEUE_SPANS
-    if not text.isdecimal() or int(text) < 1:
+    size = read_whole(text)
+    if not size:
         raise ConfigError(f"OTEL_BSP_MAX_QUEUE_SIZE {show(text)} must be a number from 1")
-    return int(text)
+    return size
 
 
 def _names(settings: TraceSettings) -> dict[str, str]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from rqretry.core.errors import InvalidArgument, refuse, show
-from rqretry.core.limits import check_group, check_topic
+from rqretry.core.limits import check_group, check_topic, read_whole
 from rqretry.core.settings import Settings
 from rqretry.spark.position import EARLIEST, LATEST, Wanted, read_offsets
 
@@ -128,9 +128,10 @@ def _group(_name: str, text: str) -> str:
 
 
 def _count(name: str, text: str, most: int = 10**9) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= most:
+    count = read_whole(text)
+    if count is None or not 1 <= count <= most:
         refuse(name, text, f"must be a whole number from 1 to {most}")
-    return int(text)
+    return count
 
 
 def _flag(name: str, text: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rqretry.core.errors import InvalidArgument, refuse, show
-from rqretry.core.limits import check_topic
+from rqretry.core.limits import check_topic, read_whole
 
 EARLIEST, LATEST = "earliest", "latest"
 _KAFKA = {-2: EARLIEST, -1: LATEST}
@@ -74,9 +74,10 @@ def _partitions(name: str, text: str, parts: object) -> dict[str, str]:
         refuse(name, text, 'must map each topic to its partitions, as in {"0": "earliest"}')
     found: dict[str, str] = {}
     for number, value in parts.items():
-        if not (isinstance(number, str) and number.isdecimal()):
+        partition = read_whole(number) if isinstance(number, str) else None
+        if partition is None:
             refuse(name, number, "is not a partition number")
-        found[str(int(number))] = _position_text(name, value)
+        found[str(partition)] = _position_text(name, value)
     return found
 
 

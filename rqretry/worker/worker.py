@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +70,8 @@ class Worker:
         library: ScriptLibrary | None = None,
         store: Store | None = None,
     ) -> None:
+        self.serving: Callable[[], AbstractContextManager[None]] = nullcontext
+        """What it runs inside of."""
         self._checkers = (checkers or Checkers()).specs
         if not specs and not self._checkers:
             raise ConfigError("the app has no consumers: register one with @app.consumer")
@@ -146,11 +149,12 @@ class Worker:
         Raises:
             ConfigError: A group is of another kind, or the level tables differ.
         """
-        try:
-            await self._unless_stopped(self._join_until_reachable())
-            await self._work()
-        finally:
-            await self._store.aclose()
+        with self.serving():
+            try:
+                await self._unless_stopped(self._join_until_reachable())
+                await self._work()
+            finally:
+                await self._store.aclose()
 
     def _store_changed(self) -> None:
         self.changed.set()

@@ -1,6 +1,6 @@
 """Ordered groups while workers are killed: the order of every message group, and one at a time.
 
-RQRETRY_CHAOS=full runs the size of the promise: 100 message groups of 100 messages.
+TESTS_CHAOS=full runs the size of the promise: 100 message groups of 100 messages.
 """
 
 import json
@@ -19,7 +19,7 @@ from tests.chaos.victims_ordered import FAILURES
 
 pytestmark = pytest.mark.chaos
 
-FULL = os.environ.get("RQRETRY_CHAOS") == "full"
+FULL = os.environ.get("TESTS_CHAOS") == "full"
 NAMES, EACH = (100, 100) if FULL else (20, 20)
 KILL_EVERY_S = 2.0
 LEAST_KILLS = 5 if FULL else 2

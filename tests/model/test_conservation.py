@@ -3,8 +3,8 @@
 After every step each message is, for each group, in exactly one place, and it is the place where
 the model says it is; nothing is lost; receipts that are over change nothing.
 
-RQRETRY_MODEL=thorough runs 500 examples of 50 steps; RQRETRY_MODEL=soak (`make soak`) runs for
-RQRETRY_MODEL_SECONDS (600) and prints the seed of each run; RQRETRY_MODEL_SEED is the first one.
+TESTS_MODEL=thorough runs 500 examples of 50 steps; TESTS_MODEL=soak (`make soak`) runs for
+TESTS_MODEL_SECONDS (600) and prints the seed of each run; TESTS_MODEL_SEED is the first one.
 """
 
 import os
@@ -45,10 +45,10 @@ PROFILES = {
     "thorough": settings(max_examples=500, stateful_step_count=50, **COMMON),
     "soak": settings(max_examples=100, stateful_step_count=50, **COMMON),
 }
-NAME = os.environ.get("RQRETRY_MODEL", "dev")
+NAME = os.environ.get("TESTS_MODEL", "dev")
 PROFILE = PROFILES[NAME]
-SOAK_SECONDS = float(os.environ.get("RQRETRY_MODEL_SECONDS", "600"))
-SOAK_SEED = os.environ.get("RQRETRY_MODEL_SEED")
+SOAK_SECONDS = float(os.environ.get("TESTS_MODEL_SECONDS", "600"))
+SOAK_SEED = os.environ.get("TESTS_MODEL_SEED")
 
 NAMES = "abc"
 CAST_LIMIT = 2_000
@@ -168,7 +168,7 @@ def test_every_message_is_always_in_exactly_one_place(capsys: pytest.CaptureFixt
         for count, number in enumerate(runs(), start=1):
             if number is not None:
                 with capsys.disabled():
-                    sys.stdout.write(f"\nrun {count}: RQRETRY_MODEL_SEED={number} ")
+                    sys.stdout.write(f"\nrun {count}: TESTS_MODEL_SEED={number} ")
                     sys.stdout.flush()
                 machine = seeded(number)(partial(Conservation, client, store))
             run_state_machine_as_test(machine, settings=PROFILE)

@@ -152,7 +152,11 @@ def test_one_bad_receipt_does_not_keep_the_others_from_being_committed(
 
 
 @pytest.mark.parametrize(
-    "handle", ["abc", "", "t/0/g/1", "t/x/g/1/id", "t/0/other/1/id", "u/0/g/1/i"]
+    "handle",
+    [
+        *("abc", "", "t/0/g/1", "t/x/g/1/id", "t/0/other/1/id", "u/0/g/1/i"),
+        *(f"t/{'9' * 5000}/g/1/id", f"t/0/g/{'9' * 5000}/id", "t/\u0660/g/1/id", "t/0/g/\u0661/id"),
+    ],
 )
 def test_a_malformed_or_foreign_receipt_is_refused(consumer: SimpleConsumer, handle: str) -> None:
     with pytest.raises(InvalidReceiptHandle):

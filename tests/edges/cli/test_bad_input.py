@@ -6,10 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 import redis
 
 from rqretry import Client
+from rqretry.cli.main import cli
+from rqretry.cli.options import Whole
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.cli.shell import Shell, dead_letter
 
@@ -48,7 +51,16 @@ WRONG_USAGE = [
     (["receive", "claims", "--group", "g", "--wait", "-1"], "--wait"),
     (["topic", "create", "x{y}"], "topic"),
     (["topic", "create", "claims", "--partitions", "0"], "from 1 to 1024"),
-    (["topic", "create", "claims", "--partitions", "two"], "not a valid integer"),
+    (["topic", "create", "claims", "--partitions", "two"], "not a whole number"),
+    (["topic", "create", "claims", "--partitions", "\u0663"], "'\\u0663' is not a whole number"),
+    (["topic", "create", "claims", "--partitions", "1_0"], "not a whole number"),
+    (["topic", "create", "claims", "--partitions", "9" * 5000], "not a whole number"),
+    (["worker", "m:app", "--concurrency", "\u0663"], "'\\u0663' is not a whole number"),
+    (["worker", "m:app", "--max-memory", "\u0665M"], "must be a size"),
+    (["worker", "m:app", "--grace", "\u0663s"], "not a duration"),
+    (["group", "set", "g", "--max-retries", "\u0663"], "unlimited"),
+    (["group", "set", "g", "--rate-limit", "\u0663/s"], "rate"),
+    (["demo", "--rows", "\u0663"], "must be a number from 1"),
     (["group", "set", "g"], "nothing to set"),
     (["group", "set", "g", "--max-retries", "many"], "unlimited"),
     (["group", "set", "g", "--max-retries", "-1"], "max_retries"),
@@ -79,10 +91,10 @@ WRONG_USAGE = [
     (["workers", "extra"], "unexpected extra argument"),
     (["inflight"], "Missing argument 'GROUP'"),
     (["audit", "--count", "0"], "1<=x<=10000"),
-    (["audit", "--count", "all"], "not a valid integer"),
+    (["audit", "--count", "all"], "not a whole number"),
     (["reaper", "--onse"], "did you mean --once?"),
     (["exporter", "--port", "0"], "1<=x<=65535"),
-    (["exporter", "--port", "http"], "not a valid integer"),
+    (["exporter", "--port", "http"], "not a whole number"),
     (["exporter", "--host", ""], "--host is empty"),
     (["worker", "m:app", "--health-host", ""], "--health-host is empty"),
     (["acl", "worker", "--user", ""], "--user ''"),
@@ -99,7 +111,7 @@ WRONG_USAGE = [
     (["dlq", "redrive", "g", "--all", "--rate", "0/s"], "above 0"),
     (["dlq", "redrive", "g", "--all", "--rate", "20/day"], "20/s"),
     (["dlq", "redrive", "g", "--all", "--canary", "0"], "x>=1"),
-    (["dlq", "redrive", "g", "--all", "--canary", "few"], "not a valid integer"),
+    (["dlq", "redrive", "g", "--all", "--canary", "few"], "not a whole number"),
     (["dlq", "redrive", "g", "--all", "--canary-timeout", "1s"], "without --canary"),
     (
         ["dlq", "redrive", "g", "--all", "--canary", "1", "--canary-timeout", "soon"],
@@ -149,6 +161,24 @@ def test_wrong_usage_is_one_sentence_and_status_2(
         # A namespace may be opened to look at it; nothing else is written.
         left = {key for key in connection.keys("*") if b":{default}:" not in key}
         assert connection.dbsize() == before or not left
+
+
+def test_every_number_of_every_command_is_of_the_digits_0_to_9() -> None:
+    def commands(command: click.Command) -> Iterator[click.Command]:
+        yield command
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                yield from commands(command.get_command(context, name) or command)
+
+    numbers = [
+        parameter
+        for command in commands(cli)
+        for parameter in command.params
+        if isinstance(parameter.type, click.types.IntParamType | click.types.FloatParamType)
+    ]
+    assert len(numbers) > 10
+    assert {type(parameter.type) for parameter in numbers} == {Whole}
 
 
 def test_no_command_at_all_shows_the_help_and_is_wrong_usage(shell: Shell) -> None:
@@ -309,7 +339,7 @@ def test_doctor_refuses_a_user_who_may_not_run_what_the_scripts_run(
         assert "not checked" in result.stdout
     else:
         assert result.exit_code == 1
-        assert "user ops may not run ZADD" in result.stdout
+        assert "this user may not run ZADD:" in result.stdout
 
 
 def test_doctor_refuses_a_server_that_evicts(shell: Shell, server: EmbeddedRedis) -> None:

@@ -15,7 +15,7 @@ from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import ROOT, install
 from tests.meta.mutation.rules import CASES
 
-CASE, SCRIPTS = "RQRETRY_MUTATION", "RQRETRY_MUTATION_SCRIPTS"
+CASE, SCRIPTS = "TESTS_MUTATION", "TESTS_MUTATION_SCRIPTS"
 STARTUP = Path(__file__).parent / "startup"
 
 

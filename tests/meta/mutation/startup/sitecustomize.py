@@ -4,7 +4,7 @@ import os
 import sys
 import traceback
 
-if "RQRETRY_MUTATION" in os.environ:
+if "TESTS_MUTATION" in os.environ:
     from tests.meta.mutation.applied import apply
 
     try:
