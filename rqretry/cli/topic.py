@@ -80,7 +80,7 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
 )
 @click.option(
     "--max-history-bytes",
-    type=int,
+    type=Whole(),
     metavar="BYTES",
     help="Keep so much history, over all partitions; default 67108864 (64 MiB).",
 )
