@@ -1,10 +1,12 @@
 """fsck: check that all data is consistent, and repair it."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from rqretry.admin.context import AdminContext
 from rqretry.admin.results import Checkup, Problem, Repair
-from rqretry.checks.auditor import Defect, examine
+from rqretry.catalog.store import CatalogStore
+from rqretry.checks.auditor import ERROR, Defect, examine
 from rqretry.checks.repair import Repaired, Site, repair
 from rqretry.checks.repair_plan import STEPS, advice_of, step_of
 from rqretry.core.catalog_records import TopicRecord
@@ -14,6 +16,8 @@ from rqretry.protocol.command import Operation
 
 _IDS_NOTED = 50
 """How many messages of a repair are named in the audit record; all are counted."""
+
+_RESTORE = "restore this field of the hash from a backup; what is in the partitions is not harmed"
 
 NumberedPartition = tuple[TopicRecord, int]
 
@@ -33,10 +37,10 @@ def fsck(context: AdminContext, *, repair: bool = False) -> Operation[Checkup]:
         What was found, what was done, and what is left.
     """
     topics = yield from context.catalog.topics.all()
+    yield from context.catalog.groups.all()
     partitions = [(topic, number) for topic in topics for number in range(topic.partitions)]
-    problems: list[Problem] = []
-    repairs: list[Repair] = []
-    left: list[Problem] = []
+    left = list(_damaged(context.catalog.store))
+    problems, repairs = list(left), list[Repair]()
     for partition in partitions:
         defects, site = yield from _examined(context, partition)
         found = _problems(partition, site, defects)
@@ -60,6 +64,17 @@ def _examined(
     defects, seen = yield from examine(keys, groups)
     leaving = bool(defects) and (yield from _is_being_left(context, topic.name))
     return defects, Site(seen, topic.route, context.actor, _tag_of, leaving=leaving)
+
+
+def _damaged(store: CatalogStore) -> Iterator[Problem]:
+    """The records of the catalog that could not be read."""
+    for key, damaged in (
+        (store.keys.topics, store.topics.damaged),
+        (store.keys.groups, store.groups.damaged),
+    ):
+        for name, text in damaged.items():
+            topic = name if key == store.keys.topics else ""
+            yield Problem(topic, 0, ERROR, "damaged record", key, name, text, advice=_RESTORE)
 
 
 def _is_being_left(context: AdminContext, topic: str) -> Operation[bool]:

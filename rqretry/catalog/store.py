@@ -6,14 +6,24 @@ changed meanwhile, so a call that was cut off can be repeated; what a client has
 completed by the next one that finds it.
 """
 
-import json
+import logging
+import math
 import random
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+import time
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, TypeVar
 
-from rqretry.core.catalog_records import SCHEMA, GroupRecord, TopicRecord
+from rqretry.core.catalog_records import (
+    SCHEMA,
+    GroupRecord,
+    TopicRecord,
+    schema_and_levels,
+    settings_of,
+    with_unknown,
+)
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import (
+    CodecError,
     ConfigError,
     GroupNotFound,
     RqretryError,
@@ -32,9 +42,17 @@ from rqretry.protocol.keys import (
     partition_keys,
 )
 
+log = logging.getLogger("rqretry")
+
+SCHEMA_EVERY_S = 15.0
+"""How often a client that goes on reads which schema the namespace has by now."""
 _SETTINGS = "settings"
 _ROUNDS, _AT_ONCE, _LONGEST_PAUSE_S = 200, 10, 0.1
 """How often a change of a record is tried, and how often without a pause."""
+
+
+class NewerNamespace(ConfigError):
+    """A newer rqretry keeps the namespace in a way that this one must not touch."""
 
 
 R = TypeVar("R", bound=TopicRecord | GroupRecord)
@@ -63,6 +81,8 @@ class Records(Generic[R]):
         self._decode = decode
         self.missing = missing
         """The error for a name without a record."""
+        self.damaged: dict[str, str] = {}
+        """What `all` could not read, and why."""
 
     def find(self, name: str) -> Operation[R | None]:
         """One record, if it is there."""
@@ -70,9 +90,18 @@ class Records(Generic[R]):
         return self._decode(name, stored) if stored else None
 
     def all(self) -> Operation[list[R]]:
-        """All of them, by name."""
+        """All that can be read, by name; one that is damaged concerns itself alone."""
         stored: dict[str, str] = yield inspect.read_records(self._stored_in)
-        return [self._decode(name, stored[name]) for name in sorted(stored)]
+        found, before = [], self.damaged
+        self.damaged = {}
+        for name in sorted(stored):
+            try:
+                found.append(self._decode(name, stored[name]))
+            except CodecError as error:
+                self.damaged[name] = str(error)
+                if name not in before:
+                    log.warning("%s; it is left out", error)
+        return found
 
     def change(self, name: str, decide: Callable[[R], R]) -> Operation[R]:
         """Change a record that is there; `decide` may be asked more than once.
@@ -100,7 +129,9 @@ class Records(Generic[R]):
             record = decide(was)
             if record is was:
                 return old
-            return record.encode() if record else ""
+            if was is None or record is None:
+                return record.encode() if record else ""
+            return with_unknown(old, was.encode(), record.encode())
 
         stored = yield from compare_and_set(self._keys, self._stored_in, name, decided)
         return self._decode(name, stored) if stored else None
@@ -142,33 +173,36 @@ class CatalogStore:
         self.noted: dict[tuple[str, int], Route] = {}
         """Routes that partitions reported and that are newer than the topic's known record."""
         self._wanted = levels
+        self._read_at = math.inf
         self._sources: dict[str, str] = {}
         """Groups that consume dead letters, and whose."""
 
     def open(self) -> Operation[LevelTable]:
         """The namespace's level table; the first client of all sets it.
 
+        The first client of a newer schema takes the namespace over, and older ones stop: so it is
+        read again from time to time.
+
         Raises:
             ConfigError: This client names another table than the namespace has, or a newer
                 rqretry wrote the namespace.
         """
-        if self.levels is None:
-            keys = self.keys
-            stored = yield from compare_and_set(keys, keys.settings, _SETTINGS, self._settings)
-            self.levels = self._checked(json.loads(stored))
+        now = time.monotonic()
+        if self.levels is None or now >= self._read_at + SCHEMA_EVERY_S:
+            keys, levels = self.keys, self._wanted or DEFAULT_LEVELS
+            stored = yield from compare_and_set(
+                keys, keys.settings, _SETTINGS, lambda old: settings_of(old, levels)
+            )
+            self.levels = self._checked(*schema_and_levels(stored))
+            self._read_at = now
         return self.levels
 
-    def _settings(self, old: str) -> str:
-        levels = self._wanted or DEFAULT_LEVELS
-        return old or json.dumps({"schema": SCHEMA, "delay_levels": levels.encode()})
-
-    def _checked(self, settings: Mapping[str, Any]) -> LevelTable:
-        if settings["schema"] > SCHEMA:
-            raise ConfigError(
-                f"namespace {show(self.namespace)} has schema {settings['schema']}, written by a"
-                f" newer rqretry; this one knows {SCHEMA}. Upgrade this client."
+    def _checked(self, schema: int, levels: LevelTable) -> LevelTable:
+        if schema > SCHEMA:
+            raise NewerNamespace(
+                f"namespace {show(self.namespace)} has schema {schema}, written by a newer"
+                f" rqretry; this one knows {SCHEMA}. Upgrade this client."
             )
-        levels = LevelTable.decode(settings["delay_levels"])
         if self._wanted is not None and self._wanted != levels:
             raise ConfigError(
                 f"delay_levels {show(str(self._wanted))} differ from those of namespace"

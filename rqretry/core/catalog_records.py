@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from rqretry.core.delay_levels import LevelTable
-from rqretry.core.errors import CodecError, ConfigError, show
-from rqretry.core.limits import DEFAULT_MAX_RETRIES
+from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
+from rqretry.core.errors import CodecError, ConfigError, RqretryError, show
+from rqretry.core.limits import DEFAULT_MAX_RETRIES, check_partitions
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.core.route import EVERY_TAG, MAX_GROUPS, Route, RouteGroup
 
@@ -30,6 +30,9 @@ class DlqGroup(NamedTuple):
     kind: str
     source: str
     """The other group."""
+
+
+_DLQ_GROUP = len(DlqGroup._fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +174,21 @@ class TopicRecord:
     def decode(name: str, stored: str) -> "TopicRecord":
         """Read what `encode` wrote. Raises CodecError if it is damaged."""
         try:
-            found = json.loads(stored)
+            found = json.loads(stored.encode())
             found["groups"] = tuple(RouteGroup.decode(group) for group in found["groups"])
-            found["dlq_groups"] = tuple(DlqGroup(*group) for group in found.get("views", ()))
+            found["dlq_groups"] = tuple(
+                DlqGroup(*group[:_DLQ_GROUP]) for group in found.get("views", ())
+            )
             found["leaving"] = tuple(
                 (str(name), int(byte)) for name, byte in found.get("leaving", ())
             )
-            return TopicRecord(name, **_known(TopicRecord, found, "version", "next_byte"))
-        except (ValueError, TypeError, KeyError) as error:
+            record = TopicRecord(name, **_known(TopicRecord, found, "version", "next_byte"))
+            check_partitions(record.partitions)
+            check_partitions(record.all_partitions)
+        except (ValueError, TypeError, KeyError, AttributeError, RqretryError) as error:
             raise CodecError(f"the catalog's record of topic {show(name)} is damaged") from error
+        else:
+            return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +281,12 @@ class GroupRecord:
     def decode(name: str, stored: str) -> "GroupRecord":
         """Read what `encode` wrote. Raises CodecError if it is damaged."""
         try:
-            found = json.loads(stored)
+            found = json.loads(stored.encode())
             found["policy"] = RetryPolicy.decode(found["policy"])
             found["tags"] = tuple(sorted(found.get("tags", {}).items()))
             needed = ("max_retries", "topics", "version", "changed_by")
             return GroupRecord(name, **_known(GroupRecord, found, *needed))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CodecError(f"the catalog's record of group {show(name)} is damaged") from error
 
 
@@ -290,7 +299,62 @@ def _known(kind: type[Any], found: dict[str, Any], *needed: str) -> dict[str, An
     """What was stored of a record's fields; a newer version may have stored more. KeyError."""
     values = {name: found[name] for name in needed}
     values |= {f.name: found[f.name] for f in fields(kind) if f.name in found}
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+    for f in fields(kind):
+        wanted = f.type if isinstance(f.type, type) else tuple
+        if f.name in values and not isinstance(values[f.name], wanted):
+            raise TypeError(f.name)
+    return values
+
+
+def settings_of(old: str, levels: LevelTable) -> str:
+    """A namespace's settings: new ones for "", else the old ones, of this schema or a newer one."""
+    if not old:
+        return json.dumps({"schema": SCHEMA, "delay_levels": levels.encode()})
+    schema, _ = schema_and_levels(old)
+    return old if schema >= SCHEMA else json.dumps({**json.loads(old), "schema": SCHEMA})
+
+
+def schema_and_levels(settings: str) -> tuple[int, LevelTable]:
+    """What a namespace's settings say; of a newer schema not the levels. Raises ConfigError."""
+    try:
+        found = json.loads(settings.encode())
+        schema = int(found["schema"])
+        return schema, LevelTable.decode(
+            found["delay_levels"]
+        ) if schema <= SCHEMA else DEFAULT_LEVELS
+    except (ValueError, TypeError, KeyError, AttributeError, RqretryError) as error:
+        raise ConfigError(
+            f"the settings of the namespace are damaged: {show(settings)}; restore them from a"
+            " backup of the field `settings` of the hash `settings`"
+        ) from error
+
+
+def with_unknown(stored: str, known: str, changed: str) -> str:
+    """A changed record, with what another version stored in it and this one does not know.
+
+    Args:
+        stored: The record as it was.
+        known: What this version reads of that, and would write.
+        changed: What this version writes now.
+    """
+    if stored == known:
+        return changed
+    return _dump(_with_unknown(json.loads(stored), json.loads(known), json.loads(changed)))
+
+
+def _with_unknown(stored: Any, known: Any, changed: Any) -> Any:
+    if changed == known:
+        return stored
+    if isinstance(stored, dict) and isinstance(changed, dict):
+        both = {name: stored[name] for name in stored if name not in known} | changed
+        shared = known.keys() & stored.keys() & changed.keys()
+        return both | {
+            name: _with_unknown(stored[name], known[name], changed[name]) for name in shared
+        }
+    if isinstance(stored, list) and isinstance(changed, list):
+        return [stored[known.index(item)] if item in known else item for item in changed]
+    return changed
 
 
 def _dump(fields: Mapping[str, Any]) -> str:

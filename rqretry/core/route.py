@@ -26,6 +26,8 @@ class RouteGroup(NamedTuple):
     """What it takes of the topic: "*", or tags such as "a || b"."""
     ordered: bool = False
     """One message of a message group at a time, in order."""
+    more: str = ""
+    """What a newer version has stored behind that, as JSON; "" for nothing."""
 
     def takes(self, tag: str) -> bool:
         """Whether a message with this tag ("" for none) is for this group."""
@@ -33,7 +35,9 @@ class RouteGroup(NamedTuple):
 
     def encode(self) -> list[Any]:
         """As records and tables keep it; what is usual at the end is left out."""
-        fields: list[Any] = list(self)
+        fields: list[Any] = list(self[:-1])
+        if self.more:
+            return fields + list(json.loads(self.more))
         while len(fields) > _LEAST_FIELDS and fields[-1] == _USUAL[len(fields) - 1]:
             fields.pop()
         return fields
@@ -41,10 +45,13 @@ class RouteGroup(NamedTuple):
     @staticmethod
     def decode(fields: Sequence[Any]) -> "RouteGroup":
         """Read what `encode` wrote."""
-        return RouteGroup(*fields)
+        if len(fields) <= _KNOWN_FIELDS:
+            return RouteGroup(*fields)
+        more = json.dumps(fields[_KNOWN_FIELDS:], separators=(",", ":"))
+        return RouteGroup(*fields[:_KNOWN_FIELDS])._replace(more=more)
 
 
-_LEAST_FIELDS = 3
+_LEAST_FIELDS, _KNOWN_FIELDS = 3, 5
 _USUAL = RouteGroup("", 0, "")
 
 

@@ -5,12 +5,16 @@ from typing import NamedTuple
 
 
 class About(NamedTuple):
-    """The groups and topics that a worker process consumes, and what it cannot lease from."""
+    """The groups and topics that a worker process consumes, and what it cannot lease from.
+
+    `scripts` is the version of its scripts; "" for one that does not say so.
+    """
 
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     pid: int | None = None
     refused: tuple[str, ...] = ()
+    scripts: str = ""
 
 
 def groups_of(about: str) -> About:
@@ -18,6 +22,8 @@ def groups_of(about: str) -> About:
     try:
         fields = json.loads(about)
         refused = tuple(fields.get("refused", ()))
-        return About(tuple(fields["groups"]), tuple(fields["topics"]), fields.get("pid"), refused)
+        scripts = str(fields.get("scripts", ""))
+        found = tuple(fields["groups"]), tuple(fields["topics"]), fields.get("pid"), refused
+        return About(*found, scripts)
     except (ValueError, TypeError, KeyError):
         return About()

@@ -281,13 +281,15 @@ def _memory(reply: Any) -> dict[str, int]:
 
 
 def _optional_text(reply: bytes | None) -> str:
-    return "" if reply is None else reply.decode()
+    """What is no UTF-8 is kept as it is, for whoever decodes a record to refuse."""
+    return "" if reply is None else reply.decode(errors="surrogateescape")
 
 
 def _records(reply: Any) -> dict[str, str]:
-    if isinstance(reply, Mapping):
-        return {text(name): text(record) for name, record in reply.items()}
-    return pairs(reply)
+    rows = (
+        reply.items() if isinstance(reply, Mapping) else zip(reply[::2], reply[1::2], strict=True)
+    )
+    return {_optional_text(name): _optional_text(record) for name, record in rows}
 
 
 def _stats(reply: list[Any]) -> Stats:

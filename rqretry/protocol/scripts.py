@@ -181,6 +181,11 @@ class ScriptLibrary:
             composed += self._include(include, wanted_by=f"lua/{name}.lua")
         return composed
 
+    def version(self) -> str:
+        """A name for all scripts: equal for programs that have the same ones."""
+        every = "".join(self.get(name).source for name in self.names())
+        return hashlib.sha1(every.encode(), usedforsecurity=False).hexdigest()[:12]
+
     def _include(self, name: str, *, wanted_by: str) -> list[Line]:
         text = self._overrides.get(name)
         if text is None:

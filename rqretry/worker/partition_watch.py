@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.group_rules import source_of
+from rqretry.catalog.store import NewerNamespace
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.inspect import read_these
@@ -42,11 +43,14 @@ class PartitionWatch(Generic[C]):
     """The records of the topics at the last look."""
 
     async def run(self) -> None:
-        """Look every few seconds, for ever."""
+        """Look every few seconds, for ever. Raises NewerNamespace."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             try:
+                await self._store.perform(self._catalog.open())
                 await self._look_at_all()
+            except NewerNamespace:
+                raise  # this worker must not go on
             except RqretryError as error:
                 log.info("looking for new partitions failed, trying again: %s", error)
 

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.catalog_records import BROADCAST, PUSH
+from rqretry.core.errors import RqretryError
+from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.keys import NamespaceKeys
-from rqretry.protocol.maintain import register
+from rqretry.protocol.maintain import register, roster
 from rqretry.transport.store import Store
 from rqretry.worker.wakeups import wait_for
 
@@ -61,6 +63,7 @@ class Registration:
             "groups": sorted({spec.group for spec in specs}),
             "topics": sorted({topic for spec in specs for topic in spec.topics}),
             "pid": os.getpid(),
+            "scripts": store.topology.scripts.version(),
         }
         self._refused = refused
         self._soon = asyncio.Event()
@@ -72,11 +75,29 @@ class Registration:
 
     async def run(self) -> None:
         """Renew it every five seconds, for ever; more often while the server is unreachable."""
+        compared = False
         while True:
             await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)
+            compared = compared or await self._compare()
             await self._look()
             self._soon.clear()
             await wait_for(self._soon, _AGAIN_S if self._store.fault else ROSTER_EVERY_S)
+
+    async def _compare(self) -> bool:
+        """Say once whether live workers run other scripts; whether they could be asked."""
+        try:
+            _, workers = await self._store.run(roster(self._keys))
+        except RqretryError:
+            return False
+        versions = {worker.name: groups_of(worker.about).scripts for worker in workers}
+        others = [name for name, its in versions.items() if its and its != self._about["scripts"]]
+        if others:
+            log.warning(
+                "%d live workers run other scripts than this one, %s among them: versions of one"
+                " schema work side by side, so go on with the upgrade",
+                *(len(others), others[0]),
+            )
+        return True
 
     async def _look(self) -> None:
         """Raise the alarm where a server begins to throw messages away."""

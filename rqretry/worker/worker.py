@@ -358,6 +358,7 @@ class Worker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._wake_ups.close()
         await self._registration.end()
         await self._announcer.finish()
         await self._hooks.emit(Event("stopped", self.name))

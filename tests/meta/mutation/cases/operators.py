@@ -6,6 +6,7 @@ from tests.meta.mutation.case import Symbol, drops
 from tests.meta.mutation.cases.common import case
 
 MANY = "tests/contract/admin/test_many_dead_letters.py::"
+VERSIONS = "tests/contract/integration/test_versions.py::"
 COUNTS = "tests/lua/test_fingerprints.py::test_the_counts_are_exact_behind"
 
 
@@ -24,6 +25,34 @@ def all_at_once(original: Any) -> Any:
     return lambda self, _count: original(self, 10**9)
 
 
+def changed_alone(_original: Any) -> Any:
+    """What this version does not know is left out."""
+    return lambda _stored, _known, changed: changed
+
+
+def read_once(original: Any) -> Any:
+    """The schema is read when a client opens."""
+
+    def opened(self: Any) -> Any:
+        if self.levels is not None:
+            return self.levels
+        return (yield from original(self))
+
+    return opened
+
+
+def all_or_nothing(_original: Any) -> Any:
+    """One damaged record, and none can be read."""
+
+    def everything(self: Any) -> Any:
+        from rqretry.protocol import inspect
+
+        stored = yield inspect.read_records(self._stored_in)
+        return [self._decode(name, stored[name]) for name in sorted(stored)]
+
+    return everything
+
+
 CASES = (
     case("R35", "a dead letter is looked for among all", Symbol("DeadLetterPages.__init__", reading_all),
          f"{MANY}test_one_id_among_many_takes_five_calls"),
@@ -31,4 +60,11 @@ CASES = (
          f"{MANY}test_all_are_sent_back_page_by_page"),
     case("R35", "what is sent back or purged stays counted", drops("ZREM", "fingerprints"), COUNTS),
     case("R35", "what dies is not counted", drops("ZADD", "fingerprints", "fail", "expire"), COUNTS),
+    case("R36", "a change drops what a later version stored", Symbol("core:with_unknown", changed_alone),
+         f"{VERSIONS}test_fields_of_a_later_version_survive_every_change"),
+    case("R36", "the schema is read once", Symbol("CatalogStore.open", read_once),
+         f"{VERSIONS}test_a_worker_stops_when_a_newer_version_takes_the_namespace",
+         f"{VERSIONS}test_a_simple_consumer_and_an_operator_stop_too"),
+    case("R36", "one damaged record stops everything", Symbol("Records.all", all_or_nothing),
+         f"{VERSIONS}test_a_damaged_record_concerns_its_topic_alone"),
 )  # fmt: skip
