@@ -26,6 +26,7 @@ local call = redis.call
 -- @include due_members
 -- @include history
 -- @include message_keys
+-- @include within_bytes
 -- @include forget
 -- @include ownership
 -- @include message_group_order
@@ -74,27 +75,18 @@ if looked then
 else
   members, asked = due_members(clock, scheduled, limit), {}
 end
-local stream, MOST_BYTES = broadcast_key(), 4194304
+local stream, READ_BYTES = broadcast_key(), 4194304
 
--- What is read for the stream is bounded; the rest is for the next call.
+-- What is read for the stream is bounded, and what nobody wants; the rest is for the next call.
 local function within_bounds()
-  local ids, bytes = {}, 0
+  local ids = {}
   for i, member in ipairs(members) do
     ids[i] = string.match(member, '^%S+')
   end
-  local sizes = call('HMGET', keys.big, unpack(ids))
-  for i = 1, #members do
-    bytes = bytes + (tonumber(sizes[i]) or 0)
-    if i > 1 and bytes > MOST_BYTES then
-      return { unpack(members, 1, i - 1) }
-    end
-  end
-  return members
+  return { unpack(members, 1, within_bytes(keys.big, ids, stream and READ_BYTES)) }
 end
 
-if stream and #members > 0 then
-  members = within_bounds()
-end
+members = #members > 0 and within_bounds() or members
 local live, targets = {}, {}
 local function find_bodies()
   local everybody = bytes_of_groups()

@@ -8,13 +8,14 @@ local call = redis.call
   KEYS   meta config order heads message_groups attempts failures bodies big pending ids_key id_expiry
          events counters keyed message_keys
   ARGV   group actor, then members of the order
-  REPLY  OK | GONE of each message
+  REPLY  OK | GONE | LATER (too many bytes for one call) of each message
   COST   O(messages * log line); 16 commands, 3 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include message_keys
+-- @include within_bytes
 -- @include forget
 -- @include ownership
 -- @include message_group_order
@@ -28,14 +29,15 @@ end
 local byte = call('HGET', config, 'byte') or ''
 local clock = read_clock(meta)
 local here, known = call('ZMSCORE', order, unpack(members)), call('HMGET', heads, unpack(names))
-local verdicts, gone, ids, seen = {}, {}, {}, {}
+local verdicts, gone, ids, seen, asked = {}, {}, {}, {}, {}
 for i, member in ipairs(members) do
   local id = id_of_member(member, names[i])
   local blocked = here[i] and known[i] ~= id and not seen[id]
-  verdicts[i], seen[id] = blocked and 'OK' or 'GONE', true
+  verdicts[i], seen[id], asked[i] = blocked and 'OK' or 'GONE', true, id
   gone[#gone + 1] = blocked and member or nil
   ids[#ids + 1] = blocked and id or nil
 end
+put_off(keys.big, asked, ids, verdicts)
 if #ids > 0 then
   local last = forget(keys, byte, clock.now, ids, true)
   call('HDEL', failures, unpack(ids))
@@ -43,7 +45,7 @@ if #ids > 0 then
   if #last > 0 then
     call('HDEL', message_groups, unpack(last))
   end
-  call('ZREM', order, unpack(gone))
+  call('ZREM', order, unpack(gone, 1, #ids))
   call('HINCRBY', counters, 'purge:' .. group, #ids)
   append_history(clock, meta, events, 'purge', group, actor, ids, '', '')
 end

@@ -18,6 +18,7 @@ local call = redis.call
 -- @include logical
 -- @include history
 -- @include message_keys
+-- @include within_bytes
 -- @include forget
 -- @include ownership
 -- @include message_group_order
@@ -38,6 +39,7 @@ local ids, window = call('LRANGE', location, 0, limit - 1), 0
 if #ids == 0 then
   return { 0, 0 }
 end
+ids = { unpack(ids, 1, within_bytes(keys.big, ids)) }
 local leased, is_dead = call('ZMSCORE', inflight, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
 local owed = call('HLEN', keys.pending) > 0 and call('HMGET', keys.pending, unpack(ids)) or {}
 local gone, kept, over, seen = {}, {}, {}, {}

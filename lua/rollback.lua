@@ -16,6 +16,7 @@ local call = redis.call
 -- @include history
 -- @include halves
 -- @include message_keys
+-- @include within_bytes
 
 -- @bind
 
@@ -25,6 +26,8 @@ close_transaction(closed, clock.now, transaction)
 for i, member in ipairs(members) do
   ids[i] = read_half(member).id
 end
+local within = within_bytes(big, ids)
+members, ids = { unpack(members, 1, within) }, { unpack(ids, 1, within) }
 if #ids > 0 then
   call('HDEL', ids_key, unpack(ids))
   call('HDEL', big, unpack(ids))

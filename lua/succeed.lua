@@ -13,7 +13,7 @@ local call = redis.call
          letters
   ARGV   group worker strict ('1' | '0') stride (2, or 1: ids alone) common_no (the lease_no of all, for
          stride 1), then id and lease_no of each message
-  REPLY  OK | STALE | GONE of each message; nothing if all are OK
+  REPLY  OK | STALE | GONE | LATER (too many bytes for one call) of each message; nothing if all are OK
   COST   O(messages * log inflight); 12 commands, 6 more where some are large, owed to several or have an id
          of the caller's, 1 more where a message failed before, 3 for a message that is not OK, 2 with
          max_inflight, 3 where some have message keys
@@ -25,6 +25,7 @@ local call = redis.call
 -- @include ownership
 -- @include fence
 -- @include message_keys
+-- @include within_bytes
 -- @include forget
 -- @include wake_if_below_limit
 
@@ -66,6 +67,17 @@ if all_ok and not strict and #entries == 0 then -- the usual case
 else
   sort_out()
 end
+local later, late = put_off(keys.big, ids, done, verdicts)
+local function leave_out()
+  local kept = {}
+  for _, id in ipairs(failed_before) do
+    kept[#kept + 1] = not later[id] and id or nil
+  end
+  failed_before, attempt_of = kept, { unpack(attempt_of, 1, #done) }
+end
+if late > 0 then
+  leave_out()
+end
 if #done > 0 then
   local last = {}
   if settings[4] == '1' then
@@ -86,8 +98,10 @@ if #done > 0 then
   local notes = #failed_before > 0 and table.concat(attempt_of, ' ') or '' -- '': all at their first
   append_history(clock, meta, events, 'succeed', group, worker, done, notes, '')
 end
-if stale == 0 then
-  return {}
+local function answer()
+  if stale > 0 then
+    call('HINCRBY', counters, 'stale:' .. group, stale)
+  end
+  return stale + late > 0 and verdicts or {}
 end
-call('HINCRBY', counters, 'stale:' .. group, stale)
-return verdicts
+return answer()

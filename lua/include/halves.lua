@@ -14,5 +14,8 @@ end
 -- It is decided: whatever of it still arrives, on a connection that was given up, is refused.
 local function close_transaction(closed, now, transaction)
   call('ZADD', closed, now + CLOSED_MS, transaction)
-  call('ZREMRANGEBYSCORE', closed, '-inf', now)
+  local over = call('ZRANGEBYSCORE', closed, '-inf', now, 'LIMIT', '0', '100')
+  if #over > 0 then
+    call('ZREM', closed, unpack(over))
+  end
 end

@@ -7,7 +7,7 @@
 -- head is set; the caller removes its own index (in flight, dead) last. A cut before the head is set
 -- leaves an id in a list that is not a head: the next lease drops it. The old head stays, and whoever
 -- finds that its message has ended lets the next of its message group go.
-local DIGITS, LOOK = 16, 2
+local DIGITS, LOOK, PASSED_BY, LOOKED_THROUGH = 16, 2, 1000, 1000
 
 local function order_slot(number, message_group)
   return string.format('%016d', number) .. message_group
@@ -125,7 +125,9 @@ end
 
 -- The first of a message group that can go out, unless its head stays: others may stand in front of it,
 -- which were committed with a transaction before it came and delivered after it. Whoever stands in front
--- and leaves (under the number of a redrive), or was over when a call was cut, is noted in `gone`.
+-- and leaves (under the number of a redrive), or was over when a call was cut, is noted in `gone`. If a call
+-- has met too many of these, the next one goes out unseen: whoever leases it finds out, and goes on from there.
+local passed_by = 0
 local function next_in_order(o, name, head, leaving, gone)
   if head and not leaving[head] and owns(o.byte, nil, o, head) then
     return nil
@@ -135,8 +137,9 @@ local function next_in_order(o, name, head, leaving, gone)
     local page = call('ZRANGEBYLEX', o.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, LOOK)
     for _, member in ipairs(page) do
       local id = id_of_member(member, name)
-      if leaving[id] or not owns(o.byte, nil, o, id) then
+      if leaving[id] or passed_by < PASSED_BY and not owns(o.byte, nil, o, id) then
         gone[#gone + 1] = member
+        passed_by = passed_by + 1
       elseif not call('ZSCORE', o.inflight, id) then
         return id
       end
@@ -191,19 +194,28 @@ local function leave_order(o, ids, slots)
 end
 
 -- Messages without a body, which a call that was cut left in a list or in flight. Their message group
--- is forgotten too, maybe, so that only the heads tell what they hold up.
+-- may be forgotten too, so that only the heads tell what they hold up; then these are looked through, if
+-- there are not too many (else rqretry fsck finds what is held up).
 local function finish_orphans(o, orphans)
   if not o.used then
     return
   end
-  local heads, name_of, slots = o.ordered == '1' and call('HGETALL', o.heads) or {}, {}, {}
-  for i = 1, #heads, 2 do
-    name_of[heads[i + 1]] = heads[i]
+  local slots, lost, name_of = call('HMGET', o.message_groups, unpack(orphans)), false, {}
+  for i = 1, #orphans do
+    lost = lost or not slots[i]
+  end
+  if lost and o.ordered == '1' and call('HLEN', o.heads) <= LOOKED_THROUGH then
+    local heads = call('HGETALL', o.heads)
+    for i = 1, #heads, 2 do
+      name_of[heads[i + 1]] = heads[i]
+    end
   end
   for i, id in ipairs(orphans) do
-    slots[i] = name_of[id] and order_slot(0, name_of[id]) or false
+    slots[i] = slots[i] or name_of[id] and order_slot(0, name_of[id])
   end
-  leave_order(o, orphans, slots)
+  if o.ordered == '1' then
+    leave_order(o, orphans, slots)
+  end
   call('HDEL', o.message_groups, unpack(orphans))
 end
 

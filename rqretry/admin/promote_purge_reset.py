@@ -1,6 +1,7 @@
 """Operations that move or delete messages: promote, purge, reset."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from rqretry.admin.context import AdminContext
@@ -207,8 +208,8 @@ def _purge(
         ids = yield from _matching(place, key, wanted)
         gone += len(ids) if dry_run else 0
         for batch in () if dry_run else batches(ids):
-            verdicts: list[bytes] = yield operate.purge(keys, batch, actor=context.actor, key=key)
-            gone += verdicts.count(b"OK")
+            command = partial(operate.purge, keys, actor=context.actor, key=key)
+            gone += yield from operate.purge_each(command, batch)
     return gone
 
 
@@ -222,8 +223,8 @@ def _purge_dead(
     while (page := (yield from pages.next())) is not None:
         ids = [dead_letter.id for dead_letter in page]
         if ids:
-            verdicts: list[bytes] = yield operate.purge(place.keys, ids, actor=context.actor)
-            gone += verdicts.count(b"OK")
+            command = partial(operate.purge, place.keys, actor=context.actor)
+            gone += yield from operate.purge_each(command, ids)
     return gone
 
 
@@ -240,8 +241,8 @@ def _purge_blocked(
         if dry_run:
             gone += len(members)
         elif members:
-            verdicts = yield operate.purge_blocked(place.keys, members, actor=context.actor)
-            gone += verdicts.count(b"OK")
+            command = partial(operate.purge_blocked, place.keys, actor=context.actor)
+            gone += yield from operate.purge_each(command, members)
         after = page.after
         if not after:
             return gone

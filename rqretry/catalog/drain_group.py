@@ -1,5 +1,7 @@
 """Ending everything a group holds in one partition, in bounded calls."""
 
+from functools import partial
+
 from rqretry.core.errors import ConfigError
 from rqretry.protocol import operate
 from rqretry.protocol.command import MAX_BATCH, Operation, Pause
@@ -74,8 +76,8 @@ def clear_all(keys: GroupKeys, actor: str) -> Operation[int]:
     while True:
         page: operate.BlockedPage = yield operate.scan_blocked(keys, after=after)
         if page.members:
-            verdicts: list[bytes] = yield operate.purge_blocked(keys, page.members, actor=actor)
-            gone += verdicts.count(b"OK")
+            command = partial(operate.purge_blocked, keys, actor=actor)
+            gone += yield from operate.purge_each(command, page.members)
         after = page.after
         if not after:
             return gone
@@ -90,7 +92,7 @@ def purge_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
         ids = page.ids[:rest]
         if not ids:
             break
-        verdicts: list[bytes] = yield operate.purge(keys, ids, actor=actor, key=key)
-        gone += verdicts.count(b"OK")
+        command = partial(operate.purge, keys, actor=actor, key=key)
+        gone += yield from operate.purge_each(command, ids)
         rest -= len(ids)
     return gone

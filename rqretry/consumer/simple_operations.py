@@ -32,8 +32,10 @@ from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.retention import Sweeps
 from rqretry.observability import observer
 from rqretry.protocol.command import Block, Command, Operation, batches
+from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import (
     GONE,
+    LATER,
     OK,
     STALE,
     Failure,
@@ -179,11 +181,22 @@ class SimpleOperations:
             here = [h for h in handles if (h.topic, h.partition) == (topic, partition)]
             keys = self.catalog.group_keys(topic, partition, self.group)
             for batch in batches(here):
-                receipts = [handle.receipt for handle in batch]
-                verdicts = yield succeed(keys, receipts, worker=self.worker, strict=True)
-                refused += [
-                    h.id for h, verdict in zip(batch, verdicts, strict=True) if verdict != OK
-                ]
+                refused += yield from self._commit_batch(keys, batch)
+        return refused
+
+    def _commit_batch(
+        self, keys: GroupKeys, batch: Sequence[ReceiptHandle]
+    ) -> Operation[list[str]]:
+        """The same in one place, in as many calls as the bytes of the bodies need."""
+        refused: list[str] = []
+        for _ in range(len(batch)):
+            receipts = [handle.receipt for handle in batch]
+            verdicts = yield succeed(keys, receipts, worker=self.worker, strict=True)
+            answered = list(zip(batch, verdicts, strict=True))
+            refused += [h.id for h, verdict in answered if verdict not in (OK, LATER)]
+            batch = [h for h, verdict in answered if verdict == LATER]
+            if not batch:
+                break
         return refused
 
     def change_invisible_duration(

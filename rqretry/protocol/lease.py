@@ -9,6 +9,8 @@ from rqretry.protocol.command import MAX_BATCH_BYTES, Command, call
 from rqretry.protocol.keys import GroupKeys
 
 OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
+LATER = b"LATER"
+"""Not done yet: it would have been too many bytes for one call."""
 """Verdicts on one message of a batch; STALE: that lease ended, GONE: the message did."""
 
 _USUAL = {(0, "", "failure")}

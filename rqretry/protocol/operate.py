@@ -84,6 +84,20 @@ def purge(
     )
 
 
+def purge_each(
+    command: Callable[[Sequence[str]], Command[list[bytes]]], items: Sequence[str]
+) -> Operation[int]:
+    """Purge all of these, in as many calls as the bytes of their bodies need; how many went."""
+    gone, rest = 0, items
+    for _ in range(len(items)):
+        verdicts: list[bytes] = yield command(rest)
+        gone += verdicts.count(b"OK")
+        rest = [item for item, verdict in zip(rest, verdicts, strict=True) if verdict == b"LATER"]
+        if not rest:
+            break
+    return gone
+
+
 def purge_list(
     keys: GroupKeys,
     key: str,

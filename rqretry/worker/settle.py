@@ -15,7 +15,7 @@ from rqretry.core.errors import AmbiguousResult, RqretryError, StoreUnavailable
 from rqretry.core.middleware import Announcer
 from rqretry.observability.observer import POSTPONED, RELEASED, SUCCESS
 from rqretry.protocol.command import MAX_BATCH, Command, batches
-from rqretry.protocol.lease import GONE, LIMIT, OK, Failed, Failure, fail, release, succeed
+from rqretry.protocol.lease import GONE, LATER, LIMIT, OK, Failed, Failure, fail, release, succeed
 from rqretry.transport.store import Store
 from rqretry.worker.leases import Delivery, Doubt, LeasedPlace, Release
 from rqretry.worker.settle_events import OutcomeReporter
@@ -240,6 +240,9 @@ class Settler:
 
         def answered(verdicts: list[bytes]) -> None:
             for delivery, verdict in zip(batch, verdicts, strict=True):
+                if verdict == LATER:
+                    self.succeed(delivery)
+                    continue
                 place.leases.end(delivery)
                 if verdict != OK:
                     self._doubt(delivery, None, sent_at, gone=verdict == GONE)

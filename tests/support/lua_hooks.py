@@ -51,6 +51,42 @@ local function call(...)
 end
 """
 
+WORK_KEY = "rqretry:work"
+
+MEASURED_CALL = f"""
+local function measure(value)
+  if type(value) ~= 'table' then
+    return 1, #tostring(value)
+  end
+  local elements, bytes = 0, 0
+  for i = 1, #value do
+    local more, longer = measure(value[i])
+    elements, bytes = elements + more, bytes + longer
+  end
+  return elements, bytes
+end
+local function call(command, key, ...)
+  local freed, reply = 0, nil
+  if command == 'HDEL' and string.find(key, ':bodies$') then
+    for _, id in ipairs({{ ... }}) do
+      freed = freed + (redis.call('HGET', string.gsub(key, 'bodies$', 'sizes'), id) or 0)
+    end
+  end
+  if key then
+    reply = redis.call(command, key, ...)
+  else
+    reply = redis.call(command)
+  end
+  local elements, bytes = measure({{ reply, ... }})
+  redis.call('HINCRBY', '{WORK_KEY}', 'commands', 1)
+  redis.call('HINCRBY', '{WORK_KEY}', 'elements', elements)
+  redis.call('HINCRBY', '{WORK_KEY}', 'bytes', bytes)
+  redis.call('HINCRBY', '{WORK_KEY}', 'freed', freed)
+  return reply
+end
+"""
+"""What scripts that write make the server do, in WORK_KEY; `sizes` has the sizes of bodies."""
+
 CUT_CALL = f"""
 local calls, cut_at = 0, tonumber(redis.call('GET', '{CUT_KEY}') or '0')
 local function call(...)
@@ -93,6 +129,11 @@ def virtual_time_declared_keys() -> ScriptLibrary:
 def counted() -> ScriptLibrary:
     """The scripts on the virtual clock, counting their Redis commands in CALLS_KEY."""
     return ScriptLibrary(overrides=VIRTUAL, call_override=COUNTED_CALL)
+
+
+def measured() -> ScriptLibrary:
+    """The same, with what the commands pass and answer, and the bodies that they free."""
+    return ScriptLibrary(overrides=VIRTUAL, call_override=MEASURED_CALL)
 
 
 def cut() -> ScriptLibrary:

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.meta.mutation.case import Symbol, drops
+from tests.meta.mutation.case import Symbol, answers, drops
 from tests.meta.mutation.cases.common import always, case
 
 RETENTION = "tests/contract/integration/test_retention.py::"
 GROUPS = "tests/contract/admin/test_groups.py::"
+WORST = "tests/lua/test_worst_cases.py::"
 SWEEP = "tests/lua/test_sweep.py::"
 
 
@@ -41,6 +42,12 @@ def whole_history(original: Any) -> Any:
 
 
 CASES = (
+    case("R21", "all message groups are looked through for one message",
+         answers("HLEN", "heads", "answer = 0", "lease"),
+         f"{WORST}test_a_message_without_a_body_among_many_message_groups"),
+    case("R21", "bodies of any size end in one call",
+         answers("HLEN", "big", "answer = 0", "succeed"),
+         f"{WORST}test_bodies_of_2_gib_end_in_several_calls"),
     case("R33", "one call each half minute forgets ids", Symbol("Sweeps._wait_s", always(30.0)),
          f"{RETENTION}test_a_worker_forgets_ids_as_fast_as_they_came",
          f"{RETENTION}test_a_round_of_the_reaper_forgets_what_is_over"),
