@@ -77,6 +77,16 @@ class Board:
         with self._lock:
             self._server = Condition("working", fault, proved_at)
 
+    def silent(self, seconds: float) -> list[int]:
+        """The processes that work, and have not reported for so long."""
+        with self._lock:
+            now = time.monotonic()
+            return [
+                pid
+                for pid, process in self._processes.items()
+                if process.condition.state == "working" and now - process.reported_at > seconds
+            ]
+
     def working(self) -> int:
         """How many processes work, and not only start or stop."""
         with self._lock:

@@ -26,7 +26,7 @@ from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
 from rqretry.supervision.exit_records import ExitRecords
-from rqretry.supervision.health import Board
+from rqretry.supervision.health import SILENT_S, Board
 from rqretry.supervision.health_port import HealthPort, ServerCheck
 from rqretry.supervision.metrics_port import MetricsPort
 from rqretry.supervision.reload import CodeWatch
@@ -103,7 +103,9 @@ def supervise(
                 around.enter_context(ServerCheck(board, app.settings))
             watch = around.enter_context(CodeWatch(watched)) if watched is not None else None
             early.check()
-            return Supervisor(config, processes, board, watch, ExitRecords(app.settings)).run()
+            longest_s = max((s.consume_timeout_ms for s in app.consumers), default=0) / 1000
+            records = ExitRecords(app.settings)
+            return Supervisor(config, processes, board, watch, records, longest_s).run()
     except StoppedEarly:
         return 0
 
@@ -150,12 +152,15 @@ class Supervisor:
         board: Board,
         watch: CodeWatch | None,
         exit_records: ExitRecords,
+        longest_s: float,
     ) -> None:
         self._config = config
         self._count = processes
         self._board = board
         self._watch = watch
         self._exit_records = exit_records
+        self._silent_s = longest_s + SILENT_S
+        """So long an attempt may block the event loop of a process; then it is replaced."""
         self._context = multiprocessing.get_context("spawn")
         self._children: list[_Child] = []
         self._signals = 0
@@ -218,8 +223,12 @@ class Supervisor:
                     self._read_report(reports[ready])
         else:
             time.sleep(0.05)
-        now = time.monotonic()
+        now, silent = time.monotonic(), self._board.silent(self._silent_s)
         for child in list(self._children):
+            if child.pid in silent and child.kill_at is None:
+                log.error("worker process %d has not reported for %g s: its event loop is blocked;"
+                          " it is replaced", child.pid, self._silent_s)  # fmt: skip
+                self._stop(child, signal.SIGTERM)
             if child.process.exitcode is not None:
                 self._forget(child)
                 self._ended(child, now - child.started)

@@ -110,6 +110,7 @@ class Consumer:
         self, delivery: Delivery, task: asyncio.Task[None] | None, now: float
     ) -> Coroutine[Any, Any, None] | None:
         """What a slot does with a delivery."""
+        delivery.task = task
         if delivery.lost or now >= delivery.sent_at + delivery.place.visibility_s:
             # A process that stood still finds leases in its buffer that ended meanwhile.
             self.running.lose(delivery)
@@ -202,5 +203,6 @@ class Consumer:
 
     def _give_back(self, deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
-            delivery.settled = True
-            self._results.release(delivery, "")
+            if not delivery.lost:
+                delivery.settled = True
+                self._results.release(delivery, "")

@@ -8,12 +8,12 @@ import contextvars
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 from rqretry.consumer.process_pool import ProcessSlot
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.message import Message
+from rqretry.worker.daemon_threads import DaemonThreads
 
 Call = Callable[[Message[Any]], Coroutine[Any, Any, Any]]
 """Calls a handler with a message and returns what it returns, or raises what it raises."""
@@ -69,9 +69,7 @@ class ThreadCaller:
         self._handler = spec.handler
         self._binding = spec.binding
         self._stopped = False
-        self._threads = ThreadPoolExecutor(
-            spec.concurrency, thread_name_prefix=f"rqretry-{spec.group}"
-        )
+        self._threads = DaemonThreads(spec.concurrency, f"rqretry-{spec.group}")
 
     async def call(self, message: Message[Any]) -> Any:
         """Run the function, in a copy of the attempt's context."""

@@ -6,6 +6,7 @@ these changes by its own methods only.
 """
 
 import asyncio
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -99,9 +100,27 @@ class Leases:
         if self._held.get(delivery.id) is delivery:
             del self._held[delivery.id]
 
+    # The heartbeat's thread calls these.
+
     def sent_before(self, moment: float) -> list[Delivery]:
-        """What was leased or renewed before a monotonic time; the heartbeat's thread asks."""
-        return [d for d in list(self._held.values()) if d.sent_at < moment and not d.lost]
+        """What runs, or has a result, and was leased or renewed before a monotonic time."""
+        return [
+            d
+            for d in list(self._held.values())
+            if d.sent_at < moment and not d.lost and (d.task is not None or d.settled)
+        ]
+
+    def take_late(self, leased_before: float) -> list[Delivery]:
+        """Take away what should have started: the event loop, which does so sooner, is blocked."""
+        taken = []
+        for delivery in list(self._held.values()):
+            waits = delivery.task is None and not (delivery.settled or delivery.lost)
+            if waits and delivery.leased_at < leased_before:
+                delivery.lost = True  # a slot that is about to start it sees this, or is seen
+                if delivery.task is None:
+                    self.end(delivery)
+                    taken.append(delivery)
+        return taken
 
 
 class Release(NamedTuple):
@@ -269,6 +288,8 @@ class LeasedPlace:
     partition: int
     keys: GroupKeys
     visibility_s: float
+    longest_s: float = field(default=math.inf, kw_only=True)
+    """How long an attempt may take."""
     broadcast: bool = field(default=False, kw_only=True)
     """Nothing is leased from it: its messages are read from a stream."""
     leases: Leases = field(default_factory=Leases, init=False)

@@ -10,7 +10,6 @@ import inspect
 import logging
 import random
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rqretry.catalog.catalog import Catalog
@@ -28,6 +27,7 @@ from rqretry.protocol import transaction
 from rqretry.protocol.command import Operation
 from rqretry.protocol.transaction import COMMITTED, OPEN, ROLLED_BACK, Claimed, Record
 from rqretry.transport.store import Store, jitter
+from rqretry.worker.daemon_threads import DaemonThreads
 
 log = logging.getLogger("rqretry")
 
@@ -52,7 +52,7 @@ class TransactionChecks:
         self._checkers = checkers
         self._worker = worker
         self._random = random.Random()
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: DaemonThreads | None = None
         self.found = False
         """The last look found something to see to."""
         every = [CHECKER_LOOKS_S, *(spec.every_s for spec in checkers.values())]
@@ -159,7 +159,7 @@ class TransactionChecks:
         if inspect.iscoroutinefunction(function):
             return await function(check)
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rqretry-checker")
+            self._threads = DaemonThreads(_AT_ONCE, "rqretry-checker")
         run = contextvars.copy_context().run
         loop = asyncio.get_running_loop()
         answer = await loop.run_in_executor(self._threads, run, function, check)

@@ -314,6 +314,7 @@ class Worker:
             SyncStore(self._settings.url, self._library, repeat_seconds=2.0),
             self._leased_places,
             self._lose,
+            self.name,
         )
         partition_watch = PartitionWatch(
             self._store,
@@ -325,11 +326,11 @@ class Worker:
         checks = TransactionChecks(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
             consumer.start()
-        heartbeat.start()
         start = asyncio.get_running_loop().create_task
         fetching = start(fetcher.run(), name="fetcher")
         broadcasting = start(broadcaster.run(), name="broadcaster")
         others = [
+            start(heartbeat.run(), name="heartbeat"),
             start(self._settler.run(), name="settler"),
             start(reaper.run(), name="reaper"),
             start(self._registration.run(), name="registration"),
@@ -401,7 +402,12 @@ class Worker:
 
 
 def _place(spec: ConsumerSpec, found: tuple[str, int, GroupKeys]) -> LeasedPlace:
-    return LeasedPlace(*found, spec.visibility_ms / 1000, broadcast=spec.broadcast)
+    return LeasedPlace(
+        *found,
+        spec.visibility_ms / 1000,
+        longest_s=spec.consume_timeout_ms / 1000,
+        broadcast=spec.broadcast,
+    )
 
 
 def _broadcasts(specs: Sequence[ConsumerSpec]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rqretry import ConsumeResult, Message, RetryPolicy
-from tests.contract.integration.harness import Lab, Seen, counted, until
+from tests.contract.integration.harness import PATIENCE_S, Lab, Seen, counted, until
 
 INFLIGHT = "rqretry:test:{t:0}:group:g:inflight"
 
@@ -59,6 +59,33 @@ async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(lab: Lab) ->
         reaper.join()
 
     assert seen.attempts == [1]
+
+
+async def test_a_blocked_event_loop_keeps_nothing_beyond_consume_timeout(lab: Lab) -> None:
+    app, seen, blocked = lab.app(), Seen(), threading.Event()
+
+    @app.consumer("t", group="g", visibility=0.3, consume_timeout=0.3, concurrency=2)
+    async def handle(message: Message[Any]) -> None:
+        seen.add(message)
+        if message.body == "blocks" and message.attempt == 1:
+            blocked.wait(PATIENCE_S)
+
+    def free() -> None:
+        # A reaper in another thread, which the blocked loop cannot stop.
+        end = time.monotonic() + PATIENCE_S / 2
+        while lab.stats("g").counters.get("expire", 0) < 1 and time.monotonic() < end:
+            lab.expire("t", "g")
+            time.sleep(0.02)
+        blocked.set()
+
+    async with lab.working(app):
+        reaper = threading.Thread(target=free)
+        reaper.start()
+        await app.publish_many("t", ["blocks", "waits"])
+        await counted(lab, "g", expire=1, release=1, succeed=2, dead=0)
+        reaper.join()
+    assert sorted(seen.bodies) == ["blocks", "blocks", "waits"]
+    assert [m.attempt for m in seen.messages if m.body == "waits"] == [1]
 
 
 async def test_consume_timeout_cancels_an_async_handler_and_counts_a_failure(lab: Lab) -> None:

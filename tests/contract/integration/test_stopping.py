@@ -1,6 +1,7 @@
 """Stopping a worker: what has not started is given back, what runs may finish."""
 
 import asyncio
+import sys
 import threading
 import time
 from typing import Any
@@ -160,3 +161,38 @@ async def test_a_worker_without_consumers_is_an_error(lab: Lab) -> None:
     app = lab.app()
     with pytest.raises(ConfigError, match="no consumers"):
         Worker(app.settings, app.consumers)
+
+
+HUNG = """
+import asyncio, sys, threading
+from rqretry import App
+
+app, hung = App(sys.argv[1], namespace="test"), threading.Event()
+
+@app.consumer("t", group="g")
+def handle(message):
+    hung.set()
+    threading.Event().wait()
+
+async def main():
+    running = asyncio.create_task(app.run(grace=0.1, signals=False))
+    await app.publish("t", 1)
+    await asyncio.to_thread(hung.wait)
+    running.cancel()
+    await asyncio.wait([running])
+    await app.aclose()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_plain_handler_that_hangs_keeps_no_process(lab: Lab) -> None:
+    arguments = (sys.executable, "-c", HUNG, lab.url)
+    process = await asyncio.create_subprocess_exec(*arguments)
+    try:
+        async with asyncio.timeout(60):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

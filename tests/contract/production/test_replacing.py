@@ -122,6 +122,28 @@ def test_a_change_of_the_code_is_loaded_also_after_a_mistake(site: Site, code: P
     assert service.stop() == 0
 
 
+BLOCKS = """
+import threading
+from rqretry import App
+app = App()
+@app.consumer("t", group="g", consume_timeout="500ms", visibility="500ms", max_retries=1)
+async def handle(message):
+    if message.attempt == 1:
+        threading.Event().wait()
+"""
+
+
+def test_a_process_that_no_longer_turns_is_replaced(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "blocks.py").write_text(BLOCKS)
+    service = site.ready("--grace", "0.1", app="blocks:app", folder=tmp_path)
+    (first,) = service.pids()
+    site.client.publish("t", 1)
+    until(lambda: bool(service.pids()) and first not in service.pids(), say=service.diagnosis)
+    service.says("its event loop is blocked; it is replaced")
+    site.committed(1)
+    assert service.stop() == 0
+
+
 def test_only_python_files_that_are_not_hidden_are_watched(tmp_path: Path) -> None:
     watch = CodeWatch(str(tmp_path))
     names = ("a.py", "b.txt", ".git/c.py", "sub/d.py", "sub/__pycache__/e.py", "sub/.#f.py")

@@ -147,9 +147,10 @@ async def test_what_is_trusted_of_a_renewal_runs_from_its_sending() -> None:
     place = LeasedPlace("t", 0, keys, visibility_s=1.0)
     delivery = Delivery(place, "a", b"", (1, 1), time.monotonic() - 0.5, "")
     place.leases.add([delivery])
+    delivery.task = asyncio.current_task()
     store: Any = SlowStore([b"OK"])
     before = time.monotonic()
-    Heartbeat(store, [place], lambda lost: None)._renew_all()
+    Heartbeat(store, [place], lambda lost: None, "w")._renew_all()
     assert before <= delivery.sent_at <= store.replied_at - 0.05
 
 
@@ -163,10 +164,11 @@ async def test_a_server_that_is_down_keeps_no_other_lease_from_being_renewed() -
     deliveries = [Delivery(place, "a", b"", (1, 1), old, "") for place in places]
     for place, delivery in zip(places, deliveries, strict=True):
         place.leases.add([delivery])
+        delivery.task = asyncio.current_task()
     answers = [[b"OK"], StoreUnavailable("down"), [b"STALE"]]
     store: Any = SlowStore(None)
     store.run_each = lambda commands, seconds: answers
-    Heartbeat(store, places, lost.append)._renew_all()
+    Heartbeat(store, places, lost.append, "w")._renew_all()
     await asyncio.sleep(0)
     assert [delivery.sent_at > old for delivery in deliveries] == [True, False, False]
     assert lost == deliveries[2:]

@@ -1,5 +1,7 @@
 """What a process knows of a place: leases, results on their way, tracebacks, and what is due."""
 
+from typing import Any, cast
+
 import pytest
 
 from rqretry.protocol.keys import partition_keys
@@ -30,12 +32,17 @@ def test_an_older_lease_of_a_message_does_not_end_the_newer_one() -> None:
     assert len(here.leases) == 0
 
 
-def test_the_heartbeat_renews_what_was_sent_before_and_is_not_lost() -> None:
+def test_the_heartbeat_renews_what_has_started_and_was_sent_before_and_is_not_lost() -> None:
     here = place()
-    early, lost = here.leased(leased("early", "lost"), 1.0)
-    here.leased(leased("late"), 2.0)
-    lost.lost = True
-    assert here.leases.sent_before(2.0) == [early]
+    early, lost, settled, waits = here.leased(leased("early", "lost", "settled", "waits"), 1.0)
+    (late,) = here.leased(leased("late"), 2.0)
+    early.task = lost.task = late.task = cast(Any, "a slot")
+    lost.lost = settled.settled = True
+    assert here.leases.sent_before(2.0) == [early, settled]
+    assert here.leases.take_late(2.0) == [waits]
+    assert here.leases.take_late(2.0) == []
+    assert waits.lost
+    assert waits not in here.leases
 
 
 def test_what_is_taken_out_of_the_outbox_is_not_counted_any_more() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.meta.mutation.case import LuaLine, Symbol
-from tests.meta.mutation.cases.common import case
+from tests.meta.mutation.cases.common import always, case
 
 PLACES = "tests/contract/integration/test_places.py::"
 
@@ -31,6 +31,12 @@ def raises_for_all(original: Any) -> Any:
     return made
 
 
+def renews_all(_: Any) -> Any:
+    """The heartbeat renews whatever was started."""
+    return lambda _self, place, now: place.leases.sent_before(now - place.visibility_s / 3)
+
+
+LEASES = "tests/contract/integration/test_leases.py::"
 REFUSED = "tests/lua/test_refused_writes.py::"
 UNDOES_NOTHING = "local function pcall(writes) writes() return true end"
 
@@ -46,4 +52,12 @@ CASES = (
          f"{REFUSED}test_a_key_of_another_type_burns_no_attempt[redis-7-counters-expires]"),
     case("R26", "an expiry that is refused counts", LuaLine("expire", UNDOES_NOTHING),
          f"{REFUSED}test_a_missing_right_burns_no_attempt[redis-7-ZREM-expires]"),
+    case("R23", "a message is renewed for as long as the event loop is blocked",
+         Symbol("Heartbeat._due", renews_all),
+         f"{LEASES}test_a_blocked_event_loop_keeps_nothing_beyond_consume_timeout"),
+    case("R23", "what waits behind a blocked event loop is kept",
+         Symbol("Leases.take_late", always([])),
+         f"{LEASES}test_a_blocked_event_loop_keeps_nothing_beyond_consume_timeout"),
+    case("R23", "a process that no longer turns is kept", Symbol("Board.silent", always([])),
+         "tests/contract/production/test_replacing.py::test_a_process_that_no_longer_turns_is_replaced"),
 )  # fmt: skip
