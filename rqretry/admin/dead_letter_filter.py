@@ -13,7 +13,7 @@ from rqretry.core.durations import epoch_ms
 from rqretry.core.errors import InvalidArgument, refuse, show
 from rqretry.core.failure_record import AttemptError
 from rqretry.core.limits import check_message_id, check_topic
-from rqretry.protocol.command import MAX_BATCH, Operation
+from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.inspect import DeadPage, count_dead, dead_clusters, dead_letters
 from rqretry.protocol.keys import GroupKeys
 
@@ -161,9 +161,18 @@ class DeadLetterPages:
 
     def next(self) -> Operation[list[DeadLetterRecord] | None]:
         """The selected ones of the next page, which may be none; None at the end."""
-        if self._rest is not None and not self._rest:
+        if self.ended:
             return None
-        page: DeadPage = yield dead_letters(
+        return self.read((yield self.ask()))
+
+    @property
+    def ended(self) -> bool:
+        """Whether all ids that were named have been looked up."""
+        return self._rest is not None and not self._rest
+
+    def ask(self) -> Command[DeadPage]:
+        """What asks for the next page."""
+        return dead_letters(
             self.place.keys,
             count=self._count,
             with_bodies=self._with_bodies,
@@ -172,6 +181,9 @@ class DeadLetterPages:
             fingerprint=self._wanted.fingerprint or "",
             ids=() if self._rest is None else self._rest[: self._count],
         )
+
+    def read(self, page: DeadPage) -> list[DeadLetterRecord] | None:
+        """The selected ones of it; None at the end."""
         if not page.looked:
             return None
         if self._rest is not None:
@@ -202,6 +214,7 @@ class DeadLettersInOrder:
         """The next ones, so many at most, each with the keys of its group; none at the end."""
         if self._heads is None:
             self._heads = []
+            yield from self._read_first()
             for at in range(len(self._sources)):
                 yield from self._read(self._heads, at)
         found: Found = []
@@ -210,6 +223,13 @@ class DeadLettersInOrder:
             found.append((dead_letter, self._sources[at].place.keys))
             yield from self._read(self._heads, at)
         return found
+
+    def _read_first(self) -> Operation[None]:
+        """The first page of each place, all in one step."""
+        asked = [] if any(source.ended for source in self._sources) else self._sources
+        answers = (yield [source.ask() for source in asked]) if asked else []
+        for at, page in enumerate(answers):
+            self._pages[at] = iter(asked[at].read(page) or ())
 
     def _read(
         self, heads: list[tuple[int, str, int, DeadLetterRecord]], at: int

@@ -8,7 +8,7 @@ from rqretry.admin.context import AdminContext
 from rqretry.admin.dead_letter_filter import (
     Candidate,
     DeadLetterFilter,
-    DeadLetterPages,
+    DeadLettersInOrder,
     chosen,
     count_dead_letters,
 )
@@ -19,8 +19,9 @@ from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.failure_record import read_record
 from rqretry.core.limits import EARLIEST, LATEST, check_count, check_group, check_start
 from rqretry.protocol import maintain, operate
-from rqretry.protocol.command import Operation, batches
+from rqretry.protocol.command import MAX_BATCH, Operation, batches
 from rqretry.protocol.inspect import Stats, read_these, stats
+from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.operate import BlockedPage, GroupPage, PurgeCount, scan
 
 STATES = ("dead", "ready", "waiting_retry")
@@ -126,8 +127,11 @@ def purge(
         _not_by_death(wanted)
     record = yield from context.catalog.groups.get(check_group(group))
     _refuse_view(record, "purge")
-    gone = 0
-    for place in (yield from context.places(record, wanted.topic)):
+    places, gone = (yield from context.places(record, wanted.topic)), 0
+    if state == "dead" and (dry_run or not wanted.takes_all):
+        gone = yield from _purge_dead(context, places, wanted, dry_run=dry_run)
+        places = []
+    for place in places:
         gone += yield from _purge(context, place, state, wanted, dry_run=dry_run)
     if not dry_run:
         arguments = {"group": group, "state": state} | wanted.given()
@@ -198,8 +202,6 @@ def _purge(
         for key in keys.lists:
             gone += yield from _purge_list(context, place, key, wanted, dry_run=dry_run)
         return gone
-    if state == "dead" and not (wanted.takes_all and not dry_run):
-        return (yield from _purge_dead(context, place, wanted, dry_run=dry_run))
     gone = 0
     for key in keys.levels if state == "waiting_retry" else (keys.dead,):
         if wanted.takes_all and not dry_run:
@@ -214,17 +216,20 @@ def _purge(
 
 
 def _purge_dead(
-    context: AdminContext, place: Place, wanted: DeadLetterFilter, *, dry_run: bool
+    context: AdminContext, places: Sequence[Place], wanted: DeadLetterFilter, *, dry_run: bool
 ) -> Operation[int]:
     """Purge dead letters as their pages are read."""
     if dry_run:
-        return (yield from count_dead_letters([place], wanted))
-    pages, gone = DeadLetterPages(place, wanted, with_bodies=False), 0
-    while (page := (yield from pages.next())) is not None:
-        ids = [dead_letter.id for dead_letter in page]
-        if ids:
-            command = partial(operate.purge, place.keys, actor=context.actor)
-            gone += yield from operate.purge_each(command, ids)
+        return (yield from count_dead_letters(places, wanted))
+    source, gone = DeadLettersInOrder(places, wanted, with_bodies=False), 0
+    while found := (yield from source.take(MAX_BATCH)):
+        by_place: dict[GroupKeys, list[str]] = {}
+        for dead_letter, keys in found:
+            by_place.setdefault(keys, []).append(dead_letter.id)
+        for keys, ids in by_place.items():
+            gone += yield from operate.purge_each(
+                partial(operate.purge, keys, actor=context.actor), ids
+            )
     return gone
 
 
