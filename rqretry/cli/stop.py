@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Whether SIGINT or SIGTERM came; they do nothing else inside."""
+    """Whether SIGINT or SIGTERM came; they do nothing else inside, nor after one came."""
     asked = threading.Event()
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
@@ -22,4 +22,4 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
         yield asked.is_set
     finally:
         for one, handler in before.items():
-            signal.signal(one, handler)
+            signal.signal(one, signal.SIG_IGN if asked.is_set() else handler)

@@ -192,7 +192,7 @@ class Supervisor:
             for child in self._children:
                 child.process.kill()
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_IGN if self._signals else handler)
 
     # -- starting and ending -----------------------------------------------------------------
 

@@ -48,7 +48,10 @@ class StoppedEarly(BaseException):
 
 
 class Stoppable:
-    """Inside this block a signal raises StoppedEarly. Main thread only; may be nested."""
+    """Inside this block a signal raises StoppedEarly. Main thread only; may be nested.
+
+    After a signal the process ends: further ones are ignored, so that they do not decide how.
+    """
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
@@ -62,7 +65,8 @@ class Stoppable:
     def __exit__(self, *_: object) -> None:
         self._left.set()
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, signal.SIG_IGN if self._signalled else handler)
 
     def check(self) -> None:
         """Raise StoppedEarly if a signal came and somebody's code swallowed what it raised."""
@@ -70,6 +74,8 @@ class Stoppable:
             raise StoppedEarly
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self._left.is_set():
+            return
         if not self._signalled:
             self._signalled = True
             threading.Thread(target=self._insist, args=(number,), daemon=True).start()

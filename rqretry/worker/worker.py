@@ -390,6 +390,7 @@ class Worker:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         drains.cancel()
         hurry.cancel()
+        await asyncio.gather(*either, return_exceptions=True)
         for consumer in self._consumers:
             consumer.abandon()
         patience = _HURRIED_SETTLE_S if self._stop_now.is_set() else _LAST_SETTLE_S

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,22 @@ def test_a_process_that_outlives_its_grace_is_killed_and_the_status_says_so(site
     assert time.monotonic() - start < 6
     service.says(f"worker process {pid} did not stop within its grace; killed")
     until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_signals_that_keep_coming_neither_kill_it_nor_print_an_error(site: Site) -> None:
+    service = site.ready("--grace", "60s")
+    site.client.publish("t", 60)
+    until(lambda: bool(site.ledger()))
+    sent = 0
+    while service.process.poll() is None:
+        os.killpg(service.process.pid, signal.SIGTERM)
+        sent += 1
+        with suppress(subprocess.TimeoutExpired):
+            service.process.wait(0.01)
+    assert sent >= 8
+    assert service.process.returncode == 0
+    assert {record["level"] for record in service.records()} <= {"info", "warning"}
+    assert site.stats().counters["release"] == 1
 
 
 def test_the_second_signal_is_immediate(site: Site) -> None:

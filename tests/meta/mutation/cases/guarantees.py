@@ -22,6 +22,7 @@ RECALL = "tests/lua/test_recall.py::"
 EXPIRE = "tests/lua/test_expire.py::"
 RIGHTS = "tests/contract/production/test_rights.py::"
 EVICTION = "tests/contract/integration/test_eviction.py::"
+STOPPING = "tests/contract/production/test_stopping.py::"
 PROGRAM = "tests/edges/cli/test_program.py::"
 
 
@@ -55,6 +56,19 @@ def bug(original: Any) -> Any:
 def at_its_answer(original: Any) -> Any:
     """A renewal is trusted from its answer on."""
     return lambda self, batch, verdicts, _sent_at: original(self, batch, verdicts, time.monotonic())
+
+
+def mortal(_original: Any) -> Any:
+    """Signals have their old effect again when a command has been stopped."""
+
+    def leave(self: Any, *_: Any) -> None:
+        import signal
+
+        self._left.set()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    return leave
 
 
 def over(original: Any) -> Any:
@@ -147,9 +161,11 @@ CASES = (
          f"{PROGRAM}test_a_worker_refuses_a_server_that_evicts"),
     case("R17", "nobody looks at the user's rights", Symbol("checks:denied", always(())),
          f"{RIGHTS}test_rights_are_proved_on_our_own_keys_by_the_commands_themselves"),
-    case("R37", "nobody looks at the server again",
+    case("R17", "nobody looks at the server again",
          Symbol("EvictionWatch.look", always(())),
          f"{EVICTION}test_a_client_publishes_nothing_to_a_server_that_evicts"),
+    case("R37", "a signal kills a worker that ends", Symbol("Stoppable.__exit__", mortal),
+         f"{STOPPING}test_signals_that_keep_coming_neither_kill_it_nor_print_an_error"),
     case("R38", "a request may take for ever", Symbol("TimedProtocol._limit", always(None)),
          "tests/edges/dashboard/test_patience.py::test_half_sent_requests_do_not_hold_the_dashboard"),
     case("R38", "wrong tokens are not counted", Symbol("WrongTokens.add", always(None)),
