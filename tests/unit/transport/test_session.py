@@ -163,7 +163,7 @@ def plan(*replies: Any, url: str = "redis://h", repeat_s: float = 0.0) -> Plan:
 
 def planned_for(url: str, reply: Callable[..., Any], repeat_s: float = 0.0) -> Plan:
     session = Session(topology_of(RedisUrl.parse(url), ScriptLibrary()), repeat_s)
-    session.eviction.ask_at = math.inf  # test_eviction_watch.py is about that
+    session.eviction.ask_at = math.inf  # test_node.py is about that
     return Plan(session, reply)
 
 
