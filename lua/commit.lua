@@ -40,7 +40,7 @@ for i, member in ipairs(members) do
 end
 if #members > 0 then
   if #named > 0 then -- their slots in the order of ordered groups, which deliver lets them enter
-    number_messages(meta, message_groups, named, name_of)
+    number_messages(clock, meta, message_groups, named, name_of)
   end
   call('ZADD', scheduled, unpack(due))
   call('HDEL', half_of, unpack(ids))

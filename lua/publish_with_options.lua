@@ -208,7 +208,7 @@ local function publish_each(time, room)
 
   local function push_to_groups()
     if #named > 0 then
-      slot_of = number_messages(meta, message_groups, named, name_of)
+      slot_of = number_messages(time, meta, message_groups, named, name_of)
     end
     if groups > 1 then
       note_owing()

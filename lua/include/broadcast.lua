@@ -43,13 +43,14 @@ end
 -- Without ids it only wakes the readers.
 local function cast(clock, meta, stream, ids, body_of)
   local kept = call('HMGET', meta, 'cast_ms', 'cast_seq', 'cast_count', 'cast_bytes', 'cast_limit')
-  local ms, seq, count = tonumber(kept[1]) or 0, tonumber(kept[2]) or 0, tonumber(kept[3]) or 0
+  local ms, seq, count = sane(kept[1]), sane(kept[2]), sane(kept[3])
+  ms = kept[1] and ms == 0 and clock.now or ms
   if clock.now > ms then
     ms, seq = clock.now, 0
   else
     seq = seq + 1
   end
-  local fields, bytes, limit = { 'n', count }, (tonumber(kept[4]) or 0) + CAST_OVERHEAD, tonumber(kept[5]) or CAST_LIMIT
+  local fields, bytes, limit = { 'n', count }, sane(kept[4]) + CAST_OVERHEAD, tonumber(kept[5]) or CAST_LIMIT
   for _, id in ipairs(ids) do
     fields[#fields + 1], fields[#fields + 2] = id, body_of[id]
     bytes = bytes + #id + #body_of[id]

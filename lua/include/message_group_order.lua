@@ -74,9 +74,18 @@ local function set_heads(o, heads)
   end
 end
 
+-- The number before the first of so many. Where the last one is damaged, time goes on from further than any.
+local function take_numbers(clock, meta, count)
+  local last = tonumber(clock.order)
+  if clock.order and not (last and last >= 1 and last < 2 ^ 48 and last % 1 == 0) then
+    call('HSET', meta, 'order', string.format('%d', clock.now))
+  end
+  return call('HINCRBY', meta, 'order', count) - count
+end
+
 -- Messages with a message group get numbers in the order in which they came; what a call that was
 -- cut has numbered keeps its number. Returns the position of each.
-local function number_messages(meta, message_groups, ids, name_of)
+local function number_messages(clock, meta, message_groups, ids, name_of)
   local kept, number, numbered, slot_of = call('HMGET', message_groups, unpack(ids)), 0, {}, {}
   for i, id in ipairs(ids) do
     if kept[i] and message_group_of(kept[i]) == name_of[id] then
@@ -86,7 +95,7 @@ local function number_messages(meta, message_groups, ids, name_of)
     end
   end
   if number > 0 then
-    number = call('HINCRBY', meta, 'order', number) - number
+    number = take_numbers(clock, meta, number)
   end
   for _, id in ipairs(ids) do
     if not slot_of[id] then
@@ -242,7 +251,7 @@ local function push_in_order(o, list, ids)
     for i = 1, #ids do
       named = named + (slots[i] and 1 or 0)
     end
-    local number = named > 0 and call('HINCRBY', o.meta, 'order', named) - named
+    local number = named > 0 and take_numbers(o.clock, o.meta, named)
     for i = 1, #ids do
       if slots[i] then
         number = number + 1

@@ -1,12 +1,13 @@
 """Logical time: it never goes back, moves on at the wall's rate, and comes back to the wall's."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from rqretry.protocol import inspect
-from tests.support.builders import HOUR, MINUTE, SECOND, failure, prepared
+from tests.support.builders import HOUR, MINUTE, SECOND, failure, first, prepared
 from tests.support.world import START_MS, VISIBILITY_MS, World
 
 LAST_MS = 2**48 - 1
@@ -234,6 +235,24 @@ def test_a_partition_heals_from_an_absurd_number(
     mark, offset = clock(world)
     assert START_MS <= mark <= START_MS + 9 * SECOND
     assert offset <= 4 * SECOND
+
+
+@pytest.mark.parametrize("damage", [2**53, 2**63 - 1, 10**30, -5, "inf", "nan", "x", 2.5])
+@pytest.mark.parametrize("field", ["order", "cast_ms", "cast_seq", "cast_count", "cast_bytes"])
+def test_an_ordered_and_broadcast_partition_heals_from_an_absurd_number(
+    world: World, field: str, damage: float | str
+) -> None:
+    world.subscribe(ordered=True)
+    world.route = replace(world.route, version=world.route.version + 1, broadcast=True)
+    world.install()
+    world.publish(prepared("a", group="k"))
+    world.damage().hset(world.keys.meta, field, damage)
+    for id_ in ("b", "c"):
+        world.publish(prepared(id_, group="k"))
+    for id_ in ("a", "b", "c"):
+        assert world.lease().ids == [id_]
+        world.succeed(*first(id_))
+    assert world.client.xlen(world.keys.broadcast) == 3
 
 
 def test_a_server_at_the_end_of_time_is_followed(world: World) -> None:
