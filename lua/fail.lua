@@ -143,15 +143,36 @@ local function write_failure_records()
     changed[2 * i - 1], changed[2 * i] = done[i], record
   end
   call('HSET', failures, unpack(changed))
-  if traces > 0 and call('HLEN', tracebacks) < TRACEBACKS_KEPT then
-    call('HSET', tracebacks, unpack(ARGV, 8, 7 + 2 * traces))
+end
+
+-- The newest are kept; `traced` has their fingerprints, the oldest first.
+local function keep_tracebacks()
+  local traced, oldest = call('HGET', config, 'traced') or '', {}
+  for at = 8, 7 + 2 * traces, 2 do
+    traced = string.find(traced, ARGV[at], 1, true) and traced or traced .. ARGV[at] .. ' '
   end
+  local _, count = string.gsub(traced, ' ', ' ')
+  for fingerprint in string.gmatch(traced, '%S+') do
+    if count <= TRACEBACKS_KEPT then
+      break
+    end
+    oldest[#oldest + 1], count = fingerprint, count - 1
+    traced = string.sub(traced, #fingerprint + 2)
+  end
+  call('HSET', tracebacks, unpack(ARGV, 8, 7 + 2 * traces))
+  if #oldest > 0 then
+    call('HDEL', tracebacks, unpack(oldest))
+  end
+  call('HSET', config, 'traced', traced)
 end
 
 local ended = false
 local function write()
   local earlier = write_plan(plan, keys, levels, policy.view)
   write_failure_records()
+  if traces > 0 then
+    keep_tracebacks()
+  end
   call('HSET', attempts, unpack(written))
   if keys.used then
     load_ordering()(keys, died, {})

@@ -6,7 +6,7 @@ local LAST_MS = 281474976710655 -- the last time that an id can hold; a number b
 
 local function sane(text)
   local value = tonumber(text) or 0
-  return value >= 0 and value <= LAST_MS and value or 0
+  return value >= 0 and value <= LAST_MS and math.floor(value) or 0
 end
 
 -- Where the wall is behind the mark or was. A wall that is back near the mark may have been put right, or as much

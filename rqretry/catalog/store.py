@@ -280,10 +280,11 @@ class CatalogStore:
     def first_version(self, setting: str) -> Operation[int]:
         """The first version of a new topic, or group.
 
-        It is above the versions of all that were deleted: clients and partitions may still know
-        one of the same name.
+        It is above the versions of all that were deleted, and of all that a server has lost:
+        clients and partitions may still know one of the same name.
         """
-        return int((yield inspect.read_record(self.keys.settings, setting)) or 1)
+        deleted: str = yield inspect.read_record(self.keys.settings, setting)
+        return max(int(deleted or 1), (yield from self.now_ms()))
 
     def raise_first_version(self, setting: str, least: int) -> Operation[None]:
         """One with a version below `least` is being deleted."""

@@ -247,6 +247,7 @@ def test_an_ordered_and_broadcast_partition_heals_from_an_absurd_number(
     world.install()
     world.publish(prepared("a", group="k"))
     world.damage().hset(world.keys.meta, field, damage)
+    world.advance(1)
     for id_ in ("b", "c"):
         world.publish(prepared(id_, group="k"))
     for id_ in ("a", "b", "c"):

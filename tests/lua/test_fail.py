@@ -347,9 +347,12 @@ def test_fail_keeps_one_traceback_of_a_kind_and_a_thousand_kinds(world: World) -
     world.leased("a", "b", "c")
     world.fail(failure("a"), tracebacks={"f1": "Traceback 1", "f2": "Traceback 2"})
     assert world.state()["g:tracebacks"] == {"f1": "Traceback 1", "f2": "Traceback 2"}
-    world.client.hset(world.group().tracebacks, mapping={f"x{n}": "t" for n in range(998)})
-    world.fail(failure("b"), tracebacks={"f3": "Traceback 3"})
-    assert len(world.state()["g:tracebacks"]) == 1000
+    world.fail(failure("b"), tracebacks={f"x{n}": "t" for n in range(499)})
+    world.fail(failure("c"), tracebacks={f"y{n}": "t" for n in range(500)} | {"f2": "Traceback 2"})
+    kept = world.state()["g:tracebacks"]
+    assert len(kept) == 1000
+    assert "f1" not in kept
+    assert {"f2", "y499"} < kept.keys()
 
 
 def test_fail_of_a_full_batch_with_every_kind_of_outcome(world: World) -> None:

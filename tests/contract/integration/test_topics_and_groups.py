@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConfigError, GroupNotFound, Message, RetryPolicy, TopicNotFound
-from tests.contract.integration.harness import Lab, Seen, counted
+from rqretry.protocol.keys import partition_keys
+from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
 
 
 async def test_every_group_gets_every_message_and_a_later_one_only_what_comes_after(
@@ -233,3 +234,26 @@ async def test_a_worker_whose_server_lost_everything_joins_again(lab: Lab) -> No
         await seen.count(2)
 
     assert seen.bodies == ["before", "after"]
+
+
+def test_what_a_client_knows_of_a_topic_that_was_lost_is_not_taken_for_the_new_one(
+    lab: Lab,
+) -> None:
+    old, new = lab.client(), lab.client()
+    old.admin.create_topic("t")
+    for group in ("h", "g"):
+        old.simple_consumer("t", group=group, create_group=True).receive(wait=0)
+    old.publish("t", "before")
+    lab.redis.flushall()
+    new.admin.create_topic("t")
+    consumer = new.simple_consumer("t", group="g", create_group=True)
+    consumer.receive(wait=0)
+    new.admin.set_topic("t", max_messages=100)  # as many changes as there were before
+
+    old.publish("t", "after")
+
+    (got,) = consumer.receive(wait=5)
+    assert got.body == "after"
+    consumer.ack(got)
+    assert lab.redis.keys("*group:h*") == []
+    assert not lab.redis.exists(partition_keys(NAMESPACE, "t", 0).bodies)

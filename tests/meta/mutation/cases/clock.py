@@ -1,11 +1,29 @@
-"""Time: R27 and R28."""
+"""Time, R27 and R28, and versions that come from it."""
 
-from tests.meta.mutation.case import LuaLine, answers, scores, sends
+from typing import Any
+
+from tests.meta.mutation.case import LuaLine, Symbol, answers, scores, sends
 from tests.meta.mutation.cases.common import case
 
 CLOCK = "tests/lua/test_clock.py::"
 
+
+def from_one(original: Any) -> Any:
+    """The first version of a topic is what it was when the server had lost nothing."""
+
+    def first(_self: Any, _setting: str) -> Any:
+        yield from ()
+        return 1
+
+    del original
+    return first
+
+
 CASES = (
+    case("R2", "the versions of a topic that was lost begin again",
+         Symbol("CatalogStore.first_version", from_one),
+         "tests/contract/integration/test_topics_and_groups.py::"
+         "test_what_a_client_knows_of_a_topic_that_was_lost_is_not_taken_for_the_new_one"),
     case("R27", "time is noted by what is written alone",
          sends("HSET", "meta", "if #args == 4 and args[1] == 'mark' then return 0 end"),
          f"{CLOCK}test_a_retry_comes_where_nothing_is_written_after_a_step_back"),

@@ -122,6 +122,8 @@ CASES = (
     case("4.4", "the first 2 errors are kept",
          answers("HMGET", "failures", without_line(19, 3), "fail"), ERRORS),
     case("4.4", "a traceback is not kept", drops("HSET", "tracebacks", "fail"), ERRORS),
+    case("4.4", "tracebacks are kept for ever", drops("HDEL", "tracebacks", "fail"),
+         "tests/lua/test_fail.py::test_fail_keeps_one_traceback_of_a_kind_and_a_thousand_kinds"),
     case("4.5", "a reset takes the dead letters too",
          Symbol("admin:_skip", all_skipped), KEPT),
     case("4.5", "dead letters are kept for a minute",
