@@ -4,7 +4,7 @@ from tests.model.simulation.authoring import Author
 from tests.model.simulation.clients import client_of
 from tests.model.simulation.handling import Receiver, work
 from tests.model.simulation.loop import Process
-from tests.model.simulation.operating import keep_up, operate
+from tests.model.simulation.operating import grow, keep_up, operate
 from tests.model.simulation.plans import LEVELS
 from tests.model.simulation.processes import TOPIC
 from tests.model.simulation.world import Outcome, World
@@ -13,7 +13,7 @@ from tests.model.simulation.world import Outcome, World
 async def prepare(world: World, process: Process) -> None:
     """Make the topic, at first; and at the end undo what operators have stopped."""
     admin = client_of(world, process, LEVELS).admin
-    await admin.create_topic(TOPIC, world.plan.partitions)
+    await admin.create_topic(TOPIC, None if world.healed else world.plan.partitions)
     if world.healed:
         known = {group.name for group in await admin.groups()}
         for group in world.plan.groups:
@@ -35,6 +35,8 @@ def populate(world: World) -> None:
         world.start(f"p{number}", Author().publish)
     if plan.upkeep:
         world.start("upkeep", keep_up)
+    if plan.growth:
+        world.start("grower", grow)
     if plan.operators:
         world.start("operator", operate)
 

@@ -21,6 +21,9 @@ from tests.model.simulation.plans import TAGS
 from tests.model.simulation.processes import PRODUCERS, TOPIC
 from tests.model.simulation.world import World
 
+BULKS = (5, 7, 12)
+"""Messages of a bulk; a call takes three, so these are up to four calls to one partition."""
+
 
 class Author:
     """A publisher; the process after one that was killed goes on with the next message."""
@@ -69,9 +72,24 @@ def _messages(world: World, name: str, count: int, *, delays: bool) -> list[Outg
     return made
 
 
+def _bulk(world: World, name: str) -> list[OutgoingMessage]:
+    """Bare messages, whose calls are sent ahead of the answer of the one in front."""
+    count = world.chance.one(f"{name}/count", BULKS)
+    own = world.plan.own_ids and world.chance.share(f"{name}/own id") < 0.5
+    named = [f"{name}.{index}" for index in range(count)]
+    return [
+        OutgoingMessage(body={"n": n}, id="own-" + n.replace("/", "-") if own else None)
+        for n in named
+    ]
+
+
 async def _publish(world: World, client: AsyncClient, name: str) -> None:
     chance = world.chance
-    messages = _messages(world, name, chance.one(f"{name}/count", (1, 1, 1, 2, 4)), delays=True)
+    if world.plan.bulks and chance.share(f"{name}/bulk") < 0.5:
+        messages = _bulk(world, name)
+    else:
+        count = chance.one(f"{name}/count", (1, 1, 1, 2, 4))
+        messages = _messages(world, name, count, delays=True)
     for attempt in range(3):
         messages = await _send(world, client, messages, first=attempt == 0)
         if not messages or not chance.happens(f"{name}/again {attempt}", 0.7):

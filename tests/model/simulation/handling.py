@@ -53,7 +53,7 @@ async def _handle(world: World, group: str, message: Message[Any]) -> ConsumeRes
     name = chance.numbered(f"{group}/{message.body['n']}")
     if world.healed:
         return ConsumeResult.SUCCESS
-    await asyncio.sleep(chance.one(f"{name}/lasts", DURATIONS_S))
+    await asyncio.sleep(plan.lasts * chance.one(f"{name}/lasts", DURATIONS_S))
     if chance.happens(f"{name}/kills", plan.kills) and world.kill(process):
         await asyncio.get_running_loop().create_future()
     if chance.happens(f"{name}/freezes", plan.freezes):

@@ -25,6 +25,8 @@ class Ledger(Group):
     settings: dict[str, str] = field(default_factory=dict)
     most_attempts: int = 0
     """The highest limit there ever was: a message that waits is still delivered once."""
+    redriven: set[str] = field(default_factory=set)
+    """Ids that were dead, and may come after what came later."""
     history: list[str] = field(default_factory=list)
     """Ids that ended as they should, in this order."""
 
@@ -105,6 +107,11 @@ class Ledger(Group):
                 self.fail(id_, now)
             one.expiries += 1
 
+    def waiting_for(self, name: str) -> set[str]:
+        """The unfinished messages of a message group, without those that lost their turn."""
+        mine = {id_ for id_ in self.unfinished() if self.names.get(id_) == name}
+        return mine - self.redriven
+
     def overdue(self, now: int) -> int:
         """How many deadlines have passed."""
         return sum(until <= now for until in self.at(INFLIGHT).values())
@@ -131,6 +138,8 @@ class Place(Partition):
         """By id, how often it was stored."""
         self.gone: set[str] = set()
         """Recalled or rolled back."""
+        self.observed = False
+        """A script was cut here: where its messages are is not known any more."""
 
     def ledger(self, name: str) -> Ledger:
         """A group here."""

@@ -18,6 +18,7 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any
 from unittest import mock
 
+from rqretry.producer.encode import chunks
 from rqretry.testing.clock import START_MS
 from tests.model.simulation.chance import Chance
 
@@ -33,6 +34,9 @@ class Process:
 
 PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 """In whose code we are; None is the network, and the test itself."""
+
+MOST_IN_A_CALL = 3
+"""Messages of a bulk in one call: so a small bulk has two calls on the way."""
 
 _Entry = tuple[Process | None, Handle]
 
@@ -219,6 +223,7 @@ def virtual(loop: VirtualLoop, chance: Chance) -> Iterator[None]:
             (random, "Random", generator),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
+        stack.enter_context(mock.patch.object(chunks, "__defaults__", (MOST_IN_A_CALL,)))
         for place in ("rqretry.client.worker_name", "rqretry.worker.worker.worker_name"):
             stack.enter_context(mock.patch(place, who))
         yield

@@ -24,6 +24,7 @@ from tests.meta.mutation.case import (
     writes_state,
 )
 from tests.meta.mutation.cases.common import CHANGE, always, any_receipt
+from tests.meta.mutation.cases.growth import as_addressed, stays_open
 from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import replaced
 from tests.model.simulation.server import virtual_scripts
@@ -96,6 +97,10 @@ MUTANTS = (
     bug("a date is a delay", scores("scheduled", "math.ceil(score)", "publish_with_options")),
     bug("a lost reply passes for a refusal", Symbol("Call.put_off", _certain)),
     bug("a publish is not repeated as it was", Symbol("Publishing._repeated", always(None))),
+    bug("a call goes ahead of one that was not done",
+        sends("GET", "lane", "if key ~= KEYS[3] then return ARGV[7] end")),
+    bug("a topic takes messages while it grows", Symbol("TopicRecord.close", stays_open)),
+    bug("what was addressed before growth stays there", Symbol("Publishing.call", as_addressed)),
 )  # fmt: skip
 
 

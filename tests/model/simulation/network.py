@@ -5,6 +5,7 @@ can be killed there.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,9 @@ class Line:
     def __init__(self, number: int, network: "Network") -> None:
         self.number = number
         self.open = True
+        self.broken = False
+        self.last: Flight | None = None
+        """What was sent on it last."""
         self._network = network
 
     def close(self) -> None:
@@ -78,6 +82,9 @@ class Flight:
     line: Line
     requests: Requests
     answer: asyncio.Future[list[Any]]
+    executed: asyncio.Future[bool]
+    """Whether all of it was; what was sent behind it on its line is executed then."""
+    before: "Flight | None"
     done: list[Any] = field(default_factory=list)
 
 
@@ -136,9 +143,23 @@ class Network:
         if not process.alive:  # killed in this very moment: nothing more leaves it
             return answer
         name = self.chance.numbered(f"{process.name}/call")
-        flight = Flight(name, process, line, requests, answer)
-        self.loop.spawn(None, self._carry(flight))
+        executed = self.loop.create_future()
+        flight = Flight(name, process, line, requests, answer, executed, line.last)
+        line.last = flight
+        self.loop.spawn(None, self._carry_in_turn(flight))
         return answer
+
+    async def _carry_in_turn(self, flight: Flight) -> None:
+        """A line is a stream: what is behind something that was lost is lost, too."""
+        before, flight.before = flight.before, None
+        try:
+            if before is not None and not await before.executed:
+                await self._break(flight)
+            else:
+                await self._carry(flight)
+        finally:
+            if not flight.executed.done():
+                flight.executed.set_result(False)
 
     async def _carry(self, flight: Flight) -> None:
         if self._falls(flight, "killed at send", self.faults.killed / 3):
@@ -152,6 +173,7 @@ class Network:
             await self._break(flight)
             return
         await self._execute_all(flight)
+        flight.executed.set_result(len(flight.done) == len(flight.requests))
         again = self._falls(flight, "repeated", self.faults.repeated)
         if again:
             self.loop.spawn(None, self._repeat(flight))
@@ -160,7 +182,7 @@ class Network:
         await self._pass(f"{flight.name}/reply")
         if self._falls(flight, "late reply", self.faults.late / 2):
             await asyncio.sleep(self.faults.latest_s * self.chance.share(f"{flight.name}/late"))
-        lost = self._falls(flight, "lost reply", self.faults.lost_reply)
+        lost = self._falls(flight, "lost reply", self.faults.lost_reply) or flight.line.broken
         if lost or len(flight.done) < len(flight.requests):
             await self._break(flight)
             return
@@ -174,11 +196,13 @@ class Network:
 
     async def _break(self, flight: Flight) -> None:
         """The client sees a broken connection, or nothing at all until it gives up."""
+        flight.line.broken = True
         if self.chance.share(f"{flight.name}/silent") < 0.5:
             return
         await self._pass(f"{flight.name}/break")
         if not flight.answer.done():
             flight.answer.set_exception(ConnectionResetError("cut"))
+            flight.answer.exception()  # noted: maybe nobody waits for it any more
 
     async def _execute_all(self, flight: Flight) -> None:
         several = len(flight.requests) > 1
@@ -308,12 +332,22 @@ class Connection:
         self._line = line
         self._network = network
         self._process = process
+        self._sent: deque[asyncio.Future[list[Any]]] = deque()
 
     async def exchange(self, requests: Requests, seconds: float) -> list[Any]:
         """Send requests and wait for as many replies. Raises TryAgain."""
+        await self.send(requests, seconds)
+        return await self.receive(len(requests), seconds)
+
+    async def send(self, requests: Requests, _seconds: float) -> None:
+        """Send requests, whose replies are received later."""
+        self._sent.append(self._network.send(self._process, self._line, requests))
+
+    async def receive(self, _count: int, seconds: float) -> list[Any]:
+        """The replies to what was sent first. Raises TryAgain."""
         try:
             async with asyncio.timeout(seconds):
-                return await self._network.send(self._process, self._line, requests)
+                return await self._sent.popleft()
         except (OSError, TimeoutError) as error:
             raise broken(self.node, error, sent=True) from error
 

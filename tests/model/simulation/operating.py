@@ -8,6 +8,7 @@ from rqretry.core.errors import RqretryError
 from rqretry.maintenance.upkeep import Upkeep
 from tests.model.simulation.clients import client_of
 from tests.model.simulation.loop import Process
+from tests.model.simulation.processes import TOPIC
 from tests.model.simulation.world import World
 
 
@@ -19,6 +20,20 @@ async def keep_up(world: World, process: Process) -> None:
         with suppress(RqretryError):
             await client.store.perform(upkeep.round())
         await asyncio.sleep(1.0)
+
+
+async def grow(world: World, process: Process) -> None:
+    """Give the topic more partitions, as soon as its ordered messages allow it."""
+    admin = client_of(world, process).admin
+    partitions = world.plan.partitions + world.plan.growth
+    await asyncio.sleep(world.plan.chaos_s * world.chance.share("grower/after") / 2)
+    while not world.healed:
+        with suppress(RqretryError):
+            await admin.set_topic(TOPIC, partitions=partitions)
+            world.network.note("grown")
+            break
+        await asyncio.sleep(0.05)
+    await asyncio.get_running_loop().create_future()
 
 
 async def operate(world: World, process: Process) -> None:

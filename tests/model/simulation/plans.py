@@ -69,6 +69,9 @@ class Plan:
     faults: Faults
     repeats_s: float
     """How long a store repeats what was not answered."""
+    growth: int
+    """How many partitions the topic gets while it is in use."""
+    bulks: bool
     delays: bool
     own_ids: bool
     message_groups: int
@@ -79,6 +82,8 @@ class Plan:
     """How often, a message, a handler kills its process."""
     freezes: float
     stops: float
+    lasts: float
+    """By what the time that handlers take is multiplied: nothing grows while much is unfinished."""
     fails: float
     dies_late: float
     clock: Clock | None
@@ -97,8 +102,10 @@ def draw(chance: Chance) -> Plan:
 
     partitions = chance.one("plan/partitions", (1, 1, 1, 2, 3))
     count = chance.one("plan/groups", (1, 1, 1, 2, 2, 3))
-    groups = tuple(_group(chance, number, partitions) for number in range(count))
-    calm = some("calm", 0.05)
+    growth = chance.one("plan/new partitions", (1, 1, 2)) if some("growth", 0.2) else 0
+    in_order = 0.8 if growth else 0.35
+    groups = tuple(_group(chance, number, partitions, in_order) for number in range(count))
+    calm = some("calm", 0.4 if growth else 0.05)
     faults = Faults(
         refused=rate("refused", 0.4, 0.1),
         lost_request=rate("lost request", 0.5, 0.15),
@@ -119,16 +126,19 @@ def draw(chance: Chance) -> Plan:
         chaos_s=chance.one("plan/chaos", (5.0, 10.0, 20.0)),
         faults=Faults() if calm else faults,
         repeats_s=chance.one("plan/repeats", (6.0, 2.0, 0.3)),
+        growth=growth,
+        bulks=some("bulks", 0.3),
         delays=some("delays", 0.4),
         own_ids=some("own ids", 0.4),
-        message_groups=chance.one("plan/message groups", (1, 2, 3)) if some("named", 0.6) else 0,
+        message_groups=chance.one("plan/message groups", (1, 2, 3)) if some("named", 1.0 if growth else 0.6) else 0,
         transactions=some("transactions", 0.3),
         upkeep=some("upkeep", 0.3),
         operators=some("operators", 0.4),
         kills=rate("kills", 0.4, 0.1),
         freezes=rate("freezes", 0.3, 0.1),
         stops=rate("stops", 0.3, 0.05),
-        fails=rate("fails", 0.7, 0.6),
+        lasts=0.1 if growth else 1.0,
+        fails=rate("fails", 0.7, 0.05 if growth else 0.6),
         dies_late=rate("never acknowledged", 0.5, 0.5),
         clock=_clock(chance) if some("clock", 0.3) else None,
         restart=_restart(chance.share("plan/restart")),
@@ -152,12 +162,12 @@ def _restart(share: float) -> str:
     return ""
 
 
-def _group(chance: Chance, number: int, partitions: int) -> GroupPlan:
+def _group(chance: Chance, number: int, partitions: int, in_order: float) -> GroupPlan:
     def pick(name: str) -> float:
         return chance.share(f"plan/group {number} {name}")
 
     kind = "simple" if pick("kind") < 0.25 else "push"
-    ordered = pick("ordered") < 0.35
+    ordered = pick("ordered") < in_order
     tags = chance.one(f"plan/group {number} tags", (*TAGS, "red || blue"))
     ladder = chance.one(f"plan/group {number} ladder", LADDERS)
     visibility = (0.5, 1.0, 2.0, 5.0) if kind == "simple" else (1.0, 2.0, 3.0, 6.0)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rqretry.app import App
-from rqretry.consumer.registry import ConsumerOptions
+from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec
 from rqretry.consumer.transaction_checker import TransactionCheck, TransactionResolution
 from rqretry.core.consume_result import ConsumeResult
 from rqretry.core.errors import RqretryError
@@ -14,8 +14,10 @@ from rqretry.core.retry_policy import RetryPolicy
 from rqretry.protocol.command import batches
 from rqretry.protocol.lease import OK, renew
 from rqretry.transport.store import Store
+from rqretry.worker.consumer import Consumer
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.leases import Delivery, LeasedPlace
+from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import Reaper
 from rqretry.worker.transaction_check_loop import TransactionChecks
 from rqretry.worker.worker import Worker
@@ -48,31 +50,47 @@ class SimulatedWorker(Worker):
             app.settings, app.consumers, checkers=app.checkers, hooks=app.hooks, store=store
         )
 
+    async def _join(self, spec: ConsumerSpec) -> Consumer:
+        consumer = await super()._join(spec)
+        consumer.running.deliveries = Ordered()  # type: ignore[assignment]
+        return consumer
+
     async def _work(self) -> None:
         if self._specs and not self._consumers:  # stopped before it had joined
             return
-        places = self.places
+        leasing = list(self._consumers)
         fetcher = Fetcher(
             self._store,
-            self._consumers,
+            leasing,
             self.name,
             self._rejoin,
             self._wake_ups,
             self._upkeep,
             self._registration.soon,
         )
-        reaper = Reaper(self._store, self._catalog, places, self.name, self._upkeep)
+        reaper = Reaper(self._store, self._catalog, self._all_places, self.name, self._upkeep)
         check_back = TransactionChecks(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:
-            consumer.running.deliveries = Ordered()  # type: ignore[assignment]
             consumer.start()
+        partition_watch = PartitionWatch(
+            self._store,
+            self._catalog,
+            leasing,
+            lambda c, found: fetcher.add(
+                c, self._add(c, LeasedPlace(*found, c.spec.visibility_ms / 1000))
+            ),
+        )
         loop = asyncio.get_running_loop()
         fetching = loop.create_task(fetcher.run(), name="fetcher")
         others = [
             loop.create_task(self._settler.run(), name="settler"),
             loop.create_task(reaper.run(), name="reaper"),
+            loop.create_task(partition_watch.run(), name="partition watch"),
             loop.create_task(check_back.run(), name="transaction checks"),
-            loop.create_task(renew_leases(self._store, places, self._lose), name="heartbeat"),
+            loop.create_task(self._join_late(leasing, fetcher), name="late joiner"),
+            loop.create_task(
+                renew_leases(self._store, self._leased_places, self._lose), name="heartbeat"
+            ),
         ]
         self.started.set()
         try:
@@ -86,11 +104,10 @@ async def renew_leases(
     store: Store, places: list[LeasedPlace], lose: Callable[[Delivery], None]
 ) -> None:
     """What worker/heartbeat.py does in a thread, with its rules."""
-    every = min((place.visibility_s for place in places), default=30.0) / 6
     loop = asyncio.get_running_loop()
     while True:
-        await asyncio.sleep(every)
-        for place in places:
+        await asyncio.sleep(min((place.visibility_s for place in places), default=30.0) / 6)
+        for place in list(places):
             old = place.leases.sent_before(loop.time() - place.visibility_s / 3)
             for batch in batches(old):
                 sent_at = loop.time()

@@ -164,6 +164,7 @@ class Leases(Reading):
             require((said == b"OK") == dead, f"redrive of {id_}: {said}")
             if not dead:
                 continue
+            ledger.redriven.add(id_)
             if args[at + 1] == "":
                 now.append(id_)
                 continue

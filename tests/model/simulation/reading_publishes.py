@@ -34,13 +34,20 @@ class Publishes(Reading):
     # -- publishing ----------------------------------------------------------------------------
 
     def _do_publish(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
-        self._publish(place, args, _messages(args[9 + 2 * int(args[7]) :], int(args[8])), reply)
+        messages = _messages(args[9 + 2 * int(args[7]) :], int(args[8]))
+        self._publish(place, keys, args, messages, reply)
 
     def _do_publish_with_options(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
-        self._publish(place, args, _messages(args[10 + 2 * int(args[7]) :], int(args[8])), reply)
+        messages = _messages(args[10 + 2 * int(args[7]) :], int(args[8]))
+        self._publish(place, keys, args, messages, reply)
 
     def _publish(
-        self, place: Place, args: Sequence[Any], messages: Sequence[Sequence[Any]], reply: Any
+        self,
+        place: Place,
+        keys: Sequence[str],
+        args: Sequence[Any],
+        messages: Sequence[Sequence[Any]],
+        reply: Any,
     ) -> None:
         version, seq, total, _, producer = args[:5]
         status = reply[0].decode()
@@ -52,6 +59,12 @@ class Publishes(Reading):
         if last is not None and last[0] >= seq:
             require(status == "LANE_CONFLICT", f"an old number in a lane was answered {status}")
             return
+        if args[6]:
+            front = place.lanes.get(keys[-1].rpartition(":")[2], ("", "", ""))
+            gap = not f"{front[0]} {front[1]} {front[2]}".startswith(args[6])
+            require((status == "LANE_GAP") == gap, f"{status} behind a call, and gap is {gap}")
+            if gap:
+                return
         stale = version != place.route.version
         require((status == "STALE_ROUTE") == stale, f"{status} for a route that is stale: {stale}")
         if stale:
@@ -84,7 +97,19 @@ class Publishes(Reading):
             place.ever[id_] = place.ever.get(id_, 0) + 1
             again = place.ever[id_] > 1 and id_ not in place.gone
             require(not again, f"{id_} is stored again, as if nobody had published it")
+            if envelope.message_group:
+                self._check_alone(place, id_, envelope.message_group)
         return verdict
+
+    def _check_alone(self, place: Place, id_: str, name: str) -> None:
+        """A message group goes to another partition only when nothing of it is unfinished."""
+        ordered = [ledger.name for ledger in place.routed() if ledger.ordered]
+        for other in self.places.values():
+            if other is place or other.topic != place.topic or other.observed:
+                continue
+            for group in ordered:
+                there = other.ledger(group).waiting_for(name) if group in other.groups else ()
+                require(not there, f"{id_} of {name} is stored, and elsewhere wait {there}")
 
     def _do_deliver(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         stale = args[0] != place.route.version

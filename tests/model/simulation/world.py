@@ -197,6 +197,7 @@ class World:
         place = self.journal.place(*call.where)
         if call.where not in self._observers:
             self._observers[call.where] = Observer(self._looker, call.where[1], place)
+            place.observed = True
         self.journal.follow(place, call)
         self._observers[call.where].read(call.verb, call.args, reply, cut=cut)
 
