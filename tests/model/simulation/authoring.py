@@ -101,13 +101,14 @@ async def _send(
 ) -> list[OutgoingMessage]:
     """Publish; those of which nobody knows whether they are stored."""
     ids: Sequence[str] = ()
+    restored = world.restored
     try:
         if len(messages) == 1:
             ids = [await client.publish(TOPIC, messages[0])]
         else:
             ids = await client.publish_many(TOPIC, messages)
     except PublishError as error:
-        world.accept(error.done)
+        world.accept(error.done, since=restored)
         return _again(messages, error.ambiguous)
     except AmbiguousResult as error:
         return _again(messages, error.ids)
@@ -117,7 +118,7 @@ async def _send(
         if first:
             world.refused.update(m.id for m in messages if m.id is not None)
         return []
-    world.accept(ids)
+    world.accept(ids, since=restored)
     return []
 
 

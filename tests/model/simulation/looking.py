@@ -30,7 +30,7 @@ _PARTITION = (
 )  # fmt: skip
 _GROUP = (
     ("l", "ready"), ("l", "retry"), ("z", "inflight"), ("z", "dead"), ("h", "attempts"),
-    ("z", "order"), ("h", "heads"), ("z", "due"),
+    ("z", "order"), ("h", "heads"), ("z", "due"), ("h", "config"),
 )  # fmt: skip
 
 Held = dict[str, Any]

@@ -46,16 +46,19 @@ class Seen:
 class Observer:
     """Watches one partition from the moment of its first cut."""
 
-    def __init__(self, looker: Looker, number: int, place: Place) -> None:
+    def __init__(self, looker: Looker, number: int, place: Place, *, looks: bool = False) -> None:
         self._looker = looker
         self._number = number
         self._place = place
-        self._before = modelled(place)
+        self.ever: set[str] = set()
+        """Ids that it was seen to hold."""
+        self._before = self.look() if looks else modelled(place)
 
     def read(self, verb: str, args: Sequence[Any], reply: Any, *, cut: bool) -> None:
         """One call was executed, maybe not to its end. Raises Broken."""
         before, after = self._before, self.look()
         self._before = after
+        self.ever.update(after.common, *after.held.values())
         named = {arg for arg in args if isinstance(arg, str)}
         ended = named if verb in _ENDING else set()
         if verb == "rollback":  # it names the transaction
@@ -127,11 +130,11 @@ def seen(place: Place, held: Held, groups: dict[str, Held]) -> Seen:
     dead: dict[str, frozenset[str]] = {}
     numbers: dict[tuple[str, str], int] = {}
     for name, found in groups.items():
-        letter = place.ledger(name).letter
+        letter, floor = place.ledger(name).letter, int(found["config"].get("floor", 1))
         owed = {i for i in _everywhere(found) & bodies if letter in pending.get(i, letter)}
         kept[name], dead[name] = frozenset(owed), frozenset(owed & found["dead"].keys())
-        for id_, entry in found["attempts"].items():
-            numbers[name, id_] = int(entry.split(":")[0])
+        for id_ in _everywhere(found):
+            numbers[name, id_] = int(found["attempts"].get(id_, str(floor)).split(":")[0])
         live[name] = {
             i: numbers.get((name, i), 1) for i in found["inflight"] if i in owed - dead[name]
         }

@@ -88,7 +88,7 @@ class Plan:
     dies_late: float
     clock: Clock | None
     restart: str
-    """"", "reload", "scripts" or "crash"."""
+    """"", "reload", "scripts", "snapshot" or "crash"."""
 
 
 def draw(chance: Chance) -> Plan:
@@ -130,7 +130,8 @@ def draw(chance: Chance) -> Plan:
         bulks=some("bulks", 0.3),
         delays=some("delays", 0.4),
         own_ids=some("own ids", 0.4),
-        message_groups=chance.one("plan/message groups", (1, 2, 3)) if some("named", 1.0 if growth else 0.6) else 0,
+        message_groups=chance.one("plan/message groups", (1, 2, 3))
+        if some("named", 1.0 if growth else 0.6) else 0,
         transactions=some("transactions", 0.3),
         upkeep=some("upkeep", 0.3),
         operators=some("operators", 0.4),
@@ -156,7 +157,7 @@ def _clock(chance: Chance) -> Clock:
 
 def _restart(share: float) -> str:
     """A restart from the append-only file takes the time of many runs."""
-    for how, most in (("crash", 0.01), ("reload", 0.06), ("scripts", 0.12)):
+    for how, most in (("crash", 0.01), ("reload", 0.06), ("scripts", 0.12), ("snapshot", 0.18)):
         if share < most:
             return how
     return ""

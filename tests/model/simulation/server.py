@@ -137,6 +137,20 @@ class Server:
         """Write everything down, forget it, and read it again, as a restart does."""
         self.call(("DEBUG", "RELOAD"))
 
+    def snapshot(self) -> list[Words]:
+        """All that it holds, as calls that bring it back."""
+        keys = [key for key in self.call(("KEYS", "*"))[0] if key != CLOCK_KEY.encode()]
+        found = self.call(*[(word, key) for key in keys for word in ("DUMP", "PTTL")])
+        return [
+            ("RESTORE", key, max(0, ttl), data)
+            for key, data, ttl in zip(keys, found[::2], found[1::2], strict=True)
+        ]
+
+    def restore(self, snapshot: list[Words]) -> None:
+        """Go back to what it held then, as a server that was started from an older file."""
+        self.call(("FLUSHALL", "SYNC"), *snapshot)
+        self.now_ms = 0
+
     def forget_scripts(self) -> None:
         """As a server that was started again."""
         self.call(("SCRIPT", "FLUSH", "SYNC"))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rqretry.checks.auditor import ERROR, Defect
@@ -79,12 +80,17 @@ class World:
         """Ids of which publish said that they are stored."""
         self.refused: set[str] = set()
         """Ids of which publish said that nothing was stored."""
+        self.restored = False
+        """The server went back to older data."""
+        self.accepted_since: set[str] = set()
+        """Ids that were accepted after that, by a publish that began after it."""
         self.unpublished = 0
         """Publishers that are not done."""
         self._starts: dict[str, Start] = {}
         self._watched: tuple[str, ...] = ()
         self._looked_at = -1
         self._observers: dict[tuple[str, int], Observer] = {}
+        self._receipts: set[tuple[Any, ...]] = set()
         self._looker: Looker
         self._first_ahead: dict[tuple[str, int], float] = {}
         """Of each partition, how far the first logical time was ahead."""
@@ -126,9 +132,11 @@ class World:
         self.network.note(f"{process.name} is frozen")
         process.frozen_until = self.loop.now + seconds
 
-    def accept(self, ids: Iterable[str]) -> None:
-        """Publish said that these are stored."""
+    def accept(self, ids: Iterable[str], *, since: bool = False) -> None:
+        """Publish said that these are stored; since: it began when the data were as they are."""
         self.accepted.update(ids)
+        if since:
+            self.accepted_since.update(ids)
 
     def _set_clock(self) -> None:
         wrong = self.plan.clock
@@ -176,6 +184,8 @@ class World:
             raise Broken(f"{verb} failed: {reply}")
         call, reply = spelled_out(Call.of(verb, words), reply)
         self._check_time(call)
+        if call.verb == "lease" and not isinstance(reply, Exception):
+            self._check_receipts(call, reply)
         if call.where is None:
             self.journal.blurred |= cut
         elif cut or call.where in self._observers:
@@ -192,14 +202,21 @@ class World:
         else:
             self._looker.compare(number, place, *self._looker.read(self._watched, seen[0]))
 
+    def _check_receipts(self, call: Call, reply: Any) -> None:
+        """A receipt is given out once, whatever becomes of the data."""
+        ids = reply[5] if len(reply) > 1 else ()
+        entries = reply[7].split(b" ") if ids and reply[7] else [b"-"] * len(ids)
+        for id_, entry in zip(ids, entries, strict=True):
+            lease_no = int(reply[11]) if entry == b"-" else int(entry.split(b":")[0])
+            receipt = (call.where, call.args[0], id_, lease_no)
+            require(receipt not in self._receipts, f"{receipt} is given out twice")
+            self._receipts.add(receipt)
+
     def _observe(self, call: Call, reply: Any, *, cut: bool) -> None:
         assert call.where is not None
-        place = self.journal.place(*call.where)
-        if call.where not in self._observers:
-            self._observers[call.where] = Observer(self._looker, call.where[1], place)
-            place.observed = True
-        self.journal.follow(place, call)
-        self._observers[call.where].read(call.verb, call.args, reply, cut=cut)
+        observer = self._observer(call.where)
+        self.journal.follow(self.journal.place(*call.where), call)
+        observer.read(call.verb, call.args, reply, cut=cut)
 
     def begun(self, group: str, message: Message[Any]) -> None:
         """A handler begins: the lease it trusts must be the live one."""
@@ -267,14 +284,32 @@ class World:
         self._audit()
 
     async def _restart(self) -> None:
-        await asyncio.sleep(self.plan.chaos_s / 2)
-        ways = {
+        await asyncio.sleep(self.plan.chaos_s / 4)
+        older = self.server.snapshot() if self.plan.restart == "snapshot" else []
+        await asyncio.sleep(self.plan.chaos_s / 4)
+        ways: dict[str, Callable[[], None]] = {
             "reload": self.server.reload,
             "scripts": self.server.forget_scripts,
             "crash": self.server.crash,
+            "snapshot": partial(self._go_back, older),
         }
         self.network.note(f"the server: {self.plan.restart}")
         self.network.restart(ways[self.plan.restart], 0.3)
+
+    def _go_back(self, older: list[Words]) -> None:
+        """What came after the snapshot is lost: from here on partitions are only observed."""
+        self.server.restore(older)
+        self.journal.blurred = True
+        self.restored = True
+        for where in self.journal.places:
+            self._observer(where)
+
+    def _observer(self, where: tuple[str, int]) -> Observer:
+        if where not in self._observers:
+            place = self.journal.place(*where)
+            self._observers[where] = Observer(self._looker, where[1], place, looks=self.restored)
+            place.observed = True
+        return self._observers[where]
 
     def _drained(self) -> bool:
         if self.unpublished or self._looked_at == self.network.requests:
@@ -295,6 +330,10 @@ class World:
             require(not lost, f"accepted, and never stored: {sorted(lost)}")
             wrong = self.refused & stored
             require(not wrong, f"refused for certain, and stored: {sorted(wrong)}")
+        seen = set().union(*(observer.ever for observer in self._observers.values()))
+        if self.restored and all(group.tags == "*" for group in self.plan.groups):
+            lost = self.accepted_since - seen
+            require(not lost, f"accepted, and never stored: {sorted(lost)}")
         operation = findings_of(NAMESPACE)
         step: Any = None
         while True:
