@@ -99,6 +99,8 @@ MUTANTS = (
     bug("a publish is not repeated as it was", Symbol("Publishing._repeated", always(None))),
     bug("a call goes ahead of one that was not done",
         sends("GET", "lane", "if key ~= KEYS[3] then return ARGV[7] end")),
+    bug("data from an older file go unnoticed",
+        answers("HGET", "meta", "answer = redis.call('GET', 'rqretry:incarnation') or ''", "lease")),
     bug("a topic takes messages while it grows", Symbol("TopicRecord.close", stays_open)),
     bug("what was addressed before growth stays there", Symbol("Publishing.call", as_addressed)),
 )  # fmt: skip

@@ -142,7 +142,7 @@ def draw(chance: Chance) -> Plan:
         fails=rate("fails", 0.7, 0.05 if growth else 0.6),
         dies_late=rate("never acknowledged", 0.5, 0.5),
         clock=_clock(chance) if some("clock", 0.3) else None,
-        restart=_restart(chance.share("plan/restart")),
+        restart="" if growth else _restart(chance.share("plan/restart")),
     )  # fmt: skip
 
 

@@ -14,11 +14,17 @@ from rqretry.protocol.scripts import Dialect, ScriptLibrary, script_directory
 from rqretry.testing.clock import START_MS
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.transport.connection import pack_one
-from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL
+from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL_CLOCK
 
 Words = tuple[Any, ...]
 
 _READ = 1 << 16
+_INCARNATION_KEY = "rqretry:incarnation"
+_INCARNATION = f"""
+local function incarnation()
+  return redis.call('GET', '{_INCARNATION_KEY}') or ''
+end
+"""
 _LOGICAL_KEY = "rqretry:logical-time"
 _NOTED = f"""
 local read_unnoted = read_clock
@@ -139,7 +145,7 @@ class Server:
 
     def snapshot(self) -> list[Words]:
         """All that it holds, as calls that bring it back."""
-        keys = [key for key in self.call(("KEYS", "*"))[0] if key != CLOCK_KEY.encode()]
+        keys = self.call(("KEYS", "rqretry:sim:*"))[0]
         found = self.call(*[(word, key) for key in keys for word in ("DUMP", "PTTL")])
         return [
             ("RESTORE", key, max(0, ttl), data)
@@ -148,7 +154,7 @@ class Server:
 
     def restore(self, snapshot: list[Words]) -> None:
         """Go back to what it held then, as a server that was started from an older file."""
-        self.call(("FLUSHALL", "SYNC"), *snapshot)
+        self.call(("FLUSHALL", "SYNC"), *snapshot, ("SET", _INCARNATION_KEY, "restored"))
         self.now_ms = 0
 
     def forget_scripts(self) -> None:
@@ -171,7 +177,7 @@ def virtual_scripts(library: ScriptLibrary | None = None) -> ScriptLibrary:
 
 def _overrides(directory: Traversable) -> dict[str, str]:
     logical = (directory / "include" / "logical.lua").read_text(encoding="utf-8")
-    return {**VIRTUAL, "logical": logical + _NOTED}
+    return {"clock": VIRTUAL_CLOCK, "incarnation": _INCARNATION, "logical": logical + _NOTED}
 
 
 def with_cuts(library: ScriptLibrary) -> ScriptLibrary:

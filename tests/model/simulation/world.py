@@ -10,6 +10,7 @@ from typing import Any
 from rqretry.checks.auditor import ERROR, Defect
 from rqretry.core.message import Message, ReceiptHandle
 from rqretry.core.redis_url import RedisUrl
+from rqretry.core.route import Route
 from rqretry.protocol.command import Command
 from rqretry.testing.clock import START_MS
 from tests.model.model import INFLIGHT, Lease
@@ -153,10 +154,10 @@ class World:
     def _check_time(self, call: Call) -> None:
         """Logical time goes with the loop's, whatever the wall says."""
         wrong = self.plan.clock
-        if wrong is None or call.where is None or call.verb not in _NOTING:
+        if wrong is None or call.where is None or call.verb not in _NOTING or self.restored:
             return
         ahead_s = (self.server.logical_ms - START_MS) / 1000 - self.loop.now
-        most = max(wrong.step_s, 2.0) + wrong.jitter_ms / 1000 + 0.1
+        most = max(wrong.step_s, 2.0) + wrong.jitter_ms / 1000 + 0.5
         first = self._first_ahead.setdefault(call.where, ahead_s)  # nobody knew better
         least = min(first, 0.0) - 10.0 - 0.06 * self.loop.now
         require(least <= ahead_s <= most, f"logical time is {ahead_s:g} s ahead in {call.verb}")
@@ -169,7 +170,7 @@ class World:
             return []
         call = Call.of(verb, words)
         self._watched = ()
-        if call.where is None or call.where in self._observers or not self.journal.knows(call):
+        if call.where is None or self._is_observed(call.where) or not self.journal.knows(call):
             return []
         place = self.journal.place(*call.where)
         self._watched = tuple(place.groups)
@@ -188,7 +189,7 @@ class World:
             self._check_receipts(call, reply)
         if call.where is None:
             self.journal.blurred |= cut
-        elif cut or call.where in self._observers:
+        elif cut or self._is_observed(call.where):
             self._observe(call, reply, cut=cut)
             return
         if cut or not self.journal.read(call, reply, *self.server.times()):
@@ -235,7 +236,7 @@ class World:
     def lease_of(self, group: str, handle: ReceiptHandle) -> Lease | None:
         """What the model says of a message; None where it is only observed."""
         where = (handle.topic, handle.partition)
-        if where in self._observers:
+        if self._is_observed(where):
             return None
         return self.journal.place(*where).ledger(group).leases[handle.id]
 
@@ -285,24 +286,40 @@ class World:
 
     async def _restart(self) -> None:
         await asyncio.sleep(self.plan.chaos_s / 4)
+        while self.plan.restart == "snapshot" and not self._all_joined():
+            await asyncio.sleep(0.1)
+        routes = {where: place.route for where, place in self.journal.places.items()}
         older = self.server.snapshot() if self.plan.restart == "snapshot" else []
         await asyncio.sleep(self.plan.chaos_s / 4)
         ways: dict[str, Callable[[], None]] = {
             "reload": self.server.reload,
             "scripts": self.server.forget_scripts,
             "crash": self.server.crash,
-            "snapshot": partial(self._go_back, older),
+            "snapshot": partial(self._go_back, older, routes),
         }
+        if self.healed:
+            return
         self.network.note(f"the server: {self.plan.restart}")
         self.network.restart(ways[self.plan.restart], 0.3)
 
-    def _go_back(self, older: list[Words]) -> None:
+    def _all_joined(self) -> bool:
+        """Every group is in every route: a snapshot holds the catalog that is in use."""
+        places = self.journal.places.values()
+        return all(len(place.route.groups) == len(self.plan.groups) for place in places)
+
+    def _go_back(self, older: list[Words], routes: dict[tuple[str, int], Route]) -> None:
         """What came after the snapshot is lost: from here on partitions are only observed."""
         self.server.restore(older)
         self.journal.blurred = True
         self.restored = True
-        for where in self.journal.places:
+        self._observers.clear()
+        for where, place in self.journal.places.items():
+            place.route = Route()
+            place.install(routes.get(where, Route()))
             self._observer(where)
+
+    def _is_observed(self, where: tuple[str, int]) -> bool:
+        return self.restored or where in self._observers
 
     def _observer(self, where: tuple[str, int]) -> Observer:
         if where not in self._observers:
