@@ -8,7 +8,9 @@ from typing import Any
 from rqretry.client import AsyncClient
 from rqretry.core.errors import (
     AmbiguousResult,
+    ConfigError,
     PublishError,
+    QueueFull,
     RqretryError,
     ScriptError,
     StoreUnavailable,
@@ -114,7 +116,7 @@ async def _send(
         return _again(messages, error.ids)
     except ScriptError:  # it was cut, and may have written something
         return messages if all(message.id for message in messages) else []
-    except StoreUnavailable:
+    except (StoreUnavailable, QueueFull, ConfigError):
         if first:
             world.refused.update(m.id for m in messages if m.id is not None)
         return []

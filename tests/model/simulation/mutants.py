@@ -27,7 +27,7 @@ from tests.meta.mutation.cases.common import CHANGE, always, any_receipt
 from tests.meta.mutation.cases.growth import as_addressed, stays_open
 from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import replaced
-from tests.model.simulation.server import virtual_scripts
+from tests.model.simulation.server import INCARNATION_KEY, virtual_scripts
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ MUTANTS = (
     bug("a call goes ahead of one that was not done",
         sends("GET", "lane", "if key ~= KEYS[3] then return ARGV[7] end")),
     bug("data from an older file go unnoticed",
-        answers("HGET", "meta", "answer = redis.call('GET', 'rqretry:incarnation') or ''", "lease")),
+        answers("HGET", "meta", f"answer = redis.call('GET', '{INCARNATION_KEY}') or ''", "lease")),
     bug("a topic takes messages while it grows", Symbol("TopicRecord.close", stays_open)),
     bug("what was addressed before growth stays there", Symbol("Publishing.call", as_addressed)),
 )  # fmt: skip

@@ -242,7 +242,7 @@ class Network:
         # it says of itself is not the same twice.
         told = sorted(reply) if words[0] == "HGETALL" else reply if words[0] != "INFO" else ""
         self.note(f"{flight.name} {verb} {crc32(repr(told).encode(), self.server.sent_sum):08x}")
-        cut = isinstance(reply, ResponseError) and "cut" in str(reply)
+        cut = isinstance(reply, ResponseError) and ("cut" in str(reply) or self.server.denies)
         self.executed(verb, words, reply, seen, cut=cut)
         self._wake(words)
         return reply

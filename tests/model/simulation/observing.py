@@ -54,7 +54,9 @@ class Observer:
         """Ids that it was seen to hold."""
         self._before = self.look() if looks else modelled(place)
 
-    def read(self, verb: str, args: Sequence[Any], reply: Any, *, cut: bool) -> None:
+    def read(
+        self, verb: str, args: Sequence[Any], reply: Any, *, cut: bool, denied: bool = False
+    ) -> None:
         """One call was executed, maybe not to its end. Raises Broken."""
         before, after = self._before, self.look()
         self._before = after
@@ -73,6 +75,8 @@ class Observer:
         filtered = any(group.tags != "*" for group in self._place.route.groups)
         lost = before.common - given - ended
         require(not lost or filtered, f"{sorted(lost)} are lost in {verb}")
+        if denied and verb == "lease":
+            require(after.live == before.live, f"a refused lease has leased: {after.live}")
         if not cut:
             self._check_answer(verb, args, reply, before)
 

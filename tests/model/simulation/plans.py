@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 from tests.model.simulation.chance import Chance
 from tests.model.simulation.network import Faults
+from tests.model.simulation.server import MEMORY
 
 TAGS = ("red", "blue", "green")
 LEVELS = "1s 2s 5s 20s"
 LADDERS = ("1s", "500ms 2s", "1s 5s", "100ms 1s 3s")
 STEPS_S = (-3600.0, -600.0, -30.0, -5.0, -1.0, 45.0, 600.0, 3600.0)
 """By how much a server's clock is put back or forward."""
+DENIED = (MEMORY, "hset", "hdel", "zadd", "zrem", "rpush", "lrem", "ltrim", "set", "del", "hincrby")
 DURATIONS_S = (0.0, 0.0, 0.0, 0.01, 0.1, 0.5, 1.5, 4.0)
 
 
@@ -87,6 +89,8 @@ class Plan:
     fails: float
     dies_late: float
     clock: Clock | None
+    denies: str
+    """What the server refuses for a while: a command by an ACL, or more memory."""
     restart: str
     """"", "reload", "scripts", "snapshot" or "crash"."""
 
@@ -142,6 +146,7 @@ def draw(chance: Chance) -> Plan:
         fails=rate("fails", 0.7, 0.05 if growth else 0.6),
         dies_late=rate("never acknowledged", 0.5, 0.5),
         clock=_clock(chance) if some("clock", 0.3) else None,
+        denies=chance.one("plan/denied", DENIED) if some("denied", 0.1) else "",
         restart="" if growth else _restart(chance.share("plan/restart")),
     )  # fmt: skip
 

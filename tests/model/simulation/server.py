@@ -19,10 +19,13 @@ from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL_CLOCK
 Words = tuple[Any, ...]
 
 _READ = 1 << 16
-_INCARNATION_KEY = "rqretry:incarnation"
+MEMORY = "memory"
+"""What a server refuses that has no more of it."""
+_LIMITED = "limited"
+INCARNATION_KEY = "rqretry:incarnation"
 _INCARNATION = f"""
 local function incarnation()
-  return redis.call('GET', '{_INCARNATION_KEY}') or ''
+  return redis.call('GET', '{INCARNATION_KEY}') or ''
 end
 """
 _LOGICAL_KEY = "rqretry:logical-time"
@@ -58,6 +61,8 @@ class Server:
         self.now_ms = self.logical_ms = 0
         self.sent_sum = 0
         self.shift_ms: Callable[[float], int] | None = None
+        self._around: tuple[()] | tuple[Words, Words] = ()
+        """What makes a server that refuses things one that does not, and back."""
         self.use(library)
 
     def use(self, library: ScriptLibrary) -> None:
@@ -94,6 +99,7 @@ class Server:
     def reset(self) -> None:
         """Empty it, and make sure that it has the scripts."""
         self.now_ms, self.shift_ms = 0, None
+        self.allow()
         known = self.call(("FLUSHALL", "SYNC"), ("SCRIPT", "EXISTS", *self.verbs))[1]
         if 0 in known:
             scripts = map(self.library.get, self.verbs.values())
@@ -114,7 +120,14 @@ class Server:
         return replies
 
     def at(self, seconds: float, *requests: Words) -> list[Any]:
-        """The same at a virtual time, and without other errors than those of the server."""
+        """The same at a virtual time; the first request is that of a process."""
+        if self._around:
+            before, after = self._around
+            self._around = ()
+            first, *rest = requests
+            replies = self.at(seconds, before, first, after, *rest)
+            self._around = (before, after)
+            return [replies[1], *replies[3:]]
         now_ms = START_MS + round(seconds * 1000)
         if self.shift_ms is not None:
             self.now_ms = now_ms + self.shift_ms(seconds)
@@ -154,8 +167,25 @@ class Server:
 
     def restore(self, snapshot: list[Words]) -> None:
         """Go back to what it held then, as a server that was started from an older file."""
-        self.call(("FLUSHALL", "SYNC"), *snapshot, ("SET", _INCARNATION_KEY, "restored"))
+        self.call(("FLUSHALL", "SYNC"), *snapshot, ("SET", INCARNATION_KEY, "restored"))
         self.now_ms = 0
+
+    def deny(self, what: str) -> None:
+        """Refuse a command to the processes, in scripts too; or more memory."""
+        if what == MEMORY:
+            self._around = (_memory(1), _memory(0))
+            return
+        self.call(("ACL", "SETUSER", _LIMITED, "on", "nopass", "~*", "&*", "+@all", f"-{what}"))
+        self._around = (("AUTH", _LIMITED, ""), ("AUTH", "default", ""))
+
+    def allow(self) -> None:
+        """Refuse nothing any more."""
+        self._around = ()
+
+    @property
+    def denies(self) -> bool:
+        """Whether something is refused now."""
+        return bool(self._around)
 
     def forget_scripts(self) -> None:
         """As a server that was started again."""
@@ -189,9 +219,13 @@ def with_cuts(library: ScriptLibrary) -> ScriptLibrary:
     )
 
 
+def _memory(most: int) -> Words:
+    return ("CONFIG", "SET", "maxmemory", most)
+
+
 def verb_of(words: Sequence[Any], verbs: dict[str, str]) -> str:
     """The script of a request, or the name of a plain command."""
-    return verbs[words[1]] if words[0] == "EVALSHA" else str(words[0])
+    return verbs.get(words[1], "check") if words[0] == "EVALSHA" else str(words[0])
 
 
 def _error(text: str) -> ResponseError:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from rqretry.checks.auditor import ERROR, Defect
+from rqretry.core.errors import ConfigError
 from rqretry.core.message import Message, ReceiptHandle
 from rqretry.core.redis_url import RedisUrl
 from rqretry.core.route import Route
@@ -108,7 +109,12 @@ class World:
         self.loop.spawn(process, self._live(process))
 
     async def _live(self, process: Process) -> None:
-        await self._starts[process.name](self, process)
+        try:
+            await self._starts[process.name](self, process)
+        except ConfigError:  # it lacks a right; its supervisor starts it again
+            if not self.plan.denies:
+                raise
+            self.loop.spawn(None, self.again(process))
         process.alive = False
         self.network.left(process)
 
@@ -179,7 +185,7 @@ class World:
     def _executed(
         self, verb: str, words: tuple[Any, ...], reply: Any, seen: list[Any], *, cut: bool
     ) -> None:
-        if words[0] != "EVALSHA" or str(reply).startswith("NOSCRIPT"):
+        if words[0] != "EVALSHA" or str(reply).startswith(("NOSCRIPT", "OOM")):
             return
         if isinstance(reply, Exception) and not cut:
             raise Broken(f"{verb} failed: {reply}")
@@ -217,7 +223,7 @@ class World:
         assert call.where is not None
         observer = self._observer(call.where)
         self.journal.follow(self.journal.place(*call.where), call)
-        observer.read(call.verb, call.args, reply, cut=cut)
+        observer.read(call.verb, call.args, reply, cut=cut, denied=cut and self.server.denies)
 
     def begun(self, group: str, message: Message[Any]) -> None:
         """A handler begins: the lease it trusts must be the live one."""
@@ -272,6 +278,8 @@ class World:
         require(self.loop.run(setup.done, 60.0), "the topic could not be made")
         self.network.faults = self.plan.faults
         populate(self)
+        if self.plan.denies:
+            self.loop.spawn(None, self._deny())
         if self.plan.restart:
             self.loop.spawn(None, self._restart())
         self.loop.run(lambda: False, self.plan.chaos_s)
@@ -284,10 +292,19 @@ class World:
             raise Broken(f"not drained after {HEAL_S:g} s: {left}, {self.unpublished} publishers")
         self._audit()
 
+    async def _deny(self) -> None:
+        """An operator takes a right away from everybody, and gives it back."""
+        await asyncio.sleep(self.plan.chaos_s * self.chance.share("denied at"))
+        self.network.note(f"denied: {self.plan.denies}")
+        self.server.deny(self.plan.denies)
+        await asyncio.sleep(4 * self.chance.share("denied for"))
+        self.network.note("allowed")
+        self.server.allow()
+
     async def _restart(self) -> None:
         await asyncio.sleep(self.plan.chaos_s / 4)
-        while self.plan.restart == "snapshot" and not self._all_joined():
-            await asyncio.sleep(0.1)
+        if self.plan.restart == "snapshot":
+            await self._until_all_joined()
         routes = {where: place.route for where, place in self.journal.places.items()}
         older = self.server.snapshot() if self.plan.restart == "snapshot" else []
         await asyncio.sleep(self.plan.chaos_s / 4)
@@ -302,10 +319,13 @@ class World:
         self.network.note(f"the server: {self.plan.restart}")
         self.network.restart(ways[self.plan.restart], 0.3)
 
-    def _all_joined(self) -> bool:
-        """Every group is in every route: a snapshot holds the catalog that is in use."""
-        places = self.journal.places.values()
-        return all(len(place.route.groups) == len(self.plan.groups) for place in places)
+    async def _until_all_joined(self) -> None:
+        """Until every group is in every route: a snapshot holds the catalog that is in use."""
+        for _ in range(round(HEAL_S * 10)):
+            routes = [place.route for place in self.journal.places.values()]
+            if all(len(route.groups) == len(self.plan.groups) for route in routes):
+                return
+            await asyncio.sleep(0.1)
 
     def _go_back(self, older: list[Words], routes: dict[tuple[str, int], Route]) -> None:
         """What came after the snapshot is lost: from here on partitions are only observed."""
@@ -367,9 +387,8 @@ class World:
 
     def _matters(self, finding: Defect) -> bool:
         """After a cut there are leftovers, and what was begun and never finished."""
-        ours = finding.severity == ERROR and (
-            finding.kind == "stuck" or finding.id in self.accepted
-        )
+        ours = finding.severity == ERROR and finding.id in self.accepted
+        ours = ours and finding.kind != "missing body"  # it is done, and an id was left over
         return ours or not self._observers
 
 
