@@ -15,6 +15,7 @@ from rqretry.transport.replies import Call
 from tests.meta.mutation.case import (
     Case,
     Change,
+    LuaLine,
     Symbol,
     answers,
     drops,
@@ -25,6 +26,7 @@ from tests.meta.mutation.case import (
 )
 from tests.meta.mutation.cases.common import CHANGE, always, any_receipt
 from tests.meta.mutation.cases.growth import as_addressed, stays_open
+from tests.meta.mutation.cases.places import UNDOES_NOTHING
 from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import replaced
 from tests.model.simulation.server import INCARNATION_KEY, virtual_scripts
@@ -101,6 +103,7 @@ MUTANTS = (
         sends("GET", "lane", "if key ~= KEYS[3] then return ARGV[7] end")),
     bug("data from an older file go unnoticed",
         answers("HGET", "meta", f"answer = redis.call('GET', '{INCARNATION_KEY}') or ''", "lease")),
+    bug("a lease that is refused is not taken back", LuaLine("lease", UNDOES_NOTHING)),
     bug("a topic takes messages while it grows", Symbol("TopicRecord.close", stays_open)),
     bug("what was addressed before growth stays there", Symbol("Publishing.call", as_addressed)),
 )  # fmt: skip

@@ -16,7 +16,20 @@ LEVELS = "1s 2s 5s 20s"
 LADDERS = ("1s", "500ms 2s", "1s 5s", "100ms 1s 3s")
 STEPS_S = (-3600.0, -600.0, -30.0, -5.0, -1.0, 45.0, 600.0, 3600.0)
 """By how much a server's clock is put back or forward."""
-DENIED = (MEMORY, "hset", "hdel", "zadd", "zrem", "rpush", "lrem", "ltrim", "set", "del", "hincrby")
+DENIED = (
+    MEMORY,
+    "hset",
+    "hdel",
+    "zadd",
+    "zrem",
+    "rpush",
+    "lrem",
+    "ltrim",
+    "set",
+    "del",
+    "hincrby",
+    "xadd",
+)
 DURATIONS_S = (0.0, 0.0, 0.0, 0.01, 0.1, 0.5, 1.5, 4.0)
 
 

@@ -285,6 +285,7 @@ class World:
         self.loop.run(lambda: False, self.plan.chaos_s)
         self.network.note("healed")
         self.healed, self.network.faults = True, NO_FAULTS
+        self.server.allow()
         heal = self.loop.spawn(Process("healer"), prepare(self, Process("healer")))
         drained = self.loop.run(lambda: heal.done() and self._drained(), HEAL_S)
         if not drained:
@@ -295,6 +296,8 @@ class World:
     async def _deny(self) -> None:
         """An operator takes a right away from everybody, and gives it back."""
         await asyncio.sleep(self.plan.chaos_s * self.chance.share("denied at"))
+        if self.healed:
+            return
         self.network.note(f"denied: {self.plan.denies}")
         self.server.deny(self.plan.denies)
         await asyncio.sleep(4 * self.chance.share("denied for"))
