@@ -72,4 +72,5 @@ for i = 3, #KEYS do
     next_due = tonumber(first)
   end
 end
+keep_time(clock, meta)
 return { now, next_due and math.max(0, math.ceil(next_due - now)) or '', taken, just_parked }

@@ -27,7 +27,8 @@ local call = redis.call
          status is OK; LIMITED if the group now has in flight all that it may, with messages or without;
          PAUSED, or RATED (it needs tokens), always without messages
   COST   O(want + log inflight); 18 commands, 3 where numbers are looked into (every 10 ms), 7 where a message
-         waits, failed, is large or owed to several groups, 1 where the lists have leftovers, 1 with max_inflight, 2 in an ordered group
+         waits, failed, is large or owed to several groups, 1 where the lists have leftovers, 1 with
+         max_inflight, 2 in an ordered group
 ]]
 -- @include clock
 -- @include logical
@@ -259,14 +260,14 @@ local function leave_out_repeated(errors)
   return kept[4]
 end
 
-local scanned = 0
-if #ids > 0 then
-  local taken
-  taken, scanned = choose()
+local function read_chosen()
+  local taken, looked_at = choose()
   if #taken > 0 then
     read_messages(taken)
   end
+  return looked_at
 end
+local scanned = #ids > 0 and read_chosen() or 0
 -- What was in the lists and is not leased: a view has marks of it, and messages without a body have bytes.
 local function forget_leftovers()
   if view and #strays > 0 then
@@ -356,16 +357,19 @@ local function write_all()
   end
   status = full and 'LIMITED' or 'OK'
 end
-if #strays + #orphans > 0 then
-  let_next_go()
-  forget_leftovers()
+local function prepare_writes()
+  if #strays + #orphans > 0 then
+    let_next_go()
+    forget_leftovers()
+  end
+  if #found > 0 then
+    floor, adopted = lowest_number()
+  end
+  if scanned > 0 then
+    call('LTRIM', first, '0', '-1') -- changes nothing: only once it may be trimmed is anything leased
+  end
 end
-if #found > 0 then
-  floor, adopted = lowest_number()
-end
-if scanned > 0 then
-  call('LTRIM', first, '0', '-1') -- changes nothing: only once it may be trimmed is anything leased
-end
+prepare_writes()
 all_or_undo(write_all, function()
   if #found > 0 then
     call('ZREM', inflight, unpack(found))

@@ -200,6 +200,14 @@ def test_claim_answers_when_the_first_of_several_groups_is_due(space: World) -> 
     assert claim(space, "later", "shop").next_due_ms == 6 * SECOND
 
 
+def test_time_moves_on_where_transactions_are_only_looked_at(space: World) -> None:
+    enlist(space)
+    set_time(space, START_MS - MINUTE)
+    assert claim(space, "shop").records == []
+    advance(space, 7 * SECOND)
+    assert [one.id for one in claim(space, "shop").records] == ["a"]
+
+
 def test_a_claim_that_is_not_answered_comes_again_and_counts(space: World) -> None:
     enlist(space)
     advance(space, 6 * SECOND)
