@@ -13,7 +13,7 @@ from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.retention import Sweeps
 from rqretry.protocol.command import MAX_BATCH, Operation
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
-from rqretry.protocol.maintain import expected_ms
+from rqretry.protocol.lease import expected_ms
 
 log = logging.getLogger("rqretry")
 

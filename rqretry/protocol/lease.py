@@ -281,3 +281,12 @@ def outcome(verdict: bytes) -> Failed:
 
 def _changed(reply: list[bytes]) -> bytes | int:
     return reply[0] if reply[0] in (STALE, GONE) else int(reply[0])
+
+
+def expected_ms(seen: tuple[int, float] | None, now: float) -> int | None:
+    """What the server's time has to be at least; None before anything was seen.
+
+    It is what was seen, at a monotonic time, and nearly as much as has passed by our clock since:
+    the server makes up for a clock that has stepped back by going a twentieth slower.
+    """
+    return seen and seen[0] + int((now - seen[1]) * 950)

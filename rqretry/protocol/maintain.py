@@ -49,15 +49,6 @@ class Swept(NamedTuple):
     """Of each group the dead letters that are to be purged."""
 
 
-def expected_ms(seen: tuple[int, float] | None, now: float) -> int | None:
-    """What the server's time has to be at least; None before anything was seen.
-
-    It is what was seen, at a monotonic time, and nearly as much as has passed by our clock since:
-    the server makes up for a clock that has stepped back by going a twentieth slower.
-    """
-    return seen and seen[0] + int((now - seen[1]) * 950)
-
-
 def expire(
     keys: GroupKeys,
     *,

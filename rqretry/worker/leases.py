@@ -16,8 +16,7 @@ from rqretry.core.failure_record import formatted
 from rqretry.core.receipt import Receipt
 from rqretry.observability.observer import Attempt
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.lease import Failure, Leased, Polled
-from rqretry.protocol.maintain import expected_ms
+from rqretry.protocol.lease import Failure, Leased, Polled, expected_ms
 
 LOOK_EVERY_S = 5.0
 """How often each place is looked at, whatever its server reported."""
