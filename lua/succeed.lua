@@ -25,7 +25,6 @@ local call = redis.call
 -- @include ownership
 -- @include fence
 -- @include message_keys
--- @include within_bytes
 -- @include forget
 -- @include wake_if_below_limit
 
@@ -67,16 +66,18 @@ if all_ok and not strict and #entries == 0 then -- the usual case
 else
   sort_out()
 end
-local later, late = put_off(keys.big, ids, done, verdicts)
-local function leave_out()
-  local kept = {}
+local asked, late, HARMLESS = #ids, 0, 16 -- so many messages are not too many bytes, whatever they are
+
+local function put_late_ones_off()
+-- @include within_bytes
+  local later, kept = put_off(keys.big, ids, done, verdicts), {}
   for _, id in ipairs(failed_before) do
     kept[#kept + 1] = not later[id] and id or nil
   end
-  failed_before, attempt_of = kept, { unpack(attempt_of, 1, #done) }
+  late, failed_before, attempt_of = asked - stale - #done, kept, { unpack(attempt_of, 1, #done) }
 end
-if late > 0 then
-  leave_out()
+if asked > HARMLESS then
+  put_late_ones_off()
 end
 if #done > 0 then
   local last = {}

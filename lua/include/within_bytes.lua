@@ -2,35 +2,35 @@
 -- Of few it is not asked, as long as each is no larger than a message may be.
 local FREED_BYTES, LARGEST = 67108864, 4194304
 
-local function within_bytes(big, ids, most)
-  most = most or FREED_BYTES
-  if #ids * LARGEST <= most or call('HLEN', big) == 0 then
-    return #ids
+local function within_bytes(sizes_key, members, limit)
+  limit = limit or FREED_BYTES
+  if #members * LARGEST <= limit or call('HLEN', sizes_key) == 0 then
+    return #members
   end
-  local sizes, bytes = call('HMGET', big, unpack(ids)), 0
-  for i = 1, #ids do
+  local sizes, bytes = call('HMGET', sizes_key, unpack(members)), 0
+  for i = 1, #members do
     bytes = bytes + tonumber(sizes[i] or 0)
-    if i > 1 and bytes > most then
+    if i > 1 and bytes > limit then
       return i - 1
     end
   end
-  return #ids
+  return #members
 end
 
--- Those of `done` that are too many bytes for one call stay as they are: returns which, and how many. The
--- verdicts of `ids` (none: all are OK) tell.
-local function put_off(big, ids, done, verdicts)
-  local later, late, within = {}, 0, within_bytes(big, done)
-  if within == #done then
-    return later, late
+-- Those of `ended` that are too many bytes for one call stay as they are: returns which. The answers about all
+-- that were named (none: all are OK) tell.
+local function put_off(sizes_key, named, ended, answers)
+  local waits, within = {}, within_bytes(sizes_key, ended)
+  if within == #ended then
+    return waits
   end
-  ids = { unpack(ids) } -- `done` may be the same table
-  for i = #done, within + 1, -1 do
-    later[done[i]], done[i], late = true, nil, late + 1
+  named = { unpack(named) } -- `ended` may be the same table
+  for i = #ended, within + 1, -1 do
+    waits[ended[i]], ended[i] = true, nil
   end
-  for i = 1, #ids do
-    local verdict = verdicts[i] or 'OK'
-    verdicts[i] = verdict == 'OK' and later[ids[i]] and 'LATER' or verdict
+  for i = 1, #named do
+    local answer = answers[i] or 'OK'
+    answers[i] = answer == 'OK' and waits[named[i]] and 'LATER' or answer
   end
-  return later, late
+  return waits
 end

@@ -8,7 +8,7 @@ and yields what it measured. A part over some seconds reports to stderr what it 
 from collections.abc import Callable, Iterable
 
 from benchmarks.figures import Figures
-from benchmarks.scenarios.scale import dead_letters, places, topics
+from benchmarks.scenarios.scale import calls, dead_letters, places, topics
 from benchmarks.scenarios.scale.measure import Measure
 
 Part = Callable[[int | None], Iterable[Measure]]
@@ -17,6 +17,7 @@ PARTS: dict[str, Part] = {
     "places": places.places,
     "topics": topics.topics,
     "dead_letters": dead_letters.dead_letters,
+    "calls": calls.calls,
 }
 
 
