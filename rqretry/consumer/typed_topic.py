@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, Unpack
 
 from rqretry.consumer.registry import ConsumerOptions
 from rqretry.consumer.task import Publishes
-from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
+from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing, several
 from rqretry.core.message_id import MessageId
 from rqretry.core.typed_body import fitting, packed, plain
 
@@ -66,7 +66,7 @@ class Topic:
 
         Raises BodyMismatch before any is written.
         """
-        items = [self._item(body) for body in bodies]
+        items = [self._item(body) for body in several(bodies)]
         return await self._app.publish_many(self.name, items, durability=durability)
 
     def publish_sync(self, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
@@ -77,7 +77,7 @@ class Topic:
         self, bodies: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """`publish_many` without asyncio."""
-        items = [self._item(body) for body in bodies]
+        items = [self._item(body) for body in several(bodies)]
         return self._app.publish_many_sync(self.name, items, durability=durability)
 
     def _item(self, item: Any) -> Any:

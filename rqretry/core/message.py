@@ -84,15 +84,23 @@ def outgoing(body: Any, options: PublishOptions) -> Any:
     return body
 
 
+def several(messages: Iterable[Any]) -> Iterable[Any]:
+    """What `publish_many` was given, if it is many messages. Raises InvalidArgument."""
+    one = isinstance(messages, str | bytes | bytearray | Mapping)
+    if one or not isinstance(messages, Iterable):
+        refuse("messages", messages, "must be a list or an iterable of bodies; publish takes one")
+    return messages
+
+
 def durable(messages: Iterable[Any], durability: str | None) -> Iterable[Any]:
     """Messages of a `publish_many`, those that ask for no durability of their own with this one."""
     if durability is None:
-        return messages
+        return several(messages)
     return [
         OutgoingMessage(body=item, durability=durability)
         if not isinstance(item, OutgoingMessage)
         else replace(item, durability=item.durability or durability)
-        for item in messages
+        for item in several(messages)
     ]
 
 

@@ -11,7 +11,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.errors import InvalidArgument, RqretryError, TransactionDecided, show
 from rqretry.core.history_notes import NOTHING, encode_noted
 from rqretry.core.limits import MAX_TRANSACTION_MESSAGES, check_topic
-from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing
+from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing, several
 from rqretry.core.message_id import MessageId, make_id
 from rqretry.maintenance.transaction_resolver import STATE_TEXTS, resolve, unknown
 from rqretry.observability import observer
@@ -72,7 +72,7 @@ class TransactionOperations:
 
         Where it raises, some of them may be in the transaction: roll it back.
         """
-        return (yield from self._publish(list(messages), topic, batch=True))
+        return (yield from self._publish(list(several(messages)), topic, batch=True))
 
     def commit(self) -> Operation[None]:
         """Publish all messages, now and for good; repeating it is harmless.

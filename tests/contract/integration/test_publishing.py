@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -154,6 +155,23 @@ async def test_one_bad_message_of_1200_means_that_nothing_is_written(
 
     with pytest.raises(error):
         client.publish_many("t", [*range(1199), bad])
+
+    assert sorted(lab.redis.keys("*")) == before
+
+
+@pytest.mark.parametrize("one", ["abc", b"abc", {"a": 1}, None, 7], ids=repr)
+async def test_one_body_is_not_taken_for_many(lab: Lab, one: Any) -> None:
+    app, client = lab.app(), lab.client()
+    client.admin.create_topic("t")
+    before = sorted(lab.redis.keys("*"))
+
+    for publish_many in (partial(app.publish_many, "t"), app.topic("t").publish_many):
+        with pytest.raises(InvalidArgument, match="must be a list or an iterable of bodies"):
+            await publish_many(one)
+        with pytest.raises(InvalidArgument):
+            await publish_many(one, durability="memory")
+    with pytest.raises(InvalidArgument), client.transaction("t") as tx:
+        tx.publish_many(one)
 
     assert sorted(lab.redis.keys("*")) == before
 

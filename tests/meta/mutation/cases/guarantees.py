@@ -186,6 +186,8 @@ CASES = (
          "tests/unit/core/test_limits.py::test_a_bad_message_id_is_refused"),
     case("R22", "digits of any script are numbers", Symbol("core:read_whole", lambda _: int),
          "tests/contract/integration/test_simple_consumer.py::test_a_malformed_or_foreign_receipt_is_refused"),
+    case("R22", "a text is many messages", Symbol("core:several", lambda _: lambda given: given),
+         "tests/contract/integration/test_publishing.py::test_one_body_is_not_taken_for_many"),
     case("R22", "a misspelt variable is ignored", Symbol("core:check_variables", always(None)),
          "tests/unit/core/test_settings.py::test_a_misspelt_variable_is_refused_with_the_name_that_was_meant"),
     case("R22", "what a worker never serves is registered", Symbol("App._refuse_late", always(None)),
