@@ -50,6 +50,7 @@ class Metrics:
         """Raises RqretryError if the server does not answer."""
         with self._lock:
             if time.monotonic() >= self._until:
-                self._text = render(self._client.admin.stats())
+                fault = self._client.store.look()
+                self._text = render(self._client.admin.stats(), evicts=fault is not None)
                 self._until = time.monotonic() + CACHED_S
             return self._text

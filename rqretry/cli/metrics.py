@@ -9,12 +9,12 @@ _NEVER_YET = dict.fromkeys(("dead", "expire", "fail", "lease", "stale", "succeed
 """Exported as 0 before they happen: Prometheus sees no increase in a new series."""
 
 
-def render(stats: Stats) -> str:
+def render(stats: Stats, *, evicts: bool) -> str:
     """All metrics of a namespace, each family with its help and type."""
-    return expose(_families(stats), {"namespace": stats.namespace})
+    return expose(_families(stats, float(evicts)), {"namespace": stats.namespace})
 
 
-def _families(stats: Stats) -> Iterator[Family]:
+def _families(stats: Stats, evicts: float) -> Iterator[Family]:
     topics = stats.topics
     pairs = [(topic, group) for topic in topics for group in topic.groups]
     yield from _group_families(pairs)
@@ -24,6 +24,8 @@ def _families(stats: Stats) -> Iterator[Family]:
     yield "rqretry_redis_used_memory_bytes", "gauge", text, [] if used is None else [({}, used)]
     text = "The server's maxmemory; 0 for none."
     yield "rqretry_redis_max_memory_bytes", "gauge", text, [] if most is None else [({}, most)]
+    text = "1 while a server throws messages away when it is full (maxmemory-policy)."
+    yield "rqretry_redis_evicts", "gauge", text, [({}, evicts)]
 
 
 def _group_families(pairs: list[tuple[TopicStats, GroupStats]]) -> Iterator[Family]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rqretry import PublishError, UnsafeServer
+from rqretry.cli.exporter import Metrics
 from rqretry.transport import node
 from tests.contract.integration.harness import Lab
 from tests.edges.cli.shell import Shell
@@ -82,6 +83,13 @@ async def test_a_worker_raises_the_alarm_and_goes_on(
     lines = [record.getMessage() for record in caplog.records if "messages" in record.getMessage()]
     assert "throws messages away" in lines[0]
     assert lines[1:] == ["the server keeps all messages again"]
+
+
+def test_the_exporter_says_so(lab: Lab, evict: Evict) -> None:
+    metrics = Metrics(lab.client())
+    assert 'rqretry_redis_evicts{namespace="test"} 0' in metrics.text()
+    evict(True)
+    assert 'rqretry_redis_evicts{namespace="test"} 1' in Metrics(lab.client()).text()
 
 
 def test_status_says_so(lab: Lab, evict: Evict) -> None:
