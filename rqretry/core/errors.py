@@ -185,7 +185,7 @@ def show(value: object) -> str:
     """Escaped text of any value for an error message; ASCII, short, never raises."""
     try:
         text = _escaped(value)
-    except Exception:  # noqa: BLE001 - a broken __repr__ must not hide the real error
+    except BaseException:  # noqa: BLE001 - a __repr__ that fails, or exits, hides no real error
         text = f"<{type(value).__name__}>".encode("ascii", "backslashreplace").decode()
     if len(text) <= SHOWN_CHARACTERS:
         return text

@@ -110,7 +110,7 @@ def describe_redrive(actor: str, trace: str = "") -> str:
 
 def formatted(error: BaseException) -> str:
     """The traceback as text, cut in the middle where it is very long."""
-    text = "".join(traceback.format_exception(error))
+    text = _encodable("".join(traceback.format_exception(error)))
     if len(text) <= _TRACEBACK_CHARACTERS:
         return text
     half = _TRACEBACK_CHARACTERS // 2
@@ -202,8 +202,13 @@ def _cut(message: str) -> str:
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ must not hide the failure
+    except BaseException:  # noqa: BLE001 - a __str__ that fails, or exits, must not hide the failure
         return show(error)
+
+
+def _encodable(text: str) -> str:
+    """A file name that is not UTF-8, as in the text of an OSError, becomes escapes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _positions(trace: TracebackType | None) -> list[tuple[CodeType, int]]:
@@ -224,7 +229,7 @@ def _new_fingerprint(error: BaseException, key: tuple[Any, ...]) -> str:
     # File names differ between machines and line numbers between releases; functions rarely do.
     names = [f"{code.co_qualname}:{line - code.co_firstlineno}" for code, line in positions]
     text = "\n".join([type_.__module__, type_.__qualname__, *names])
-    found = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    found = hashlib.blake2b(_encodable(text).encode(), digest_size=8).hexdigest()
     if len(_fingerprints) >= _FINGERPRINTS_KEPT:
         _fingerprints.clear()
     _fingerprints[key] = found, positions

@@ -122,8 +122,8 @@ def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def text(value: Argument) -> str:
-    """A reply's bytes as text."""
-    return value.decode() if isinstance(value, bytes) else str(value)
+    """A reply's bytes as text; what is damaged, and no UTF-8, as escapes."""
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def texts(reply: Iterable[Argument]) -> list[str]:

@@ -235,10 +235,16 @@ def _leased(reply: list[Any]) -> Leased:
         each = states.split(b" ")
         known = {state: _numbers(state, lease_no) for state in set(each)}  # most are alike
         numbers = [known[state] for state in each]
-    decoded = [id_.decode() for id_ in ids]
+    try:
+        decoded = [id_.decode() for id_ in ids]
+    except UnicodeDecodeError:  # no id of ours: it expires until it is dead, and harms no other
+        rows = [i for i, id_ in enumerate(ids) if id_.isascii()]
+        decoded = [ids[i].decode() for i in rows]
+        data, numbers = [data[i] for i in rows], [numbers[i] for i in rows]
+        errors = [errors[i] for i in rows] if errors else errors
     return Leased(
         status.decode(), _in_ms(due), _in_ms(deadline), _in_ms(scheduled), left, decoded, data,
-        numbers, now, [line.decode() for line in errors], rate.decode(),
+        numbers, now, [line.decode(errors="replace") for line in errors], rate.decode(),
     )  # fmt: skip
 
 

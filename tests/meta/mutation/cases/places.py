@@ -36,6 +36,7 @@ def renews_all(_: Any) -> Any:
     return lambda _self, place, now: place.leases.sent_before(now - place.visibility_s / 3)
 
 
+HARMFUL = "tests/contract/integration/test_harmful_messages.py::"
 LEASES = "tests/contract/integration/test_leases.py::"
 REFUSED = "tests/lua/test_refused_writes.py::"
 UNDOES_NOTHING = "local function pcall(writes) writes() return true end"
@@ -52,6 +53,9 @@ CASES = (
          f"{REFUSED}test_a_key_of_another_type_burns_no_attempt[redis-7-counters-expires]"),
     case("R26", "an expiry that is refused counts", LuaLine("expire", UNDOES_NOTHING),
          f"{REFUSED}test_a_missing_right_burns_no_attempt[redis-7-ZREM-expires]"),
+    case("R12", "a text that is not UTF-8 is sent as it is",
+         Symbol("core:_encodable", lambda _: lambda text: text),
+         f"{HARMFUL}test_an_exception_that_cannot_be_spelled_fails_its_own_message[redis-7-surrogate]"),
     case("R23", "a message is renewed for as long as the event loop is blocked",
          Symbol("Heartbeat._due", renews_all),
          f"{LEASES}test_a_blocked_event_loop_keeps_nothing_beyond_consume_timeout"),

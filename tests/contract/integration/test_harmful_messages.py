@@ -1,0 +1,88 @@
+"""What is wrong with one message, or with its error, harms no other and ends no worker."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from rqretry import Message, RetryPolicy
+from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
+
+PARTITION = f"rqretry:{NAMESPACE}:{{t:0}}:"
+GROUP = f"{PARTITION}group:g:"
+GOOD = 20
+
+
+class Exits(Exception):
+    """Its text ends the process."""
+
+    def __str__(self) -> str:
+        return str(sys.exit(3))
+
+    __repr__ = __str__
+
+
+def harmful(name: str) -> BaseException:
+    """An exception of a handler that is hard to describe."""
+    if name == "surrogate":
+        return FileNotFoundError("no such file: 'caf\udce9'")
+    if name == "exits":
+        return Exits()
+    odd: type[Exception] = type("Caf\udce9", (Exception,), {})
+    return odd()
+
+
+@pytest.mark.parametrize("name", ["surrogate", "exits", "type"])
+async def test_an_exception_that_cannot_be_spelled_fails_its_own_message(
+    lab: Lab, name: str
+) -> None:
+    app, seen = lab.app(), Seen()
+
+    @app.consumer("t", group="g", policy=RetryPolicy.ladder("10ms", max_retries=2))
+    async def handle(message: Message[Any]) -> None:
+        seen.add(message)
+        if message.body == "bad":
+            raise harmful(name)
+
+    async with lab.working(app):
+        await app.publish_many("t", ["bad", *range(GOOD)])
+        await counted(lab, "g", succeed=GOOD, dead=1, fail=3, expire=0)
+    (dead_letter,) = await app.admin.dead_letters("g")
+    assert dead_letter.errors[-1].type
+
+
+async def test_an_id_that_is_not_utf_8_ends_no_worker_and_harms_no_other(lab: Lab) -> None:
+    app, seen = lab.app(), Seen()
+
+    @app.consumer("t", group="g", visibility=0.1, max_retries=0)
+    async def handle(message: Message[Any]) -> None:
+        seen.add(message)
+
+    async with lab.working(app):
+        lab.redis.hset(f"{PARTITION}bodies", b"caf\xe9", b"1")
+        lab.redis.rpush(f"{GROUP}ready", b"caf\xe9")
+        await app.publish_many("t", range(GOOD))
+        await counted(lab, "g", succeed=GOOD, expire=1, dead=1)
+    assert len(seen.messages) == GOOD
+    lab.redis.flushall()  # no command can name it
+
+
+@pytest.mark.parametrize("damage", ["gar bage", "", "1", "x:y:z:w", "\udce9"])
+async def test_a_damaged_delivery_state_begins_anew_and_harms_no_other(
+    lab: Lab, damage: str
+) -> None:
+    app, seen = lab.app(), Seen()
+
+    @app.consumer("t", group="g", policy=RetryPolicy.ladder("10ms", max_retries=2))
+    async def handle(message: Message[Any]) -> None:
+        seen.add(message)
+        if message.body == "bad" and len([m for m in seen.messages if m.body == "bad"]) == 1:
+            raise ValueError("once")
+
+    await app.admin.create_topic("t")
+    bad = await app.publish("t", "bad")
+    lab.redis.hset(f"{GROUP}attempts", bad, damage.encode(errors="surrogateescape"))
+    async with lab.working(app):
+        await app.publish_many("t", range(GOOD))
+        await counted(lab, "g", succeed=GOOD + 1, fail=1, expire=0, dead=0)
+    assert len(seen.messages) == GOOD + 2
