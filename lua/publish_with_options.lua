@@ -116,7 +116,7 @@ local function publish_each(time, room)
   -- A delay in milliseconds, or '@' and a date in milliseconds.
   local function wait_until(id, delay_ms, tag)
     local date = tonumber(string.match(delay_ms, '^@(%d+)$'))
-    local due = date and date - DATE or now + delay_ms
+    local due = date and date - 1 / 2048 or now + delay_ms
     waiting[#waiting + 1], waiting[#waiting + 2] = due, id .. (tag == '' and '' or ' ' .. tag)
   end
 

@@ -2,6 +2,8 @@
 -- and its own clock. Then nothing falls due for a while: a wall that comes back has done no harm, and after one
 -- that stays, live workers have renewed their leases. Returns for how long; nil: nothing is held. Once the wall
 -- has stepped back behind logical time, only leases need that.
+local JUMP_MS = 60000
+
 local function held_back(clock, meta, expected, hold_ms)
   local hold = sane(call('HGET', meta, 'hold'))
   if hold > clock.now + JUMP_MS then -- it came back

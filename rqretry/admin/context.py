@@ -11,7 +11,7 @@ from rqretry.core.errors import ConfigError, show
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.audit_log import audit_append
 from rqretry.protocol.command import Operation
-from rqretry.protocol.maintain import LiveWorker, roster
+from rqretry.protocol.maintain import LiveWorker, live_workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,7 @@ class AdminContext:
 
     def live(self) -> Operation[list[LiveWorker]]:
         """The live workers."""
-        _, workers = yield roster(self.catalog.keys)
-        return workers  # type: ignore[no-any-return]
+        return (yield from live_workers(self.catalog.keys))
 
     def refuse_live(self, group: str, verb: str, topics: Iterable[str]) -> Operation[None]:
         """Raise ConfigError if a live worker consumes one of these topics for the group."""

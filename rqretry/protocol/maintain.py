@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rqretry.protocol.command import MAX_BATCH, Command, call, number, text, texts
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, call, number, text, texts
 from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
 _WITHOUT_DEAD = 3
@@ -115,9 +115,21 @@ def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Co
     return call(keys.scripts, "register", (ttl_ms, worker, about), int)
 
 
-def roster(keys: NamespaceKeys) -> Command[tuple[int, list[LiveWorker]]]:
-    """The server's time in ms, and the live workers."""
-    return call(keys.scripts, "roster", (), _roster)
+def roster(
+    keys: NamespaceKeys, after_ms: int = 0
+) -> Command[tuple[int, list[LiveWorker], int | None]]:
+    """The server's time in ms, a page of the live workers, and where the next one begins."""
+    return call(keys.scripts, "roster", (after_ms,), _roster)
+
+
+def live_workers(keys: NamespaceKeys) -> Operation[list[LiveWorker]]:
+    """All live workers, page by page."""
+    found: dict[str, LiveWorker] = {}
+    after_ms: int | None = 0
+    while after_ms is not None:
+        _, page, after_ms = yield roster(keys, after_ms)
+        found |= {worker.name: worker for worker in page}
+    return list(found.values())
 
 
 def _or_empty(value: int | None) -> int | str:
@@ -134,7 +146,8 @@ def _swept(reply: list[Any]) -> Swept:
     return Swept(int(forgotten), number(next_ms), tuple(tuple(texts(ids)) for ids in dead))
 
 
-def _roster(reply: list[Any]) -> tuple[int, list[LiveWorker]]:
-    now, names, abouts, since = reply
+def _roster(reply: list[Any]) -> tuple[int, list[LiveWorker], int | None]:
+    now, names, abouts, since, more = reply
     rows = zip(names, abouts, since, strict=True)
-    return int(now), [LiveWorker(text(name), text(a), number(s)) for name, a, s in rows]
+    workers = [LiveWorker(text(name), text(a), number(s)) for name, a, s in rows]
+    return int(now), workers, number(more)

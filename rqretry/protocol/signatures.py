@@ -104,7 +104,7 @@ repair_places: meta config ready retry inflight attempts failures dead deaths du
     then ids or members
 rollback: meta halves half_of closed bodies big ids_key events counters keyed message_keys |
     transaction worker limit:number
-roster: meta workers worker_details
+roster: meta workers worker_details | after_ms:number
 scan_blocked: meta order heads failures | after count:number
 scan_group: meta location attempts failures | structure offset:number count:number
 scheduled: meta scheduled | limit:number

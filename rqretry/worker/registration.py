@@ -19,7 +19,7 @@ from rqretry.core.errors import RqretryError
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.keys import NamespaceKeys
-from rqretry.protocol.maintain import register, roster
+from rqretry.protocol.maintain import live_workers, register
 from rqretry.transport.store import Store
 from rqretry.worker.wakeups import wait_for
 
@@ -86,7 +86,7 @@ class Registration:
     async def _compare(self) -> bool:
         """Say once whether live workers run other scripts; whether they could be asked."""
         try:
-            _, workers = await self._store.run(roster(self._keys))
+            workers = await self._store.perform(live_workers(self._keys))
         except RqretryError:
             return False
         versions = {worker.name: groups_of(worker.about).scripts for worker in workers}

@@ -15,7 +15,7 @@ import redis
 
 from rqretry import Client
 from rqretry.admin.views import GroupStats
-from rqretry.protocol.maintain import roster
+from rqretry.protocol.maintain import live_workers
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.conftest import ServerOf
 from tests.support.servers import SERVERS
@@ -64,7 +64,7 @@ class Zoo:
 
     def workers(self) -> set[int]:
         """The process ids of the workers that say that they live."""
-        _, live = self.client.store.run(roster(self.client.catalog.keys))
+        live = self.client.store.perform(live_workers(self.client.catalog.keys))
         pids = {int(json.loads(worker.about)["pid"]) for worker in live}
         self._pids |= pids
         return pids

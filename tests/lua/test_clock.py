@@ -219,7 +219,7 @@ def test_what_was_held_is_moved_when_the_clock_stays(world: World) -> None:
 
 
 @pytest.mark.parametrize("damage", [2**53, 10**30, -5, "inf", "nan", "x", 2.5])
-@pytest.mark.parametrize("field", ["mark", "offset", "seq", "bytes", "hold"])
+@pytest.mark.parametrize("field", ["mark", "offset", "seq", "bytes", "hold", "floor"])
 def test_a_partition_heals_from_an_absurd_number(
     world: World, field: str, damage: float | str
 ) -> None:

@@ -38,8 +38,8 @@ def register(world: World, worker: str, ttl_ms: int = 15 * SECOND) -> int:
 
 
 def roster(world: World) -> tuple[int, dict[str, str]]:
-    now_ms, workers = world.run(maintain.roster(KEYS))
-    return now_ms, {worker.name: worker.about for worker in workers}
+    workers = world.perform(maintain.live_workers(KEYS))
+    return world.run(maintain.roster(KEYS))[0], {one.name: one.about for one in workers}
 
 
 def test_swap_replaces_a_record_that_is_as_expected(catalog: World) -> None:
@@ -79,6 +79,13 @@ def test_register_for_no_time_is_a_goodbye(catalog: World) -> None:
     assert catalog.client.hkeys(KEYS.worker_details) == [b"w2"]
 
 
+def test_roster_lists_all_of_very_many_in_pages(catalog: World) -> None:
+    for number in range(2100):
+        register(catalog, f"w{number}", 15 * SECOND + number // 100)
+    assert roster(catalog)[1].keys() == {f"w{number}" for number in range(2100)}
+    assert len(catalog.run(maintain.roster(KEYS))[1]) == 1000
+
+
 def test_roster_of_nobody_is_empty(catalog: World) -> None:
     assert roster(catalog) == (START_MS, {})
 
@@ -101,7 +108,7 @@ def test_roster_tells_since_when_a_worker_lives(catalog: World) -> None:
     set_time(catalog, START_MS + 5 * SECOND)
     register(catalog, "w1")
     register(catalog, "w2")
-    _, workers = catalog.run(maintain.roster(KEYS))
+    _, workers, _ = catalog.run(maintain.roster(KEYS))
     assert {worker.name: worker.since_ms for worker in workers} == {
         "w1": START_MS,
         "w2": START_MS + 5 * SECOND,

@@ -17,7 +17,7 @@ import redis
 
 from rqretry import Client
 from rqretry.admin.views import GroupStats
-from rqretry.protocol.maintain import roster
+from rqretry.protocol.maintain import live_workers
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.support.servers import free_port, python_path
 from tests.support.soundness import assert_sound
@@ -154,7 +154,7 @@ class Site:
 
     def live_workers(self) -> int:
         """How many workers the roster knows."""
-        return len(self.client.store.run(roster(self.client.catalog.keys))[1])
+        return len(self.client.store.perform(live_workers(self.client.catalog.keys)))
 
     def close(self) -> None:
         """End everything."""

@@ -75,6 +75,7 @@ LOOPS: dict[str, str] = {
     "producer/publisher.py::LaneQueue._next_batch": SHRINKS,
     "producer/replayable_lane.py::_replayed": "goes on only where a twin has moved the lane on",
     "producer/transaction.py::TransactionOperations._send": "comes back if the topic has grown",
+    "protocol/maintain.py::live_workers": PAGES,
     "protocol/operate.py::scan": PAGES,
     "protocol/publish.py::PlainMessages.cut": WALKS,
     "spark/archive_job.py::_wait": WAITS,
