@@ -2,15 +2,15 @@ local call = redis.call
 --[[ sweep.lua: upkeep of a partition; forget what was kept for a time that is over
 
   The caller-given ids whose deduplication window is over, the transactions that were decided long
-  enough ago, and history beyond its limits. Dead letters past the retention of their group are named,
-  for the caller to purge.
+  enough ago, old broadcast messages, and history beyond its limits. Dead letters past the retention
+  of their group are named, for the caller to purge.
 
   FLAGS  allow-oom
-  KEYS   meta ids_key id_expiry closed events, then config and dead of each group
+  KEYS   meta ids_key id_expiry closed events broadcast, then config and dead of each group
   ARGV   limit
   REPLY  forgotten, milliseconds until the next is to be forgotten (0: some are now; '' for none), then
          the dead letters of each group that are to be purged
-  COST   O(limit * log size) for each structure; 4 commands where nothing is kept, else up to 11, and
+  COST   O(limit * log size) for each structure; 5 commands where nothing is kept, else up to 14, and
          3 a group; up to 64 where there is history to forget
 ]]
 -- @include clock
@@ -20,7 +20,7 @@ local call = redis.call
 -- @bind
 
 local clock = read_clock(meta)
-local MOST_BYTES, PAGES = 1048576, 16
+local MOST_BYTES, PAGES, CAST_KEPT_MS = 1048576, 16, 600000
 local forgotten, next_at, reply = 0, math.huge, {}
 
 -- What is over of a sorted set by time, where each is kept for `kept_ms`.
@@ -45,7 +45,7 @@ local function forget_over(key, of)
   note_next(key, 0)
 end
 
-local of_groups = { unpack(KEYS, 6) }
+local of_groups = { unpack(KEYS, 7) }
 local kept = { id_expiry, closed }
 for at = 2, #of_groups, 2 do
   kept[#kept + 1], reply[at / 2] = of_groups[at], {}
@@ -82,6 +82,29 @@ local function forget_history(kept_ms)
     next_at = math.min(next_at, first + kept_ms)
   end
   call('HSET', meta, 'bytes', string.format('%d', clock.bytes))
+end
+
+-- What broadcast groups get is kept for ten minutes: segment by segment, as include/broadcast sums them, and the
+-- rest of them when nothing was cast for so long.
+local function forget_cast()
+  local cast = call('HMGET', meta, 'cast_marks', 'cast_ms')
+  local ms, seq, rest = string.match(cast[1] or '', '^(%d+)%-(%d+):%d+ ?(.*)$')
+  local over_at = tonumber(ms or cast[2] or 0) + CAST_KEPT_MS
+  if over_at > clock.now then
+    next_at = math.min(next_at, over_at)
+    return
+  end
+  if ms then
+    forgotten = forgotten + call('XTRIM', broadcast, 'MINID', '=', ms .. '-' .. string.format('%d', seq + 1))
+    call('HSET', meta, 'cast_marks', rest)
+    next_at = clock.now
+  else
+    forgotten = forgotten + call('XTRIM', broadcast, 'MAXLEN', '=', '0')
+    call('HSET', meta, 'cast_bytes', '0')
+  end
+end
+if call('XLEN', broadcast) > 0 then
+  forget_cast()
 end
 
 local history_ms = tonumber(call('HGET', meta, 'history_ms') or 0)

@@ -116,7 +116,8 @@ succeed: meta config inflight attempts failures dead bodies big pending ids_key 
     counters wake ready order heads message_groups keyed message_keys, then deaths of a group that
     consumes dead letters | group worker strict:flag stride:number common_no, then id and
     lease_no of each message
-sweep: meta ids_key id_expiry closed events, then config and dead of each group | limit:number
+sweep: meta ids_key id_expiry closed events broadcast, then config and dead of each group |
+    limit:number
 tally: meta counters | group, then verb and count of each counter
 """
 """Of each script its keys, as attributes of keys.py, and behind a bar its arguments.

@@ -178,3 +178,23 @@ def test_tally_adds_up(world: World) -> None:
         for _ in range(2):
             assert world.run(broadcasting.tally(keys, {"succeed": 2, "fail": 1})) == 2
     assert changed == {"counters": {"succeed:g": 4, "fail:g": 2}}
+
+
+def test_sweep_forgets_what_was_cast_ten_minutes_ago_segment_by_segment(world: World) -> None:
+    broadcast(world)
+    world.client.hset(world.keys.meta, "cast_limit", 64 * 1000)
+    for name in ("a", "b", "c"):
+        world.publish(prepared(name, "x" * 1000))
+        world.advance(MINUTE)
+    world.publish(prepared("d", "x"))
+    assert world.sweep().next_ms == 7 * MINUTE
+    world.set_time(START_MS + 11 * MINUTE)
+    assert [world.sweep() for _ in range(3)] == [(1, 0, ()), (1, 0, ()), (0, MINUTE, ())]
+    assert shown(world) == [["c"], ["d"]]
+    end = world.run(broadcasting.now_at(world.keys))
+    world.set_time(START_MS + 13 * MINUTE)
+    assert [world.sweep() for _ in range(2)] == [(1, 0, ()), (1, None, ())]
+    assert shown(world) == []
+    assert world.run(broadcasting.now_at(world.keys)) == end
+    world.publish("e")
+    assert [(entry.first, len(entry.messages)) for entry in entries(world)] == [(4, 1)]
