@@ -12,6 +12,8 @@ import redis
 from rqretry.testing.embedded_redis import EmbeddedRedis
 
 MICROSECONDS = 1_000_000
+_HIGHEST_PORT = 55_535
+"""Of a node of a cluster, whose bus listens 10,000 above it."""
 _SENT = ("cmdstat_evalsha", "cmdstat_script", "cmdstat_bzpopmin", "cmdstat_client", "cmdstat_ping")
 
 
@@ -105,8 +107,10 @@ def sent_within(servers: Sequence[Server], seconds: float) -> int:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of the loopback interface that nobody listens on, with one for a cluster's bus."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port <= _HIGHEST_PORT:
+            return port

@@ -24,13 +24,13 @@ from rqretry.protocol.keys import GroupKeys
 COUNT = 1_000_000
 PARTITIONS, KINDS, GROUP = 4, 20, "bench"
 BAR_CALLS, BAR_LIST_S, BAR_MIB = 5, 2, 150
-_AT_ONCE = 5_000
+_AT_ONCE, _FEWEST = 5_000, 100
 _DIED_MS = 1_700_000_000_000
 
 
 def dead_letters(most: int | None) -> Iterator[Measure]:
     """The bars of operators' verbs, with up to `most` dead letters."""
-    count = min(COUNT, most or COUNT)
+    count = max(_FEWEST, min(COUNT, most or COUNT))
     with Server() as server, Client(server.url) as client:
         print(f"  dead letters: {count} of them ...", file=sys.stderr, flush=True)
         some = _fill(server, client, count)
