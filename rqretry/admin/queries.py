@@ -1,6 +1,7 @@
 """Operations that only read: statistics, one message, workers, leases, the audit record."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -238,7 +239,9 @@ def _view(
 
 
 def _why_half(catalog: Catalog, half: transaction.StoredHalf, now_ms: int) -> Operation[str]:
-    record: transaction.Record | None = yield transaction.read(catalog.keys, half.transaction)
+    record: transaction.Record | None = None
+    with suppress(CodecError):
+        record = yield transaction.read(catalog.keys, half.transaction)
     next_ms: int | None = None
     if record is not None:
         group = record.terms.group

@@ -149,5 +149,9 @@ def _swept(reply: list[Any]) -> Swept:
 def _roster(reply: list[Any]) -> tuple[int, list[LiveWorker], int | None]:
     now, names, abouts, since, more = reply
     rows = zip(names, abouts, since, strict=True)
-    workers = [LiveWorker(text(name), text(a), number(s)) for name, a, s in rows]
+    workers = [LiveWorker(_shown(name), _shown(a), number(s)) for name, a, s in rows]
     return int(now), workers, number(more)
+
+
+def _shown(value: bytes) -> str:
+    return value.decode(errors="replace")

@@ -1,6 +1,7 @@
 """prepare, commit and rollback halves; enlist, decide, finish, claim and defer their record."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rqretry.core.route import Route
@@ -222,11 +223,10 @@ def read(keys: NamespaceKeys, transaction: str) -> Command[Record | None]:
 
 
 def read_many(keys: NamespaceKeys, transactions: Sequence[str]) -> Command[list[Record]]:
-    """The records of these that are known."""
+    """The records of these that are known and can be read."""
 
     def decoded(reply: list[bytes | None]) -> list[Record]:
-        pairs = zip(transactions, reply, strict=True)
-        return [read_record(id_, stored) for id_, stored in pairs if stored is not None]
+        return _readable(zip(transactions, reply, strict=True))
 
     return query(decoded, "HMGET", keys.transactions, *transactions)
 
@@ -323,6 +323,14 @@ def _decided(reply: list[Any]) -> Decided:
 
 def _claimed(reply: list[Any]) -> Claimed:
     _, next_due, taken, parked = reply
-    pairs = zip(taken[::2], taken[1::2], strict=True)
-    records = [read_record(text(id_), stored) for id_, stored in pairs]
+    records = _readable(zip(texts(taken[::2]), taken[1::2], strict=True))
     return Claimed(number(next_due), records, texts(parked))
+
+
+def _readable(pairs: Iterable[tuple[str, bytes | None]]) -> list[Record]:
+    """The records of transactions that have one; a damaged one keeps no other from being read."""
+    found = []
+    for id_, stored in pairs:
+        with suppress(ValueError):
+            found += [read_record(id_, stored)] if stored is not None else []
+    return found

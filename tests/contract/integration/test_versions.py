@@ -176,3 +176,37 @@ async def test_a_damaged_record_concerns_its_topic_alone(lab: Lab, damage: bytes
         other.publish("bad", 1)
     lab.redis.hdel("rqretry:test:{test}:topics", "bad")
     lab.redis.hdel("rqretry:test:{test}:groups", "bad")
+
+
+async def test_a_damaged_transaction_concerns_its_messages_alone(lab: Lab) -> None:
+    client = lab.client()
+    client.admin.create_topic("orders")
+    bad, good = client.transaction("orders"), client.transaction("orders")
+    half, other = bad.publish(1), good.publish(2)
+    key = "rqretry:test:{test}:transactions"
+    before = lab.redis.hget(key, bad.id)
+    lab.redis.hset(key, bad.id, b"x\xff")
+    lab.redis.zadd("rqretry:test:{test}:workers", {b"w\xff": 9e15})
+
+    assert [each.id for each in client.admin.transactions()] == [good.id]
+    assert client.admin.message(half).states[0].state == "prepared"
+    (problem,) = client.admin.fsck().problems
+    assert (problem.kind, problem.id) == ("orphan half", half)
+    assert client.admin.stats().topics[0].topic == "orders"
+    good.commit()
+    assert client.admin.message(other).states[0].state == "ready"
+    lab.redis.hset(key, bad.id, before)
+    lab.redis.zrem("rqretry:test:{test}:workers", b"w\xff")
+    bad.rollback()
+
+
+async def test_what_a_later_version_has_in_a_transaction_survives(lab: Lab) -> None:
+    client = lab.client()
+    client.admin.create_topic("orders")
+    tx = client.transaction("orders")
+    tx.publish(1)
+    key = "rqretry:test:{test}:transactions"
+    lab.redis.hset(key, tx.id, lab.redis.hget(key, tx.id) + b"\tmore\tstill")
+    tx.commit()
+    assert lab.redis.hget(key, tx.id).endswith(b"\tmore\tstill")
+    assert lab.redis.hget(key, tx.id).startswith(b"committed\t")
