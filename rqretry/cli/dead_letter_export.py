@@ -13,6 +13,7 @@ from rqretry.admin.dead_letter_filter import DeadLetterFilter, DeadLettersInOrde
 from rqretry.admin.dead_letters import dead_letter_places
 from rqretry.cli.output import SCHEMA, json_line
 from rqretry.client import Client
+from rqretry.core.dead_letter import DeadLetterRecord
 from rqretry.core.errors import show
 from rqretry.protocol.command import MAX_BATCH
 
@@ -47,12 +48,20 @@ def exported(
     client: Client, group: str, wanted: DeadLetterFilter, advance: Callable[[int], None]
 ) -> Iterator[dict[str, Any]]:
     """The chosen dead letters as JSON values, oldest first; a page per partition in memory."""
+    for page in pages_of(client, group, wanted, with_bodies=True):
+        yield from map(as_json, page)
+        advance(len(page))
+
+
+def pages_of(
+    client: Client, group: str, wanted: DeadLetterFilter, *, with_bodies: bool
+) -> Iterator[list[DeadLetterRecord]]:
+    """The chosen dead letters, oldest first; a page per partition in memory."""
     perform = client.store.perform
     places = perform(dead_letter_places(client.admin.operations, group, wanted))
-    source = DeadLettersInOrder(places, wanted, with_bodies=True)
+    source = DeadLettersInOrder(places, wanted, with_bodies=with_bodies)
     while found := perform(source.take(MAX_BATCH)):
-        yield from (as_json(dead_letter) for dead_letter, _ in found)
-        advance(len(found))
+        yield [dead_letter for dead_letter, _ in found]
 
 
 def write_lines(stream: TextIO, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -1,7 +1,7 @@
 """Printing dead letters."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -9,12 +9,14 @@ import click
 from rqretry.admin.views import Cluster
 from rqretry.cli.confirmation import counted
 from rqretry.cli.output import (
+    SCHEMA,
     body_fields,
     body_text,
     clean,
     date,
     fields_of,
     headers_text,
+    json_line,
     print_fields,
     print_list,
     print_table,
@@ -34,12 +36,25 @@ def print_clusters(group: str, clusters: Sequence[Cluster], *, as_json: bool) ->
     print_list({"group": group}, "clusters", fields, table, as_json=as_json)
 
 
-def print_messages(group: str, dead_letters: Sequence[DeadLetterRecord], *, as_json: bool) -> None:
-    """One row for each message."""
-    rows = rows_of(dead_letters, "id topic attempt cause dead_since_ms error")
-    table = (["id", "topic", "#attempt", "cause", "dead since", "error"], rows)
-    fields = [fields_of(each, "id topic attempt cause error") for each in dead_letters]
-    print_list({"group": group}, "messages", fields, table, as_json=as_json)
+def print_messages(
+    group: str, pages: Iterable[Sequence[DeadLetterRecord]], *, as_json: bool
+) -> bool:
+    """One row for each message, page by page; whether there are any."""
+    head, tail = json_line({"schema": SCHEMA, "group": group, "messages": []}).rsplit("]", 1)
+    separator = ""
+    if as_json:
+        click.echo(head, nl=False)
+    for page in pages:
+        fields = [json_line(fields_of(each, "id topic attempt cause error")) for each in page]
+        if as_json:
+            click.echo(separator + ", ".join(fields), nl=False)
+        else:
+            rows = rows_of(page, "id topic attempt cause dead_since_ms error")
+            print_table(["id", "topic", "#attempt", "cause", "dead since", "error"], rows)
+        separator = ", "
+    if as_json:
+        click.echo(f"]{tail}")
+    return bool(separator)
 
 
 def dead_letter_fields(dead_letter: DeadLetterRecord) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
+from rqretry.admin.dead_letter_filter import DeadLetterFilter
 from rqretry.admin.dead_letters import clusters
 from rqretry.cli.confirmation import confirmation_options, counted
-from rqretry.cli.dead_letter_export import destination, exported, write_lines
+from rqretry.cli.dead_letter_export import destination, exported, pages_of, write_lines
 from rqretry.cli.dead_letter_tables import (
     dead_letter_fields,
     print_clusters,
@@ -62,14 +63,13 @@ def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None
     """List the dead letters of GROUP, grouped by the fingerprint of their last error."""
     with connected(context) as client:
         if by == "message":
-            dead_letters = client.admin.dead_letters(group, bodies=False)
-            print_messages(group, dead_letters, as_json=as_json)
-            none = not dead_letters
+            pages = pages_of(client, group, DeadLetterFilter(all=True), with_bodies=False)
+            some = print_messages(group, pages, as_json=as_json)
         else:
             found = client.store.perform(clusters(client.admin.operations, group))
             print_clusters(group, found, as_json=as_json)
-            none = not found
-    if none:
+            some = bool(found)
+    if not some:
         note(f"group {group} has no dead letters")
 
 

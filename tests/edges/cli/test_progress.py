@@ -1,5 +1,6 @@
 """Progress of long work: counted from the answers, shown on a terminal and nowhere else."""
 
+import json
 import os
 import pty
 import subprocess
@@ -69,6 +70,14 @@ def test_an_export_reads_page_by_page_in_the_order_of_death(client: Client) -> N
     assert len(pages) >= 3
     assert sorted(row["id"] for row in [first, *rest]) == sorted(ids)
     assert rest == sorted(rest, key=lambda row: (row["dead_since_ms"], row["id"]))
+
+
+def test_a_long_list_of_messages_is_printed_page_by_page(client: Client, shell: Shell) -> None:
+    ids = dead_letter(client, "claims", "g", *range(1100))
+    listed = shell.ok("dlq", "list", "g", "--by", "message", "--json")
+    assert listed.count("\n") == 1
+    assert [row["id"] for row in json.loads(listed)["messages"]] == sorted(ids)
+    assert shell.ok("dlq", "list", "g", "--by", "message").count("dead since") == 3  # headings
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["terminal", "piped"])
