@@ -76,7 +76,7 @@ def test_a_long_list_of_messages_is_printed_page_by_page(client: Client, shell: 
     ids = dead_letter(client, "claims", "g", *range(1100))
     listed = shell.ok("dlq", "list", "g", "--by", "message", "--json")
     assert listed.count("\n") == 1
-    assert [row["id"] for row in json.loads(listed)["messages"]] == sorted(ids)
+    assert sorted(row["id"] for row in json.loads(listed)["messages"]) == sorted(ids)
     assert shell.ok("dlq", "list", "g", "--by", "message").count("dead since") == 3  # headings
 
 
