@@ -38,7 +38,7 @@ LOOPS: dict[str, str] = {
     "checks/auditor_pages.py::read_hash": CURSOR,
     "checks/repair.py::_all": "each call looks at one at least",
     "cli/body_input.py::_kept": "ends with the input, or past the most that a body may be",
-    "cli/dead_letter_export.py::exported": PAGES,
+    "cli/dead_letter_export.py::pages_of": PAGES,
     "cli/progress.py::watched": DRIVES,
     "cli/publish.py::_publish_many": "ends with the input",
     "cli/reaper.py::_finish": "goes on only while a whole batch was moved",
