@@ -8,7 +8,7 @@ from typing import Any, Self
 from benchmarks.servers import Server
 
 _SLOTS = 16384
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 
 
 class Cluster:

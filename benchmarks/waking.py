@@ -31,7 +31,8 @@ from rqretry.protocol.publish import Prepared, publish
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.connection import pack_one
 from rqretry.transport.node import Node, dialect_of
-from rqretry.transport.session import load, spell
+from rqretry.transport.session import spell
+from rqretry.transport.share import load
 
 SOCKETS, REDIS_PY = "sockets", "redis-py"
 _NAMESPACE, _TOPIC, _GROUP = "floor", "bare-wake", "bare"

@@ -67,7 +67,7 @@ local deaths, origins = KEYS[20], KEYS[21]
 local SMALL = 2048 -- what a body counts that is not listed in `big`, because it is at most 8 KiB
 local TRUSTED_MS = 10 -- no server is replaced faster
 local RAISED_EVERY_MS = 1800000 -- half as long as ids are remembered
-local LOOKED_AT_MS = 5000 -- every blocked consumer looks at least this often
+local LOOKED_AT_MS = 20000 -- every blocked consumer looks at least this often
 
 local settings = call('HMGET', config, 'version', 'paused', 'byte', 'max_inflight', 'rate', 'view', 'ordered',
   'floor', 'verified')

@@ -116,9 +116,9 @@ class SyncPerformer(Protocol):
         """Perform an operation to its end."""
 
 
-def batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def batches(items: Sequence[T], most: int = MAX_BATCH) -> Iterator[Sequence[T]]:
     """Cut a sequence into what one script call may take."""
-    return (items[at : at + MAX_BATCH] for at in range(0, len(items), MAX_BATCH))
+    return (items[at : at + most] for at in range(0, len(items), most))
 
 
 def text(value: Argument) -> str:

@@ -117,6 +117,22 @@ def poll(places: Sequence[GroupKeys]) -> Command[list[Polled | None]]:
     return Command("poll", tuple(touched), (), lambda reply: [_polled(each) for each in reply])
 
 
+def nothing_held(places: Sequence[GroupKeys]) -> Command[bool]:
+    """Whether all of these places are known to their partitions, and empty but for dead letters.
+
+    One EXISTS, on a cluster of one place: the cheapest look at what is idle.
+    """
+    touched = [
+        key
+        for keys in places
+        for key in (keys.config, keys.config, *keys.lists, keys.inflight, keys.due,
+                    keys.partition.scheduled)
+    ]  # fmt: skip
+    wanted = 2 * len(places)
+    words = ("EXISTS", *touched)
+    return Command("exists", tuple(touched), (), lambda reply: reply == wanted, arguments=words)
+
+
 def renew(
     keys: GroupKeys, receipts: Sequence[Receipt], *, visibility_ms: int
 ) -> Command[list[bytes]]:

@@ -29,7 +29,7 @@ ASK_SECONDS = 2.0
 """How long one server has to say who holds what; then another one is asked."""
 BLOCK_MARGIN_SECONDS = 5.0
 """How much later than its own time-out a blocking command may answer."""
-LOOK_EVERY_S = 10.0
+LOOK_EVERY_S = 15.0
 """How often servers are asked whether they evict by now; so it is noticed within 15 s."""
 LOOK_AGAIN_S = 1.0
 """The same while one of them does."""
@@ -302,7 +302,7 @@ class EvictionWatch:
         every, now = LOOK_AGAIN_S if self.fault else LOOK_EVERY_S, time.monotonic()
         if now < self._asked_at + every:
             return
-        nodes = list(self._topology.nodes.values())
+        nodes = [node for node in self._topology.nodes.values() if node.greeted]
         answers = yield Together([(node, lambda: [("INFO", "memory")]) for node in nodes])
         found, before = None, self.fault
         for node, answer in zip(nodes, answers, strict=True):

@@ -11,13 +11,12 @@ if the request may have been executed, and StoreUnavailable if it certainly was 
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis.exceptions import AskError, NoScriptError
 
-from rqretry.core.durability import check_server
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.command import Argument, Block, Command, Each, Operation, Pause
 from rqretry.transport.node import (
@@ -30,7 +29,6 @@ from rqretry.transport.node import (
     Node,
     Notify,
     Procedure,
-    Requests,
     RoundTrip,
     Sleep,
     Together,
@@ -48,6 +46,7 @@ from rqretry.transport.replies import (
     result_of,
     unreadable,
 )
+from rqretry.transport.share import Share
 
 T = TypeVar("T")
 
@@ -101,59 +100,6 @@ def spell(node: Node, command: Command[Any]) -> tuple[Argument, ...]:
         known = node.dialect, node.scripts.get(command.verb).sha(node.dialect)
         node.shas[command.verb] = known
     return ("EVALSHA", known[1], len(command.keys), *command.keys, *command.args)
-
-
-def load(node: Node, command: Command[Any]) -> tuple[Argument, ...]:
-    """The request that makes the command's script known."""
-    return ("SCRIPT", "LOAD", node.scripts.get(command.verb).text(node.dialect))
-
-
-class Share:
-    """The calls of a batch that go to one server in one round trip, in their order."""
-
-    def __init__(self, node: Node, *, asking: bool = False, loading: bool = False) -> None:
-        self.node = node
-        self.calls: list[Call] = []
-        self.asking = asking
-        self.loading = loading
-        self._loads = 0
-
-    def requests(self) -> Requests:
-        """What to send.
-
-        A script that the server does not know is loaded and run again, but then it would run after
-        those behind it: so scripts go ahead of a batch. A single call has none behind it.
-        """
-        node, loaded = self.node, self.node.loaded
-        missing: dict[str, Command[Any]] = {}
-        if len(self.calls) > 1 and not self.loading:
-            commands = (call.command for call in self.calls)
-            missing = {c.verb: c for c in commands if not c.arguments and c.verb not in loaded}
-            loaded.update(missing)
-        self._loads = len(missing)
-        requests = [load(node, command) for command in missing.values()]
-        for call in self.calls:
-            requests += self._around(call.command)
-        return requests
-
-    def _around(self, command: Command[Any]) -> Iterator[tuple[Argument, ...]]:
-        if self.loading:
-            yield load(self.node, command)
-        if self.asking:
-            yield ("ASKING",)
-        yield spell(self.node, command)
-        if command.confirm:
-            check_server(command.confirm, self.node.server, self.node.address)
-            yield command.confirm
-
-    def answers(self, replies: list[Any]) -> Iterator[tuple[Call, list[Any]]]:
-        """Each call, with the reply to it and that to its confirmation."""
-        at = self._loads
-        for call in self.calls:
-            at += self.loading + self.asking
-            width = 2 if call.command.confirm else 1
-            yield call, replies[at : at + width]
-            at += width
 
 
 class Session:
@@ -249,7 +195,7 @@ class Session:
         if not isinstance(reply, Exception):
             self._proved(node)
             return result_of(node, command, reply)
-        share = Share(node)
+        share: Share[Call] = Share(node, spell)
         share.calls.append(Call(command))
         yield from self._together((yield from self._settle(share, [reply])))
         result: T
@@ -298,9 +244,8 @@ class Session:
                 return next(iter((yield Watch(step.keys, step.seconds))), None)
             node = self.topology.node(step.keys[0])
             (reply,) = yield RoundTrip(node, [request], step.seconds + BLOCK_MARGIN_SECONDS)
-        except TryAgain:
-            reply = None
-            yield Sleep(_BLOCK_AGAIN_S)
+        except TryAgain as error:
+            reply = error
         if isinstance(reply, Exception):  # the keys have moved, or are damaged: leasing shows which
             yield Sleep(_BLOCK_AGAIN_S)
         return reply[0].decode() if isinstance(reply, list) else None
@@ -384,9 +329,9 @@ class Session:
         check(calls)
         self._proved()
 
-    def _shares(self, calls: Sequence[Call]) -> list[Share]:
+    def _shares(self, calls: Sequence[Call]) -> list[Share[Call]]:
         """Divide what is open among the servers."""
-        shares: dict[tuple[Node, bool], Share] = {}
+        shares: dict[tuple[Node, bool], Share[Call]] = {}
         for call in calls:
             if not call.open:
                 continue
@@ -396,11 +341,13 @@ class Session:
             except TryAgain as again:
                 call.put_off(again)
                 continue
-            share = shares.setdefault((node, asked is not None), Share(node, asking=bool(asked)))
+            share = shares.setdefault(
+                (node, asked is not None), Share(node, spell, asking=bool(asked))
+            )
             share.calls.append(call)
         return list(shares.values())
 
-    def _together(self, shares: Sequence[Share]) -> Procedure[None]:
+    def _together(self, shares: Sequence[Share[Call]]) -> Procedure[None]:
         while shares:
             outcomes = yield Together([(share.node, share.requests) for share in shares])
             shares, sent = [], shares
@@ -413,10 +360,10 @@ class Session:
                 else:
                     shares += yield from self._settle(share, outcome)
 
-    def _settle(self, share: Share, replies: list[Any]) -> Procedure[list[Share]]:
+    def _settle(self, share: Share[Call], replies: list[Any]) -> Procedure[list[Share[Call]]]:
         """Pass a server's replies to their calls; returns what to send again with its scripts."""
         node, fault = share.node, None
-        again = Share(node, asking=share.asking, loading=True)
+        again: Share[Call] = Share(node, spell, asking=share.asking, loading=True)
         for call, (reply, *confirmed) in share.answers(replies):
             if isinstance(reply, NoScriptError) and not share.loading:
                 again.calls.append(call)

@@ -46,12 +46,13 @@ from rqretry.transport.node import (
 from rqretry.transport.replies import TryAgain, broken, refused
 from rqretry.transport.session import PING, REPEAT_SECONDS, ServerClock, Session, spell
 from rqretry.transport.topology import Handshake, topology_of
-from rqretry.transport.wakeup import KeyWatch
+from rqretry.transport.wakeup import KeyWatch, watch_once
 
 T = TypeVar("T")
 
-MAX_IDLE = 8
-"""Connections to a server kept open for later; what more a burst of calls needed is closed."""
+MAX_IDLE, MAX_IDLE_SPREAD = 8, 64
+"""Connections to a server kept open for later; what more a burst of calls needed is closed. On a
+cluster each key is waited for on a connection of its own."""
 _PATIENCE_S = 0.2
 """On a cluster: what one server has not answered by then is put off, and the others go on."""
 
@@ -85,6 +86,8 @@ class Store(AsyncClosing):
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._key_watch = KeyWatch(self.topology, self.drive)
+        self._leaving: set[asyncio.Task[None]] = set()
+        """Ends of waits that will not be repeated."""
 
     # -- what is known ---------------------------------------------------------------------------
 
@@ -173,11 +176,20 @@ class Store(AsyncClosing):
     async def watch(self, keys: Sequence[str], seconds: float) -> set[str]:
         """Wait for wake keys of several servers, each with a connection of its own.
 
+        The connections stay blocked for the next wait, until `watch_nothing` leaves them.
+
         Returns:
             Those that are set, and those whose servers could not be asked.
         """
         await self.drive(self.session.locate())
         return await self._key_watch.wait(keys, seconds)
+
+    def watch_nothing(self, *, leave: bool = False) -> None:
+        """Nobody has room for messages now; the waits stand unless it is to `leave` them."""
+        if leave:
+            self._key_watch.leave()
+        else:
+            self._key_watch.want(())
 
     async def prove(self, command: Command[Any], seconds: float) -> None:
         """Run a command that writes, at once or not at all: can this process work now?
@@ -209,6 +221,8 @@ class Store(AsyncClosing):
     async def aclose(self) -> None:
         """Close all connections that are not in use."""
         await self._key_watch.aclose()
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(task for task in self._leaving if task.get_loop() is loop))
         for node in list(self.topology.nodes.values()):
             self._drop(node)
 
@@ -241,7 +255,8 @@ class Store(AsyncClosing):
     def release(self, connection: Connection) -> None:
         """Give a connection back."""
         node = connection.node
-        if len(node.idle) < MAX_IDLE and not node.retired:
+        most = MAX_IDLE_SPREAD if self.spread else MAX_IDLE
+        if len(node.idle) < most and not node.retired:
             node.idle.append(connection)
         else:
             connection.close()
@@ -292,7 +307,7 @@ class Store(AsyncClosing):
             case Ask(url, requests):
                 return await self._ask(url, requests)
             case Watch(keys, seconds):
-                return await self._key_watch.wait(keys, seconds)
+                return await watch_once(self.topology, self.drive, keys, seconds, self._leaving)
 
     async def _round_trip(self, trip: RoundTrip) -> list[Any]:
         node, requests, seconds = trip

@@ -92,6 +92,8 @@ class Position:
 class BroadcastResults:
     """Takes results in place of a settler: they are logged and counted."""
 
+    unsettled = ()
+
     def __init__(self, announcer: Announcer, worker: str) -> None:
         self.positions: dict[LeasedPlace, Position] = {}
         self.room = asyncio.Event()

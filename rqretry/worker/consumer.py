@@ -62,8 +62,10 @@ class Consumer:
     def room(self) -> int:
         """How many messages to lease now; 0 while the buffer is well filled."""
         room = self._slots.room(len(self.running))
-        if room and sum([len(place.outbox) for place in self.places]) > _UNSETTLED_MOST:
-            return 0
+        if room and (unsettled := self._results.unsettled):
+            group = self.spec.group
+            held = [len(place.outbox) for place in unsettled if place.keys.group == group]
+            return 0 if sum(held) > _UNSETTLED_MOST else room
         return room
 
     def accept(self, deliveries: list[Delivery]) -> None:

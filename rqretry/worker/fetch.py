@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from rqretry.checks.acl import denied
 from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
-from rqretry.protocol.command import Command
-from rqretry.protocol.lease import Leased, Polled, lease, poll
+from rqretry.protocol.command import Command, batches
+from rqretry.protocol.lease import Leased, Polled, lease, nothing_held, poll
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.transport.replies import is_error
 from rqretry.transport.store import Store, jitter
@@ -28,6 +28,8 @@ from rqretry.worker.wakeups import Alarm, WakeUps
 
 log = logging.getLogger("rqretry")
 
+_PROBED, _FEW, _POLLED = 250, 8, 100
+"""How many places one command asks about: at first, at least, and where they hold something."""
 _SHORT_S = 1.0
 """A wait for tokens that is longer than this ends early when the group's settings change."""
 
@@ -79,7 +81,8 @@ class Fetcher:
     async def _round(self) -> None:
         now = time.monotonic()
         pairs = [(c, p) for c, p in self._pairs if p.leasing.again_at <= now]
-        open_ = [(c, p, room) for c, p in pairs if (room := c.room()) > 0]
+        rooms = {consumer: consumer.room() for consumer in dict(pairs)}
+        open_ = [(c, p, rooms[c]) for c, p in pairs if rooms[c] > 0]
         if not open_:
             later = [p.leasing.again_at for _, p in self._pairs if p.leasing.again_at > now]
             await self._wake_ups.room(min(later) - now if later else None)
@@ -254,8 +257,8 @@ class Fetcher:
         """Lease next from those that were woken, or were not looked at for long."""
         now = time.monotonic()
         late = [p for p in watched if now - p.schedule.looked_at >= _patience(p)]
-        if woken is not None and not woken:  # no wake-up came: that is usual
-            late = await self._look(late)
+        if woken is not None:
+            late = await self._look([p for p in late if p.keys.wake not in woken])
         for place in watched:
             if woken is None or place.keys.wake in woken or place in late:
                 place.may_hold_more()
@@ -272,24 +275,52 @@ class Fetcher:
         return [c for c in dict(self._pairs) if known.issuperset(c.places)]
 
     async def _look(self, places: list[LeasedPlace]) -> list[LeasedPlace]:
-        """Look at all of them with one command. Returns those that must be leased from to know."""
+        """Look at all of them with few commands. Returns those that must be leased from to know."""
         plain = [place for place in places if place.simple]
-        if self._store.spread or len(plain) < 2:  # noqa: PLR2004 - a lease is one command, too
-            return places
+        idle = await self._empty([p for p in plain if not p.schedule.knows_something])
+        rest = [place for place in plain if place not in idle]
+        if not self._store.spread and len(rest) > 1:  # a lease of one is one command, too
+            for batch in batches(rest, _POLLED):
+                idle |= await self._poll(batch)
+        return [place for place in places if place not in idle]
+
+    async def _empty(self, places: list[LeasedPlace]) -> set[LeasedPlace]:
+        """Those of them that hold nothing; where others do, halves are looked at again."""
+        empty: set[LeasedPlace] = set()
+        asked = [*batches(places, 1 if self._store.spread else _PROBED)]
+        while asked:
+            commands = [nothing_held([place.keys for place in batch]) for batch in asked]
+            answers = await self._store.run_each(commands, self._store.patience)
+            again: list[Sequence[LeasedPlace]] = []
+            for batch, answer in zip(asked, answers, strict=True):
+                if isinstance(answer, StoreUnavailable) and not self._store.spread:
+                    raise answer
+                if answer is True:
+                    empty.update(batch)
+                elif len(batch) > _FEW:
+                    again += batches(batch, -(-len(batch) // 2))
+            asked = again
+        now = time.monotonic()
+        for place in empty:
+            place.schedule.nothing_held(now)
+        return empty
+
+    async def _poll(self, places: Sequence[LeasedPlace]) -> set[LeasedPlace]:
+        """Those of them with nothing to lease."""
         sent_at = time.monotonic()
-        command = poll([place.keys for place in plain])
+        command = poll([place.keys for place in places])
         (looks,) = await self._store.run_each([command], self._store.patience)
         if isinstance(looks, StoreUnavailable):
             raise looks
-        if isinstance(looks, Exception):  # one of them refuses, and leasing shows which
-            return places
         idle: set[LeasedPlace] = set()
-        for place, seen in zip(plain, looks, strict=True):
+        if isinstance(looks, Exception):  # one of them refuses, and leasing shows which
+            return idle
+        for place, seen in zip(places, looks, strict=True):
             if seen is not None:
                 self._note(place, seen, time.monotonic())
                 self._store.clock.note(seen.now_ms, sent_at)
                 idle.add(place)
-        return [place for place in places if place not in idle]
+        return idle
 
     def _longest(self, places: list[LeasedPlace]) -> float:
         return jitter(min([LOOK_EVERY_S, *(p.visibility_s for p in places)]), self._random)

@@ -7,7 +7,7 @@ these changes by its own methods only.
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -18,8 +18,9 @@ from rqretry.observability.observer import Attempt
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failure, Leased, Polled, expected_ms
 
-LOOK_EVERY_S = 5.0
-"""How often each place is looked at, whatever its server reported."""
+LOOK_EVERY_S = 20.0
+"""How often each place is looked at, whatever its server reported; as often as its visibility ends,
+if that is shorter (lua/lease.lua wakes others for shorter leases)."""
 _JUMP_MS = 60_000
 """As in lua/include/logical.lua: what is less is no jump."""
 
@@ -235,6 +236,11 @@ class Schedule:
         """When maintenance looks even if nothing is known to be due."""
         return self.looked_at + self._look_after_s
 
+    @property
+    def knows_something(self) -> bool:
+        """Whether something is there that falls due."""
+        return (self.due_at, self.deadline_at, self.scheduled_at) != (None, None, None)
+
     def soonest(self) -> float:
         """When maintenance is needed."""
         moments = (self.due_at, self.deadline_at, self.scheduled_at, self.look_at)
@@ -249,6 +255,11 @@ class Schedule:
         expected = self.expected_ms(now)
         if expected is None or expected <= seen.now_ms <= expected + _JUMP_MS:
             self.seen = (seen.now_ms, now)  # else maintenance says what to expect
+
+    def nothing_held(self, now: float) -> None:
+        """A look at `now` saw nothing that could fall due."""
+        self.looked_at = now
+        self.due_at = self.deadline_at = self.scheduled_at = self.seen = None
 
     def look_later(self, now: float) -> None:
         """Nothing was seen, and there is no point in looking again before its time."""
@@ -365,6 +376,10 @@ class ConsumerEvents(Protocol):
 
 class Results(Protocol):
     """Takes the results of attempts; a Settler, or for broadcast groups BroadcastResults."""
+
+    @property
+    def unsettled(self) -> Collection[LeasedPlace]:
+        """Places with results that their servers do not know of yet."""
 
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""

@@ -18,7 +18,7 @@ from rqretry.worker.leases import Intake, LeasedPlace
 
 log = logging.getLogger("rqretry")
 
-LOOK_EVERY_S = 5.0
+LOOK_EVERY_S = 20.0
 
 
 class Joined(Intake, Protocol):

@@ -21,10 +21,13 @@ from rqretry.maintenance.retention import Sweeps
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.transport.store import Store
-from rqretry.worker.leases import LOOK_EVERY_S, LeasedPlace, Schedule
+from rqretry.worker.leases import LeasedPlace, Schedule
 from rqretry.worker.wakeups import Alarm
 
 log = logging.getLogger("rqretry")
+
+LOOK_EVERY_S = 5.0
+"""How often it looks after groups of simple consumers, and where a server was away."""
 
 _STUCK_MS = 50
 """How soon to look again where something is due and could not be moved."""

@@ -25,8 +25,8 @@ from rqretry.worker.wakeups import wait_for
 
 log = logging.getLogger("rqretry")
 
-ROSTER_EVERY_S = 5.0
-ROSTER_TTL_MS = 15_000
+ROSTER_EVERY_S = 7.5
+ROSTER_TTL_MS = 20_000
 PROOF_S = 1.5
 """How long one proof may take."""
 _AGAIN_S = 0.25
@@ -74,7 +74,7 @@ class Registration:
         self._soon.set()
 
     async def run(self) -> None:
-        """Renew it every five seconds, for ever; more often while the server is unreachable."""
+        """Renew it every few seconds, for ever; more often while the server is unreachable."""
         compared = False
         while True:
             await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)

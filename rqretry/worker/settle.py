@@ -8,7 +8,7 @@ shows whether the result was taken the first time (settle_recovery.py).
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from rqretry.core.errors import AmbiguousResult, RqretryError, StoreUnavailable
@@ -52,6 +52,11 @@ class Settler:
         self._wanted = asyncio.Event()
         self._busy = 0
         self._retrying = False
+
+    @property
+    def unsettled(self) -> Collection[LeasedPlace]:
+        """Places with results that their servers do not know of yet."""
+        return self._dirty
 
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""

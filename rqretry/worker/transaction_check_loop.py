@@ -31,7 +31,7 @@ from rqretry.worker.daemon_threads import DaemonThreads
 
 log = logging.getLogger("rqretry")
 
-LOOK_EVERY_S = 15.0
+LOOK_EVERY_S = 30.0
 """How often a worker without checkers looks for decisions that were cut off."""
 CHECKER_LOOKS_S = 5.0
 """How often one with checkers looks, at least."""

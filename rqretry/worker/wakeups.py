@@ -138,6 +138,8 @@ class WakeUps:
 
     async def room(self, seconds: float | None = None) -> None:
         """Wait until a consumer has room, at most for `seconds`."""
+        if self._store.spread:
+            self._store.watch_nothing()
         self._room.clear()
         await wait_for(self._room, None if seconds is None else max(0.0, seconds))
 
@@ -217,6 +219,8 @@ class WakeUps:
 
     def close(self) -> None:
         """Give up the connection; the next wait opens another."""
+        if self.stopping:
+            self._store.watch_nothing(leave=True)
         if self._connection is not None:
             connection, self._connection = self._connection, None
             connection.close()

@@ -13,7 +13,8 @@ from rqretry.protocol.command import Command
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
 from rqretry.transport.node import Node
 from rqretry.transport.replies import result_of
-from rqretry.transport.session import load, spell
+from rqretry.transport.session import spell
+from rqretry.transport.share import load
 from rqretry.transport.store_sync import SyncStore
 
 Run = Callable[[Command[Any]], Any]

@@ -16,7 +16,8 @@ from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.connection import async_connection, sync_connection
 from rqretry.transport.node import Node
 from rqretry.transport.replies import Call, TryAgain, meaning
-from rqretry.transport.session import Share
+from rqretry.transport.session import spell
+from rqretry.transport.share import Share
 from rqretry.worker.heartbeat import Heartbeat
 from rqretry.worker.leases import Delivery, LeasedPlace
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted
@@ -175,7 +176,7 @@ async def test_a_server_that_is_down_keeps_no_other_lease_from_being_renewed() -
 
 
 def test_what_confirms_a_publish_goes_right_behind_it_on_its_connection() -> None:
-    share = Share(Node(RedisUrl.parse("redis://h"), ScriptLibrary()))
+    share: Share[Call] = Share(Node(RedisUrl.parse("redis://h"), ScriptLibrary()), spell)
     wait = ("WAIT", 1, 1000)
     stored: Command[Any] = Command("publish", ("k",), (), list, confirm=wait)
     plain: Command[Any] = Command("ping", (), (), bytes, arguments=("PING",))

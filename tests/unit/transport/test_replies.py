@@ -12,7 +12,8 @@ from rqretry.protocol.command import Command
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
 from rqretry.transport.node import Node, dialect_of, supported
 from rqretry.transport.replies import TryAgain, broken, result_of
-from rqretry.transport.session import ServerClock, load, spell
+from rqretry.transport.session import ServerClock, spell
+from rqretry.transport.share import load
 
 COMMAND: Command[Any] = Command("succeed", ("k1", "k2"), ("g", 1), list)
 PUBLISH: Command[Any] = Command("publish", ("k",), (), list)

@@ -17,6 +17,8 @@ from rqretry.worker.wakeups import HasRoom
 class Results:
     """What a consumer reports of its attempts."""
 
+    unsettled = ()
+
     def __init__(self) -> None:
         self.ids: list[str] = []
 
