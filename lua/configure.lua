@@ -10,9 +10,12 @@ local call = redis.call
 -- @bind
 
 call('HSETNX', meta, 'mark', 0)
-if version <= tonumber(call('HGET', config, 'version') or 0) then
+local before = tonumber(call('HGET', config, 'version') or 0)
+if version <= before then
   return 0
 end
 call('HSET', config, 'version', version, unpack(ARGV, 2))
-call('ZADD', wake, 0, '1')
+if before > 0 then -- nobody waits yet for what a new group has
+  call('ZADD', wake, 0, '1')
+end
 return 1

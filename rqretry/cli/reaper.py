@@ -45,9 +45,13 @@ def reaper(context: click.Context, *, once: bool, as_json: bool) -> None:
         click.echo(f"namespace {namespace}: {listed}")
 
 
+def _upkeep(client: Client) -> Upkeep:
+    return Upkeep(client.catalog, client.name, spread=client.store.spread)
+
+
 def _finish(client: Client) -> Round:
     """Rounds until nothing more is due."""
-    upkeep, done = Upkeep(client.catalog, client.name), Round(more=True)
+    upkeep, done = _upkeep(client), Round(more=True)
     while done.more:
         done = done._replace(more=False).plus(client.store.perform(upkeep.round()))
     return done
@@ -55,7 +59,7 @@ def _finish(client: Client) -> Round:
 
 def _run(client: Client) -> Round:
     """Run rounds until a signal; wait while the server is unavailable."""
-    upkeep, total, away = Upkeep(client.catalog, client.name), Round(), False
+    upkeep, total, away = _upkeep(client), Round(), False
     with suppress(StoppedEarly), Stoppable():
         while True:
             try:

@@ -29,7 +29,7 @@ ASK_SECONDS = 2.0
 """How long one server has to say who holds what; then another one is asked."""
 BLOCK_MARGIN_SECONDS = 5.0
 """How much later than its own time-out a blocking command may answer."""
-LOOK_EVERY_S = 15.0
+LOOK_EVERY_S = 10.0
 """How often servers are asked whether they evict by now; so it is noticed within 15 s."""
 LOOK_AGAIN_S = 1.0
 """The same while one of them does."""
@@ -297,12 +297,16 @@ class EvictionWatch:
         """Whether nothing is wrong, and that was found lately."""
         return time.monotonic() < self.ask_at
 
-    def look(self) -> Procedure[None]:
-        """Ask each server, if that was not done lately. Raises TryAgain."""
+    def look(self, *, used: bool = False) -> Procedure[None]:
+        """Ask each server (`used`: that this process works with), if that was not done lately.
+
+        Raises TryAgain.
+        """
         every, now = LOOK_AGAIN_S if self.fault else LOOK_EVERY_S, time.monotonic()
         if now < self._asked_at + every:
             return
-        nodes = [node for node in self._topology.nodes.values() if node.greeted]
+        known = self._topology.nodes.values()
+        nodes = [node for node in known if node.greeted or not used]
         answers = yield Together([(node, lambda: [("INFO", "memory")]) for node in nodes])
         found, before = None, self.fault
         for node, answer in zip(nodes, answers, strict=True):
@@ -311,7 +315,7 @@ class EvictionWatch:
             if isinstance(answer[0], bytes) and (fault := evicts(read_info(answer[0]))):
                 found = f"Redis at {node.address} {fault}: set it to noeviction"
         self.fault, self._asked_at = found, now
-        self.ask_at = 0.0 if found else now + LOOK_EVERY_S
+        self.ask_at = 0.0 if found or len(nodes) < len(known) else now + LOOK_EVERY_S
         if found != before:
             self._notify()
 

@@ -210,7 +210,7 @@ class Store(AsyncClosing):
         """What is wrong with the settings of a server by now; None for nothing, or not known."""
         with suppress(TryAgain, RqretryError, TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.drive(self.session.eviction.look())
+                await self.drive(self.session.eviction.look(used=True))
         return self.session.eviction.fault
 
     async def connect(self) -> None:

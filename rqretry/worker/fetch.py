@@ -76,6 +76,11 @@ class Fetcher:
     def remove(self, gone: LeasedPlace) -> None:
         """Lease from it no longer."""
         self._pairs = [(consumer, place) for consumer, place in self._pairs if place is not gone]
+
+    def look_again(self, consumer: Intake) -> None:
+        """Lease from all its places next: the server may have lost what it knew of them."""
+        for place in consumer.places:
+            place.may_hold_more()
         self._wake_ups.interrupt()
 
     async def _round(self) -> None:

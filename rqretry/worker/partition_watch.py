@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -10,6 +11,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.group_rules import source_of
 from rqretry.catalog.store import NewerNamespace
 from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.inspect import read_these
 from rqretry.protocol.keys import GroupKeys
@@ -39,6 +41,7 @@ class PartitionWatch(Generic[C]):
     _consumers: Sequence[C]
     _add: Callable[[C, tuple[str, int, GroupKeys]], None]
     _remove: Callable[[C, LeasedPlace], None]
+    _look_again: Callable[[C], None]
     _seen: list[str] = field(default_factory=list, init=False)
     """The records of the topics at the last look."""
 
@@ -60,13 +63,15 @@ class PartitionWatch(Generic[C]):
         names = sorted({name for consumer in plain for name in consumer.spec.topics})
         if names:
             records = await self._store.run(read_these(self._catalog.keys.topics, names))
-            if records == self._seen:
-                plain = []
+            stored = dict(zip(names, records, strict=True))
+            plain = [] if records == self._seen else [c for c in plain if _differs(c, stored)]
             self._seen = records
         for consumer in self._consumers:
             if consumer in plain or source_of(consumer.spec.group, consumer.spec.topics):
                 try:
                     await self._look(consumer)
+                    if consumer in plain:
+                        self._look_again(consumer)
                 except RqretryError as error:
                     self._seen = []  # look again, though nothing changes
                     group = consumer.spec.group
@@ -88,3 +93,15 @@ class PartitionWatch(Generic[C]):
             if (old.topic, old.partition) not in there and not (old.leases or old.outbox):
                 self._remove(consumer, old)
                 log.warning("%s is not there any more", old.keys)
+
+
+def _differs(consumer: Joined, stored: Mapping[str, str]) -> bool:
+    """Whether a topic is gone, does not know the group, or has other partitions than it had."""
+    counts = Counter(place.topic for place in consumer.places)
+    for name in consumer.spec.topics:
+        record = TopicRecord.decode(name, stored[name]) if stored[name] else None
+        if record is None or not record.byte_of(consumer.spec.group):
+            return True
+        if record.all_partitions != counts[name]:
+            return True
+    return False

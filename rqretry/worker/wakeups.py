@@ -83,6 +83,8 @@ class WakeUps:
         self._covered: Collection[HasRoom] | None = None
         """The consumers with all their places waited for; None while nothing blocks."""
         self._unblocking: asyncio.Task[None] | None = None
+        self._apart = False
+        """Waits for several servers stand, also while nobody asks."""
         self._watching: asyncio.Task[set[str]] | None = None
 
     # -- what ends a wait ------------------------------------------------------------------------
@@ -138,7 +140,7 @@ class WakeUps:
 
     async def room(self, seconds: float | None = None) -> None:
         """Wait until a consumer has room, at most for `seconds`."""
-        if self._store.spread:
+        if self._apart:
             self._store.watch_nothing()
         self._room.clear()
         await wait_for(self._room, None if seconds is None else max(0.0, seconds))
@@ -159,7 +161,7 @@ class WakeUps:
     ) -> set[str] | None:
         """The same on a cluster, where each partition is waited for separately."""
         watching = asyncio.get_running_loop().create_task(self._store.watch(wakes, seconds))
-        self._covered, self._watching = covered, watching
+        self._covered, self._watching, self._apart = covered, watching, True
         try:
             if not self.stopping:
                 await asyncio.wait([watching])
@@ -219,7 +221,7 @@ class WakeUps:
 
     def close(self) -> None:
         """Give up the connection; the next wait opens another."""
-        if self.stopping:
+        if self.stopping and self._apart:
             self._store.watch_nothing(leave=True)
         if self._connection is not None:
             connection, self._connection = self._connection, None

@@ -322,6 +322,7 @@ class Worker:
             leasing,
             lambda c, found: fetcher.add(c, self._add(c, _place(c.spec, found))),
             lambda c, place: fetcher.remove(self._remove(c, place)),
+            fetcher.look_again,
         )
         checks = TransactionChecks(self._store, self._catalog, self._checkers, self.name)
         for consumer in self._consumers:

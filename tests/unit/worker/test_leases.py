@@ -70,11 +70,11 @@ def test_a_traceback_is_sent_once_and_again_only_where_the_call_failed() -> None
 @pytest.mark.parametrize(
     ("seen", "soonest"),
     [
-        (NOTHING_DUE, 106.5),  # the look, which comes after 1.2 * 5 s and a half
+        (NOTHING_DUE, 124.5),  # the look, which comes after 1.2 * 20 s and a half
         (NOTHING_DUE._replace(next_due_ms=3000), 103.0),
         (NOTHING_DUE._replace(next_due_ms=3000, next_deadline_ms=2000), 102.0),
         (NOTHING_DUE._replace(next_deadline_ms=2000, next_scheduled_ms=1), 100.001),
-        (NOTHING_DUE._replace(next_due_ms=60_000), 106.5),
+        (NOTHING_DUE._replace(next_due_ms=60_000), 124.5),
     ],
 )
 def test_maintenance_is_needed_when_the_first_thing_is_due(seen: Polled, soonest: float) -> None:
