@@ -12,6 +12,7 @@ from typing import Any
 
 from rqretry.catalog.topics import Topics
 from rqretry.core.errors import TopicNotFound
+from rqretry.maintenance.quiet import holding
 from rqretry.protocol.command import Command, Each, Operation
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.maintain import Swept, sweep
@@ -23,7 +24,8 @@ SWEEP_EVERY_S = 30.0
 """How often a partition is looked at in which something is to be forgotten soon."""
 RETENTION = "retention"
 """Who purges dead letters, as the history has it."""
-_AT_ONCE = 100
+_AT_ONCE, _ASKED = 100, 500
+"""How many partitions a round sweeps, and about how many it asks whether they keep anything."""
 _QUIET_PER_S = 10
 """How many of the other partitions are looked at per second, if they are many."""
 
@@ -34,12 +36,24 @@ class Sweeps:
     Any number of processes may do this for the same partitions. A round makes one call for a
     partition; where that was not enough, the next round is due at once.
 
+    Args:
+        topics: The topics.
+        group_keys: The keys of a group in a partition.
+        together: All partitions are on one server, so that one command asks about many.
+
     Attributes:
         next_at: When the next round is due (monotonic).
     """
 
-    def __init__(self, topics: Topics, group_keys: Callable[[str, int, str], GroupKeys]) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        group_keys: Callable[[str, int, str], GroupKeys],
+        *,
+        together: bool = False,
+    ) -> None:
         self.next_at = -math.inf
+        self._together = together
         self._topics = topics
         self._group_keys = group_keys
         self._due: dict[PartitionKeys, float] = {}
@@ -49,11 +63,16 @@ class Sweeps:
         now = time.monotonic()
         self._due = {keys: self._due.get(keys, now) for keys in partitions}
         due = [keys for keys, at in self._due.items() if at <= now]
-        due = sorted(due, key=self._due.__getitem__)[:_AT_ONCE]
+        most = _ASKED if self._together else _AT_ONCE
+        due = sorted(due, key=self._due.__getitem__)[:most]
         self._due |= dict.fromkeys(due, now + SWEEP_EVERY_S)
         places: list[tuple[PartitionKeys, list[GroupKeys]]] = []
         for keys in due:
             places.append((keys, (yield from self._groups(keys))))  # noqa: PERF401 - it yields
+        if self._together:
+            places = yield from holding(places, _kept, _ASKED)
+            self._due |= dict.fromkeys([keys for keys, _ in places[_AT_ONCE:]], now)
+            places = places[:_AT_ONCE]
         answers = yield from self._each([sweep(keys, groups) for keys, groups in places])
         purges: list[Command[Any]] = []
         for (keys, groups), swept in zip(places, answers, strict=True):
@@ -87,6 +106,12 @@ class Sweeps:
             return 0.0
         quiet_s = max(SWEEP_EVERY_S, len(self._due) / _QUIET_PER_S)
         return min(quiet_s, max(SWEEP_EVERY_S, math.inf if next_ms is None else next_ms / 1000))
+
+
+def _kept(place: tuple[PartitionKeys, Sequence[GroupKeys]]) -> list[str]:
+    """What holds something that is over at some time."""
+    keys, groups = place
+    return [keys.id_expiry, keys.closed, *(group.dead for group in groups)]
 
 
 def _purges(

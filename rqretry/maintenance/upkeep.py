@@ -12,6 +12,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.back_off import BackOff
 from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.maintenance.due import Due, Maintenance, Moved
+from rqretry.maintenance.quiet import holding
 from rqretry.maintenance.retention import Sweeps
 from rqretry.protocol.command import MAX_BATCH, Command, Each, Operation, batches, query
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
@@ -84,7 +85,7 @@ class Upkeep:
         self._spread = spread
         self._maintenance = Maintenance(catalog.topics, worker)
         self._seen: dict[GroupKeys, tuple[int, float]] = {}
-        self._sweeps = Sweeps(catalog.topics, catalog.group_keys)
+        self._sweeps = Sweeps(catalog.topics, catalog.group_keys, together=not spread)
         self._put_off: dict[GroupKeys | PartitionKeys, BackOff] = {}
         self._groups: dict[PartitionKeys, list[GroupKeys]] = {}
         """All partitions, with the groups in each; those asked about last are at the end."""
@@ -132,26 +133,13 @@ class Upkeep:
         if not all_of_them:
             quiet = quiet[:_ASKED_APART]
             self._groups |= {keys: self._groups.pop(keys) for keys in quiet}
-        asked = [*batches(quiet, 1 if self._spread else _ASKED)]
-        while asked:
-            answers = yield Each([self._holds(some) for some in asked], None)
-            again: list[Sequence[PartitionKeys]] = []
-            for some, answer in zip(asked, answers, strict=True):
-                if isinstance(answer, StoreUnavailable) and not self._spread:
-                    raise answer
-                if answer and len(some) > 1:
-                    again += batches(some, -(-len(some) // 2))
-                elif answer:  # an error, too: the look shows whose
-                    self._known[some[0]] = _Known(-math.inf)
-            asked = again
+        found = yield from holding(quiet, self._keys_of, 1 if self._spread else _ASKED)
+        self._known |= {keys: _Known(-math.inf) for keys in found}
 
-    def _holds(self, partitions: Sequence[PartitionKeys]) -> Command[int]:
-        """How many keys there are that can hold something which falls due."""
-        touched = [keys.scheduled for keys in partitions]
-        for keys in partitions:
-            for group in self._groups[keys]:
-                touched += (group.inflight, group.due)
-        return query(int, "EXISTS", *touched)
+    def _keys_of(self, keys: PartitionKeys) -> list[str]:
+        """What holds something that falls due."""
+        groups = self._groups[keys]
+        return [keys.scheduled, *(key for group in groups for key in (group.inflight, group.due))]
 
     def _chosen(self) -> list[PartitionKeys]:
         """Where something is due, has happened lately, or was not looked at for the longest."""

@@ -49,7 +49,9 @@ class Reaper:
 
     def __post_init__(self) -> None:
         self._maintenance = Maintenance(self._catalog.topics, self._worker)
-        self._sweeps = Sweeps(self._catalog.topics, self._catalog.group_keys)
+        self._sweeps = Sweeps(
+            self._catalog.topics, self._catalog.group_keys, together=not self._store.spread
+        )
         self._others_at = time.monotonic() + LOOK_EVERY_S
 
     async def run(self) -> None:

@@ -69,7 +69,7 @@ LOOPS: dict[str, str] = {
     "maintenance/transaction_resolver.py::carry_out": "each call moves a batch, or is an error",
     "maintenance/transaction_resolver.py::_deliver": "goes on only while something was moved",
     "maintenance/transaction_resolver.py::unresolved": PAGES,
-    "maintenance/upkeep.py::Upkeep._find": "halves what it asks about",
+    "maintenance/quiet.py::holding": "halves what it asks about",
     "otel/otlp_encode.py::_varint": SHRINKS,
     "producer/lane.py::Publishing._remember": SHRINKS,
     "producer/publisher.py::LaneQueue._drain": SHRINKS,
