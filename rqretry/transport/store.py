@@ -50,9 +50,9 @@ from rqretry.transport.wakeup import KeyWatch, watch_once
 
 T = TypeVar("T")
 
-MAX_IDLE, MAX_IDLE_SPREAD = 8, 64
-"""Connections to a server kept open for later; what more a burst of calls needed is closed. On a
-cluster each key is waited for on a connection of its own."""
+MAX_IDLE = 8
+"""Connections to a server kept open for later; what more a burst of calls needed is closed."""
+MAX_IDLE_SPREAD = 64  # on a cluster, where each key is waited for on a connection of its own
 _PATIENCE_S = 0.2
 """On a cluster: what one server has not answered by then is put off, and the others go on."""
 

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from tests.meta.mutation.case import Symbol
-from tests.meta.mutation.cases.common import case
+from tests.meta.mutation.case import Constant, Symbol
+from tests.meta.mutation.cases.common import always, case
 
+IDLE = "tests/contract/integration/test_idle_costs.py::"
 LOOPS = "tests/contract/integration/test_idle_loops.py::"
 GROWTH = "tests/contract/integration/test_growth_order.py::"
 
@@ -30,21 +31,26 @@ def ping(_: Any) -> Any:
     return made
 
 
-def newer_wins(original: Any) -> Any:
-    """What a client knows of a topic stays, also where the server has lost it."""
+def everything(_: Any) -> Any:
+    """Everything that there is may hold something."""
 
-    def keep(self: Any, record: Any) -> Any:
-        known = self.known.get(record.name)
-        return known if known and known.version > record.version else original(self, record)
+    def made(items: Any, _keys_of: Any, _at_once: int) -> Any:
+        yield from ()
+        return list(items)
 
-    return keep
+    return made
 
 
 CASES = (
+    case("R30", "upkeep looks at all that exists", Symbol("maintenance:holding", everything),
+         f"{IDLE}test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists"),
+    case("R30", "a wait that has ended gives its connection up",
+         Constant("transport:MAX_IDLE_SPREAD", "0"),
+         "tests/contract/cluster/test_idle.py::test_a_message_opens_no_connection_and_leaves_the_other_waits_alone"),
     case("R30", "a lost message keeps a group for ever", Symbol("protocol:forget_heads", ping),
          f"{LOOPS}test_a_group_with_a_lost_message_is_removed"),
     case("R30", "a worker works on partitions that are gone",
-         Symbol("CatalogStore.keep", newer_wins),
+         Symbol("worker:_differs", always(False)),
          f"{LOOPS}test_a_worker_leaves_the_partitions_that_a_topic_no_longer_has"),
     case("R29", "a topic takes messages while it gets partitions",
          Symbol("TopicRecord.close", stays_open),

@@ -1,0 +1,83 @@
+"""What exists and is idle costs next to nothing: places of a worker, topics of a reaper."""
+
+import time
+from typing import Any
+
+import pytest
+
+from rqretry.maintenance.upkeep import Upkeep
+from rqretry.worker import fetch
+from tests.contract.integration.harness import Lab, Seen, until
+
+MANY = 120
+
+
+def executed(lab: Lab, verb: str = "") -> int:
+    """How many commands the server has executed; of one kind, or of all."""
+    stats = lab.redis.info("commandstats")
+    return sum(
+        int(s["calls"]) for name, s in stats.items() if name.endswith(f"_{verb}") or not verb
+    )
+
+
+def many_topics(lab: Lab, **options: Any) -> list[str]:
+    """Topics with one group."""
+    client, names = lab.client(), [f"t-{number}" for number in range(MANY)]
+    client.store.perform(client.catalog.join("g", "push", names, **options))
+    return names
+
+
+async def test_an_idle_worker_looks_at_many_places_with_one_command(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "LOOK_EVERY_S", 0.3)
+    names, app, seen = many_topics(lab), lab.app(), Seen()
+    app.consumer(names, group="g")(seen.add)
+    async with lab.working(app) as worker:
+        places = worker.places
+        await until(lambda: all(place.empty for place in places))
+        before, scripts = executed(lab, "exists"), executed(lab, "evalsha")
+        looked_at = max(place.schedule.looked_at for place in places)
+
+        await until(lambda: min(place.schedule.looked_at for place in places) > looked_at + 1)
+
+        looks = executed(lab, "exists") - before
+        assert looks < MANY / 4
+        assert executed(lab, "evalsha") - scripts < MANY / 4
+        await app.publish(names[-1], "still awake")
+        await seen.count(1)
+
+
+async def test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists(lab: Lab) -> None:
+    names, client = many_topics(lab), lab.client()
+    upkeep = Upkeep(client.catalog, "reaper")
+    client.store.perform(upkeep.round())
+    before = executed(lab)
+    for _ in range(10):
+        client.store.perform(upkeep.round())
+    assert executed(lab) - before < MANY
+
+    client.publish(names[7], "late", delay=0.05)
+    client.publish(names[8], "later", delay=3600)
+    end = time.monotonic() + 10
+    delivered = 0
+    while not delivered and time.monotonic() < end:
+        delivered += client.store.perform(upkeep.round()).delivered
+    assert delivered == 1
+
+    next_ms = client.store.perform(upkeep.round()).next_ms
+    assert next_ms is not None
+    assert 3_500_000 < next_ms <= 3_600_000
+
+
+async def test_upkeep_on_a_cluster_comes_to_all_partitions_in_turns(lab: Lab) -> None:
+    names, client = many_topics(lab), lab.client()
+    upkeep = Upkeep(client.catalog, "reaper", spread=True)
+    client.store.perform(upkeep.round())
+    client.publish(names[-1], "due", delay=0.001)
+    before = executed(lab, "exists")
+
+    delivered = sum(client.store.perform(upkeep.round()).delivered for _ in range(4))
+
+    assert delivered == 1
+    assert executed(lab, "exists") - before < 4 * 60
