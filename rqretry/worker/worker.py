@@ -23,9 +23,9 @@ from rqretry.worker.broadcast import Broadcaster, BroadcastResults, starting_pos
 from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.fetch import Fetcher
 from rqretry.worker.heartbeat import Heartbeat
-from rqretry.worker.leases import LOOK_EVERY_S, Delivery, LeasedPlace
+from rqretry.worker.leases import Delivery, LeasedPlace
 from rqretry.worker.partition_watch import PartitionWatch
-from rqretry.worker.reaper import Reaper
+from rqretry.worker.reaper import LOOK_EVERY_S, Reaper
 from rqretry.worker.recycle_process import MessageLimit
 from rqretry.worker.registration import Condition, Registration, apply_spec
 from rqretry.worker.settle import Settler

@@ -80,6 +80,7 @@ class SimulatedWorker(Worker):
                 c, self._add(c, LeasedPlace(*found, c.spec.visibility_ms / 1000))
             ),
             lambda c, place: fetcher.remove(self._remove(c, place)),
+            fetcher.look_again,
         )
         loop = asyncio.get_running_loop()
         fetching = loop.create_task(fetcher.run(), name="fetcher")

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -20,7 +21,7 @@ async def test_only_what_is_due_before_the_next_look_wakes_it(in_s: float, *, wo
     place = LeasedPlace("t", 0, partition_keys("n", "t", 0).group("g", 18), 30.0)
     seen = Polled(now_ms=0, next_due_ms=None, next_deadline_ms=None, next_scheduled_ms=None)
     place.schedule.note(seen, time.monotonic())
-    nothing, alarm = cast(Store, None), Alarm()
+    nothing, alarm = cast(Store, SimpleNamespace(spread=False)), Alarm()
     reaper = Reaper(nothing, Catalog("n"), [place], "w", alarm)
     reaper._sweeps.next_at = time.monotonic() + 1000
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
