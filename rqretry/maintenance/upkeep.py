@@ -212,7 +212,7 @@ class Upkeep:
             StoreUnavailable: No server answers.
         """
         away = [error for error in errors if isinstance(error, StoreUnavailable)]
-        if len(away) == len(places):
+        if away and len(away) == len(places):
             raise away[0]
         now = time.monotonic()
         for keys, error in zip(places, errors, strict=True):
