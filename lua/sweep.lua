@@ -111,4 +111,7 @@ local history_ms = tonumber(call('HGET', meta, 'history_ms') or 0)
 if history_ms > 0 or clock.bytes > clock.limit then
   forget_history(history_ms)
 end
+if next_at < math.huge then
+  keep_time(clock, meta, true)
+end
 return { forgotten, next_at < math.huge and math.max(0, math.ceil(next_at - clock.now)) or '', unpack(reply) }

@@ -7,7 +7,7 @@ local PINNED, PAGE = 5000, 1000
 -- The lowest number for a lease from now on.
 local function find_floor(keys, clock, own, raised_every_ms)
   local now, here = clock.now, incarnation()
-  local floor = tonumber(clock.floor) or own
+  local floor = clock.floor and sane(clock.floor) or own -- a damaged one is 0, and raised
   if here ~= (call('HGET', keys.meta, 'incarnation') or '') or clock.floor and now - floor >= raised_every_ms then
     floor = math.max(now, floor + 1)
     call('HSET', keys.meta, 'floor', floor, 'incarnation', here)

@@ -83,6 +83,18 @@ def test_a_delay_ends_where_nothing_is_written_after_a_step_back(world: World) -
     assert moved == 1
 
 
+def test_an_id_is_forgotten_where_nothing_is_written_after_a_step_back(world: World) -> None:
+    world.subscribe()
+    world.publish(prepared("a", digest="d"))
+    world.lease()
+    world.succeed(*first("a"))
+    world.set_time(START_MS - 2 * HOUR)
+    for _ in range(66):
+        world.sweep()
+        world.advance(MINUTE)
+    assert not world.client.exists(world.keys.ids)
+
+
 def test_who_looks_again_makes_up_for_what_a_step_back_would_undo(world: World) -> None:
     waiting(world)
     world.set_time(START_MS + 9 * SECOND - HOUR)  # nobody has noted the 9 s

@@ -50,6 +50,14 @@ def expire(world: World) -> maintain.Expired:
     return world.run(maintain.expire(keys_of(world), worker=WORKER, hold_ms=SECOND, random=0.5))
 
 
+def test_feed_lists_each_of_very_many_that_died_in_one_millisecond_once(world: World) -> None:
+    keys = view(world)
+    ids = [f"m{number:04}" for number in range(4100)]
+    world.damage().zadd(world.group().dead, dict.fromkeys(ids, START_MS))
+    assert [feed(world) for _ in range(10)] == [500] * 8 + [100, 0]
+    assert [id_.decode() for id_ in world.client.lrange(keys.ready, 0, -1)] == ids
+
+
 def test_feed_lists_each_letter_once_in_the_order_of_death(world: World) -> None:
     view(world)
     world.dead_letter("a", "b")
