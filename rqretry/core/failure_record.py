@@ -182,7 +182,7 @@ def _begin(cause: str, type_: str, fingerprint: str, worker: str, message: str) 
 @lru_cache(maxsize=4096)
 def _head(cause: str, type_: str, fingerprint: str, worker: str) -> str:
     """The beginning of that, the same for all with the same fingerprint."""
-    return _json({"c": cause, "t": type_, "f": fingerprint, "w": worker})[:-1]
+    return _json({"c": cause, "t": _encodable(type_), "f": fingerprint, "w": worker})[:-1]
 
 
 def _json(fields: Mapping[str, str]) -> str:
@@ -192,6 +192,8 @@ def _json(fields: Mapping[str, str]) -> str:
 
 
 def _cut(message: str) -> str:
+    if not message.isascii():
+        message = _encodable(message)
     if len(message) <= MAX_MESSAGE_BYTES // _MOST_BYTES:
         return message
     data = message.encode(errors="replace")

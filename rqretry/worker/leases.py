@@ -307,6 +307,8 @@ class LeasedPlace:
     tracebacks: Tracebacks = field(default_factory=Tracebacks, init=False)
     leasing: BackOff = field(default_factory=BackOff, init=False)
     """While its server refuses to lease from it."""
+    settling: BackOff = field(default_factory=BackOff, init=False)
+    """While its server refuses results."""
     upkeep: BackOff = field(default_factory=BackOff, init=False)
     """While its server refuses to move what is due."""
     empty: bool = field(default=False, init=False)

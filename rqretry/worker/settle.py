@@ -157,7 +157,11 @@ class Settler:
         if isinstance(result, Exception):
             made.again()
             self._failing.add(place)
+            if not isinstance(result, (StoreUnavailable, AmbiguousResult)):
+                place.settling.failed(f"cannot settle for {place.keys}: {result}", time.monotonic())
             return result
+        if place.settling.again_at:
+            place.settling.worked()
         made.answered(result)
         return None
 

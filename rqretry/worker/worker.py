@@ -132,10 +132,10 @@ class Worker:
         return Condition(state, self._store.fault or refused, self._store.proved_at)
 
     def _refused(self) -> list[str]:
-        """Which places cannot be leased from, and why."""
+        """Which places cannot be leased from or settled to, and why."""
         late = self._unjoined if self.started.is_set() else ()
         refused = [f"group {spec.group} cannot be joined" for spec in late]
-        reasons = (place.leasing.reason for place in self._leased_places)
+        reasons = (p.leasing.reason or p.settling.reason for p in self._leased_places)
         return [*refused, *filter(None, reasons)]
 
     @property

@@ -32,6 +32,12 @@ def harmful(name: str) -> BaseException:
     return odd()
 
 
+def raises(message: Message[Any]) -> None:
+    """A handler that fails as its message says."""
+    if message.body != "fine":
+        raise harmful(message.body)
+
+
 @pytest.mark.parametrize("name", ["surrogate", "exits", "type"])
 async def test_an_exception_that_cannot_be_spelled_fails_its_own_message(
     lab: Lab, name: str
@@ -49,6 +55,14 @@ async def test_an_exception_that_cannot_be_spelled_fails_its_own_message(
         await counted(lab, "g", succeed=GOOD, dead=1, fail=3, expire=0)
     (dead_letter,) = await app.admin.dead_letters("g")
     assert dead_letter.errors[-1].type
+
+
+async def test_such_an_exception_in_a_process_of_its_own_fails_its_own_message(lab: Lab) -> None:
+    app = lab.app()
+    app.consumer("t", group="g", process=True, max_retries=0)(raises)
+    async with lab.working(app):
+        await app.publish_many("t", ["surrogate", "exits", "fine"])
+        await counted(lab, "g", succeed=1, dead=2, fail=2, expire=0)
 
 
 async def test_an_id_that_is_not_utf_8_ends_no_worker_and_harms_no_other(lab: Lab) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from rqretry import ConsumeResult, Message, RetryPolicy
+from rqretry.worker.heartbeat import Heartbeat
+from rqretry.worker.worker import Worker
 from tests.contract.integration.harness import PATIENCE_S, Lab, Seen, counted, until
 
 INFLIGHT = "rqretry:test:{t:0}:group:g:inflight"
@@ -86,6 +88,33 @@ async def test_a_blocked_event_loop_keeps_nothing_beyond_consume_timeout(lab: La
         reaper.join()
     assert sorted(seen.bodies) == ["blocks", "blocks", "waits"]
     assert [m.attempt for m in seen.messages if m.body == "waits"] == [1]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(("error", "ends"), [(ValueError, False), (SystemExit, True)])
+async def test_a_heartbeat_goes_on_after_an_error_and_its_end_is_the_workers(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, error: type[BaseException], *, ends: bool
+) -> None:
+    app, beats = lab.app(), threading.Semaphore(0)
+
+    def fail(_: Heartbeat) -> None:
+        beats.release()
+        raise error
+
+    monkeypatch.setattr(Heartbeat, "_renew_all", fail)
+    app.consumer("t", group="g", visibility=0.1)(Seen().add)
+    worker = Worker(app.settings, app.consumers)
+    running = asyncio.create_task(worker.run())
+    try:
+        for _ in range(1 if ends else 3):
+            assert await asyncio.to_thread(beats.acquire, timeout=PATIENCE_S)
+        if ends:
+            with pytest.raises(RuntimeError, match="heartbeat ended"):
+                await asyncio.wait_for(running, PATIENCE_S)
+    finally:
+        worker.stop()
+        await asyncio.wait([running])
+    assert ends or running.exception() is None
 
 
 async def test_consume_timeout_cancels_an_async_handler_and_counts_a_failure(lab: Lab) -> None:

@@ -1,5 +1,6 @@
 """What goes on beside something that fails: a damaged place, a script that stops, a blocked loop."""
 
+import asyncio
 from typing import Any
 
 from tests.meta.mutation.case import LuaLine, Symbol
@@ -29,6 +30,16 @@ def raises_for_all(original: Any) -> Any:
         return original(self, error, put_off, keys)
 
     return made
+
+
+def waits_for_ever(_: Any) -> Any:
+    """The end of the heartbeat's thread is not awaited."""
+
+    async def run(self: Any) -> None:
+        self._thread.start()
+        await asyncio.Event().wait()
+
+    return run
 
 
 def renews_all(_: Any) -> Any:
@@ -62,6 +73,9 @@ CASES = (
     case("R23", "what waits behind a blocked event loop is kept",
          Symbol("Leases.take_late", always([])),
          f"{LEASES}test_a_blocked_event_loop_keeps_nothing_beyond_consume_timeout"),
+    case("R23", "nobody notices that the heartbeat has ended",
+         Symbol("Heartbeat.run", waits_for_ever),
+         f"{LEASES}test_a_heartbeat_goes_on_after_an_error_and_its_end_is_the_workers[redis-7-SystemExit-True]"),
     case("R23", "a process that no longer turns is kept", Symbol("Board.silent", always([])),
          "tests/contract/production/test_replacing.py::test_a_process_that_no_longer_turns_is_replaced"),
 )  # fmt: skip
