@@ -22,7 +22,7 @@ from tests.chaos.campaigns.evidence import (
 )
 from tests.chaos.campaigns.nursery import ROOT
 from tests.chaos.campaigns.plan import Kind, draw, named
-from tests.chaos.campaigns.report import Wanted, bound, parts_of, shortage, table, total_of
+from tests.chaos.campaigns.report import EMPTIED, Wanted, bound, parts_of, shortage, table, total_of
 from tests.chaos.campaigns.run import Run
 from tests.conftest import missing, program
 from tests.model.checker.history import Effect, Operation
@@ -34,7 +34,8 @@ pytestmark = pytest.mark.chaos
 
 S = 1_000_000_000
 QUICK = {
-    Kind.WORKER: 0.1, Kind.REDIS: 0.15, Kind.NETWORK: 0.4, Kind.POWER: 0.15,
+    Kind.WORKER: 0.1, Kind.REDIS: 0.15, Kind.NETWORK: 0.4, Kind.POWER: 0.15, Kind.RIGHTS: 0.3,
+    Kind.SLOTS: 0.3, Kind.EMPTY: 0.3,
 }  # fmt: skip
 
 
@@ -160,7 +161,7 @@ def test_the_judge_finds_two_starts_under_one_lease() -> None:
     twice = [start(1, end=1.1, outcome="failure"), start(2)]
     assert judge(history("a"), {("g", "a"): twice}, Troubles(), [], {}).double_leases
     lost_memory = Troubles(server=[(round(1.2 * S), round(1.3 * S))])
-    assert not judge(history("a"), {("g", "a"): twice}, lost_memory, [], {}).double_leases
+    assert judge(history("a"), {("g", "a"): twice}, lost_memory, [], {}).double_leases
 
 
 def test_what_the_publishers_wrote_is_what_they_were_told() -> None:
@@ -181,6 +182,14 @@ def test_what_the_publishers_wrote_is_what_they_were_told() -> None:
     assert history.definitely_not == {"c"}
     assert len(history.refused) == 1
     assert history.calls == 8
+
+
+def test_what_was_accepted_before_the_data_were_gone_is_counted_apart() -> None:
+    before, after = (
+        Operation("p", n, "publish", "ok", {"id": id_, "tier_confirmed": "memory"}, began_ns=n * S)
+        for n, id_ in ((1, "a"), (3, "b"))
+    )
+    assert told([before, after], 2 * S).confirmed == {"a": EMPTIED, "b": "memory"}
 
 
 def test_starts_are_told_apart_by_message_and_in_order() -> None:

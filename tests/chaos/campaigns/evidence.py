@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.chaos.campaigns.actors import VISIBILITY_S
+from tests.chaos.campaigns.report import EMPTIED
 from tests.model.checker.history import FAIL, OK, Effect, Operation
 from tests.model.checker.report import Report
 
@@ -65,6 +66,8 @@ class Troubles:
     killed: dict[str, int] = field(default_factory=dict)
     stopped: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     server: list[tuple[int, int]] = field(default_factory=list)
+    emptied_ns: int = 0
+    """When the data were gone last; 0 for never."""
 
 
 @dataclass
@@ -92,12 +95,14 @@ class Verdict:
     findings: list[str] = field(default_factory=list)
 
 
-def told(operations: Iterable[Operation]) -> History:
-    """What the publishers were told, of what they wrote."""
+def told(operations: Iterable[Operation], emptied_ns: int = 0) -> History:
+    """What the publishers were told, of what they wrote; what began before that may be gone."""
     history = History()
     for operation in operations:
         if operation.op == "publish":
             _note(history, operation)
+            if operation.began_ns < emptied_ns and operation.id in history.confirmed:
+                history.confirmed[operation.id] = EMPTIED
     return history
 
 
@@ -185,15 +190,14 @@ def _finished(starts: Iterable[Effect]) -> bool:
 def _same_lease(group: str, id_: str, found: list[Effect], troubles: Troubles) -> Iterator[str]:
     """Two starts under one lease number, or one under a lease that was long over.
 
-    A server that lost its memory may give a number anew. A process may stand still for a moment
-    between its last look at the clock and the handler.
+    A process may stand still for a moment between its last look at the clock and the handler.
     """
     for before, after in pairwise(found):
-        if _overlaps(troubles.server, before.began_ns, after.began_ns):
-            continue
         late_ns = after.began_ns - before.began_ns
         if after.lease_no == before.lease_no:
             yield f"{group} {id_}: lease {after.lease_no} twice"
+        elif _overlaps(troubles.server, before.began_ns, after.began_ns):
+            continue
         elif after.lease_no < before.lease_no and late_ns > STANDS_STILL_S * NS:
             late = f"{late_ns / NS:.2f} s after lease {before.lease_no}"
             yield f"{group} {id_}: lease {after.lease_no} began {late}"

@@ -26,6 +26,12 @@ class Kind(StrEnum):
     """As redis-kill, and what was not synced is cut off. A trial is a power loss."""
     EVERYSEC = "power-everysec"
     """The same with appendfsync everysec, which may lose the last second or two."""
+    RIGHTS = "rights"
+    """An ACL denies everybody one command for a while. A trial is a command that was denied."""
+    SLOTS = "slot-moves"
+    """On a cluster partitions move to other primaries, key by key. A trial is a move."""
+    EMPTY = "empty"
+    """The server is emptied, or comes back without its data. A trial is one of these."""
     MIXED = "mixed"
     """All that one server can suffer from, at once. A trial is a run."""
 
@@ -43,6 +49,10 @@ class What(StrEnum):
     NEW_RULES = "other network faults"
     KILL_PRIMARY = "kill the primary"
     HAND_OVER = "hand over to the replica"
+    DENY = "deny a command"
+    MOVE_SLOT = "move a slot"
+    FLUSH = "flush all data"
+    LOSE_DATA = "restart without data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +116,14 @@ _COUNTED = {
     Kind.FAILOVER: (What.KILL_PRIMARY, What.HAND_OVER),
     Kind.POWER: (What.POWER_LOSS,),
     Kind.EVERYSEC: (What.POWER_LOSS,),
+    Kind.RIGHTS: (What.DENY,),
+    Kind.SLOTS: (What.MOVE_SLOT,),
+    Kind.EMPTY: (What.FLUSH, What.LOSE_DATA),
 }
-KILLS = (What.KILL_WORKER, What.KILL_PUBLISHER, What.KILL_REDIS, What.POWER_LOSS, What.KILL_PRIMARY)
+KILLS = (
+    What.KILL_WORKER, What.KILL_PUBLISHER, What.KILL_REDIS, What.POWER_LOSS, What.KILL_PRIMARY,
+    What.LOSE_DATA,
+)  # fmt: skip
 """Strikes that end a process with SIGKILL."""
 
 
@@ -120,7 +136,10 @@ def trials_of(kind: Kind, strikes: Counter[What]) -> int:
 Draw = Callable[[random.Random, float], list[Strike]]
 
 
-FULL = {Kind.WORKER: 60, Kind.REDIS: 12, Kind.FAILOVER: 5, Kind.POWER: 6, Kind.EVERYSEC: 3}
+FULL = {
+    Kind.WORKER: 60, Kind.REDIS: 12, Kind.FAILOVER: 5, Kind.POWER: 6, Kind.EVERYSEC: 3,
+    Kind.RIGHTS: 6, Kind.SLOTS: 8, Kind.EMPTY: 4,
+}  # fmt: skip
 """Trials of a full-size run; of the other kinds a run is a trial."""
 
 
@@ -141,8 +160,9 @@ def draw(kind: Kind, seed: int, size: float = 1.0) -> Plan:
         tuple(strikes),
         workers=chance.randint(3, 4),
         publishers=2,
-        groups=chance.choice((1, 1, 2)),
-        partitions=chance.choice((1, 1, 2, 4)),
+        # A second group gets only what comes after it, not what comes first to an empty server.
+        groups=1 if kind is Kind.EMPTY else chance.choice((1, 1, 2)),
+        partitions=chance.choice((2, 4, 6) if kind is Kind.SLOTS else (1, 1, 2, 4)),
         rate=RATE,
         batch=chance.choice((20, 100, 300)),
         durabilities=("replica:1", "") if kind is Kind.FAILOVER else ("",),
@@ -205,6 +225,27 @@ def _failover(chance: random.Random, size: float) -> list[Strike]:
     ]
 
 
+def _rights(chance: random.Random, size: float) -> list[Strike]:
+    return [
+        _strike(chance, What.DENY, 0.3, 1.0, (0.1, 1.0))
+        for _ in range(max(2, round(FULL[Kind.RIGHTS] * size)))
+    ]
+
+
+def _slots(chance: random.Random, size: float) -> list[Strike]:
+    return [
+        _strike(chance, What.MOVE_SLOT, 0.2, 0.8)
+        for _ in range(max(2, round(FULL[Kind.SLOTS] * size)))
+    ]
+
+
+def _empty(chance: random.Random, size: float) -> list[Strike]:
+    return [
+        _strike(chance, chance.choice((What.FLUSH, What.LOSE_DATA)), 1.0, 2.0, (0.0, 0.3))
+        for _ in range(max(1, round(FULL[Kind.EMPTY] * size)))
+    ]
+
+
 _ANY = (
     What.KILL_WORKER, What.KILL_WORKER, What.KILL_WORKER, What.STOP_WORKER, What.KILL_PUBLISHER,
     What.KILL_REDIS, What.FLUSH_SCRIPTS, What.PAUSE_WRITES, What.NEW_RULES,
@@ -226,6 +267,9 @@ _DRAWS: dict[Kind, Draw] = {
     Kind.FAILOVER: _failover,
     Kind.POWER: _power,
     Kind.EVERYSEC: _everysec,
+    Kind.RIGHTS: _rights,
+    Kind.SLOTS: _slots,
+    Kind.EMPTY: _empty,
     Kind.MIXED: _mixed,
 }
 

@@ -14,7 +14,11 @@ HEADINGS = (
     "explained dup.", "loss per trial", "not covered: lost", "seeds",
 )  # fmt: skip
 NOTHING = "-"
-UNCOVERED: dict[str, tuple[str, ...]] = {Kind.FAILOVER: ("memory",), Kind.EVERYSEC: ("memory",)}
+EMPTIED = "emptied"
+"""The tier of what was accepted before the data were gone."""
+UNCOVERED: dict[str, tuple[str, ...]] = {
+    Kind.FAILOVER: ("memory",), Kind.EVERYSEC: ("memory",), Kind.EMPTY: (EMPTIED,),
+}  # fmt: skip
 """What each kind of fault may cost (docs/guarantees.md)."""
 
 

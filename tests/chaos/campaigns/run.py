@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from rqretry import Client
-from rqretry.core.errors import RqretryError
+from rqretry.core.errors import InvalidArgument, RqretryError
 from tests.chaos.campaigns.actors import NAMESPACE, TOPIC
 from tests.chaos.campaigns.evidence import Troubles, by_message, consult, judge, told
 from tests.chaos.campaigns.nursery import Nursery
@@ -31,8 +31,11 @@ _ALL = Expectations()
 _EXPECTED = dict.fromkeys(Kind, _ALL) | {
     Kind.FAILOVER: Expectations(covered=frozenset({"replica"})),
     Kind.EVERYSEC: Expectations(covered=frozenset()),
+    Kind.RIGHTS: Expectations(script_errors=True),
+    Kind.EMPTY: Expectations(covered=frozenset()),
 }
-"""What a failover takes of the primary's memory, and a power loss of the last second, is shown."""
+"""What a failover takes of the primary's memory, a power loss of the last second, and what is gone
+with all data, is shown."""
 _LASTS_NS = 3_000_000_000
 """How long after a fault clients may still wait for what was lost in it."""
 
@@ -90,7 +93,8 @@ class Run:
 
     def _create(self) -> None:
         with Client(self._stage.admin_url, namespace=NAMESPACE) as client:
-            client.admin.create_topic(TOPIC, partitions=self.plan.partitions)
+            with contextlib.suppress(InvalidArgument):  # a publisher was quicker
+                client.admin.create_topic(TOPIC, partitions=self.plan.partitions)
             client.admin.set_topic(TOPIC, max_messages=MAX_MESSAGES)
 
     def _people(self) -> None:
@@ -151,6 +155,9 @@ class Run:
                 self._stage.strike(strike)
                 self._writer.fault(strike.what)
                 self._struck[strike.what] += 1
+                if strike.what in (What.FLUSH, What.LOSE_DATA):
+                    self.troubles.emptied_ns = time.time_ns()
+                    self._create()
                 self.troubles.server.append((begin, time.time_ns() + _LASTS_NS))
 
     def _kill(self, pid: int, what: What) -> None:
@@ -193,9 +200,10 @@ class Run:
             records = gather(
                 self.folder, raw, NAMESPACE, aof=self._stage.data, expect=_EXPECTED[self.plan.kind]
             )
-        verdict = judge(
-            told(records.history), by_message(records.effects), self.troubles, groups, held
-        )
+        history = told(records.history, self.troubles.emptied_ns)
+        if self.plan.kind is Kind.RIGHTS:  # it lacked one, and was told so
+            history.refused.clear()
+        verdict = judge(history, by_message(records.effects), self.troubles, groups, held)
         verdict.findings += extra
         consult(verdict, check(records), journal=records.journal is not None)
         return Result(

@@ -2,22 +2,33 @@
 
 import contextlib
 import random
+import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import redis
+from redis.crc import key_slot
 
+from rqretry.protocol.keys import partition_keys
 from rqretry.testing.embedded_redis import EmbeddedRedis
+from tests.chaos.campaigns.actors import NAMESPACE, TOPIC
 from tests.chaos.campaigns.plan import Kind, Plan, Strike, What
 from tests.model.checker.aof import CHECKED_SERVER
 from tests.support.faults.power import PoweredRedis
 from tests.support.faults.proxy import FaultProxy
 from tests.support.faults.rules import random_rules
-from tests.support.fleets import SentinelFleet, until
+from tests.support.fleets import Cluster, SentinelFleet, until
 
 REPLY_SECONDS = 1.0
 """What clients behind a proxy wait for a reply, so that a black hole costs seconds."""
+
+DENIED = ("hset", "hdel", "zadd", "zrem", "rpush", "lrem", "set", "hincrby", "xadd", "evalsha")
+"""Commands that a user may lack; a script that calls one of them stops there."""
+
+BETWEEN_KEYS_S = 0.02
+"""While a slot moves, so that calls find some of its keys here and some there."""
 
 BETWEEN_FAILOVERS_MS = 1500
 """Half of what Sentinels wait between two failovers."""
@@ -32,7 +43,8 @@ class SingleStage:
         self._around = contextlib.ExitStack()
         self._chance = random.Random(plan.seed)
         data = folder / "data"
-        self.data: Path | None = data
+        self._data = data
+        self.data: Path | None = None if plan.kind is Kind.EMPTY else data
         if plan.kind in (Kind.POWER, Kind.EVERYSEC):
             how = "always" if plan.kind is Kind.POWER else "everysec"
             machine = PoweredRedis(how, *CHECKED_SERVER, binary=binary, data=data)
@@ -77,6 +89,20 @@ class SingleStage:
                 self._powered.repair()
                 time.sleep(strike.for_s)
                 self._server.start()
+            case What.DENY:
+                denied = DENIED[strike.which % len(DENIED)]
+                self._call("ACL", "SETUSER", "default", f"-{denied}")
+                time.sleep(strike.for_s)
+                self._call("ACL", "SETUSER", "default", f"+{denied}")
+            case What.FLUSH:
+                self._call("FLUSHALL")
+            case What.LOSE_DATA:
+                self._server.kill()
+                for left in [*self._data.glob("*.aof"), *self._data.glob("*.rdb")]:
+                    left.unlink()
+                shutil.rmtree(self._data / "appendonlydir", ignore_errors=True)
+                time.sleep(strike.for_s)
+                self._server.start()
             case What.FLUSH_SCRIPTS:
                 self._call("SCRIPT", "FLUSH")
             case What.PAUSE_WRITES:
@@ -107,6 +133,49 @@ class SingleStage:
     def _call(self, *words: Any) -> None:
         with self.raw() as client:
             client.execute_command(*words)
+
+
+class ClusterStage:
+    """Three primaries, whose slots move."""
+
+    data = None  # a journal each, in which the keys of a slot come and go
+
+    def __init__(self, plan: Plan, binary: Path | None) -> None:
+        self._cluster = Cluster(3, binary=binary)
+        self._partitions = plan.partitions
+
+    @property
+    def url(self) -> str:
+        """Where everybody connects to."""
+        return self._cluster.url
+
+    admin_url = url
+
+    @contextlib.contextmanager
+    def raw(self) -> Iterator[list[Any]]:
+        """A plain client of each primary."""
+        with contextlib.ExitStack() as around:
+            clients = [contextlib.closing(server.client()) for server in self._cluster.primaries]
+            yield [around.enter_context(client) for client in clients]
+
+    def strike(self, strike: Strike) -> None:
+        """Move a partition to another primary, a key at a time; returns when it is there."""
+        key = partition_keys(NAMESPACE, TOPIC, strike.which % self._partitions).meta
+        source = self._cluster.server_of(key)
+        others = [server for server in self._cluster.primaries if server is not source]
+        target = others[strike.which // self._partitions % len(others)]
+        self._cluster.move(key_slot(key.encode()), target, lambda: time.sleep(BETWEEN_KEYS_S))
+
+    def heal(self) -> None:
+        """Nothing is left to heal."""
+
+    def notes(self) -> dict[str, Any]:
+        """Nothing to add."""
+        return {}
+
+    def close(self) -> None:
+        """End all servers."""
+        self._cluster.__exit__()
 
 
 class FleetStage:
@@ -160,11 +229,13 @@ class FleetStage:
         self._fleet.__exit__()
 
 
-Stage = SingleStage | FleetStage
+Stage = SingleStage | ClusterStage | FleetStage
 
 
 def stage_for(plan: Plan, folder: Path, binary: Path | None = None) -> Stage:
     """The servers that a plan needs, started."""
     if plan.kind is Kind.FAILOVER:
         return FleetStage(binary)
+    if plan.kind is Kind.SLOTS:
+        return ClusterStage(plan, binary)
     return SingleStage(plan, folder, binary)

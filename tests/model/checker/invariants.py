@@ -64,14 +64,20 @@ def tier_of(operation: Operation) -> str:
 
 
 def ended_messages(records: Records) -> set[MessageName]:
-    """Whose end is recorded: by the journal, or else by handlers and acknowledgements."""
-    if records.journal is not None:
-        return {
-            MessageName(step.topic, step.id)
-            for step in records.transitions
-            if step.kind is Kind.REMOVE and step.verb in _ENDING_VERBS
-        }
-    handled = {MessageName(e.topic, e.id) for e in records.effects if e.outcome == "success"}
+    """Whose end is recorded: by the journal, or else by handlers and acknowledgements.
+
+    A script that was cut may have ended a message, and not have noted what it was.
+    """
+    removed = {
+        MessageName(step.topic, step.id)
+        for step in records.transitions
+        if step.kind is Kind.REMOVE and step.verb in _ENDING_VERBS
+    }
+    if records.journal is not None and not records.expect.script_errors:
+        return removed
+    handled = removed | {
+        MessageName(e.topic, e.id) for e in records.effects if e.outcome == "success"
+    }
     return handled | {
         MessageName(operation.topic, operation.id)
         for operation in records.history
@@ -87,8 +93,11 @@ def _unwanted(records: Records, name: MessageName) -> bool:
 
 def _lost_in_groups(records: Records) -> Iterator[Entity]:
     views = records.journal.views if records.journal else set()
+    handled = set()
+    if records.expect.script_errors:  # a settle that was cut may not have noted what it was
+        handled = {Entity(e.topic, e.group, e.id) for e in records.effects if e.outcome}
     for entity, steps in records.steps.items():
-        if entity in records.held or (entity.topic, entity.group) in views:
+        if entity in records.held or entity in handled or (entity.topic, entity.group) in views:
             continue
         over = False
         for step in steps:

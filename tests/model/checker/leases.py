@@ -39,7 +39,8 @@ def _attempts_of(steps: list[Transition], limit: int, *, exact: bool) -> Iterato
         if step.kind in {Kind.ENTER, Kind.REDRIVE}:
             failed = 0
         elif step.kind in {Kind.LEASE, Kind.CHANGE}:
-            if step.lease_no <= lease_no:
+            # A lease that was cut is taken back, which is a change.
+            if step.lease_no <= lease_no and (exact or step.kind is Kind.LEASE):
                 yield f"{step}: the lease before it had number {lease_no}"
             if exact and step.attempt != failed + 1:
                 yield f"{step}: {failed} attempts were counted before"
