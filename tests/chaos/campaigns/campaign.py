@@ -206,8 +206,8 @@ class Campaign:
 
 def wanted_in(seconds: float, only: Sequence[Kind] = ()) -> Wanted:
     """What a campaign of so many seconds wants; of some kinds only, any number of messages."""
-    share = min(1.0, seconds / FULL_SECONDS)
-    trials = {kind: WANTED[kind] * share for kind in only or WANTED}
+    share = seconds / FULL_SECONDS
+    trials = {kind: WANTED[kind] * min(1.0, share) for kind in only or WANTED}
     return Wanted(trials, 0 if only else round(WANTED_MESSAGES * share))
 
 

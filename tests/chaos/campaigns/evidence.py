@@ -110,7 +110,8 @@ def _note(history: History, operation: Operation) -> None:
     history.calls += 1
     id_, error = operation.id, str(operation.fields.get("error", ""))
     if error in _REFUSED:
-        history.refused.append(f"{error}: the publish of {id_ or 'a message'} was refused")
+        text = operation.fields.get("text", "")
+        history.refused.append(f"{error}: the publish of {id_ or 'a message'} was refused: {text}")
     if not id_:
         return
     if operation.outcome == OK:

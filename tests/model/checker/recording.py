@@ -58,6 +58,10 @@ def make_token(id_: str | None = None) -> str:
     return f"ct-{digits or os.urandom(8).hex()}"
 
 
+_TEXT = 200
+"""What is kept of what an error says."""
+
+
 class _Publish:
     """One call of publish or publish_many, and what is to be written about it."""
 
@@ -109,7 +113,12 @@ class _Publish:
     ) -> None:
         named = len(ids) == len(self.numbers)
         ended = {
-            number: {"error": type(error).__name__, **fields, **({"id": ids[i]} if named else {})}
+            number: {
+                "error": type(error).__name__,
+                "text": str(error)[:_TEXT],
+                **fields,
+                **({"id": ids[i]} if named else {}),
+            }
             for i, number in enumerate(self.numbers)
         }
         self.writer.complete(outcome, ended)
