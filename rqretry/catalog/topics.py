@@ -158,7 +158,9 @@ class Topics(CatalogPart):
         except TopicNotFound:
             if not create:
                 raise
-            yield from self.create(topic, known.partitions if known else None)
+            # Whoever was quicker may have made it with another number of partitions.
+            record = yield from self._found_or_made(topic, known.partitions if known else 1)
+            yield from store.install(store.keep(record))
         else:
             yield from store.install(record, partitions=[partition])
             store.noted.pop((topic, partition), None)

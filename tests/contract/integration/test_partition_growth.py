@@ -155,3 +155,23 @@ async def test_nothing_is_lost_while_a_topic_grows_under_load(lab: Lab) -> None:
         await seen.count(400)
         await counted(lab, "g", succeed=400, lease=400)
     assert sorted(seen.bodies) == list(range(400))
+
+
+def test_a_topic_that_came_back_with_other_partitions_is_published_to(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two make it anew after all data are gone; the slower one takes what the other one made."""
+    client, quicker = lab.client(), lab.client()
+    client.admin.create_topic("t", 4)
+    client.publish("t", 1)
+    lab.redis.flushall()
+
+    def too_early(name: str) -> Any:
+        monkeypatch.undo()
+        quicker.admin.create_topic("t", 2)
+        raise TopicNotFound(name)
+
+    monkeypatch.setattr(client.catalog.store, "topic", too_early)
+    client.publish("t", 2)
+
+    assert lab.client().admin.stats("t").topics[0].stored == 1

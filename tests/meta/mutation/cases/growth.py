@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rqretry.core.errors import InvalidArgument
 from tests.meta.mutation.case import Constant, Symbol
 from tests.meta.mutation.cases.common import always, case
 
@@ -41,6 +42,18 @@ def everything(_: Any) -> Any:
     return made
 
 
+def no_other_number(original: Any) -> Any:
+    """A topic that is there with another number of partitions is an error."""
+
+    def made(self: Any, name: str, partitions: int) -> Any:
+        record = yield from original(self, name, partitions)
+        if record.partitions != partitions:
+            raise InvalidArgument(f"partitions {partitions}: it exists with {record.partitions}")
+        return record
+
+    return made
+
+
 CASES = (
     case("R30", "upkeep looks at all that exists", Symbol("maintenance:holding", everything),
          f"{IDLE}test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists"),
@@ -59,4 +72,8 @@ CASES = (
          Symbol("Publishing.call", as_addressed),
          f"{GROWTH}test_a_producer_that_lives_through_growth_keeps_its_message_groups_together",
          f"{GROWTH}test_a_bulk_that_learns_of_growth_is_sent_to_the_new_partitions"),
+    case("R39", "a topic that came back with other partitions is not published to",
+         Symbol("Topics._found_or_made", no_other_number),
+         "tests/contract/integration/test_partition_growth.py::"
+         "test_a_topic_that_came_back_with_other_partitions_is_published_to"),
 )  # fmt: skip
