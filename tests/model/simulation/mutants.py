@@ -25,7 +25,7 @@ from tests.meta.mutation.case import (
     writes_state,
 )
 from tests.meta.mutation.cases.common import CHANGE, always, any_receipt
-from tests.meta.mutation.cases.growth import as_addressed, stays_open
+from tests.meta.mutation.cases.growth import as_addressed
 from tests.meta.mutation.cases.places import UNDOES_NOTHING
 from tests.meta.mutation.lua_changes import changed_scripts
 from tests.meta.mutation.python_changes import replaced
@@ -104,7 +104,6 @@ MUTANTS = (
     bug("data from an older file go unnoticed",
         answers("HGET", "meta", f"answer = redis.call('GET', '{INCARNATION_KEY}') or ''", "lease")),
     bug("a lease that is refused is not taken back", LuaLine("lease", UNDOES_NOTHING)),
-    bug("a topic takes messages while it grows", Symbol("TopicRecord.close", stays_open)),
     bug("what was addressed before growth stays there", Symbol("Publishing.call", as_addressed)),
 )  # fmt: skip
 
