@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rqretry.core.errors import InvalidArgument
 from tests.meta.mutation.case import Constant, Symbol
 from tests.meta.mutation.cases.common import always, case
 
@@ -48,7 +47,7 @@ def no_other_number(original: Any) -> Any:
     def made(self: Any, name: str, partitions: int) -> Any:
         record = yield from original(self, name, partitions)
         if record.partitions != partitions:
-            raise InvalidArgument(f"partitions {partitions}: it exists with {record.partitions}")
+            raise ValueError(f"partitions {partitions}: it exists with {record.partitions}")
         return record
 
     return made
