@@ -74,6 +74,10 @@ class StoreUnavailable(RqretryError):
 class AmbiguousResult(RqretryError):
     """Raised when a call may have happened; it is safe to repeat with the same id.
 
+    Who publishes again stores nothing twice through the same client, for an hour. Others cannot
+    know what became of an id that the client made and all groups have committed: where another
+    client or process may have to repeat it, choose the id.
+
     Args:
         operation: The verb, such as "publish".
         ids: The ids of the messages in the call.
@@ -93,9 +97,24 @@ class AmbiguousResult(RqretryError):
 
     def __str__(self) -> str:
         because = f" ({self.reason})" if self.reason else ""
+        return f"{self.operation} of {shown_ids(self.ids)} may have happened{because}; {self._how}"
+
+    @property
+    def _how(self) -> str:
+        how = "it is safe to repeat with the same id"
+        if self.operation.startswith("publish"):
+            how += " through this client within an hour, or through any if you chose the id"
+        return how
+
+
+class ForgottenResult(AmbiguousResult):
+    """Raised when a publish may have happened, and more is in doubt than a client remembers."""
+
+    @property
+    def _how(self) -> str:
         return (
-            f"{self.operation} of {shown_ids(self.ids)} may have happened{because};"
-            " it is safe to repeat with the same id"
+            "too much is in doubt to remember it: repeated with the same id it may be handled"
+            " twice, unless you chose the id"
         )
 
 
@@ -135,7 +154,7 @@ class PublishError(RqretryError):
     Args:
         done: Ids that are stored; where a durability was asked for, each has what it got.
         failed: Ids that are not stored.
-        ambiguous: Ids that may be stored; safe to repeat with the same id.
+        ambiguous: Ids that may be stored; how to repeat them, AmbiguousResult says.
         reason: The first error, in words; may be empty.
     """
 
@@ -157,7 +176,7 @@ class PublishError(RqretryError):
         return (
             f"publish stored {len(self.done)} messages, {len(self.failed)} failed and"
             f" {len(self.ambiguous)} may be stored{because}; publish the failed and the"
-            " ambiguous ones again with the same ids"
+            " ambiguous ones again with the same ids, through this client within an hour"
         )
 
 

@@ -21,6 +21,7 @@ from rqretry.core.envelope import checksum, decode, digest, encode
 from rqretry.core.errors import (
     AmbiguousResult,
     CodecError,
+    ForgottenResult,
     InvalidArgument,
     NotConfirmed,
     QueueFull,
@@ -33,6 +34,7 @@ from rqretry.core.message_id import MessageId, make_id, make_producer, new_ids, 
 from rqretry.core.route import Route
 from rqretry.core.traceparent import without_trace
 from rqretry.core.typed_body import PLAIN
+from rqretry.producer.unresolved import Unresolved
 from rqretry.protocol.command import Operation, Pause
 from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.publish import (
@@ -46,9 +48,8 @@ from rqretry.protocol.publish import (
 )
 from rqretry.transport.session import ServerClock
 
-LANE_TTL_MS = 3_600_000
-"""How long a partition remembers a silent lane's last call."""
-_UNRESOLVED_KEPT = 1000
+LANE_TTL_MS = 3_660_000
+"""How long a partition remembers a silent lane's last call: an hour, and a minute on its way."""
 _ROUTE_CHANGES = 50
 _NOT_SENT = Published("STALE_ROUTE", 0, "")
 """Nothing was sent, or nothing stored: the messages belong into other partitions by now."""
@@ -113,7 +114,7 @@ class Publishing:
         self.catalog = catalog
         self.clock = clock
         self.make_id = make_id
-        self._unresolved: dict[str, Call] = {}
+        self._unresolved: Unresolved[Call] = Unresolved()
         self._known, self._noted = catalog.store.known, catalog.store.noted
         self._destinations: dict[tuple[str, int], _Destination] = {}
 
@@ -159,7 +160,8 @@ class Publishing:
             yield Pause(0)  # until it is answered, since nothing can be made to depend on it
         repeated = self._repeated(messages)
         if repeated is not None:
-            return (yield from self._resolve(repeated, messages))
+            asked = repeated._replace(durability=lane.durability)
+            return (yield from self._resolve(asked, messages))
         lane.seq += 1
         call = Call(
             lane.topic, lane.partition, lane.producer, lane.seq, messages, _total(messages),
@@ -171,15 +173,18 @@ class Publishing:
             if answer is _NOT_SENT:
                 lane.record = ""
                 return (yield from self._send_anew(lane.topic, lane.durability, messages))
-        except AmbiguousResult:
-            self._remember(call)
+        except AmbiguousResult as error:
             lane.start_over()
-            raise
+            if self._unresolved.add(call):
+                raise
+            raise ForgottenResult(error.operation, error.ids, error.reason) from None
         except GeneratorExit:  # cancelled: what was sent is not known
             lane.start_over()
             raise
         finally:
             lane.record = None
+        if answer.doubt and self._unresolved.add(call):  # publishing it again waits again
+            lane.start_over()
         return _verdicts(messages, answer, call.durability)
 
     def _send_anew(
@@ -213,7 +218,7 @@ class Publishing:
         """Whether a call may be sent before this one is answered: its checksum alone names it."""
         if self.partitions(lane.topic) != lane.partitions:
             return False
-        if lane.durability or self._unresolved:
+        if lane.durability or self._repeated(messages):
             return False
         return self.may_be_ahead(lane.topic, lane.partition, messages)
 
@@ -282,9 +287,7 @@ class Publishing:
         return answer
 
     def _repeated(self, messages: Sequence[Prepared]) -> Call | None:
-        if not self._unresolved:
-            return None
-        return next((self._unresolved[m.id] for m in messages if m.id in self._unresolved), None)
+        return self._unresolved.find(ids_of(messages)) if self._unresolved.by_id else None
 
     def _resolve(
         self, call: Call, messages: Sequence[Prepared]
@@ -292,8 +295,7 @@ class Publishing:
         """Repeat the unresolved call, which may hold these messages' neighbours too."""
         answer = yield from self._sent(call)
         if answer is _NOT_SENT:  # it was not done, and its topic has grown
-            for message in call.messages:
-                self._unresolved.pop(message.id, None)
+            self._unresolved.forget(ids_of(messages))
             return (yield from self._send_anew(call.topic, call.durability, messages))
         verdicts = _verdicts(call.messages, answer, call.durability)
         found = dict(zip((m.id for m in call.messages), verdicts, strict=True))
@@ -301,19 +303,11 @@ class Publishing:
         for message in messages:
             if message.id in first and not _same(message, first[message.id]):
                 found[message.id] = refused(message.id, "C")
-        for message in call.messages:
-            self._unresolved.pop(message.id, None)
         rest = [message for message in messages if message.id not in found]
         if rest:
             lane = Lane(call.topic, call.partition, call.partitions, durability=call.durability)
             found.update(zip((m.id for m in rest), (yield from self.send(lane, rest)), strict=True))
         return [found[message.id] for message in messages]
-
-    def _remember(self, call: Call) -> None:
-        for message in call.messages:
-            self._unresolved[message.id] = call
-        while len(self._unresolved) > _UNRESOLVED_KEPT:
-            self._unresolved.pop(next(iter(self._unresolved)))
 
 
 def _total(messages: Sequence[Prepared]) -> str:

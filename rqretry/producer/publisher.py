@@ -238,5 +238,6 @@ class Publisher:
 def _own(error: Exception, messages: Sequence[Prepared]) -> Exception:
     """An error of a shared call, as one of its publishers gets it: with its own ids."""
     if isinstance(error, AmbiguousResult):
-        return AmbiguousResult("publish", [message.id for message in messages], error.reason)
+        ids = [message.id for message in messages]
+        return type(error)("publish", ids, error.reason)
     return error

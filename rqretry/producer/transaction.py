@@ -5,10 +5,18 @@ RocketMQ's half messages (docs/decisions/0028). Written once, for asyncio and wi
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Self, Unpack
 
 from rqretry.catalog.catalog import Catalog
-from rqretry.core.errors import InvalidArgument, RqretryError, TransactionDecided, show
+from rqretry.core.errors import (
+    AmbiguousResult,
+    InvalidArgument,
+    RqretryError,
+    StoreUnavailable,
+    TransactionDecided,
+    show,
+)
 from rqretry.core.history_notes import NOTHING, encode_noted
 from rqretry.core.limits import MAX_TRANSACTION_MESSAGES, check_topic
 from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing, several
@@ -41,6 +49,8 @@ class TransactionOperations:
         self.decision = ""
         self._number = 0
         self._partitions: set[tuple[str, int]] = set()
+        self._doubtful: tuple[str, int] | None = None
+        """A partition of which nobody knows whether it was enlisted."""
 
     def publish(
         self, body: Any, *, topic: str | None = None, **options: Unpack[PublishOptions]
@@ -118,7 +128,10 @@ class TransactionOperations:
                 f" {STATE_TEXTS[self.decision]} before, by this program"
             )
         self.decision = decision  # also where the answer is lost: no more messages then
-        if self._partitions:
+        if self._doubtful and not self._partitions:  # a decision needs a record, late or not
+            with suppress(TransactionDecided):
+                yield from self._enlist(self._doubtful)
+        if self._partitions or self._doubtful:
             yield from resolve(
                 self.catalog, self.id, self.terms.group, decision, worker=self.worker
             )
@@ -192,14 +205,21 @@ class TransactionOperations:
     def _enlist(self, partition: tuple[str, int]) -> Operation[None]:
         if partition in self._partitions:
             return
-        answer = yield transaction.enlist(
-            self.catalog.keys,
-            self.id,
-            partition,
-            self.terms,
-            known=bool(self._partitions),
-            worker=self.worker,
-        )
+        try:
+            answer = yield transaction.enlist(
+                self.catalog.keys,
+                self.id,
+                partition,
+                self.terms,
+                known=bool(self._partitions),
+                worker=self.worker,
+            )
+        except AmbiguousResult as error:
+            self._doubtful = partition
+            raise StoreUnavailable(
+                f"transaction {show(self.id)} may be open ({error.reason}), and the message is not"
+                " in it: publish it again, or roll back"
+            ) from error
         if answer.status == "GONE":
             raise unknown(self.catalog, self.id)
         if answer.status != "OK":

@@ -164,7 +164,8 @@ def enlist(
         transaction, _spell(partition), int(known), terms.group, terms.topic, worker,
         terms.after_ms, terms.every_ms, terms.most,
     )  # fmt: skip
-    return call(keys.scripts, "enlist", args, _enlisted, checks=keys.checks(terms.group))
+    ids = (transaction,)
+    return call(keys.scripts, "enlist", args, _enlisted, ids, checks=keys.checks(terms.group))
 
 
 def decide(

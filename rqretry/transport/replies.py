@@ -3,6 +3,8 @@
 An error of the server says that the call certainly did nothing. A connection that breaks after
 something was sent says nothing: the call may have been executed. Both are `TryAgain` where
 repeating may help; whatever else is wrong is the RqretryError to raise (docs/guarantees.md R19).
+A command that fails inside a script ends it, and what the script wrote before stays: that is
+`AmbiguousResult`, but for what a server refuses at the first write only.
 """
 
 import re
@@ -223,7 +225,7 @@ def result_of(server: Node, command: Command[T], reply: Any, confirmed: Sequence
 
 
 def meaning(server: Node, command: Command[Any], error: Exception) -> Exception:
-    """What an error reply means; all of these are definite: nothing was executed."""
+    """What an error reply means: nothing was executed, or AmbiguousResult."""
     text = escape(str(error))
     code = _inner_code(text) or _code_of(error)
     if code == "OOM" and command.verb in GROWING:
@@ -238,11 +240,16 @@ def meaning(server: Node, command: Command[Any], error: Exception) -> Exception:
         return _full(server)
     if any(denied in text for denied in _INNER_DENIED):
         code = "NOPERM"
+    lasting: RqretryError
     if code in _FATAL:
-        return ConfigError(f"Redis at {server.address} {_FATAL[code]}")
-    if command.verb == "connect":
-        return no_redis(server, str(error))
-    return _script_error(server, command, text)
+        lasting = ConfigError(f"Redis at {server.address} {_FATAL[code]}")
+    elif command.verb == "connect":
+        lasting = no_redis(server, str(error))
+    else:
+        lasting = _script_error(server, command, text)
+    if command.ids and _SCRIPT_LINE.search(text):
+        return AmbiguousResult(command.verb, command.ids, f"a script stopped half-way: {lasting}")
+    return lasting
 
 
 def unreadable(command: Command[Any], error: Exception) -> Exception:

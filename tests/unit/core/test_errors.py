@@ -7,6 +7,7 @@ import pytest
 from rqretry.core import errors
 from rqretry.core.errors import (
     AmbiguousResult,
+    ForgottenResult,
     InvalidArgument,
     NotConfirmed,
     PublishError,
@@ -16,7 +17,7 @@ from rqretry.core.errors import (
     show,
 )
 
-HAVE_FIELDS = (AmbiguousResult, NotConfirmed, PublishError, ScriptError)
+HAVE_FIELDS = (AmbiguousResult, ForgottenResult, NotConfirmed, PublishError, ScriptError)
 PLAIN = [
     kind
     for _, kind in inspect.getmembers(errors, inspect.isclass)
@@ -24,6 +25,7 @@ PLAIN = [
 ]
 WITH_FIELDS = [
     AmbiguousResult("publish", ["a", "b"], "the connection was closed"),
+    ForgottenResult("publish", ["a"], "the connection was closed"),
     PublishError(["a"], ["b", "c"], ["d"], "no room"),
     ScriptError("lua/fail.lua", 31, "attempt to index a nil value"),
     NotConfirmed(["a"], "replica:1", "0 of 1 replicas had it"),
@@ -56,19 +58,21 @@ def test_an_ambiguous_result_names_the_verb_the_id_and_what_to_do() -> None:
     assert (error.id, error.ids, error.operation) == ("m1", ("m1",), "publish")
     assert str(error) == (
         "publish of message 'm1' may have happened (timed out);"
-        " it is safe to repeat with the same id"
+        " it is safe to repeat with the same id through this client within an hour, or through any"
+        " if you chose the id"
     )
+    assert "it may be handled twice" in str(ForgottenResult("publish", ["m1"], "timed out"))
     assert AmbiguousResult("lease", []).id == ""
 
 
 def test_a_publish_error_counts_what_is_where() -> None:
-    assert str(WITH_FIELDS[1]).startswith(
+    assert str(WITH_FIELDS[2]).startswith(
         "publish stored 1 messages, 2 failed and 1 may be stored: no room;"
     )
 
 
 def test_a_script_error_names_file_and_line() -> None:
-    assert str(WITH_FIELDS[2]).startswith("lua/fail.lua:31: attempt")
+    assert str(WITH_FIELDS[3]).startswith("lua/fail.lua:31: attempt")
 
 
 class BrokenRepr:

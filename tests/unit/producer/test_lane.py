@@ -9,7 +9,13 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS
 from rqretry.core.envelope import digest
-from rqretry.core.errors import AmbiguousResult, InvalidArgument, MessageTooLarge
+from rqretry.core.errors import (
+    AmbiguousResult,
+    ForgottenResult,
+    InvalidArgument,
+    MessageTooLarge,
+    NotConfirmed,
+)
 from rqretry.core.message import OutgoingMessage
 from rqretry.core.message_id import MessageId, partition_of
 from rqretry.core.route import Route
@@ -156,10 +162,10 @@ def test_publishing_an_ambiguous_id_again_repeats_that_very_call() -> None:
 
     assert (again, again.duplicate) == ("a", True)
     assert server.calls[1] == server.calls[0]
-    # The call is resolved: its other id is not repeated any more either.
-    server.answer = lambda _: ACCEPTED
-    server.send(lane, message("b"))
-    assert server.calls[2] != server.calls[0]
+    # Its other id is asked for later, maybe when a group has committed it.
+    (other,) = server.send(lane, message("b", b"x", digest(b"x")))
+    assert (other, other.duplicate) == ("b", True)
+    assert server.calls[2] == server.calls[0]
 
 
 def test_a_repeat_that_is_ambiguous_too_can_be_repeated() -> None:
@@ -193,12 +199,40 @@ def test_a_cancelled_call_leaves_its_number_behind() -> None:
     assert (lane.producer != producer, lane.seq) == (True, 0)
 
 
-def test_ambiguous_calls_are_remembered_in_a_bounded_number() -> None:
-    server = Server(lost)
-    for number in range(1_200):
+def test_as_much_is_remembered_as_there_is_room_for_and_the_error_says_so() -> None:
+    server, body = Server(lost), b"x" * 2**20
+    errors = []
+    for number in range(70):
+        with pytest.raises(AmbiguousResult) as caught:
+            server.send(Lane("t", 0, 4), message(f"m{number}", body))
+        errors.append(type(caught.value))
+    assert errors == [AmbiguousResult] * 63 + [ForgottenResult] * 7
+    for number in (0, 62, 69):
+        sent = len(server.calls)
         with pytest.raises(AmbiguousResult):
-            server.send(Lane("t", 0, 4), message(f"m{number}"))
-    assert len(server.publishing._unresolved) == 1_000
+            server.send(Lane("t", 0, 4), message(f"m{number}", body))
+        assert (server.calls[sent] == server.calls[number]) is (number < 63)
+
+
+def test_a_call_is_remembered_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(lost)
+    with pytest.raises(AmbiguousResult):
+        server.send(Lane("t", 0, 4), message("a"))
+    monkeypatch.setattr("rqretry.producer.unresolved.REMEMBERED_S", -1.0)
+    server.answer = lambda _: ACCEPTED
+    server.send(Lane("t", 0, 4), message("a"))
+    assert server.calls[1] != server.calls[0]
+
+
+def test_what_was_not_confirmed_is_repeated_by_that_very_call() -> None:
+    server = Server(lambda _: Published("OK", 1, "", doubt="no replica had it"))
+    lane = Lane("t", 0, 4, durability="replica:1")
+    (refused,) = server.send(lane, message("a"))
+    assert isinstance(refused, NotConfirmed)
+    server.answer = lambda _: Published("DUPLICATE", 2, "")
+    (again,) = server.send(lane, message("a", b"x", digest(b"x")))
+    assert (again, again.duplicate, again.durability) == ("a", True, "replica:1")
+    assert lane_words(server.calls[1]) == lane_words(server.calls[0])
 
 
 def test_a_server_that_answers_nonsense_is_a_bug_and_said_so() -> None:

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from rqretry.core.errors import ConfigError, QueueFull, ScriptError, StoreUnavailable
+from rqretry.core.errors import (
+    AmbiguousResult,
+    ConfigError,
+    QueueFull,
+    ScriptError,
+    StoreUnavailable,
+)
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Command
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
@@ -105,6 +111,28 @@ def test_an_error_in_a_script_names_the_file_and_line(node: Node, text: str, rea
 
     assert (caught.value.script, caught.value.line) == located(node, 20)
     assert caught.value.reason.strip() == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"WRONGTYPE bad key script: {SHA}, on @user_script:20.", AmbiguousResult),
+        (
+            f"ACL failure in script: x script: {SHA}, on @user_script:9.",
+            AmbiguousResult,
+        ),
+        (f"Error running script (call to f_{SHA}): @user_script:20: WRONGTYPE x", AmbiguousResult),
+        (f"OOM command not allowed script: {SHA}, on @user_script:20.", TryAgain),
+        (f"Error running script (call to f_{SHA}): @user_script:9: -READONLY x", TryAgain),
+        ("NOPERM this user has no permissions to run the 'evalsha' command", ConfigError),
+    ],
+)
+def test_a_command_that_fails_inside_a_script_leaves_what_was_written_before(
+    node: Node, text: str, found: type[Exception]
+) -> None:
+    command: Command[Any] = Command("succeed", ("k",), (), list, ids=("a",))
+    with pytest.raises(found):
+        result_of(node, command, ResponseError(text))
 
 
 def located(node: Node, line: int) -> tuple[str, int]:

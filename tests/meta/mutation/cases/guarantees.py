@@ -18,6 +18,7 @@ SCRIPTS = "tests/meta/guarantees/test_scripts.py::"
 CALLS = "tests/meta/guarantees/test_calls.py::"
 PUBLISH = "tests/lua/test_publish.py::"
 NUMBERS = "tests/lua/test_lease_numbers.py::"
+REPEATING = "tests/contract/integration/test_repeating.py::"
 RECALL = "tests/lua/test_recall.py::"
 EXPIRE = "tests/lua/test_expire.py::"
 RIGHTS = "tests/contract/production/test_rights.py::"
@@ -51,6 +52,38 @@ def bug(original: Any) -> Any:
         return original(self, command, error)
 
     return meaning
+
+
+def definite(original: Any) -> Any:
+    """No error of a server is ambiguous."""
+
+    def meaning(server: Any, command: Any, error: Exception) -> Any:
+        from dataclasses import replace
+
+        return original(server, replace(command, ids=()), error)
+
+    return meaning
+
+
+def forgetting(original: Any) -> Any:
+    """A call is repeated once, for all its messages."""
+
+    def resolve(self: Any, call: Any, messages: Any) -> Any:
+        answers = yield from original(self, call, messages)
+        self._unresolved.forget([message.id for message in call.messages])
+        return answers
+
+    return resolve
+
+
+def careless(original: Any) -> Any:
+    """Only partitions that have answered count."""
+
+    def decide(self: Any, decision: str) -> Any:
+        self._doubtful = None
+        return (yield from original(self, decision))
+
+    return decide
 
 
 def at_its_answer(original: Any) -> Any:
@@ -128,6 +161,15 @@ CASES = (
          f"{NUMBERS}test_an_id_that_an_operator_freed_has_other_numbers_in_every_group"),
     case("R31", "the id of a recalled message stays known", drops("HDEL", "ids", "recall"),
          f"{RECALL}test_recall_frees_the_id_and_a_late_repeat_of_the_call_does_not_bring_it_back"),
+    case("R32", "a call in doubt is forgotten when one of its messages was asked for",
+         Symbol("Publishing._resolve", forgetting),
+         f"{REPEATING}test_what_is_ambiguous_is_repeated_exactly_also_when_it_was_handled_meanwhile"),
+    case("R32", "a transaction whose opening is in doubt is left alone",
+         Symbol("TransactionOperations._decide", careless),
+         f"{REPEATING}test_a_transaction_whose_opening_is_in_doubt_is_decided_all_the_same"),
+    case("R19", "an error inside a script says that nothing was done",
+         Symbol("transport:meaning", definite),
+         f"{REPEATING}test_a_script_that_stops_half_way_is_ambiguous"),
     case("R6", "a repeated call is a new one", drops("SET", "lane", answer="'OK'"),
          f"{PUBLISH}test_publish_repeated_is_answered_as_before_and_changes_nothing"),
     case("R7", "the number of replicas is not compared", Symbol("core:doubt", always("")),
