@@ -21,7 +21,8 @@ from rqretry import App
 
 SIZES = (1, 8, 64, 256)
 IDLE_BAR, CONNECTIONS_BAR, RATIO_BAR = 0.5, 0, 3
-_IDLE_S, _SETTLE_S = 15.0, 12.0
+_IDLE_S, _SETTLE_S = 60.0, 12.0
+"""What a process does for itself comes every 7 to 30 s: one place is watched the longest."""
 _MESSAGES, _EVERY_S = 200, 0.02
 
 
@@ -46,7 +47,7 @@ def _on(
         run(_create(url, topic, size))
         with Workers(Job(url, "timed", topics=(topic,), look_every_s=0.5)) as workers:
             time.sleep(0.5 if short else _SETTLE_S)
-            seconds = 1.0 if short else _IDLE_S
+            seconds = 1.0 if short else _IDLE_S / min(size, 4)
             before = sum(server.connections() for server in servers)
             sent = sent_within(servers, seconds)
             opened = sum(server.connections() for server in servers) - before - len(servers)
