@@ -40,11 +40,11 @@ _LANE_TTL_MS = 60_000
 _READ = 65_536
 _spawn = multiprocessing.get_context("spawn")
 
-Words = tuple[Argument, ...]
+Arguments = tuple[Argument, ...]
 
 
 class _Speaker(Protocol):
-    async def ask(self, *requests: Words) -> list[Any]:
+    async def ask(self, *requests: Arguments) -> list[Any]:
         """Send requests at once, and read as many replies."""
         ...
 
@@ -59,7 +59,7 @@ class _Socket:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader()
 
-    async def ask(self, *requests: Words) -> list[Any]:
+    async def ask(self, *requests: Arguments) -> list[Any]:
         self._socket.sendall(b"".join(map(pack_one, requests)))
         replies: list[Any] = []
         while len(replies) < len(requests):
@@ -78,12 +78,12 @@ class _RedisPy:
     def __init__(self, port: int) -> None:
         self._client: Any = redis.asyncio.Redis(port=port, socket_timeout=60)  # noqa: TID251 - this is what is compared with
 
-    async def ask(self, *requests: Words) -> list[Any]:
+    async def ask(self, *requests: Arguments) -> list[Any]:
         if len(requests) == 1:
             return [await self._client.execute_command(*requests[0])]
         pipeline = self._client.pipeline(transaction=False)
-        for words in requests:
-            pipeline.execute_command(*words)
+        for request_parts in requests:
+            pipeline.execute_command(*request_parts)
         replies: list[Any] = await pipeline.execute()
         return replies
 
@@ -131,11 +131,11 @@ async def _publish(
             )  # fmt: skip
             if number == 1:
                 await speaker.ask(load(node, command))
-            words = spell(node, command)
+            request_parts = spell(node, command)
             due += every_s
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             sent[id_] = time.monotonic()
-            (reply,) = await speaker.ask(words)
+            (reply,) = await speaker.ask(request_parts)
             assert command.decode(reply).status == "OK"
     return sent
 
@@ -153,7 +153,7 @@ async def _consume(
 ) -> dict[str, float]:
     """Monotonic times at which each message was there, by id."""
     leasing = lease(keys, worker=_GROUP, want=100, visibility_ms=30_000)
-    waiting: Sequence[Words] = (("BZPOPMIN", keys.wake, 5), spell(node, leasing))
+    waiting: Sequence[Arguments] = (("BZPOPMIN", keys.wake, 5), spell(node, leasing))
     seen: dict[str, float] = {}
     async with aclosing(_SPEAKERS[kind](port)) as speaker:
         await speaker.ask(load(node, leasing), load(node, _settling(keys, ["-"])))

@@ -73,9 +73,9 @@ local function choose(name)
   return first, false
 end
 
-local realign = {}
+local reorder = {}
 
-function realign.go_on(name)
+function reorder.go_on(name)
   local head = call('HGET', keys.heads, name)
   if head and not owns(keys.byte, nil, keys, head) then
     leave_order(keys, { head }, { order_slot(0, name) })
@@ -94,7 +94,7 @@ function realign.go_on(name)
   return chosen
 end
 
-function realign.pass(member)
+function reorder.pass(member)
   local name = string.match(member, '^%Z+')
   if not name or not call('ZSCORE', keys.order, member) then
     return false
@@ -115,7 +115,7 @@ function realign.pass(member)
   return id
 end
 
-function realign.turn(id)
+function reorder.turn(id)
   local slot = call('HGET', keys.message_groups, id)
   if not slot or not owns(keys.byte, nil, keys, id) or not is_out(keys, id) then
     return false
@@ -139,7 +139,7 @@ end
 
 local looked, repaired, notes = searchable({ ready, retry }, #ARGV - 3), {}, {}
 for at = 4, 3 + looked do
-  local id = realign[what](ARGV[at])
+  local id = reorder[what](ARGV[at])
   if id then
     repaired[#repaired + 1], reported[#reported + 1], notes[#notes + 1] = ARGV[at], id, what
   end

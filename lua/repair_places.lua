@@ -9,7 +9,7 @@ local call = redis.call
     settle    in more than one list: dead, in flight, the latest due time or a list stays, in this order;
               finished with: it leaves all lists, but a dead letter is owed again
     lost      listed without a body: in no list any more
-    grave     a dead letter without a cause gets one; the cause of what is not dead goes
+    cause     a dead letter without a cause gets one; the cause of what is not dead goes
     clusters  an entry of fingerprints (it is named, and not its id) is there if such a dead letter is
     numbers   numbers and failures of a message that the group does not have go
     index     the index of due times is as early as the levels (no messages are named)
@@ -171,7 +171,7 @@ function repairs.lost(id)
   return true
 end
 
-function repairs.grave(id)
+function repairs.cause(id)
   local known = call('HEXISTS', deaths, id) == 1
   if view or known == (call('ZSCORE', dead, id) and true or false) then
     return false

@@ -54,7 +54,7 @@ def _filtered(group: RouteGroup, tag: str) -> GroupState:
 def _state(
     group: RouteGroup, p: Peeked, ours: Sequence[TimelineEvent], *, some_have: bool, live: bool
 ) -> GroupState:
-    attempt = int(p.entry.split(":")[1]) if p.entry else 1
+    attempt = int(p.delivery_state.split(":")[1]) if p.delivery_state else 1
     errors = tuple(read_record(p.failures))
 
     def made(state: str, due_ms: int | None, explain: str) -> GroupState:

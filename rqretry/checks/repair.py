@@ -36,7 +36,7 @@ class Repaired(NamedTuple):
     group: str
     """"" if it concerns no group."""
     ids: tuple[str, ...]
-    """Messages; of "mend index", delay levels."""
+    """Messages; of "repair index", delay levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def repair(site: Site, defects: Sequence[Defect]) -> Operation[list[Repaired]]:
             adopted = yield from _adopt(site, list(dict.fromkeys(task.id for task in wanted)))
             done += [Repaired(step, "", tuple(adopted))] if adopted else []
             tasks += [
-                Task("mend put_back", group.keys.group, id_, id_)
+                Task("repair put_back", group.keys.group, id_, id_)
                 for group in site.seen.groups
                 for id_ in adopted
                 if not group.keys.source
@@ -99,7 +99,7 @@ def _step(site: Site, step: str, group: str, tasks: Sequence[Task]) -> Operation
         repaired = yield from _tidied(site, what, subjects)
     else:
         keys = next(seen.keys for seen in site.seen.groups if seen.keys.group == group)
-        call = repair_places if verb == "mend" else repair_order
+        call = repair_places if verb == "repair" else repair_order
         repaired = yield from _all(
             [] if what == "index" else subjects,
             lambda some: call(keys, what, some, actor=site.actor),

@@ -16,16 +16,16 @@ STEPS = {
     "tidy half": "its transaction lists it again",
     "tidy halves": "its transaction no longer lists it",
     "adopt": "its groups are recorded; what no group has is delivered to the groups of its tag",
-    "mend lost": "it is removed from every key of the group: there is no body to deliver",
-    "realign turn": "it gets the turn if no message has it, else it waits for its turn",
-    "mend put_back": "it is put back: at the end of ready, or in its message group's order",
-    "mend settle": "it stays in one key: the first of dead, in flight, latest due time, list",
-    "realign pass": "it is removed from the order, or its message group is recorded again",
-    "realign go_on": "the message group continues: one message has the turn",
-    "mend grave": "the cause of death is recorded as unknown, or removed",
-    "mend clusters": "the counts by fingerprint have each dead letter once",
-    "mend index": "the index gets the earliest due time of the level",
-    "mend numbers": "its delivery state and failures are removed",
+    "repair lost": "it is removed from every key of the group: there is no body to deliver",
+    "reorder turn": "it gets the turn if no message has it, else it waits for its turn",
+    "repair put_back": "it is put back: at the end of ready, or in its message group's order",
+    "repair settle": "it stays in one key: the first of dead, in flight, latest due time, list",
+    "reorder pass": "it is removed from the order, or its message group is recorded again",
+    "reorder go_on": "the message group continues: one message has the turn",
+    "repair cause": "the cause of death is recorded as unknown, or removed",
+    "repair clusters": "the counts by fingerprint have each dead letter once",
+    "repair index": "the index gets the earliest due time of the level",
+    "repair numbers": "its delivery state and failures are removed",
 }
 """Each repair, in the order in which they are made, and what it does."""
 
@@ -33,7 +33,7 @@ _PARTITION = {
     ("orphan body", "bodies"): "adopt",
     ("unowed", "pending"): "adopt",
     ("unknown group", "pending"): "adopt",
-    ("not delivered", "pending"): "mend put_back",
+    ("not delivered", "pending"): "repair put_back",
     ("missing body", "pending"): "tidy bodies",
     ("leftover entry", "big"): "tidy bodies",
     ("leftover entry", "message_groups"): "tidy bodies",
@@ -47,16 +47,16 @@ _PARTITION = {
     ("leftover", "halves"): "tidy halves",
 }
 _GROUP = {
-    "double booking": "mend settle",
-    "leftover": "mend settle",
-    "missing body": "mend lost",
-    "no cause": "mend grave",
-    "not indexed": "mend clusters",
-    "late index": "mend index",
-    "out of turn": "realign turn",
-    "not in line": "realign go_on",
-    "stuck": "realign go_on",
-    "not delivered": "mend put_back",
+    "double booking": "repair settle",
+    "leftover": "repair settle",
+    "missing body": "repair lost",
+    "no cause": "repair cause",
+    "not indexed": "repair clusters",
+    "late index": "repair index",
+    "out of turn": "reorder turn",
+    "not in line": "reorder go_on",
+    "stuck": "reorder go_on",
+    "not delivered": "repair put_back",
 }
 _ADVICE = {
     "orphan half": (
@@ -94,13 +94,13 @@ def step_of(seen: Snapshot, defect: Defect, *, leaving: bool = False) -> str:
             return ""
         return _PARTITION.get((defect.kind, name), "")
     if defect.kind == "leftover entry":
-        steps = {"graves": "mend grave", "fingerprints": "mend clusters"}
-        return steps.get(name, "mend numbers")
+        steps = {"graves": "repair cause", "fingerprints": "repair clusters"}
+        return steps.get(name, "repair numbers")
     if name == "line" and defect.kind == "leftover":
-        return "realign pass"
+        return "reorder pass"
     if name == "inflight" and defect.kind == "out of turn":
         taken = seen.message_groups.get(defect.id) in group.heads
-        return "" if taken else "realign turn"
+        return "" if taken else "reorder turn"
     return _GROUP.get(defect.kind, "")
 
 
@@ -112,7 +112,7 @@ def advice_of(defect: Defect) -> str:
 def tasks_of(seen: Snapshot, defect: Defect, step: str) -> Iterator[Task]:
     """The tasks of a step for a defect."""
     group, _ = _key_of(seen, defect.key)
-    if step == "mend put_back" and group is None:
+    if step == "repair put_back" and group is None:
         for owner in _owners(seen, defect.id):
             yield Task(step, owner.keys.group, defect.id, defect.id)
         return
@@ -132,14 +132,14 @@ def _key_of(seen: Snapshot, key: str) -> tuple[GroupSnapshot | None, str]:
 def _subjects(
     seen: Snapshot, group: GroupSnapshot | None, defect: Defect, step: str
 ) -> Iterable[str]:
-    if step == "realign go_on" and group:
+    if step == "reorder go_on" and group:
         return _message_groups(group, defect.id)
-    if step == "realign pass" and group:
+    if step == "reorder pass" and group:
         return [member for member in group.order if in_order(member)[1] == defect.id]
     if step == "tidy keys":
         pairs = seen.message_keys | seen.noted_keys()
         return [f"{key}\0{id_}" for key, id_ in sorted(pairs) if id_ == defect.id]
-    if step == "mend clusters" and group:
+    if step == "repair clusters" and group:
         ids = {member: member.rpartition("\0")[2] for member in group.fingerprints}
         ids |= group.noted_fingerprints()
         return [member for member, id_ in sorted(ids.items()) if id_ == defect.id]

@@ -63,7 +63,7 @@ def _find(client: Client, group: str, id_: str) -> Found:
     keys = client.catalog.group_keys(dead_letter.topic, view.partition, group)
     seen: Peeked = client.store.run(peek(keys, id_))
     # The delivery state has the number of the next lease; the last line is of the last attempt.
-    lease_no = int(seen.entry.partition(":")[0] or 2) - 1 if seen.entry else 1
+    lease_no = int(seen.delivery_state.partition(":")[0] or 2) - 1 if seen.delivery_state else 1
     lines = seen.failures.splitlines()
     record = client.store.perform(client.catalog.groups.get(group))
     return Found(

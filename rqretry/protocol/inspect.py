@@ -72,7 +72,7 @@ class Peeked(NamedTuple):
     body: bytes
     owed: bytes
     byte: bytes
-    entry: str
+    delivery_state: str
     deadline_ms: int | None
     dead_since_ms: int | None
     death: str

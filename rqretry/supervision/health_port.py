@@ -47,7 +47,7 @@ class ServerCheck:
 
     It runs the script that registers workers, to remove a name that is not registered: that needs
     everything a lease needs and changes nothing (docs/guarantees.md R18). The processes prove that
-    they can lease every five seconds and after any fault; this notices a server that hangs.
+    they can lease every few seconds and after any fault; this notices a server that hangs.
     """
 
     def __init__(self, board: Board, settings: Settings) -> None:

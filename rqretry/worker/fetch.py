@@ -328,7 +328,7 @@ class Fetcher:
         return idle
 
     def _longest(self, places: list[LeasedPlace]) -> float:
-        return jitter(min([LOOK_EVERY_S, *(p.visibility_s for p in places)]), self._random)
+        return jitter(min(place.look_every_s for place in places), self._random)
 
 
 def share(likely: Sequence[Want]) -> list[Want]:
@@ -355,7 +355,7 @@ def divided(wants: Sequence[Want], tokens: int | None) -> list[Want]:
 
 def _patience(place: LeasedPlace, *, woken: bool) -> float:
     # At the end of a wait nothing is left to maintenance, which would look before the next end.
-    return (0.85 if woken else 0.2) * min(LOOK_EVERY_S, place.visibility_s)
+    return (0.85 if woken else 0.2) * place.look_every_s
 
 
 async def _handlers_first() -> None:

@@ -21,6 +21,8 @@ from rqretry.protocol.lease import Failure, Leased, Polled, expected_ms
 LOOK_EVERY_S = 20.0
 """How often each place is looked at, whatever its server reported; as often as its visibility ends,
 if that is shorter (lua/lease.lua wakes others for shorter leases)."""
+FEED_EVERY_S = 5.0
+"""The same where a group consumes another one's dead letters: looking is what fetches them."""
 _JUMP_MS = 60_000
 """As in lua/include/logical.lua: what is less is no jump."""
 
@@ -316,6 +318,11 @@ class LeasedPlace:
     rated: bool = field(default=False, init=False)
     """Its group has a rate limit: a lease needs tokens."""
     _first: str = field(default="ready", init=False)
+
+    @property
+    def look_every_s(self) -> float:
+        """How often it is looked at, whatever its server reported."""
+        return min(FEED_EVERY_S if self.keys.source else LOOK_EVERY_S, self.visibility_s)
 
     def __post_init__(self) -> None:
         """A schedule for its visibility."""

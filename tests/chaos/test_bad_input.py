@@ -198,13 +198,13 @@ def refused(bad: Bad, subject: Any) -> None:
 
 
 def check(error: RqretryError) -> None:
-    said = str(error)
+    recorded = str(error)
     assert not isinstance(error, StoreUnavailable)
-    assert 10 < len(said) < 1000
-    assert "\n" not in said
-    assert said.isascii() or said.isprintable()
-    assert "Traceback" not in said
-    assert CANARY not in said
+    assert 10 < len(recorded) < 1000
+    assert "\n" not in recorded
+    assert recorded.isascii() or recorded.isprintable()
+    assert "Traceback" not in recorded
+    assert CANARY not in recorded
     assert CANARY not in repr(error)
 
 

@@ -12,13 +12,13 @@ import pytest
 from tests.chaos.campaigns.__main__ import main
 from tests.chaos.campaigns.campaign import WANTED, size_of, wanted_in
 from tests.chaos.campaigns.evidence import (
+    Faults,
     History,
-    Troubles,
     Verdict,
     by_message,
     consult,
     judge,
-    told,
+    stated,
 )
 from tests.chaos.campaigns.nursery import ROOT
 from tests.chaos.campaigns.plan import Kind, draw, named
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.chaos
 S = 1_000_000_000
 QUICK = {
     Kind.WORKER: 0.1, Kind.REDIS: 0.15, Kind.NETWORK: 0.4, Kind.POWER: 0.15,
-    Kind.SLOTS: 0.3, Kind.EMPTY: 0.3,
+    Kind.SLOTS: 0.3, Kind.EMPTY: 0.3, Kind.RIGHTS: 0.3,
 }  # fmt: skip
 
 
@@ -108,67 +108,67 @@ DONE = start(1, end=1.1, outcome="success")
 
 
 def test_the_judge_finds_a_lost_message() -> None:
-    verdict = judge(history("a", "b"), {("g", "a"): [DONE]}, Troubles(), ["g"], {"g": set()})
+    verdict = judge(history("a", "b"), {("g", "a"): [DONE]}, Faults(), ["g"], {"g": set()})
     assert verdict.lost == {"memory": ["g b"]}
     assert verdict.accepted == {"memory": 2}
     for held in ({"b"}, {"b", "c"}):
-        verdict = judge(history("a", "b"), {("g", "a"): [DONE]}, Troubles(), ["g"], {"g": held})
+        verdict = judge(history("a", "b"), {("g", "a"): [DONE]}, Faults(), ["g"], {"g": held})
         assert verdict.lost == {}
 
 
 def test_a_start_without_a_good_end_is_not_handled() -> None:
     for only in (start(1), start(1, end=1.1, outcome="failure")):
-        verdict = judge(history("a"), {("g", "a"): [only]}, Troubles(), ["g"], {})
+        verdict = judge(history("a"), {("g", "a"): [only]}, Faults(), ["g"], {})
         assert verdict.lost == {"memory": ["g a"]}
 
 
 def test_each_group_must_have_it() -> None:
-    verdict = judge(history("a"), {("g", "a"): [DONE]}, Troubles(), ["g", "h"], {})
+    verdict = judge(history("a"), {("g", "a"): [DONE]}, Faults(), ["g", "h"], {})
     assert verdict.lost == {"memory": ["h a"]}
 
 
 def test_the_judge_finds_a_phantom() -> None:
-    told = history("a", failed=("a", "b", "c"))
-    verdict = judge(told, {("g", "a"): [DONE], ("g", "b"): [DONE]}, Troubles(), ["g"], {})
+    stated = history("a", failed=("a", "b", "c"))
+    verdict = judge(stated, {("g", "a"): [DONE], ("g", "b"): [DONE]}, Faults(), ["g"], {})
     assert verdict.phantoms == ["b"]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "troubles", "explained"),
+    ("before", "after", "failures_seen", "explained"),
     [
-        (DONE, start(3, 2), Troubles(), False),
-        (start(1, end=1.1, outcome="failure"), start(1.2, 2), Troubles(), True),
-        (DONE, start(3, 2), Troubles(killed={"1": round(1.2 * S)}), True),
-        (DONE, start(30, 2), Troubles(killed={"1": 20 * S}), False),  # it had settled long ago
-        (DONE, start(3, 2), Troubles(killed={"2": round(1.2 * S)}), False),  # somebody else
-        (start(1), start(3, 2), Troubles(killed={"1": round(1.2 * S)}), True),
-        (start(1), start(3, 2), Troubles(killed={"1": round(0.5 * S)}), False),
-        (DONE, start(3, 2), Troubles(server=[(2 * S, 3 * S)]), True),
-        (DONE, start(3, 2), Troubles(server=[(4 * S, 5 * S)]), False),
-        (DONE, start(5, 2), Troubles(stopped={"1": [(1 * S, 4 * S)]}), True),
-        (start(1, end=3.5, outcome="success"), start(3.2, 2), Troubles(), True),
+        (DONE, start(3, 2), Faults(), False),
+        (start(1, end=1.1, outcome="failure"), start(1.2, 2), Faults(), True),
+        (DONE, start(3, 2), Faults(killed={"1": round(1.2 * S)}), True),
+        (DONE, start(30, 2), Faults(killed={"1": 20 * S}), False),  # it had settled long ago
+        (DONE, start(3, 2), Faults(killed={"2": round(1.2 * S)}), False),  # somebody else
+        (start(1), start(3, 2), Faults(killed={"1": round(1.2 * S)}), True),
+        (start(1), start(3, 2), Faults(killed={"1": round(0.5 * S)}), False),
+        (DONE, start(3, 2), Faults(server=[(2 * S, 3 * S)]), True),
+        (DONE, start(3, 2), Faults(server=[(4 * S, 5 * S)]), False),
+        (DONE, start(5, 2), Faults(stopped={"1": [(1 * S, 4 * S)]}), True),
+        (start(1, end=3.5, outcome="success"), start(3.2, 2), Faults(), True),
     ],
 )
 def test_a_second_start_needs_a_reason(
-    before: Effect, after: Effect, troubles: Troubles, explained: bool
+    before: Effect, after: Effect, failures_seen: Faults, explained: bool
 ) -> None:
-    verdict = judge(history("a"), {("g", "a"): [before, after]}, troubles, [], {})
+    verdict = judge(history("a"), {("g", "a"): [before, after]}, failures_seen, [], {})
     assert (verdict.explained, len(verdict.unexplained)) == (int(explained), int(not explained))
     assert verdict.double_leases == []
 
 
 def test_the_judge_finds_two_starts_under_one_lease() -> None:
     twice = [start(1, end=1.1, outcome="failure"), start(2)]
-    assert judge(history("a"), {("g", "a"): twice}, Troubles(), [], {}).double_leases
-    lost_memory = Troubles(server=[(round(1.2 * S), round(1.3 * S))])
+    assert judge(history("a"), {("g", "a"): twice}, Faults(), [], {}).double_leases
+    lost_memory = Faults(server=[(round(1.2 * S), round(1.3 * S))])
     assert judge(history("a"), {("g", "a"): twice}, lost_memory, [], {}).double_leases
 
 
-def test_what_the_publishers_wrote_is_what_they_were_told() -> None:
+def test_what_the_publishers_wrote_is_what_they_were_reported() -> None:
     def call(outcome: str, id_: str, **fields: Any) -> Operation:
         return Operation("p", 1, "publish", outcome, {"id": id_, **fields})
 
-    history = told(
+    history = stated(
         [
             call("ok", "a", tier_confirmed="memory"), call("info", "b"),
             call("ok", "b", tier_confirmed="replica:1"),
@@ -189,10 +189,10 @@ def test_what_was_accepted_before_the_data_were_gone_is_counted_apart() -> None:
         Operation("p", n, "publish", "ok", {"id": id_, "tier_confirmed": "memory"}, began_ns=n * S)
         for n, id_ in ((1, "a"), (3, "b"))
     )
-    assert told([before, after], 2 * S).confirmed == {"a": EMPTIED, "b": "memory"}
+    assert stated([before, after], 2 * S).confirmed == {"a": EMPTIED, "b": "memory"}
 
 
-def test_starts_are_told_apart_by_message_and_in_order() -> None:
+def test_starts_are_kept_apart_by_message_and_in_order() -> None:
     late, early = start(2), start(1)
     assert by_message([late, early]) == {("g", "a"): [early, late]}
 
@@ -244,7 +244,7 @@ def test_the_table_adds_up_and_names_the_seeds() -> None:
     assert "<= 0.3" in text
 
 
-def test_what_a_campaign_has_too_little_of_is_said() -> None:
+def test_what_a_campaign_has_too_little_of_is_reported() -> None:
     parts = parts_of([as_run("redis-kill", 1), as_run("worker-kill", 1)])
     wanted = Wanted({Kind.WORKER: 10.4, Kind.REDIS: 11, Kind.NETWORK: 1}, 201)
     assert shortage(parts, wanted) == [
@@ -279,8 +279,8 @@ def test_a_finding_is_the_exit_status_and_can_be_repeated(
 ) -> None:
     """A run whose handlers seem to have done nothing must not pass."""
     monkeypatch.setattr("tests.chaos.campaigns.run.by_message", lambda _: {})
-    words = ["--run", f"{Kind.REDIS}:1@0.1", "--folder", str(tmp_path)]
-    assert main(words) == 1
+    request_parts = ["--run", f"{Kind.REDIS}:1@0.1", "--folder", str(tmp_path)]
+    assert main(request_parts) == 1
     assert "lost: memory: g0" in capsys.readouterr().err
     saved = json.loads((tmp_path / "redis-kill-1" / "result.json").read_text())
     assert saved["findings"]
@@ -289,10 +289,10 @@ def test_a_finding_is_the_exit_status_and_can_be_repeated(
 @pytest.mark.campaign
 @pytest.mark.timeout(240)
 def test_a_campaign_prints_its_table(tmp_path: Path) -> None:
-    words = ("--seconds", "1", "--seed", "1", "--only", "network", "--size", "0.5")
+    request_parts = ("--seconds", "1", "--seed", "1", "--only", "network", "--size", "0.5")
     places = ("--folder", str(tmp_path), "--json", str(tmp_path / "r.json"))
     done = subprocess.run(
-        (sys.executable, "-m", "tests.chaos.campaigns", *words, *places),
+        (sys.executable, "-m", "tests.chaos.campaigns", *request_parts, *places),
         capture_output=True, text=True, cwd=ROOT, check=False,
         env={key: value for key, value in os.environ.items() if not key.startswith("COV")},
     )  # fmt: skip

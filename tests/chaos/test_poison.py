@@ -30,15 +30,15 @@ def test_a_message_that_kills_its_worker_is_dead_with_its_last_words(zoo: Zoo) -
     words_of(zoo, 2)
     dead(zoo, "g", 1)
 
-    (letter,) = zoo.client.admin.dead_letters("g", ids=[killed])
-    assert (letter.cause, letter.attempt, letter.body) == ("expired", 2, "kill")
-    assert (letter.failures, letter.interruptions) == (0, 2)
-    assert [error.cause for error in letter.errors] == ["expired", "expired"]
-    assert [error.message for error in letter.errors] == [
+    (dead_record,) = zoo.client.admin.dead_letters("g", ids=[killed])
+    assert (dead_record.cause, dead_record.attempt, dead_record.body) == ("expired", 2, "kill")
+    assert (dead_record.failures, dead_record.interruptions) == (0, 2)
+    assert [error.cause for error in dead_record.errors] == ["expired", "expired"]
+    assert [error.message for error in dead_record.errors] == [
         "the worker's process ended with SIGKILL"
     ] * 2
     workers = [line["pid"] for line in zoo.ledger()]
-    assert [int(error.worker.split(":")[1]) for error in letter.errors] == workers
+    assert [int(error.worker.split(":")[1]) for error in dead_record.errors] == workers
     assert len(set(workers)) == 2
     expiries = [e for e in zoo.client.admin.timeline(killed) if e.event == "expire"]
     assert all("its process ended with SIGKILL" in event.note for event in expiries)
@@ -47,9 +47,9 @@ def test_a_message_that_kills_its_worker_is_dead_with_its_last_words(zoo: Zoo) -
     zoo.committed(1)
     assert zoo.ledger()[-1]["id"] == after
     sh = Shell(zoo.server.url)
-    said = sh.ok("dlq", "show", "g", killed, "--namespace", "test")
-    assert "2 (0 failures, 2 interruptions)" in said
-    assert "the worker's process ended with SIGKILL" in said
+    recorded = sh.ok("dlq", "show", "g", killed, "--namespace", "test")
+    assert "2 (0 failures, 2 interruptions)" in recorded
+    assert "the worker's process ended with SIGKILL" in recorded
     shown = json.loads(sh.ok("dlq", "show", "g", killed, "--namespace", "test", "--json"))
     assert (shown["failures"], shown["interruptions"]) == (0, 2)
 
@@ -68,9 +68,9 @@ def test_a_handler_in_a_process_of_its_own_fails_alone(zoo: Zoo, how: str, ended
     before = zoo.workers()
     poison = zoo.client.publish("apart", how)
     dead(zoo, "p", 1)
-    (letter,) = zoo.client.admin.dead_letters("p", ids=[poison])
-    assert (letter.cause, letter.attempt) == ("failure", 2)
-    assert (letter.failures, letter.interruptions) == (2, 0)
-    assert letter.errors[-1].type == "ProcessDied"
-    assert letter.errors[-1].message.endswith(f"ended with {ended}")
+    (dead_record,) = zoo.client.admin.dead_letters("p", ids=[poison])
+    assert (dead_record.cause, dead_record.attempt) == ("failure", 2)
+    assert (dead_record.failures, dead_record.interruptions) == (2, 0)
+    assert dead_record.errors[-1].type == "ProcessDied"
+    assert dead_record.errors[-1].message.endswith(f"ended with {ended}")
     assert zoo.workers() == before

@@ -250,7 +250,7 @@ def test_what_is_no_frame_is_refused() -> None:
 def test_requests_are_cut_apart_inline_ones_too() -> None:
     reader = RequestReader()
     requests = reader.feed(INCR + b"ping a\r\n" + PING[:5])
-    assert [(r.raw, r.words) for r in requests] == [
+    assert [(r.raw, r.request_parts) for r in requests] == [
         (INCR, (b"INCR", b"n")),
         (b"ping a\r\n", (b"ping", b"a")),
     ]

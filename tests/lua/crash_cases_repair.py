@@ -3,7 +3,7 @@
 from tests.lua.crash_cases import TWO, Case, dead_lettered, leased, published
 from tests.lua.crash_cases_ordered import in_order, ordered
 from tests.support.builders import failure
-from tests.support.mending import adopt, mend, realign, repaired, tidy
+from tests.support.repairing import adopt, reorder, repair_now, repaired, tidy
 from tests.support.world import START_MS, World
 
 OVER = "y\x000000000000000003c"
@@ -90,17 +90,17 @@ def leftovers(world: World) -> None:
     world.client.rpush(world.keys.backlog, "z")
 
 
-def without_graves(world: World) -> None:
+def without_deaths(world: World) -> None:
     dead_lettered(world)
     world.client.delete(world.group().deaths)
 
 
 def go_on(world: World) -> object:
-    return realign(world, "go_on", "x", "y")
+    return reorder(world, "go_on", "x", "y")
 
 
 def put_back_in_order(world: World) -> object:
-    return mend(world, "put_back", "a", "c", "d")
+    return repair_now(world, "put_back", "a", "c", "d")
 
 
 def tidy_all(world: World) -> None:
@@ -110,7 +110,7 @@ def tidy_all(world: World) -> None:
 
 
 def let_go(world: World) -> object:
-    return realign(world, "pass", OVER)
+    return reorder(world, "pass", OVER)
 
 
 def again(world: World) -> None:
@@ -121,17 +121,17 @@ def again(world: World) -> None:
 REPAIRS = [
     Case(name, start, act, ends=ends, leaves=ends, publishes=publishes, after=again)
     for name, start, act, ends, publishes in (
-        ("put back", not_delivered, lambda w: mend(w, "put_back", "a"), "", "a"),
+        ("put back", not_delivered, lambda w: repair_now(w, "put_back", "a"), "", "a"),
         ("put back in order", headless, put_back_in_order, "", ""),
         ("adopt", nowhere, lambda w: adopt(w, "a"), "", "a"),
         ("adopt to the backlog", without_a_group, lambda w: adopt(w, "a"), "", "a"),
-        ("settle", twice, lambda w: mend(w, "settle", "a", "c"), "", ""),
-        ("settle what is finished", finished, lambda w: mend(w, "settle", "a"), "a", ""),
-        ("lost", lost, lambda w: mend(w, "lost", "a", "b"), "ab", ""),
-        ("lost in order", ordered_lost, lambda w: mend(w, "lost", "a"), "a", ""),
-        ("grave", without_graves, lambda w: mend(w, "grave", "a", "b"), "", ""),
+        ("settle", twice, lambda w: repair_now(w, "settle", "a", "c"), "", ""),
+        ("settle what is finished", finished, lambda w: repair_now(w, "settle", "a"), "a", ""),
+        ("lost", lost, lambda w: repair_now(w, "lost", "a", "b"), "ab", ""),
+        ("lost in order", ordered_lost, lambda w: repair_now(w, "lost", "a"), "a", ""),
+        ("cause", without_deaths, lambda w: repair_now(w, "cause", "a", "b"), "", ""),
         ("go on", headless, go_on, "", ""),
-        ("turn", out_of_turn, lambda w: realign(w, "turn", "b"), "", ""),
+        ("turn", out_of_turn, lambda w: reorder(w, "turn", "b"), "", ""),
         ("pass", over_in_line, let_go, "", ""),
         ("tidy", leftovers, tidy_all, "yz", ""),
     )

@@ -104,12 +104,12 @@ DAMAGES: list[tuple[str, Damage, list[tuple[str, str, str, str]]]] = [
         [(WARNING, "leftover entry", "g:failures", "stray")],
     ),
     (
-        "a grave of a message that is not dead",
+        "a cause of death of a message that is not dead",
         lambda c, w: c.hset(w.group().deaths, "ready", "1 failure"),
         [(WARNING, "leftover entry", "g:graves", "ready")],
     ),
     (
-        "a dead letter without a grave",
+        "a dead letter without a cause",
         lambda c, w: c.hdel(w.group().deaths, "dead"),
         [(WARNING, "no cause", "g:dead", "dead")],
     ),

@@ -15,7 +15,7 @@ from tests.lua.damages import DAMAGES, Damage, busy
 from tests.lua.test_repair import in_order
 from tests.support.backends import Backend
 from tests.support.builders import HOUR
-from tests.support.mending import repaired
+from tests.support.repairing import repaired
 from tests.support.world import VISIBILITY_MS, World
 
 

@@ -56,7 +56,7 @@ def test_deliver_before_anything_is_due_changes_nothing(world: World) -> None:
     assert changed == {}
 
 
-def test_deliver_by_a_stale_route_writes_nothing_and_tells_the_new_one(world: World) -> None:
+def test_deliver_by_a_stale_route_writes_nothing_and_reports_the_new_one(world: World) -> None:
     world.subscribe()
     scheduled(world, a=SECOND)
     world.advance(SECOND)

@@ -210,9 +210,9 @@ def test_fail_records_what_each_message_of_a_call_says(world: World) -> None:
     world.subscribe()
     world.leased("a", "b", "c", "d", "e")
     world.client.hset(world.group().attempts, "d", "1:2:0:0")
-    said = {"a": "one", "b": "one", "c": "two", "d": "two", "e": "one"}
-    world.fail(*(failure(id_, record=f'{{"m":"{text}"}}') for id_, text in said.items()))
-    lines = {id_: f'1 {START_MS} {{"m":"{text}"}}\n' for id_, text in said.items()}
+    recorded = {"a": "one", "b": "one", "c": "two", "d": "two", "e": "one"}
+    world.fail(*(failure(id_, record=f'{{"m":"{text}"}}') for id_, text in recorded.items()))
+    lines = {id_: f'1 {START_MS} {{"m":"{text}"}}\n' for id_, text in recorded.items()}
     assert world.state()["g:failures"] == {**lines, "d": f'2 {START_MS} {{"m":"two"}}\n'}
 
 
@@ -235,7 +235,7 @@ def test_fail_adds_to_the_records_of_those_that_failed_before_and_begins_others(
 
 
 @pytest.mark.parametrize(
-    ("said", "level", "words"),
+    ("recorded", "level", "request_parts"),
     [
         (["same"] * 4, 0, 1),
         (["one", "two", "two", "one"], 0, 3),
@@ -245,22 +245,22 @@ def test_fail_adds_to_the_records_of_those_that_failed_before_and_begins_others(
     ],
 )
 def test_fail_keeps_what_each_message_says_however_it_is_sent(
-    world: World, said: list[str], level: int, words: int
+    world: World, recorded: list[str], level: int, request_parts: int
 ) -> None:
     world.subscribe()
     world.leased(*"abcd")
     failures = [
-        failure(id_, level=level, record=text) for id_, text in zip("abcd", said, strict=True)
+        failure(id_, level=level, record=text) for id_, text in zip("abcd", recorded, strict=True)
     ]
     command = lease.fail(
         world.group(), failures, worker=WORKER, tracebacks={"f1": "T 1", "f2": "T 2"}
     )
-    assert command.args[3] == words
+    assert command.args[3] == request_parts
     waits = 1 if level else 3
     assert {(f.verdict, f.level) for f in world.run(command)} == {("OK", waits)}
     state = world.state()
     assert state["g:tracebacks"] == {"f1": "T 1", "f2": "T 2"}
-    records = {id_: f"1 {START_MS} {text}\n" for id_, text in zip("abcd", said, strict=True)}
+    records = {id_: f"1 {START_MS} {text}\n" for id_, text in zip("abcd", recorded, strict=True)}
     assert state["g:failures"] == records
     retried = {"a": "one", "b": "one"}
     world.set_time(START_MS + 10 * SECOND)

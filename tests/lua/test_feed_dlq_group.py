@@ -78,7 +78,9 @@ def test_feed_lists_each_letter_once_in_the_order_of_death(world: World) -> None
     assert changed == {}
 
 
-def test_feed_finds_letters_that_died_in_the_millisecond_it_has_looked_at(world: World) -> None:
+def test_feed_finds_dead_letters_that_died_in_the_millisecond_it_has_looked_at(
+    world: World,
+) -> None:
     view(world)
     world.dead_letter("b")
     assert feed(world) == 1
@@ -236,7 +238,7 @@ def test_feed_cut_anywhere_and_repeated_loses_no_letter(server_of: ServerOf) -> 
     pytest.fail("feed makes more calls than it says")
 
 
-def test_letters_that_were_not_looked_at_yet_count_as_ready(world: World) -> None:
+def test_dead_letters_that_were_not_looked_at_yet_count_as_ready(world: World) -> None:
     view(world)
     world.dead_letter("a", "b")
     assert world.run(inspect.stats(keys_of(world))).ready == 2

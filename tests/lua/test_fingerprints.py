@@ -9,7 +9,7 @@ from rqretry.protocol import inspect
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.inspect import DeadCluster
 from tests.support.builders import SECOND, failure
-from tests.support.mending import mend
+from tests.support.repairing import repair_now
 from tests.support.world import START_MS, World
 
 EXPIRED = fingerprint_of_text("expired", "")
@@ -99,18 +99,18 @@ WAYS: dict[str, tuple[Callable[[World], object], dict[str, int]]] = {
     "expire behind a cut": (overdue, {"0f": 3, "aa": 1}),
     "fail behind a cut": (killed_again, {"0f": 3, "aa": 1}),
     "repair of what has no body": (
-        lambda w: (w.damage().hdel(w.keys.bodies, "a"), mend(w, "lost", "a")),
+        lambda w: (w.damage().hdel(w.keys.bodies, "a"), repair_now(w, "lost", "a")),
         {"0f": 1, "aa": 1},
     ),
     "repair of what has no cause": (
         lambda w: (w.damage().delete(w.group().deaths), w.damage().delete(w.group().fingerprints),
-                   mend(w, "grave", "a", "b", "c")),
+                   repair_now(w, "cause", "a", "b", "c")),
         {"": 3},
     ),
     "repair of the counts": (
         lambda w: (w.damage().delete(w.group().fingerprints),
                    w.client.zadd(w.group().fingerprints, {"bb\x0012\0a": 0}),
-                   mend(w, "clusters", "bb\x0012\0a", f"0f\0{START_MS:016}\0a",
+                   repair_now(w, "clusters", "bb\x0012\0a", f"0f\0{START_MS:016}\0a",
                         f"0f\0{START_MS:016}\0b", f"aa\0{START_MS:016}\0c")),
         {"0f": 2, "aa": 1},
     ),

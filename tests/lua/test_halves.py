@@ -83,7 +83,7 @@ def test_prepare_repeated_is_answered_as_before_and_changes_nothing(half: World)
     assert changed == {}
 
 
-def test_prepare_by_a_stale_route_writes_nothing_and_tells_the_new_one(half: World) -> None:
+def test_prepare_by_a_stale_route_writes_nothing_and_reports_the_new_one(half: World) -> None:
     half.subscribe()
     with half.changes() as changed:
         answer = prepare(half, halves("a"), route=Route())

@@ -66,7 +66,7 @@ def test_lease_of_a_paused_group_takes_nothing_until_it_is_resumed(world: World)
     assert world.lease().ids == ["a"]
 
 
-def test_lease_of_a_paused_group_still_tells_what_is_due_when(world: World) -> None:
+def test_lease_of_a_paused_group_still_reports_what_is_due_when(world: World) -> None:
     world.subscribe()
     world.leased("a", "b")
     world.fail(failure("a", delay_ms=5000))
@@ -161,7 +161,7 @@ def test_a_later_lease_leaves_what_is_in_flight_as_it_is(world: World) -> None:
     }
 
 
-def test_a_later_lease_of_retries_tells_each_its_own_numbers_and_error(world: World) -> None:
+def test_a_later_lease_of_retries_reports_each_its_own_numbers_and_error(world: World) -> None:
     world.subscribe()
     world.leased("a", "b", "c", "d")
     world.fail(*(failure(id_, delay_ms=1, record=f'{{"m":"{id_}"}}') for id_ in "abc"))
@@ -273,7 +273,7 @@ def test_lease_that_only_drops_leftovers_wakes_for_the_rest(world: World) -> Non
     assert changed == {"g:ready": ["b"], "g:wake": {"1": 0}}
 
 
-def test_lease_tells_when_to_look_again(world: World) -> None:
+def test_lease_reports_when_to_look_again(world: World) -> None:
     world.subscribe()
     world.leased("a", "b")
     world.fail(failure("a"))
@@ -288,7 +288,7 @@ def test_lease_tells_when_to_look_again(world: World) -> None:
     assert (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms) == (0, 0, 0)
 
 
-def test_lease_of_a_short_time_tells_the_others_of_its_deadline(world: World) -> None:
+def test_lease_of_a_short_time_reports_the_others_of_its_deadline(world: World) -> None:
     world.subscribe()
     world.publish("a")
     with world.changes() as changed:
@@ -296,7 +296,7 @@ def test_lease_of_a_short_time_tells_the_others_of_its_deadline(world: World) ->
     assert changed["g:wake"] == {"1": 0}
 
 
-def test_lease_behind_an_earlier_deadline_tells_nobody(world: World) -> None:
+def test_lease_behind_an_earlier_deadline_reports_nobody(world: World) -> None:
     world.subscribe()
     world.publish("a", "b")
     world.lease(1, visibility_ms=SECOND)
@@ -321,7 +321,7 @@ def test_lease_again_after_a_release_has_a_higher_number(world: World) -> None:
     assert world.succeed(*first("a")) == ["STALE"]
 
 
-def test_lease_tells_the_newest_failure_of_each_message_that_failed_before(world: World) -> None:
+def test_lease_reports_the_newest_failure_of_each_message_that_failed_before(world: World) -> None:
     world.subscribe()
     world.leased("a", "b", "c")
     world.fail(failure("a", delay_ms=1, record='{"m":"one"}'))
@@ -336,7 +336,7 @@ def test_lease_tells_the_newest_failure_of_each_message_that_failed_before(world
     assert (leased.ids, leased.errors) == (["b", "a"], ["", f'2 {START_MS + 1} {{"m":"two"}}'])
 
 
-def test_lease_tells_of_a_redrive_and_of_no_failure_before_it(world: World) -> None:
+def test_lease_reports_a_redrive_and_of_no_failure_before_it(world: World) -> None:
     world.subscribe()
     world.dead_letter("a")
     world.release(*world.leased("b"))
@@ -346,7 +346,7 @@ def test_lease_tells_of_a_redrive_and_of_no_failure_before_it(world: World) -> N
     assert lines == {"a": '0 1000000 {"c":"redriven"}', "b": ""}
 
 
-def test_lease_tells_an_expiry_as_the_newest_failure(world: World) -> None:
+def test_lease_reports_an_expiry_as_the_newest_failure(world: World) -> None:
     world.subscribe()
     world.leased("a")
     world.advance(VISIBILITY_MS)

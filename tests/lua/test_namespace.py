@@ -103,7 +103,7 @@ def test_swap_with_nothing_deletes_the_record(catalog: World) -> None:
     assert (record(catalog), catalog.client.exists(KEYS.topics)) == ("", 0)
 
 
-def test_roster_tells_since_when_a_worker_lives(catalog: World) -> None:
+def test_roster_reports_since_when_a_worker_lives(catalog: World) -> None:
     register(catalog, "w1")
     set_time(catalog, START_MS + 5 * SECOND)
     register(catalog, "w1")

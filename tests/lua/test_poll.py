@@ -40,7 +40,7 @@ def test_a_group_that_the_partition_does_not_know_is_for_a_lease(world: World) -
     assert seen(world, "other", "g") == [None, IDLE]
 
 
-def test_it_tells_the_next_due_time_the_next_deadline_and_what_is_scheduled(world: World) -> None:
+def test_it_reports_the_next_due_time_the_next_deadline_and_what_is_scheduled(world: World) -> None:
     world.subscribe()
     world.leased("a", "b")
     world.fail(failure("a", delay_ms=SECOND))

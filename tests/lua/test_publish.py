@@ -39,9 +39,9 @@ def test_publish_of_many_plain_messages_notes_their_ids_packed(world: World) -> 
         (" ".join(few).encode(), b""),
         (b"", pack_ids(many)),
     ]
-    told = world.run(inspect.history(world.keys, start="-"))
-    assert [fields["i"].decode().split(" ") for _, fields in told] == [few, many]
-    assert {fields["b"] for _, fields in told} == {b""}
+    stated = world.run(inspect.history(world.keys, start="-"))
+    assert [fields["i"].decode().split(" ") for _, fields in stated] == [few, many]
+    assert {fields["b"] for _, fields in stated} == {b""}
     raw = world.run(history.entries(world.keys, start="-", end="+", count=10))
     assert [
         dict(zip(flat[::2], flat[1::2], strict=True))[b"i"].decode().split(" ") for _, flat in raw
@@ -159,7 +159,7 @@ def test_publish_of_nothing_marks_its_lane_and_changes_nothing_else(
     assert world.publish(producer="p", seq=7, checksum="t").status == "LANE_CONFLICT"
 
 
-def test_publish_by_a_stale_route_writes_nothing_and_tells_the_new_one(world: World) -> None:
+def test_publish_by_a_stale_route_writes_nothing_and_reports_the_new_one(world: World) -> None:
     world.subscribe()
     with world.changes() as changed:
         published = world.publish("a", route=Route())

@@ -53,7 +53,7 @@ def test_stats_counts_every_place(world: World) -> None:
     assert found.counters["publish:g"] == "5"
 
 
-def test_stats_tells_what_is_due_but_not_moved_yet(world: World) -> None:
+def test_stats_reports_what_is_due_but_not_moved_yet(world: World) -> None:
     busy(world).advance(VISIBILITY_MS)
     found = stats(world)
     assert (found.inflight, found.overdue) == (1, 1)
@@ -79,7 +79,7 @@ def test_peek_finds_a_message_wherever_it_is(world: World) -> None:
     assert inflight.inflight == 1
     assert (inflight.deadline_ms, inflight.in_ready) == (START_MS + VISIBILITY_MS, None)
     waiting = peek(world, "waiting")
-    assert (waiting.waiting, waiting.entry) == ([(3, DUE)], "2:2:0:0")
+    assert (waiting.waiting, waiting.delivery_state) == ([(3, DUE)], "2:2:0:0")
     dead = peek(world, "dead")
     assert (dead.dead_since_ms, dead.death) == (START_MS, "1 failure")
     assert dead.failures == '1 1000000 {"c":"failure"}\n'
@@ -89,7 +89,7 @@ def test_peek_finds_a_message_wherever_it_is(world: World) -> None:
 def test_peek_at_an_unknown_message_finds_nothing(world: World) -> None:
     busy(world)
     found = peek(world, "unknown")
-    assert (found.stored, found.body, found.entry, found.waiting) == (False, b"", "", [])
+    assert (found.stored, found.body, found.delivery_state, found.waiting) == (False, b"", "", [])
 
 
 def test_peek_finds_a_message_in_the_backlog_and_who_owes_it(world: World) -> None:

@@ -6,7 +6,7 @@ from tests.conftest import ServerOf
 from tests.lua.conftest import virtual_time, world_on
 from tests.lua.damages import busy
 from tests.support.builders import SECOND, failure, first, prepared
-from tests.support.mending import adopt, mend, realign, repaired, tidy
+from tests.support.repairing import adopt, reorder, repair_now, repaired, tidy
 from tests.support.world import START_MS, World
 
 
@@ -17,7 +17,7 @@ def test_put_back_goes_to_the_end_of_ready_under_the_next_lease_number(world: Wo
     world.publish("b")
     world.damage().zrem(world.group().inflight, "a")
     with world.changes() as changed:
-        assert mend(world, "put_back", "a", "b", "nobody") == ["a"]
+        assert repair_now(world, "put_back", "a", "b", "nobody") == ["a"]
     assert changed == {
         "g:ready": ["b", "a"],
         "g:attempts": {"a": "2:1:0:0"},
@@ -34,7 +34,7 @@ def test_put_back_keeps_the_attempts(world: World) -> None:
     world.leased("a")
     world.fail(failure("a"))
     world.damage().delete(world.group().levels[2], world.group().due)
-    assert mend(world, "put_back", "a") == ["a"]
+    assert repair_now(world, "put_back", "a") == ["a"]
     assert world.state()["g:attempts"] == {"a": "3:2:0:0"}
     assert world.lease().numbers == [(3, 2)]
 
@@ -42,7 +42,9 @@ def test_put_back_keeps_the_attempts(world: World) -> None:
 def test_put_back_changes_nothing_where_the_group_has_the_message(world: World) -> None:
     busy(world)
     with world.changes() as changed:
-        assert mend(world, "put_back", "ready", "inflight", "waiting", "dead", "scheduled") == []
+        assert (
+            repair_now(world, "put_back", "ready", "inflight", "waiting", "dead", "scheduled") == []
+        )
     assert changed == {}
 
 
@@ -51,7 +53,7 @@ def test_settle_keeps_the_lease_of_a_worker_that_is_at_work(world: World) -> Non
     world.damage().zadd(world.group().levels[5], {"inflight": START_MS})
     world.client.rpush(world.group().retry, "inflight")
     with world.changes() as changed:
-        assert mend(world, "settle", "inflight") == ["inflight"]
+        assert repair_now(world, "settle", "inflight") == ["inflight"]
     assert changed == {
         "g:delay:6": {"inflight": None},
         "g:retry": None,
@@ -64,7 +66,7 @@ def test_settle_keeps_the_lease_of_a_worker_that_is_at_work(world: World) -> Non
 def test_settle_keeps_the_later_of_two_due_times(world: World) -> None:
     busy(world)
     world.damage().zadd(world.group().levels[0], {"waiting": START_MS + 1})
-    assert mend(world, "settle", "waiting") == ["waiting"]
+    assert repair_now(world, "settle", "waiting") == ["waiting"]
     state = world.state()
     assert "g:delay:1" not in state
     assert state["g:delay:3"] == {"waiting": START_MS + 10 * SECOND}
@@ -74,7 +76,7 @@ def test_settle_keeps_a_dead_letter_and_owes_it_again(world: World) -> None:
     busy(world)
     world.damage().hset(world.keys.pending, "dead", "b")
     with world.changes() as changed:
-        assert mend(world, "settle", "dead") == ["dead"]
+        assert repair_now(world, "settle", "dead") == ["dead"]
     assert changed["pending"] == {"dead": "ba"}
     assert world.findings() == []
     assert world.redrive("dead") == ["OK"]
@@ -87,11 +89,11 @@ def test_settle_leaves_one_of_many_copies_in_a_list(world: World) -> None:
     world.publish("a", "b")
     world.damage().rpush(world.group().ready, "a", "b", "a")
     world.client.rpush(world.group().retry, "a", "a")
-    assert mend(world, "settle", "a", "b") == ["a", "b"]
+    assert repair_now(world, "settle", "a", "b") == ["a", "b"]
     state = world.state()
     assert (state["g:ready"], state.get("g:retry")) == (["a", "b"], None)
     with world.changes() as changed:
-        assert mend(world, "settle", "a", "b") == []
+        assert repair_now(world, "settle", "a", "b") == []
     assert changed == {}
 
 
@@ -100,7 +102,7 @@ def test_settle_in_the_retry_lane_alone_keeps_the_first_copy(world: World) -> No
     world.publish("a")
     world.damage().delete(world.group().ready)
     world.client.rpush(world.group().retry, "a", "a")
-    assert mend(world, "settle", "a") == ["a"]
+    assert repair_now(world, "settle", "a") == ["a"]
     assert world.state()["g:retry"] == ["a"]
 
 
@@ -108,7 +110,7 @@ def test_a_lost_body_takes_the_message_out_of_every_place_and_is_counted(world: 
     busy(world)
     world.damage().hdel(world.keys.bodies, "dead", "waiting")
     with world.changes() as changed:
-        assert mend(world, "lost", "dead", "waiting", "ready") == ["dead", "waiting"]
+        assert repair_now(world, "lost", "dead", "waiting", "ready") == ["dead", "waiting"]
     assert {key: changed[key] for key in changed if key not in ("g:attempts", "g:failures")} == {
         "g:dead": {"dead": None},
         "g:graves": {"dead": None},
@@ -125,16 +127,16 @@ def test_a_lost_body_takes_the_message_out_of_every_place_and_is_counted(world: 
 def test_a_dead_letter_without_a_cause_gets_one(world: World) -> None:
     busy(world)
     world.damage().delete(world.group().deaths)
-    assert mend(world, "grave", "dead", "ready") == ["dead"]
+    assert repair_now(world, "cause", "dead", "ready") == ["dead"]
     assert world.state()["g:graves"] == {"dead": "1 unknown"}
-    assert mend(world, "grave", "dead") == []
+    assert repair_now(world, "cause", "dead") == []
 
 
 def test_numbers_of_a_message_that_the_group_will_get_back_stay(world: World) -> None:
     busy(world)
     world.damage().zrem(world.group().levels[2], "waiting")
-    assert mend(world, "numbers", "waiting") == []
-    assert mend(world, "put_back", "waiting") == ["waiting"]
+    assert repair_now(world, "numbers", "waiting") == []
+    assert repair_now(world, "put_back", "waiting") == ["waiting"]
     assert world.state()["g:attempts"]["waiting"] == "3:2:0:0"
 
 
@@ -143,9 +145,9 @@ def test_a_group_without_its_configuration_is_left_alone(world: World) -> None:
     world.damage().delete(world.group().config)
     world.client.lrem(world.group().ready, 0, "ready")
     with world.changes() as changed:
-        assert mend(world, "put_back", "ready") == []
+        assert repair_now(world, "put_back", "ready") == []
         assert adopt(world, "ready") == []
-        assert realign(world, "go_on", "x") == []
+        assert reorder(world, "go_on", "x") == []
     assert changed == {}
 
 
@@ -219,7 +221,7 @@ def in_order(world: World, *names: str) -> None:
 def test_a_line_whose_first_one_is_over_goes_on_with_the_next(world: World) -> None:
     in_order(world, "g")
     world.damage().hdel(world.keys.bodies, "a")
-    assert mend(world, "lost", "a") == ["a"]
+    assert repair_now(world, "lost", "a") == ["a"]
     state = world.state()
     assert state["g:heads"] == {"x": "b", "y": "c"}
     assert sorted(state["g:ready"]) == ["b", "c"]
@@ -233,7 +235,7 @@ def test_pass_takes_a_dead_one_out_of_the_line_and_lets_the_next_go(world: World
     member = "y\x000000000000000003c"
     world.damage().zadd(world.group().order, {member: 0})
     world.client.hset(world.group().heads, "y", "c")
-    assert realign(world, "pass", member, "x\x000000000000000002b", "nonsense") == [member]
+    assert reorder(world, "pass", member, "x\x000000000000000002b", "nonsense") == [member]
     state = world.state()
     assert "y" not in state["g:heads"]
     assert member not in state["g:line"]
@@ -242,7 +244,7 @@ def test_pass_takes_a_dead_one_out_of_the_line_and_lets_the_next_go(world: World
 def test_an_unordered_group_has_no_lines_to_align(world: World) -> None:
     busy(world)
     with world.changes() as changed:
-        assert realign(world, "turn", "ready") == []
+        assert reorder(world, "turn", "ready") == []
     assert changed == {}
 
 
@@ -292,10 +294,12 @@ def test_a_call_searches_a_bounded_part_and_says_how_many_it_looked_at(
         world.publish(*(f"m{n}" for n in range(start, start + 500)))
     ids = [f"m{n}" for n in range(40)]
     world.damage().ltrim(world.group().ready, 40, -1)
-    looked, mended = world.run(repair.repair_places(world.group(), "put_back", ids, actor="ops"))
+    looked, repaired_state = world.run(
+        repair.repair_places(world.group(), "put_back", ids, actor="ops")
+    )
     assert 1 <= looked < 40
-    assert mended == ids[:looked]
+    assert repaired_state == ids[:looked]
     (done, *_) = repaired(world)
-    assert done[:2] == ("mend put_back", "g")
+    assert done[:2] == ("repair put_back", "g")
     assert sorted(done.ids) == sorted(ids[looked:])
     assert world.findings() == []

@@ -1,11 +1,11 @@
-"""mend, realign, adopt, tidy, each in detail: what is right is left alone, the rest to its end."""
+"""repair, reorder, adopt, tidy, each in detail: what is right is left alone."""
 
 from rqretry.protocol import repair
 from tests.lua.damages import busy
 from tests.lua.test_feed_dlq_group import feed, keys_of, view
 from tests.lua.test_repair import in_order
 from tests.support.builders import SECOND, failure
-from tests.support.mending import adopt, mend, realign, tidy
+from tests.support.repairing import adopt, reorder, repair_now, tidy
 from tests.support.world import START_MS, World
 
 A, B = "x\x000000000000000001a", "x\x000000000000000002b"
@@ -20,10 +20,10 @@ def test_only_the_head_of_a_line_is_put_back(world: World) -> None:
     in_order(world)
     world.damage().delete(world.group().ready)
     with world.changes() as changed:
-        assert mend(world, "put_back", "b") == []
+        assert repair_now(world, "put_back", "b") == []
     assert changed == {}
     with world.changes() as changed:
-        assert mend(world, "put_back", "a") == ["a"]
+        assert repair_now(world, "put_back", "a") == ["a"]
     assert changed == {
         "g:ready": ["a"],
         "g:attempts": {"a": "2:1:0:0"},
@@ -40,8 +40,8 @@ def test_what_waits_in_line_under_the_number_of_a_redrive_is_not_put_back(world:
     world.damage()
     assert world.state()["g:heads"] == {"x": "b", "y": "c"}
     with world.changes() as changed:
-        assert mend(world, "put_back", "a") == []
-        assert mend(world, "numbers", "a") == []
+        assert repair_now(world, "put_back", "a") == []
+        assert repair_now(world, "numbers", "a") == []
     assert changed == {}
 
 
@@ -68,7 +68,7 @@ def test_settle_leaves_nothing_of_a_message_that_is_finished_with(world: World) 
     state = world.state()
     assert "a" in state["g:attempts"]
     assert "a" in state["g:failures"]
-    assert mend(world, "settle", "a") == ["a"]
+    assert repair_now(world, "settle", "a") == ["a"]
     assert not {"g:attempts", "g:failures", "g:delay:3"} & world.state().keys()
 
 
@@ -76,7 +76,7 @@ def test_settle_lets_the_line_go_on_behind_a_dead_letter(world: World) -> None:
     in_order(world, "g")
     world.damage().zadd(world.group().dead, {"a": START_MS})
     world.client.hset(world.group().deaths, "a", "1 failure")
-    assert mend(world, "settle", "a") == ["a"]
+    assert repair_now(world, "settle", "a") == ["a"]
     state = world.state()
     assert state["g:heads"] == {"x": "b", "y": "c"}
     assert state["g:ready"] == ["c", "b"]
@@ -87,14 +87,14 @@ def test_settle_keeps_the_place_in_line_of_who_is_in_flight(world: World) -> Non
     in_order(world, "g")
     world.leased("a", "c", publish=False)
     world.damage().zadd(world.group().levels[5], {"a": START_MS})
-    assert mend(world, "settle", "a") == ["a"]
+    assert repair_now(world, "settle", "a") == ["a"]
     state = world.state()
     assert state["g:heads"] == {"x": "a", "y": "c"}
     assert state["g:line"] == {A: 0, B: 0, C: 0}
     assert state["g:inflight"].keys() == {"a", "c"}
 
 
-def test_a_new_grave_tells_how_many_attempts_there_were(world: World) -> None:
+def test_a_new_death_reports_how_many_attempts_there_were(world: World) -> None:
     world.subscribe()
     world.leased("a")
     world.fail(failure("a"))
@@ -104,7 +104,7 @@ def test_a_new_grave_tells_how_many_attempts_there_were(world: World) -> None:
     world.fail(failure("a", 2, level=-1))
     assert world.state()["g:graves"] == {"a": "2 failure"}
     world.damage().delete(world.group().deaths)
-    assert mend(world, "grave", "a") == ["a"]
+    assert repair_now(world, "cause", "a") == ["a"]
     assert world.state()["g:graves"] == {"a": "2 unknown"}
 
 
@@ -113,12 +113,12 @@ def test_the_index_is_written_and_the_group_woken_where_it_was_late_and_only_the
 ) -> None:
     busy(world)
     with world.changes() as changed:
-        assert mend(world, "index") == []
+        assert repair_now(world, "index") == []
     assert changed == {}
     due_ms = START_MS + 10 * SECOND
     world.damage().zadd(world.group().due, {"3": due_ms + 1})
     with world.changes() as changed:
-        assert mend(world, "index") == ["3"]
+        assert repair_now(world, "index") == ["3"]
     assert changed == {"g:due": {"3": due_ms}, "g:wake": {"1": 0}}
 
 
@@ -131,7 +131,7 @@ def test_pass_takes_who_is_over_out_of_the_line_without_being_its_head(world: Wo
     world.fail(failure("c", level=-1))
     world.damage().zadd(world.group().order, {C: 0})
     with world.changes() as changed:
-        assert realign(world, "pass", C) == [C]
+        assert reorder(world, "pass", C) == [C]
     assert changed == {"g:line": {C: None}, "events": ["repair g ops c pass"]}
 
 
@@ -141,7 +141,7 @@ def test_turn_sends_who_is_listed_out_of_turn_back_into_the_line(world: World) -
     world.client.rpush(world.group().ready, "b")
     world.client.rpush(world.group().retry, "b")
     with world.changes() as changed:
-        assert realign(world, "turn", "b") == ["b"]
+        assert reorder(world, "turn", "b") == ["b"]
     assert changed == {
         "g:line": {B: 0},
         "g:ready": ["a", "c"],
@@ -153,11 +153,11 @@ def test_turn_sends_who_is_listed_out_of_turn_back_into_the_line(world: World) -
 def test_turn_makes_who_is_out_the_head_where_there_is_none(world: World) -> None:
     in_order(world)
     with world.changes() as changed:
-        assert realign(world, "turn", "a", "c") == []
+        assert reorder(world, "turn", "a", "c") == []
     assert changed == {}
     world.damage().delete(world.group().heads)
     with world.changes() as changed:
-        assert realign(world, "turn", "a") == ["a"]
+        assert reorder(world, "turn", "a") == ["a"]
     assert changed == {"g:heads": {"x": "a"}, "events": ["repair g ops a turn"]}
 
 

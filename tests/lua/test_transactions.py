@@ -122,7 +122,7 @@ def test_enlist_in_a_transaction_that_must_be_there_and_is_not_is_gone(space: Wo
 
 
 @pytest.mark.parametrize("decision", [COMMITTED, ROLLED_BACK])
-def test_enlist_in_a_decided_transaction_tells_who_decided(space: World, decision: str) -> None:
+def test_enlist_in_a_decided_transaction_reports_who_decided(space: World, decision: str) -> None:
     enlist(space)
     decide(space, decision, reason="so it is")
     assert enlist(space, place=THERE, known=True) == Enlisted(decision, "w1", "so it is")

@@ -158,7 +158,7 @@ class Checked(RuleBasedStateMachine):
         found = dict(zip([*hashes, *lists, *scored], replies, strict=True))
         return {
             **{key: {k.decode(): v.decode() for k, v in found[key].items()} for key in hashes},
-            **{key: self.words(found[key]) for key in lists},
+            **{key: self.request_parts(found[key]) for key in lists},
             **{key: {id_.decode(): due for id_, due in found[key]} for key in scored},
             keys.broadcast: [self.entry(id_, fields) for id_, fields in stream],
         }
@@ -261,7 +261,7 @@ class Checked(RuleBasedStateMachine):
         return {receipt.id: leases[receipt.id] for receipt, verdict in pairs if verdict == "OK"}
 
     @staticmethod
-    def words(values: Any) -> list[str]:
+    def request_parts(values: Any) -> list[str]:
         return [value.decode() for value in values]
 
     @staticmethod

@@ -121,7 +121,7 @@ class Leasing(Publishing):
         self.run(maintain.promote(self.group(part, name), worker="w1"))
         group = self.model[part].groups[name]
         due, before = group.promote(self.now), group.lists[RETRY]
-        after = self.words(self.client.lrange(self.group(part, name).retry, 0, -1))
+        after = self.request_parts(self.client.lrange(self.group(part, name).retry, 0, -1))
         assert after[: len(before)] == before
         assert sorted(after[len(before) :]) == sorted(due)
         group.lists[RETRY] = after

@@ -64,7 +64,7 @@ class Listening(Transacting):
 
     @precondition(lambda self: self.names)
     @rule(part=parts, verb=st.sampled_from(["succeed", "give_up", "release"]))
-    def read_letters(self, part: int, verb: str) -> None:
+    def read_dead_letters(self, part: int, verb: str) -> None:
         """Each dead letter once; whatever becomes of it there, the letter stays."""
         part %= len(self.keys)
         keys = self.keys[part].group(VIEW, len(LEVELS_MS), SOURCE)
@@ -83,9 +83,9 @@ class Listening(Transacting):
         receipts = [Receipt(id_, lease_no) for id_, (lease_no, _) in pairs]
         self.unread[part] = wanted if verb == "release" else []
         if receipts:
-            self.settle_letters(part, receipts, verb)
+            self.settle_dead_letters(part, receipts, verb)
 
-    def settle_letters(self, part: int, receipts: list[Receipt], verb: str) -> None:
+    def settle_dead_letters(self, part: int, receipts: list[Receipt], verb: str) -> None:
         keys = self.keys[part].group(VIEW, len(LEVELS_MS), SOURCE)
         if verb == "succeed":
             verdicts = self.run(lease.succeed(keys, receipts, worker="w1"))

@@ -28,7 +28,7 @@ class Operating(Settling):
         self.configure(keys, paused=1, catching_up=1)
         sources = [(self.group(part, other.name), other.byte) for other in self.route.groups]
         count = self.store.perform(catch_up(keys, sources, "ops"))
-        after = self.words(self.client.lrange(keys.ready, 0, -1))
+        after = self.request_parts(self.client.lrange(keys.ready, 0, -1))
         given = after[: len(after) - len(group.lists[READY])]
         wanted = {
             id_
@@ -53,7 +53,7 @@ class Operating(Settling):
                 ids = list(dict.fromkeys(pool[n % len(pool)] for n in pick))
                 command = getattr(moving, verb)(self.group(part, name), ids, actor="ops")
                 verdicts = ["OK" if id_ in dead else "GONE" for id_ in ids]
-                assert self.words(self.run(command)) == verdicts
+                assert self.request_parts(self.run(command)) == verdicts
                 won = [id_ for id_ in ids if id_ in dead]
                 if verb == "redrive":
                     group.redrive(won, model.order)

@@ -41,7 +41,7 @@ class Settling(Leasing):
         visibility_ms = data.draw(st.sampled_from([1_000, VISIBILITY_MS, 20_000]), "visibility")
         verdicts = self.verdicts(s)
         command = lease.renew(self.group(s.part, s.name), s.batch, visibility_ms=visibility_ms)
-        assert self.words(self.run(command)) == verdicts
+        assert self.request_parts(self.run(command)) == verdicts
         for one in self.won(s, verdicts).values():
             one.until = max(one.until, self.now + visibility_ms)
 
@@ -50,7 +50,7 @@ class Settling(Leasing):
         verdicts = self.verdicts(s, strict=strict)
         keys = self.group(s.part, s.name)
         command = lease.succeed(keys, s.batch, worker=s.worker, strict=strict)
-        assert self.words(self.run(command)) == verdicts
+        assert self.request_parts(self.run(command)) == verdicts
         for id_ in self.won(s, verdicts):
             self.model[s.part].finish(s.name, id_, self.now)
 
@@ -61,8 +61,8 @@ class Settling(Leasing):
 
     def report_failures(self, s: Settle, level: int, delay: int | None = None) -> None:
         verdicts = self.verdicts(s)
-        said: int | str = "" if delay is None else delay
-        failures = [Failure(receipt, level, said, 0.5, "failure", "{}") for receipt in s.batch]
+        recorded: int | str = "" if delay is None else delay
+        failures = [Failure(receipt, level, recorded, 0.5, "failure", "{}") for receipt in s.batch]
         keys = self.group(s.part, s.name)
         command = lease.fail(keys, failures, worker=s.worker, tracebacks={})
         assert [answer.verdict for answer in self.run(command)] == verdicts
@@ -73,7 +73,7 @@ class Settling(Leasing):
     def release(self, s: Settle, _data: st.DataObject) -> None:
         verdicts = self.verdicts(s)
         command = lease.release(self.group(s.part, s.name), s.batch, worker=s.worker)
-        assert self.words(self.run(command)) == verdicts
+        assert self.request_parts(self.run(command)) == verdicts
         self.model[s.part].groups[s.name].give_back(list(self.won(s, verdicts)))
 
     def postpone(self, s: Settle, data: st.DataObject) -> None:
@@ -90,7 +90,7 @@ class Settling(Leasing):
         for place, receipt in enumerate(s.batch):
             if verdicts[place] == "OK" and leases[receipt.id].postpones >= MAX_POSTPONES:
                 verdicts[place] = "LIMIT"
-        assert self.words(self.run(command)) == verdicts
+        assert self.request_parts(self.run(command)) == verdicts
         for one in self.won(s, verdicts).values():
             one.next(WAITING, self.now + delay)
             one.postpones += 1

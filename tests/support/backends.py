@@ -55,9 +55,9 @@ def fake_backend(library: ScriptLibrary) -> Backend:
     raw: Any = fakeredis.FakeStrictRedis(server=fake)
     raw.response_callbacks.clear()  # replies as the stores get them
 
-    def send(words: Sequence[Any]) -> Any:
+    def send(request_parts: Sequence[Any]) -> Any:
         try:
-            return raw.execute_command(*words)
+            return raw.execute_command(*request_parts)
         except ResponseError as error:
             return error
 

@@ -38,11 +38,11 @@ class Server:
         path = str(self.embedded.socket_path)
         return redis.Redis(unix_socket_path=path, protocol=2, **options)
 
-    def call(self, *words: Any, **options: Any) -> Any:
+    def call(self, *request_parts: Any, **options: Any) -> Any:
         """One command."""
         with contextlib.closing(self.client(**options)) as client:
             client.response_callbacks.clear()
-            return client.execute_command(*words)
+            return client.execute_command(*request_parts)
 
     def info(self, section: str) -> dict[str, str]:
         """The fields of an INFO section."""
@@ -205,8 +205,8 @@ class SentinelFleet(Fleet):
     @property
     def primary(self) -> Server:
         """The server that the first Sentinel names."""
-        words = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
-        port = int(self.ask(self.sentinel_ports[0], *words)[1])
+        request_parts = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+        port = int(self.ask(self.sentinel_ports[0], *request_parts)[1])
         return next(server for server in self.servers if server.port == port)
 
     @property
@@ -214,13 +214,13 @@ class SentinelFleet(Fleet):
         """The other one."""
         return next(server for server in self.servers if server is not self.primary)
 
-    def ask(self, port: int, *words: Any) -> Any:
+    def ask(self, port: int, *request_parts: Any) -> Any:
         """One command to a Sentinel."""
         password = self._sentinel_password or None
         client: Any = redis.Redis(port=port, password=password, protocol=2)
         with contextlib.closing(client):
             client.response_callbacks.clear()
-            return client.execute_command(*words)
+            return client.execute_command(*request_parts)
 
     def linked(self) -> int:
         """How many replicas follow."""
@@ -245,8 +245,8 @@ class SentinelFleet(Fleet):
         """Forget all data."""
         self._call(self.primary, "FLUSHALL")
 
-    def _call(self, server: Server, *words: Any) -> Any:
-        return server.call(*words, password=self._password or None)
+    def _call(self, server: Server, *request_parts: Any) -> Any:
+        return server.call(*request_parts, password=self._password or None)
 
     def _sees_all(self, port: int) -> bool:
         flat = self.ask(port, "SENTINEL", "MASTER", SERVICE)

@@ -36,10 +36,10 @@ def _plain(name: str, kind: str, value: Any) -> Any:
     if kind == "zset":
         return {member.decode(): _whole(score) for member, score in value}
     if kind == "list":
-        return words(value)
+        return request_parts(value)
     if kind == "stream":
         if name.endswith(":broadcast"):
-            return [words(list(fields)[1:]) for _, fields in value]
+            return [request_parts(list(fields)[1:]) for _, fields in value]
         return [_entry(fields) for _, fields in value]
     return value.decode()
 
@@ -52,6 +52,6 @@ def _whole(score: float) -> float:
     return int(score) if score == int(score) else score
 
 
-def words(values: list[bytes]) -> list[str]:
+def request_parts(values: list[bytes]) -> list[str]:
     """Text for bytes."""
     return [value.decode() for value in values]

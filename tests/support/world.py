@@ -18,7 +18,7 @@ from rqretry.protocol.publish import Front, Prepared, Published
 from tests.support.backends import Backend
 from tests.support.builders import LEVELS, SECOND, failure, first, group_fields, prepared
 from tests.support.lua_hooks import CLOCK_KEY
-from tests.support.values import values_of, words
+from tests.support.values import request_parts, values_of
 
 T = TypeVar("T")
 
@@ -175,12 +175,12 @@ class World:
     def renew(self, *receipts: Receipt, visibility_ms: int = VISIBILITY_MS) -> list[str]:
         """Renew; verdicts as text."""
         command = consuming.renew(self.group(), receipts, visibility_ms=visibility_ms)
-        return words(self.run(command))
+        return request_parts(self.run(command))
 
     def succeed(self, *receipts: Receipt, group: str = "g", strict: bool = False) -> list[str]:
         """Commit; verdicts as text."""
         command = consuming.succeed(self.group(group), receipts, worker=WORKER, strict=strict)
-        return words(self.run(command))
+        return request_parts(self.run(command))
 
     def fail(
         self, *failures: Failure, group: str = "g", tracebacks: dict[str, str] | None = None
@@ -203,7 +203,7 @@ class World:
             delays_ms=delays_ms,
             max_postpones=max_postpones,
         )
-        return words(self.run(command))
+        return request_parts(self.run(command))
 
     def change(self, receipt: Receipt, duration_ms: int) -> int | str:
         """Change a deadline; the new lease number, or the verdict as text."""
@@ -248,12 +248,12 @@ class World:
     ) -> list[str]:
         """Send dead letters back; verdicts as text."""
         keys = self.group(group)
-        return words(self.run(operate.redrive(keys, ids, actor="ops", delays_ms=delays_ms)))
+        return request_parts(self.run(operate.redrive(keys, ids, actor="ops", delays_ms=delays_ms)))
 
     def purge(self, *ids: str, group: str = "g", place: str = "dead") -> list[str]:
         """Delete dead letters, or what is in another sorted set; verdicts as text."""
         key = f"{self.keys.base}group:{group}:{place}"
-        return words(self.run(operate.purge(self.group(group), ids, actor="ops", key=key)))
+        return request_parts(self.run(operate.purge(self.group(group), ids, actor="ops", key=key)))
 
     def drop(
         self,

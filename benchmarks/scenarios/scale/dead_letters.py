@@ -68,14 +68,23 @@ def _calls(client: Client, operation: Operation[Any]) -> int:
     return calls
 
 
-def _program(server: Server, *words: str) -> tuple[float, float]:
+def _program(server: Server, *request_parts: str) -> tuple[float, float]:
     """The seconds and the most MiB that `rqretry dlq` takes."""
-    command = [sys.executable, "-m", "rqretry", "dlq", words[0], "--url", server.url, *words[1:]]
+    command = [
+        sys.executable,
+        "-m",
+        "rqretry",
+        "dlq",
+        request_parts[0],
+        "--url",
+        server.url,
+        *request_parts[1:],
+    ]
     start = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, words
+    assert process.returncode == 0, request_parts
     return round(time.monotonic() - start, 2), round(used.ru_maxrss / 1024, 1)
 
 

@@ -19,9 +19,9 @@ from tests.support.servers import SERVERS
 FOLDER = ROOT / "build" / "chaos"
 
 
-def main(words: Sequence[str]) -> int:
+def main(request_parts: Sequence[str]) -> int:
     """Do what the command line says."""
-    options = _options(words)
+    options = _options(request_parts)
     if options.run:
         return once(options.run, options.folder, options.server)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1, 10_000)
@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> int:
     return campaign.execute(options.json)
 
 
-def _options(words: Sequence[str]) -> argparse.Namespace:
+def _options(request_parts: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=FULL_SECONDS)
     parser.add_argument("--seed", type=int, help="of the campaign; default any, and it is printed")
@@ -48,7 +48,7 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for the evidence")
     parser.add_argument("--json", type=Path, default=FOLDER / "report.json")
-    return parser.parse_args(words)
+    return parser.parse_args(request_parts)
 
 
 if __name__ == "__main__":

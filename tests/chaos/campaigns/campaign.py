@@ -115,7 +115,7 @@ class Campaign:
             for pid in self._running:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-        return self._tell(report, time.monotonic() - began)
+        return self._report(report, time.monotonic() - began)
 
     def _next(self, passed: float) -> Kind | None:
         """The kind of the next run: the one that is furthest behind; None for no more runs."""
@@ -184,7 +184,7 @@ class Campaign:
         else:
             shutil.rmtree(folder)
 
-    def _tell(self, report: Path, passed: float) -> int:
+    def _report(self, report: Path, passed: float) -> int:
         parts = parts_of(self._runs)
         total = total_of(parts)
         short = shortage(parts, self._wanted)

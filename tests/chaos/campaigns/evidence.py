@@ -54,7 +54,7 @@ class History:
 
 
 @dataclass
-class Troubles:
+class Faults:
     """What the driver did, and when (nanoseconds by the clock of the machine).
 
     Attributes:
@@ -95,7 +95,7 @@ class Verdict:
     findings: list[str] = field(default_factory=list)
 
 
-def told(operations: Iterable[Operation], emptied_ns: int = 0) -> History:
+def stated(operations: Iterable[Operation], emptied_ns: int = 0) -> History:
     """What the publishers were told, of what they wrote; what began before that may be gone."""
     history = History()
     for operation in operations:
@@ -136,7 +136,7 @@ def by_message(effects: Iterable[Effect]) -> dict[Entity, list[Effect]]:
 def judge(
     history: History,
     starts: Mapping[Entity, list[Effect]],
-    troubles: Troubles,
+    failures_seen: Faults,
     groups: Iterable[str],
     held: Mapping[str, set[str]],
 ) -> Verdict:
@@ -160,9 +160,9 @@ def judge(
     verdict.phantoms = sorted(history.definitely_not & seen)
     for (group, id_), found in starts.items():
         verdict.starts += len(found)
-        verdict.double_leases += _same_lease(group, id_, found, troubles)
+        verdict.double_leases += _same_lease(group, id_, found, failures_seen)
         for before, after in pairwise(found):
-            if _explains(before, after, troubles):
+            if _explains(before, after, failures_seen):
                 verdict.explained += 1
             else:
                 verdict.unexplained.append(f"{group} {id_}: {before} then {after}")
@@ -188,7 +188,7 @@ def _finished(starts: Iterable[Effect]) -> bool:
     return any(start.outcome in (SUCCESS, DEAD) for start in starts)
 
 
-def _same_lease(group: str, id_: str, found: list[Effect], troubles: Troubles) -> Iterator[str]:
+def _same_lease(group: str, id_: str, found: list[Effect], failures_seen: Faults) -> Iterator[str]:
     """Two starts under one lease number, or one under a lease that was long over.
 
     A process may stand still for a moment between its last look at the clock and the handler.
@@ -197,26 +197,26 @@ def _same_lease(group: str, id_: str, found: list[Effect], troubles: Troubles) -
         late_ns = after.began_ns - before.began_ns
         if after.lease_no == before.lease_no:
             yield f"{group} {id_}: lease {after.lease_no} twice"
-        elif _overlaps(troubles.server, before.began_ns, after.began_ns):
+        elif _overlaps(failures_seen.server, before.began_ns, after.began_ns):
             continue
         elif after.lease_no < before.lease_no and late_ns > STANDS_STILL_S * NS:
             late = f"{late_ns / NS:.2f} s after lease {before.lease_no}"
             yield f"{group} {id_}: lease {after.lease_no} began {late}"
 
 
-def _explains(before: Effect, after: Effect, troubles: Troubles) -> bool:
+def _explains(before: Effect, after: Effect, failures_seen: Faults) -> bool:
     """Whether one of the cases D-a to D-i is why a message was started again."""
     if before.outcome == FAILURE:  # D-e
         return True
     if after.lease_no < before.lease_no:  # D-a: it was leased first, and began late
         return True
     settled_ns = (before.ended_ns or before.began_ns) + round(SETTLES_WITHIN_S * NS)
-    killed_ns = troubles.killed.get(before.proc)
+    killed_ns = failures_seen.killed.get(before.proc)
     if killed_ns is not None and (not before.ended_ns or killed_ns <= settled_ns):  # D-b
         return killed_ns >= before.began_ns
-    if _overlaps(troubles.stopped.get(before.proc, ()), before.began_ns, settled_ns):  # D-a
+    if _overlaps(failures_seen.stopped.get(before.proc, ()), before.began_ns, settled_ns):  # D-a
         return True
-    if _overlaps(troubles.server, before.began_ns, after.began_ns):  # D-c, D-d, D-f, D-g
+    if _overlaps(failures_seen.server, before.began_ns, after.began_ns):  # D-c, D-d, D-f, D-g
         return True
     # D-a: no lease is looked at twice before it is over; a start that soon has another reason.
     return after.began_ns - before.began_ns >= VISIBILITY_S * NS / 2 and _late(before)

@@ -60,15 +60,15 @@ class Nursery:
 
     def start(self, role: str, **order: Any) -> int:
         """Fork a child; its process id."""
-        return int(self._tell(do="start", role=role, order=order))
+        return int(self._report(do="start", role=role, order=order))
 
     def signal(self, pid: int, number: signal.Signals) -> bool:
         """Signal a child; whether it still ran. One that was killed has ended when this returns."""
-        return bool(self._tell(do="signal", pid=pid, number=int(number)))
+        return bool(self._report(do="signal", pid=pid, number=int(number)))
 
     def running(self) -> set[int]:
         """The children that have not ended."""
-        return set(self._tell(do="running"))
+        return set(self._report(do="running"))
 
     def wait(self, pids: set[int], seconds: float) -> set[int]:
         """Wait for children to end; those that have not."""
@@ -77,7 +77,7 @@ class Nursery:
             time.sleep(0.02)
         return left
 
-    def _tell(self, **order: Any) -> Any:
+    def _report(self, **order: Any) -> Any:
         self._lines.orders.write(json.dumps(order) + "\n")
         answer = self._lines.answers.readline()
         assert answer, "the nursery has ended; see its log"
@@ -110,8 +110,8 @@ def _forked(log: Path) -> _Lines:
     pid = fork(serve, log)
     os.close(orders[0])
     os.close(answers[1])
-    told = os.fdopen(orders[1], "w", buffering=1)
-    return _Lines(told, os.fdopen(answers[0]), partial(os.waitpid, pid, 0))
+    stated = os.fdopen(orders[1], "w", buffering=1)
+    return _Lines(stated, os.fdopen(answers[0]), partial(os.waitpid, pid, 0))
 
 
 class _Children:

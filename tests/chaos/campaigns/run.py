@@ -9,7 +9,7 @@ from pathlib import Path
 from rqretry import Client
 from rqretry.core.errors import InvalidArgument, RqretryError
 from tests.chaos.campaigns.actors import NAMESPACE, TOPIC
-from tests.chaos.campaigns.evidence import Troubles, by_message, consult, judge, told
+from tests.chaos.campaigns.evidence import Faults, by_message, consult, judge, stated
 from tests.chaos.campaigns.nursery import Nursery
 from tests.chaos.campaigns.plan import KILLS, Kind, Plan, Strike, What, trials_of
 from tests.chaos.campaigns.result import Result
@@ -58,7 +58,7 @@ class Run:
         self.folder = folder
         self._forked = forked
         self._struck: Counter[What] = Counter()
-        self.troubles = Troubles()
+        self.failures_seen = Faults()
         self._stage: Stage
         self._nursery: Nursery
         self._workers: list[int] = []
@@ -86,7 +86,7 @@ class Run:
             self._heal()
             if self.plan.proxied:
                 now = time.time_ns()
-                self.troubles.server.append((network, now + _LASTS_NS))
+                self.failures_seen.server.append((network, now + _LASTS_NS))
             return self._finish(began)
 
     # -- people ------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Run:
                 # Most often the oldest one: a new one has not begun to work.
                 at = strike.which % len(self._workers) if strike.which % ANY_WORKER == 0 else 0
                 pid = self._workers.pop(at)
-                self.troubles.killed[str(pid)] = time.time_ns()
+                self.failures_seen.killed[str(pid)] = time.time_ns()
                 self._kill(pid, strike.what)
                 self._writer.fault("kill", pid=pid)
                 self._start_worker()
@@ -156,9 +156,9 @@ class Run:
                 self._writer.fault(strike.what)
                 self._struck[strike.what] += 1
                 if strike.what in (What.FLUSH, What.LOSE_DATA):
-                    self.troubles.emptied_ns = time.time_ns()
+                    self.failures_seen.emptied_ns = time.time_ns()
                     self._create()
-                self.troubles.server.append((begin, time.time_ns() + _LASTS_NS))
+                self.failures_seen.server.append((begin, time.time_ns() + _LASTS_NS))
 
     def _kill(self, pid: int, what: What) -> None:
         ran = self._nursery.signal(pid, signal.SIGKILL)
@@ -171,7 +171,7 @@ class Run:
         self._nursery.signal(pid, signal.SIGSTOP)
         time.sleep(strike.for_s)
         self._nursery.signal(pid, signal.SIGCONT)
-        self.troubles.stopped.setdefault(str(pid), []).append((begin, time.time_ns()))
+        self.failures_seen.stopped.setdefault(str(pid), []).append((begin, time.time_ns()))
 
     def _heal(self) -> None:
         self._stage.heal()
@@ -200,17 +200,17 @@ class Run:
             records = gather(
                 self.folder, raw, NAMESPACE, aof=self._stage.data, expect=_EXPECTED[self.plan.kind]
             )
-        history = told(records.history, self.troubles.emptied_ns)
+        history = stated(records.history, self.failures_seen.emptied_ns)
         if self.plan.kind is Kind.RIGHTS:  # it lacked one, and was told so
             history.refused.clear()
-        verdict = judge(history, by_message(records.effects), self.troubles, groups, held)
+        verdict = judge(history, by_message(records.effects), self.failures_seen, groups, held)
         verdict.findings += extra
         consult(verdict, check(records), journal=records.journal is not None)
         return Result(
             self.plan.kind, self.plan.seed, self.plan.name, repr(self.plan),
             trials_of(self.plan.kind, self._struck), sum(self._struck[what] for what in KILLS),
             {str(what): count for what, count in self._struck.items()},
-            len(self.troubles.killed.keys() - {effect.proc for effect in records.effects}),
+            len(self.failures_seen.killed.keys() - {effect.proc for effect in records.effects}),
             round(time.monotonic() - began, 1), verdict, counters, self._stage.notes(),
         )  # fmt: skip
 
@@ -238,4 +238,4 @@ def _drained(client: Client, groups: set[str]) -> bool:
 
 
 def _dead(client: Client, group: str) -> set[str]:
-    return {letter.id for letter in client.admin.dead_letters(group)}
+    return {dead_record.id for dead_record in client.admin.dead_letters(group)}

@@ -130,9 +130,9 @@ class SingleStage:
         """End the server."""
         self._around.close()
 
-    def _call(self, *words: Any) -> None:
+    def _call(self, *request_parts: Any) -> None:
         with self.raw() as client:
-            client.execute_command(*words)
+            client.execute_command(*request_parts)
 
 
 class ClusterStage:

@@ -53,31 +53,31 @@ def test_explaining_a_message_in_every_state(bench: Bench) -> None:
     bench.group()
     bench.appear("w1")
 
-    def said(id_: str) -> str:
+    def recorded(id_: str) -> str:
         (sentence,) = bench.admin.explain(id_).values()
         return sentence
 
     (dead,) = bench.dead_letter("d", reason="no use")
-    assert said(dead) == "dead after 1 delivery, cause failure: no use"
+    assert recorded(dead) == "dead after 1 delivery, cause failure: no use"
     (waits,) = bench.publish("w")
     bench.fail(bench.lease())
     date = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
-    assert re.fullmatch(rf"waits on level 3, due in .+, at {date}, then attempt 2", said(waits))
+    assert re.fullmatch(rf"waits on level 3, due in .+, at {date}, then attempt 2", recorded(waits))
     (late,) = bench.publish("l")
     bench.fail(bench.lease(), delay_ms=1)
-    until(lambda: "was due" in said(late))
-    assert said(late).startswith("waits on level 1 and was due ")
+    until(lambda: "was due" in recorded(late))
+    assert recorded(late).startswith("waits on level 1 and was due ")
     (runs,) = bench.publish("r")
     bench.lease()
     assert re.fullmatch(
-        rf"worker w has it since {date}, attempt 1, until {date}, for .* more", said(runs)
+        rf"worker w has it since {date}, attempt 1, until {date}, for .* more", recorded(runs)
     )
     (ready,) = bench.publish("ready")
-    assert said(ready) == "ready, no worker has taken it yet, 0 messages are ahead of it"
+    assert recorded(ready) == "ready, no worker has taken it yet, 0 messages are ahead of it"
     (scheduled,) = bench.publish("s", delay=60)
-    assert said(scheduled).startswith("published with a delay, due in ")
+    assert recorded(scheduled).startswith("published with a delay, due in ")
     (alone,) = bench.publish("a", topic="alone")
-    assert "no consumer group" in said(alone)
+    assert "no consumer group" in recorded(alone)
 
 
 def test_explaining_why_nothing_happens_without_a_live_worker(bench: Bench) -> None:
@@ -99,9 +99,9 @@ def test_a_committed_message_is_explained_from_its_history(bench: Bench) -> None
     bench.group("h")
     (sent,) = bench.publish(1)
     bench.succeed(bench.lease(group="g"), group="g")
-    said = bench.admin.explain(sent)["g"]
-    assert said.startswith("this group has finished with it: committed at ")
-    assert said.endswith(" by w")
+    recorded = bench.admin.explain(sent)["g"]
+    assert recorded.startswith("this group has finished with it: committed at ")
+    assert recorded.endswith(" by w")
     bench.succeed(bench.lease(group="h"), group="h")
     ends = bench.admin.explain(sent)
     assert set(ends) == {"g", "h"}
@@ -182,10 +182,10 @@ def test_the_audit_record_says_who_what_and_when(bench: Bench) -> None:
 def test_every_cause_has_a_sentence_of_its_own(bench: Bench) -> None:
     bench.group()
     bench.appear("w1")
-    told: dict[str, str] = {}
+    stated: dict[str, str] = {}
 
     def explain(name: str, id_: str, group: str = "g") -> None:
-        told[name] = bench.admin.explain(id_)[group]
+        stated[name] = bench.admin.explain(id_)[group]
 
     (date,) = bench.publish("date", delay=60)
     explain("a date", date)
@@ -210,8 +210,8 @@ def test_every_cause_has_a_sentence_of_its_own(bench: Bench) -> None:
     explain("filtered", filtered, "h")
     (wanted,) = bench.publish(OutgoingMessage(body=1, tag="late"))
     explain("no live consumer", wanted, "h")
-    told |= other_causes(bench)
-    words = {
+    stated |= other_causes(bench)
+    request_parts = {
         "a date": "published with a delay, due in",
         "dead": "dead after 1 delivery, cause failure: no use",
         "a level": "waits on level 3, due in",
@@ -227,26 +227,28 @@ def test_every_cause_has_a_sentence_of_its_own(bench: Bench) -> None:
         "committed": "committed at ",
         "nobody ticks": "no worker, receive or reaper has moved it yet",
     }
-    assert told.keys() == words.keys()
-    assert {name for name in words if words[name] not in told[name]} == set(), told
-    assert len(set(told.values())) == len(told)
+    assert stated.keys() == request_parts.keys()
+    assert {name for name in request_parts if request_parts[name] not in stated[name]} == set(), (
+        stated
+    )
+    assert len(set(stated.values())) == len(stated)
 
 
 def other_causes(bench: Bench) -> dict[str, str]:
     """Causes that need groups of their own."""
-    told: dict[str, str] = {}
+    stated: dict[str, str] = {}
     bench.group("line", "ordered", ordered=True)
     head, behind = (bench.client.publish("ordered", number, message_group="x") for number in (1, 2))
-    told["message group"] = bench.admin.explain(behind)["line"]
-    assert told["message group"].startswith(f"behind {head} ")
+    stated["message group"] = bench.admin.explain(behind)["line"]
+    assert stated["message group"].startswith(f"behind {head} ")
     tx = bench.client.transaction("ordered")
-    told["transaction"] = bench.admin.explain(tx.publish(1))["-"]
+    stated["transaction"] = bench.admin.explain(tx.publish(1))["-"]
     tx.rollback()
     bench.succeed(bench.lease(group="line", topic="ordered"), group="line", topic="ordered")
-    told["committed"] = bench.admin.explain(head)["line"]
+    stated["committed"] = bench.admin.explain(head)["line"]
     bench.group("alone", "late")
     (late,) = bench.publish(1, topic="late")
     bench.fail(bench.lease(group="alone", topic="late"), group="alone", topic="late", delay_ms=1)
     until(lambda: "no worker, receive" in bench.admin.explain(late)["alone"])
-    told["nobody ticks"] = bench.admin.explain(late)["alone"]
-    return told
+    stated["nobody ticks"] = bench.admin.explain(late)["alone"]
+    return stated

@@ -161,9 +161,9 @@ def test_one_kind_of_a_thousand_is_redriven(bench: Bench) -> None:
     bench.client.publish_many("t", range(300))
     for reason in ("one", "two", "three"):
         bench.fail(bench.lease(100), reason, level=-1)
-    kinds = {letter.error: letter.fingerprint for letter in bench.admin.dead_letters("g")}
+    kinds = {record.error: record.fingerprint for record in bench.admin.dead_letters("g")}
     assert bench.admin.redrive("g", fingerprint=kinds["two"]) == 100
-    assert {letter.error for letter in bench.admin.dead_letters("g")} == {"one", "three"}
+    assert {record.error for record in bench.admin.dead_letters("g")} == {"one", "three"}
     assert bench.admin.audit()[0].arguments["fingerprint"] == kinds["two"]
 
 

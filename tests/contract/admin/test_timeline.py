@@ -12,7 +12,7 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 HEADERS = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
 
 
-def test_a_timeline_tells_each_step_with_attempt_error_due_time_and_trace(bench: Bench) -> None:
+def test_a_timeline_reports_each_step_with_attempt_error_due_time_and_trace(bench: Bench) -> None:
     bench.group()
     (id_,) = bench.publish(OutgoingMessage(body=1, headers=HEADERS))
     bench.fail(bench.lease(), "no answer", delay_ms=1)
@@ -44,7 +44,7 @@ def test_a_timeline_tells_each_step_with_attempt_error_due_time_and_trace(bench:
     assert (second.due_ms, second.note) == (None, "still none: dead")
 
 
-def test_what_the_history_has_lost_the_failure_record_still_tells(bench: Bench) -> None:
+def test_what_the_history_has_lost_the_failure_record_still_reports(bench: Bench) -> None:
     bench.group()
     (id_,) = bench.dead_letter("d", reason="no use")
     bench.redis.delete("rqretry:test:{t:0}:events")

@@ -19,9 +19,9 @@ def test_every_primary_is_examined_and_each_warning_has_its_fix(lab: ClusterLab)
     assert all(f["fix"] for f in findings if f["severity"] != "ok")
 
 
-def test_one_node_by_its_own_url_is_told_how_to_write_it(lab: ClusterLab) -> None:
-    said = Shell(f"redis://{lab.cluster.servers[0].address}").ok("doctor")
-    assert "redis+cluster://" in said
+def test_one_node_by_its_own_url_is_reported_how_to_write_it(lab: ClusterLab) -> None:
+    recorded = Shell(f"redis://{lab.cluster.servers[0].address}").ok("doctor")
+    assert "redis+cluster://" in recorded
 
 
 def test_a_server_that_is_no_cluster_is_named(lab: ClusterLab) -> None:
@@ -32,11 +32,11 @@ def test_a_server_that_is_no_cluster_is_named(lab: ClusterLab) -> None:
 
 def test_commands_work_on_a_cluster(lab: ClusterLab) -> None:
     sh = Shell(lab.url)
-    words = ("--namespace", NAMESPACE)
-    sh.ok("topic", "create", "t", "--partitions", "6", *words)
-    id_ = sh.ok("publish", "t", "--body", "1", *words).strip()
-    assert id_ in sh.ok("receive", "t", "--group", "g", "--create-group", "--ack", *words)
-    assert "t" in sh.ok("status", *words)
-    sh.ok("fsck", *words)
+    request_parts = ("--namespace", NAMESPACE)
+    sh.ok("topic", "create", "t", "--partitions", "6", *request_parts)
+    id_ = sh.ok("publish", "t", "--body", "1", *request_parts).strip()
+    assert id_ in sh.ok("receive", "t", "--group", "g", "--create-group", "--ack", *request_parts)
+    assert "t" in sh.ok("status", *request_parts)
+    sh.ok("fsck", *request_parts)
     assert f"namespaces {NAMESPACE}:" in sh("status", "--namespace", "another").stderr
-    sh.ok("message", sh.ok("publish", "t", "--body", "2", *words).strip(), *words)
+    sh.ok("message", sh.ok("publish", "t", "--body", "2", *request_parts).strip(), *request_parts)

@@ -122,9 +122,9 @@ WORKER = """
 def worker_process(url: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A worker by the command line, killed at the end."""
     (folder / "victim.py").write_text(textwrap.dedent(WORKER))
-    words = ("worker", "victim:app", "--app-dir", str(folder), "--url", url, "--namespace")
+    request_parts = ("worker", "victim:app", "--app-dir", str(folder), "--url", url, "--namespace")
     process = subprocess.Popen(
-        [sys.executable, "-m", "rqretry", *words, NAMESPACE],
+        [sys.executable, "-m", "rqretry", *request_parts, NAMESPACE],
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )

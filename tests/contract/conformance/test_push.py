@@ -294,8 +294,10 @@ def test_a_retry_stores_no_second_body(lab: Lab) -> None:
 def copies(lab: Lab, marker: bytes) -> int:
     """How often the bytes are in the namespace, whatever key holds them."""
 
-    def ask(*words: str) -> Any:
-        return lab.client.store.run(Command("read", (), (), lambda reply: reply, arguments=words))
+    def ask(*request_parts: str) -> Any:
+        return lab.client.store.run(
+            Command("read", (), (), lambda reply: reply, arguments=request_parts)
+        )
 
     readers = {
         "hash": lambda key: ask("HGETALL", key),

@@ -294,7 +294,7 @@ async def test_an_operator_cannot_set_or_pause_what_a_broadcast_group_does_not_h
     assert admin.groups() == []
 
 
-async def test_a_worker_that_is_stopped_lets_handlers_finish_and_tells_what_it_did(
+async def test_a_worker_that_is_stopped_lets_handlers_finish_and_reports_what_it_did(
     lab: Lab,
 ) -> None:
     app, inside = lab.app(), asyncio.Event()

@@ -79,11 +79,11 @@ async def test_what_is_published_is_no_business_of_a_group_that_consumes_dead_le
 async def test_its_own_retries_follow_its_own_policy_and_what_they_use_up_is_dropped(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app, told = failing(lab), []
+    app, stated = failing(lab), []
 
     @app.consumer("%DLQ%claims", group="triage", policy=RetryPolicy.fixed("1ms", max_retries=2))
     async def look(message: Message[Any]) -> None:
-        told.append((message.attempt, str(message.last_error)))
+        stated.append((message.attempt, str(message.last_error)))
         raise KeyError("again")
 
     async with lab.working(app):
@@ -91,7 +91,7 @@ async def test_its_own_retries_follow_its_own_policy_and_what_they_use_up_is_dro
         await counted(lab, "triage", fail=3, dropped=1)
         await until(lambda: lab.stats("triage").inflight == 0)
 
-    assert told == [
+    assert stated == [
         (1, "ValueError: no contract: bad"),
         (2, "KeyError: 'again'"),
         (3, "KeyError: 'again'"),
@@ -181,7 +181,7 @@ async def test_there_is_no_dead_letter_queue_of_a_dead_letter_queue(lab: Lab) ->
         client.simple_consumer("%DLQ%claims", group="row", create_group=True, ordered=True)
 
 
-async def test_deleting_the_group_leaves_the_letters_and_the_other_group(lab: Lab) -> None:
+async def test_deleting_the_group_leaves_the_dead_letters_and_the_other_group(lab: Lab) -> None:
     app = failing(lab)
     async with lab.working(app):
         await app.publish_many("flights", range(3))

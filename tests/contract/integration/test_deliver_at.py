@@ -45,13 +45,13 @@ async def test_a_message_is_delivered_at_its_date(lab: Lab) -> None:
     assert arrived >= date.timestamp() - 0.01
 
 
-async def test_a_date_is_kept_to_the_millisecond_however_it_is_said(lab: Lab) -> None:
+async def test_a_date_is_kept_to_the_millisecond_however_it_is_reported(lab: Lab) -> None:
     client = lab.client()
     date = datetime.fromtimestamp(int(time.time()) + DAY_S + 0.125, UTC)
     elsewhere = date.astimezone(tz=timezone(timedelta(hours=5, minutes=30)))
 
-    said: list[Any] = [date, elsewhere, date.timestamp()]
-    ids = [client.publish("t", n, deliver_at=one) for n, one in enumerate(said)]
+    recorded: list[Any] = [date, elsewhere, date.timestamp()]
+    ids = [client.publish("t", n, deliver_at=one) for n, one in enumerate(recorded)]
     ids += client.publish_many("t", [OutgoingMessage(body=9, deliver_at=date)])
 
     assert {due_ms(lab, id_) for id_ in ids} == {date.timestamp() * 1000}
@@ -74,7 +74,7 @@ async def test_forty_days_are_allowed_and_more_are_not(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "recorded"),
     [
         (datetime(2040, 1, 1), "has no time zone: use an aware datetime"),  # noqa: DTZ001
         ("2040-01-01T00:00:00Z", "must be an aware datetime, or seconds since the epoch"),
@@ -84,10 +84,10 @@ async def test_forty_days_are_allowed_and_more_are_not(lab: Lab) -> None:
     ],
 )
 async def test_what_is_no_date_is_refused_before_anything_is_written(
-    lab: Lab, value: Any, said: str
+    lab: Lab, value: Any, recorded: str
 ) -> None:
     client = lab.client()
-    with pytest.raises(InvalidArgument, match=said):
+    with pytest.raises(InvalidArgument, match=recorded):
         client.publish("t", 1, deliver_at=value)
     assert client.admin.topics() == []
 

@@ -12,12 +12,12 @@ from rqretry import ConfigError, ConsumeResult, InvalidArgument, Message, RetryP
 from tests.contract.integration.harness import Lab, Seen, counted, until
 
 
-async def test_a_retry_is_told_why_the_attempt_before_failed(lab: Lab) -> None:
-    app, told = lab.app(), []
+async def test_a_retry_is_reported_why_the_attempt_before_failed(lab: Lab) -> None:
+    app, stated = lab.app(), []
 
     @app.consumer("t", group="g", policy=RetryPolicy.fixed("1ms", max_retries=3))
     async def handle(message: Message[Any]) -> ConsumeResult:
-        told.append(message.last_error)
+        stated.append(message.last_error)
         if message.attempt == 1:
             raise ValueError("no seat")
         if message.attempt == 2:
@@ -28,7 +28,7 @@ async def test_a_retry_is_told_why_the_attempt_before_failed(lab: Lab) -> None:
         await app.publish("t", 1)
         await counted(lab, "g", succeed=1, fail=2)
 
-    first, second, third = told
+    first, second, third = stated
     assert first is None
     assert second is not None and third is not None
     assert (second.type, second.message, second.attempt) == ("ValueError", "no seat", 1)
@@ -36,7 +36,7 @@ async def test_a_retry_is_told_why_the_attempt_before_failed(lab: Lab) -> None:
     assert (str(second), str(third)) == ("ValueError: no seat", "no crew")
 
 
-async def test_a_simple_consumer_is_told_that_its_lease_expired(lab: Lab) -> None:
+async def test_a_simple_consumer_is_reported_that_its_lease_expired(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 1)
     with client.simple_consumer("t", group="s", create_group=True) as consumer:
@@ -118,8 +118,8 @@ async def test_a_raised_max_inflight_holds_at_once(lab: Lab) -> None:
         ids = await app.publish_many("t", range(5))
         await seen.count(1)
         (waiting, *_) = set(ids) - {m.id for m in seen.messages}
-        told = await app.admin.explain(waiting)
-        assert told == {
+        stated = await app.admin.explain(waiting)
+        assert stated == {
             "g": "ready, but the group is at its max_inflight:"
             " it has 1 in flight in this partition, of at most 1"
         }
@@ -191,8 +191,8 @@ async def test_a_changed_rate_holds_at_once_for_workers_that_wait_for_tokens(lab
         ids = await app.publish_many("t", range(20))
         await seen.count(1)
         (waiting, *_) = set(ids) - {m.id for m in seen.messages}
-        told = (await app.admin.explain(waiting))["g"]
-        assert told.endswith("; the group takes 1/h (rate_limit)")
+        stated = (await app.admin.explain(waiting))["g"]
+        assert stated.endswith("; the group takes 1/h (rate_limit)")
         before = time.monotonic()
         await app.admin.set_group("g", rate_limit=1000)
         await seen.count(20)

@@ -140,21 +140,21 @@ async def test_consume_timeout_cancels_an_async_handler_and_counts_a_failure(lab
     assert "0.15 s" in dead_letter.error
 
 
-async def test_a_result_after_the_timeout_is_refused_and_the_thread_was_told(lab: Lab) -> None:
-    app, seen, told = lab.app(), Seen(), threading.Event()
+async def test_a_result_after_the_timeout_is_refused_and_the_thread_was_reported(lab: Lab) -> None:
+    app, seen, stated = lab.app(), Seen(), threading.Event()
 
     @app.consumer("t", group="g", consume_timeout=0.1, policy=RetryPolicy.fixed("1h"))
     def handle(message: Message[Any]) -> ConsumeResult:
         seen.add(message)
         while not message.cancelled:
             time.sleep(0.005)
-        told.set()
+        stated.set()
         return ConsumeResult.SUCCESS  # too late
 
     async with lab.working(app):
         sent = await app.publish("t", 1)
         await counted(lab, "g", fail=1)
-        await until(told.is_set)
+        await until(stated.is_set)
     (state,) = (await app.admin.message(sent)).states
 
     assert (state.state, state.attempt) == ("waiting_retry", 2)

@@ -71,9 +71,9 @@ async def test_a_redrive_is_for_one_group_only(lab: Lab) -> None:
 async def test_redrive_and_purge_choose_by_the_same_filter(lab: Lab) -> None:
     app, seen = lab.app(), Seen()
     ids = await dead_lettered(lab, app, seen, "a", "b", "reject", "reject")
-    letters = await app.admin.dead_letters("g")
-    by_cause = {letter.id: letter.cause for letter in letters}
-    mine = next(letter for letter in letters if letter.body == "a")
+    dead_records = await app.admin.dead_letters("g")
+    by_cause = {record.id: record.cause for record in dead_records}
+    mine = next(record for record in dead_records if record.body == "a")
 
     assert [by_cause[id_] for id_ in ids] == ["failure", "failure", "rejected", "rejected"]
     assert await app.admin.redrive("g", error="rejected by hand", dry_run=True) == 2
@@ -85,7 +85,7 @@ async def test_redrive_and_purge_choose_by_the_same_filter(lab: Lab) -> None:
     assert len(await app.admin.dead_letters("g")) == 4
 
     assert await app.admin.purge("g", DeadLetterFilter(error="rejected by hand")) == 2
-    assert {letter.id for letter in await app.admin.dead_letters("g")} == set(ids[:2])
+    assert {record.id for record in await app.admin.dead_letters("g")} == set(ids[:2])
     assert await app.admin.purge("g", ids=[ids[0]]) == 1
     assert await app.admin.purge("g", ids=[ids[0]]) == 0
     (topic,) = (await app.admin.stats("t")).topics
@@ -108,21 +108,26 @@ async def test_moving_dead_letters_without_choosing_any_is_refused(lab: Lab, ver
     assert len(await app.admin.dead_letters("g")) == 1
 
 
-async def test_a_dead_letter_tells_the_whole_story(lab: Lab) -> None:
+async def test_a_dead_letter_reports_the_whole_story(lab: Lab) -> None:
     app, seen = lab.app(), Seen()
     (sent,) = await dead_lettered(lab, app, seen, "why")
-    (letter,) = await app.admin.dead_letters("g")
+    (record,) = await app.admin.dead_letters("g")
 
-    assert (letter.id, letter.topic, letter.group, letter.attempt) == (sent, "t", "g", 2)
-    assert letter.error == "ValueError: why"
-    assert [(error.attempt, error.type, error.message) for error in letter.errors] == [
+    assert (record.id, record.topic, record.group, record.attempt) == (
+        sent,
+        "t",
+        "g",
+        2,
+    )
+    assert record.error == "ValueError: why"
+    assert [(error.attempt, error.type, error.message) for error in record.errors] == [
         (1, "ValueError", "why"),
         (2, "ValueError", "why"),
     ]
-    assert {error.fingerprint for error in letter.errors} == {letter.fingerprint}
-    assert all(error.worker and error.at_ms > 0 for error in letter.errors)
+    assert {error.fingerprint for error in record.errors} == {record.fingerprint}
+    assert all(error.worker and error.at_ms > 0 for error in record.errors)
     traces = lab.redis.hgetall("rqretry:test:{t:0}:group:g:tracebacks")
-    assert b"ValueError: why" in traces[letter.fingerprint.encode()]
+    assert b"ValueError: why" in traces[record.fingerprint.encode()]
 
 
 async def test_the_failure_record_keeps_the_lineage_across_a_redrive(lab: Lab) -> None:

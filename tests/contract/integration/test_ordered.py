@@ -227,7 +227,7 @@ async def test_an_ordered_consumer_with_another_policy_is_refused(policy: RetryP
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "recorded"),
     [
         ({"message_group": "x" * 64}, "64 characters"),
         ({"message_group": "é" * 32}, "takes 64 bytes"),
@@ -240,15 +240,15 @@ async def test_an_ordered_consumer_with_another_policy_is_refused(policy: RetryP
     ],
 )
 async def test_a_message_group_that_cannot_be_is_refused_and_nothing_is_written(
-    lab: Lab, options: dict[str, Any], said: str
+    lab: Lab, options: dict[str, Any], recorded: str
 ) -> None:
     client = lab.client()
-    with pytest.raises(InvalidArgument, match=said):
+    with pytest.raises(InvalidArgument, match=recorded):
         client.publish("orders", 1, **options)
     assert client.admin.topics() == []
 
 
-async def test_the_catalog_tells_unfinished_ordered_messages(lab: Lab) -> None:
+async def test_the_catalog_reports_unfinished_ordered_messages(lab: Lab) -> None:
     client = lab.client()
     client.admin.create_topic("orders", partitions=2)
 

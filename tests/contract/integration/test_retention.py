@@ -55,14 +55,14 @@ async def test_with_a_retention_the_older_ones_are_purged_and_the_history_says_s
 ) -> None:
     client = lab.client()
     await dead_letter(lab, 1200)
-    (letter,) = client.admin.dead_letters("g")[:1]
+    (dead_record,) = client.admin.dead_letters("g")[:1]
     age(lab, 3600)
     assert client.admin.set_group("g", dlq_retention="2h").dlq_retention_s == 7200
     assert purge(lab) == 0
     assert client.admin.set_group("g", dlq_retention="30m").dlq_retention_s == 1800
     assert purge(lab) == 1200
     assert lab.stats("g").dead == 0
-    last = client.admin.timeline(letter.id)[-1]
+    last = client.admin.timeline(dead_record.id)[-1]
     assert (last.event, last.group, last.worker) == ("purge", "g", "retention")
     assert abs(last.at_ms / 1000 - time.time()) < 60
     assert client.admin.audit(1)[0].arguments["dlq_retention_ms"] == "1800000"

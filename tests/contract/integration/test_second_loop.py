@@ -12,7 +12,7 @@ from rqretry.testing.embedded_redis import EmbeddedRedis
 
 @pytest.mark.parametrize("closed", [True, False], ids=["ended", "waiting"])
 def test_a_client_in_a_second_event_loop_leaves_no_socket_open(closed: bool) -> None:
-    with EmbeddedRedis() as server, warnings.catch_warnings(record=True) as told:
+    with EmbeddedRedis() as server, warnings.catch_warnings(record=True) as stated:
         warnings.simplefilter("always")
         client = AsyncClient(server.url)
         first = asyncio.new_event_loop()
@@ -32,4 +32,4 @@ def test_a_client_in_a_second_event_loop_leaves_no_socket_open(closed: bool) -> 
             first.close()
         del client
         gc.collect()
-        assert [str(warning.message) for warning in told] == []
+        assert [str(warning.message) for warning in stated] == []

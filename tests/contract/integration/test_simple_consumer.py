@@ -116,7 +116,7 @@ async def test_a_consumer_whose_joining_was_cut_off_anywhere_joins_with_its_next
     assert stop > 2
 
 
-def test_an_empty_receive_waits_as_long_as_it_was_told(consumer: SimpleConsumer) -> None:
+def test_an_empty_receive_waits_as_long_as_it_was_reported(consumer: SimpleConsumer) -> None:
     start = time.monotonic()
 
     assert consumer.receive(wait=0.2) == []

@@ -44,29 +44,29 @@ async def test_a_publish_wakes_an_idle_worker_within_milliseconds(lab: Lab) -> N
 async def test_an_idle_worker_starts_the_handler_before_it_sends_its_next_wait(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, topics: Any
 ) -> None:
-    app, told, send = lab.app(), asyncio.Queue[Any](), Store.exchange
+    app, stated, send = lab.app(), asyncio.Queue[Any](), Store.exchange
 
     async def watched(store: Store, line: Any, requests: Any, seconds: float | None = None) -> Any:
-        told.put_nowait(requests[0][0])
+        stated.put_nowait(requests[0][0])
         return await send(store, line, requests, seconds)
 
     monkeypatch.setattr(Store, "exchange", watched)
 
     @app.consumer(topics, group="g")
     async def handle(message: Message[Any]) -> None:
-        told.put_nowait(message.body)
+        stated.put_nowait(message.body)
 
     async with asyncio.timeout(60), lab.working(app):
         await app.publish("t", "warm")
-        while await told.get() != "warm":
+        while await stated.get() != "warm":
             pass
         for number in range(5):
-            while await told.get() != "BZPOPMIN":
+            while await stated.get() != "BZPOPMIN":
                 pass
-            while not told.empty():
-                told.get_nowait()
+            while not stated.empty():
+                stated.get_nowait()
             await app.publish("t", number)
-            assert await told.get() == number
+            assert await stated.get() == number
 
 
 async def test_without_hiredis_a_worker_does_the_same(

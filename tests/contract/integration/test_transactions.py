@@ -283,7 +283,7 @@ async def test_a_checker_that_does_not_know_is_asked_again_and_then_the_transact
     async with lab.working(app):  # an app with a checker and no consumers works too
         await until(is_state(lab, tx.id, "parked"))
 
-    said = {
+    recorded = {
         "unknown": "does not know yet",
         "raises": "RuntimeError: the database is away",
         "hangs": "took longer than 0.1 s",
@@ -292,7 +292,7 @@ async def test_a_checker_that_does_not_know_is_asked_again_and_then_the_transact
     client = lab.client()
     (found,) = client.admin.transactions(parked=True)
     assert (asked, found.checks) == ([1, 2, 3], 3)
-    assert said[way] in found.reason
+    assert recorded[way] in found.reason
     assert client.admin.stats().parked_transactions == 1
     assert "parked after 3 checks" in client.admin.explain(id_)["-"]
     assert client.admin.commit_transaction(tx.id) is True
@@ -384,7 +384,7 @@ async def test_halves_that_arrive_after_the_decision_are_refused(lab: Lab) -> No
     assert client.admin.stats("t").topics[0].stored == 0
 
 
-async def test_explain_tells_the_next_check(lab: Lab) -> None:
+async def test_explain_reports_the_next_check(lab: Lab) -> None:
     client = lab.client()
     tx = client.transaction("t", check_after="12s", max_checks=15)
     id_ = tx.publish(1)

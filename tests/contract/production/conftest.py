@@ -32,8 +32,8 @@ def until(condition: Callable[[], bool], seconds: float = PATIENCE_S, say: Any =
     """Wait for something that other processes do; the seconds it took."""
     start = time.monotonic()
     while not condition():
-        told = say() if callable(say) else say
-        assert time.monotonic() - start < seconds, f"not within {seconds} s: {told}"
+        stated = say() if callable(say) else say
+        assert time.monotonic() - start < seconds, f"not within {seconds} s: {stated}"
         time.sleep(0.01)
     return time.monotonic() - start
 
@@ -46,10 +46,10 @@ def _without_nohup() -> None:
 class Service:
     """One `rqretry worker`: its process, its log and its health port."""
 
-    def __init__(self, words: list[str], env: dict[str, str], log: Path) -> None:
+    def __init__(self, request_parts: list[str], env: dict[str, str], log: Path) -> None:
         self.log_path = log
         self.port = free_port()
-        options = ["--health-port", str(self.port), *words]
+        options = ["--health-port", str(self.port), *request_parts]
         with log.open("wb") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "rqretry", "worker", *options],
@@ -118,7 +118,9 @@ class Site:
         self.redis = redis.Redis(unix_socket_path=str(server.socket_path))
         self._services: list[Service] = []
 
-    def start(self, *words: str, app: str = "shop:app", folder: Path = HERE, **env: str) -> Service:
+    def start(
+        self, *request_parts: str, app: str = "shop:app", folder: Path = HERE, **env: str
+    ) -> Service:
         """Start a worker; returns at once."""
         log = self.directory / f"log-{len(self._services)}"
         known = {
@@ -127,14 +129,14 @@ class Site:
             "PYTHONPATH": python_path(),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        words = (app, "--app-dir", str(folder), *words)
-        service = Service(list(words), {**os.environ, **known, **env}, log)
+        request_parts = (app, "--app-dir", str(folder), *request_parts)
+        service = Service(list(request_parts), {**os.environ, **known, **env}, log)
         self._services.append(service)
         return service
 
-    def ready(self, *words: str, **options: Any) -> Service:
+    def ready(self, *request_parts: str, **options: Any) -> Service:
         """Start a worker; returns when it is ready."""
-        service = self.start(*words, **options)
+        service = self.start(*request_parts, **options)
         service.becomes(200)
         return service
 

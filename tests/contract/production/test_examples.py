@@ -24,9 +24,9 @@ OTHERS = {"--pin", "--now", "--fix"}
 """Options of other programs and commands that the texts name."""
 
 
-def options_of(words: list[str]) -> dict[str, object]:
+def options_of(request_parts: list[str]) -> dict[str, object]:
     """The words of a worker command, read as the command line reads them."""
-    context = worker.make_context("worker", words)
+    context = worker.make_context("worker", request_parts)
     return context.params
 
 
@@ -43,10 +43,10 @@ def test_the_unit_is_a_unit_and_gives_the_worker_time_to_stop() -> None:
     unit.read_string(UNIT)
     assert unit.sections() == ["Unit", "Service", "Install"]
     service = unit["Service"]
-    program, command, *words = service["ExecStart"].split()
+    program, command, *request_parts = service["ExecStart"].split()
     assert program.endswith("/rqretry")
     assert command == "worker"
-    given = options_of(words)
+    given = options_of(request_parts)
     assert given["target"] == "shop.billing:app"
     assert (
         seconds(service["TimeoutStopSec"], name="TimeoutStopSec")
@@ -60,8 +60,8 @@ def test_the_manifest_probes_the_right_paths_and_gives_the_worker_time_to_stop()
     indents = [len(line) - len(line.lstrip(" ")) for line in MANIFEST.splitlines()]
     assert "\t" not in MANIFEST
     assert all(indent % 2 == 0 for indent in indents)
-    words = re.findall(r'^ +- "(--[^"]+)"$', MANIFEST, re.MULTILINE)
-    given = options_of(["shop.billing:app", *words])
+    request_parts = re.findall(r'^ +- "(--[^"]+)"$', MANIFEST, re.MULTILINE)
+    given = options_of(["shop.billing:app", *request_parts])
     (grace,) = re.findall(r"terminationGracePeriodSeconds: (\d+)", MANIFEST)
     assert int(grace) >= float(str(given["grace"])) + MARGIN_S
     assert re.findall(r"containerPort: (\d+)", MANIFEST) == [str(given["health_port"])]
@@ -82,8 +82,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
 
 
 def test_every_option_of_the_worker_that_this_page_is_about_is_on_it() -> None:
-    told = {"--processes", "--concurrency", "--grace", "--max-messages", "--max-memory"}
-    told |= {"--reload", "--health-port", "--health-host", "--log-format", "--log-level"}
-    assert told <= KNOWN
-    assert all(option in PAGE for option in told)
+    stated = {"--processes", "--concurrency", "--grace", "--max-messages", "--max-memory"}
+    stated |= {"--reload", "--health-port", "--health-host", "--log-format", "--log-level"}
+    assert stated <= KNOWN
+    assert all(option in PAGE for option in stated)
     assert isinstance(worker, click.Command)

@@ -68,7 +68,7 @@ def test_as_text_a_dead_letter_is_one_readable_line(site: Site) -> None:
 
 
 @pytest.mark.chaos
-def test_at_level_debug_every_failure_is_told(site: Site) -> None:
+def test_at_level_debug_every_failure_is_reported(site: Site) -> None:
     service = site.ready("--log-level", "debug")
     site.client.publish("many", 0)
     service.says("failed at attempt 1: ValueError: once")

@@ -113,8 +113,8 @@ def test_after_an_outage_the_metrics_are_what_the_history_says(site: Site, when:
     until(lambda: committed() >= (first if when == "idle" else 1), say=service.diagnosis)
     site.server.kill()
     service.becomes(503)
-    deaf = scrape(port)
-    assert (deaf["rqretry_worker_ready"], deaf["rqretry_worker_live"]) == (0, 1)
+    unresponsive = scrape(port)
+    assert (unresponsive["rqretry_worker_ready"], unresponsive["rqretry_worker_live"]) == (0, 1)
     site.server.start()
     service.becomes(200)
     assert scrape(port)["rqretry_worker_ready"] == 1
@@ -151,8 +151,16 @@ def test_scaled_to_zero_the_exporter_still_reports_the_true_lag(site: Site) -> N
     port = free_port()
     site.client.store.perform(site.client.catalog.join("g", "push", ["t"]))
     site.client.publish_many("t", range(7))
-    words = ["exporter", "--port", str(port), "--url", site.server.url, "--namespace", NAMESPACE]
-    exporter = subprocess.Popen([sys.executable, "-m", "rqretry", *words], cwd=ROOT)
+    request_parts = [
+        "exporter",
+        "--port",
+        str(port),
+        "--url",
+        site.server.url,
+        "--namespace",
+        NAMESPACE,
+    ]
+    exporter = subprocess.Popen([sys.executable, "-m", "rqretry", *request_parts], cwd=ROOT)
     try:
         until(lambda: _answers(port))
         seen = scrape(port)

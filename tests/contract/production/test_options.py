@@ -11,7 +11,7 @@ from tests.edges.cli.shell import Shell
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("request_parts", "shown"),
     [
         (["--max-memory", "lots"], "--max-memory 'lots' must be a size of at least 1M"),
         (["--max-memory", "5K"], "--max-memory '5K' must be a size of at least 1M"),
@@ -24,8 +24,8 @@ from tests.edges.cli.shell import Shell
         (["--log-level", "loud"], "--log-level"),
     ],
 )
-def test_a_wrong_option_is_wrong_usage(words: list[str], shown: str) -> None:
-    line = Shell("redis://127.0.0.1:1/0").fails("worker", "shop:app", *words, status=2)
+def test_a_wrong_option_is_wrong_usage(request_parts: list[str], shown: str) -> None:
+    line = Shell("redis://127.0.0.1:1/0").fails("worker", "shop:app", *request_parts, status=2)
     assert shown in line
 
 

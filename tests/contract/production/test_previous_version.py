@@ -74,9 +74,9 @@ def schema_of(root: Path) -> int:
 
 
 def started(root: Path, server: EmbeddedRedis, name: str) -> "subprocess.Popen[bytes]":
-    words = [str(root), server.url, str(server.socket_path), NAMESPACE, name, str(EACH)]
+    request_parts = [str(root), server.url, str(server.socket_path), NAMESPACE, name, str(EACH)]
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
+        [sys.executable, "-c", PROGRAM, *request_parts],
         cwd=root,
         env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
         stdin=subprocess.PIPE,

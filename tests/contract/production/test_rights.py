@@ -26,8 +26,8 @@ def url_of(server: EmbeddedRedis) -> Iterator[Callable[[str], str]]:
     """The URL of a role's user on an emptied server."""
     with redis.Redis(unix_socket_path=str(server.socket_path)) as client:
         for role in ROLES:
-            words = rules(role, NAMESPACE, ScriptLibrary())
-            client.execute_command("ACL", "SETUSER", *words, f">{SECRET}")
+            request = rules(role, NAMESPACE, ScriptLibrary())
+            client.execute_command("ACL", "SETUSER", *request, f">{SECRET}")
         yield lambda role: f"unix://rqretry-{role}:{SECRET}@{server.socket_path}"
         for role in ROLES:
             client.acl_deluser(f"rqretry-{role}")
@@ -102,16 +102,16 @@ def test_a_reader_sees_everything_and_writes_nothing(
         while not client.admin.stats("t", group="g").topics[0].groups[0].dead:
             consumer.receive(wait=0.02)
     sh = Shell(url_of("reader"))
-    for words in (["status"], ["topic", "list"], ["group", "list"], ["group", "show", "g"],
+    for request in (["status"], ["topic", "list"], ["group", "list"], ["group", "show", "g"],
                   ["dlq", "list", "g"], ["dlq", "show", "g", dead], ["message", dead],
                   ["workers"], ["inflight", "g"], ["topic", "show", "t"]):  # fmt: skip
-        sh.ok(*words, "--namespace", NAMESPACE)
+        sh.ok(*request, "--namespace", NAMESPACE)
     with redis.Redis(unix_socket_path=str(server.socket_path)) as direct:
         before = {key: direct.dump(key) for key in direct.scan_iter()}
-        for words in (["publish", "t", "--body", "1"], ["topic", "create", "u"],
+        for request in (["publish", "t", "--body", "1"], ["topic", "create", "u"],
                       ["group", "pause", "g"], ["dlq", "purge", "g", "--all", "--yes"],
                       ["dlq", "redrive", "g", "--all", "--yes"]):  # fmt: skip
-            shown = sh.fails(*words, "--namespace", NAMESPACE, status=1)
+            shown = sh.fails(*request, "--namespace", NAMESPACE, status=1)
             assert SECRET not in shown
         assert {key: direct.dump(key) for key in direct.scan_iter()} == before
 
@@ -146,11 +146,12 @@ def test_no_role_has_another_namespace_or_a_dangerous_command(
     with redis.Redis(
         unix_socket_path=str(server.socket_path), username=f"rqretry-{role}", password=SECRET
     ) as direct:
-        for words in (("FLUSHALL",), ("CONFIG", "GET", "*"), ("KEYS", "*"), ("EVAL", "return 1", 0),
-                      ("SCRIPT", "FLUSH"), ("ACL", "LIST"), ("GET", "other"),
-                      ("PUBLISH", "c", "m"), ("SHUTDOWN",), ("RESTORE", "k", 0, "x")):  # fmt: skip
+        for request in (("FLUSHALL",), ("CONFIG", "GET", "*"), ("KEYS", "*"),
+                      ("EVAL", "return 1", 0), ("SCRIPT", "FLUSH"), ("ACL", "LIST"),
+                      ("GET", "other"), ("PUBLISH", "c", "m"), ("SHUTDOWN",),
+                      ("RESTORE", "k", 0, "x")):  # fmt: skip
             with pytest.raises(redis.ResponseError, match=r"(?i)noperm|no permissions"):
-                direct.execute_command(*words)
+                direct.execute_command(*request)
 
 
 def test_a_producer_cannot_consume_and_a_worker_cannot_erase(
@@ -169,10 +170,10 @@ def test_a_producer_cannot_consume_and_a_worker_cannot_erase(
         client.simple_consumer("t", group="g").ack(message.receipt_handle)
     path = str(server.socket_path)
     with redis.Redis(unix_socket_path=path, username="rqretry-worker", password=SECRET) as direct:
-        for words in (("UNLINK", "rqretry:shop:{t:0}:bodies"), ("DEL", "rqretry:shop:{t:0}:meta"),
+        for request in (("UNLINK", "rqretry:shop:{t:0}:bodies"), ("DEL", "rqretry:shop:{t:0}:meta"),
                       ("SCAN", 0)):  # fmt: skip
             with pytest.raises(redis.ResponseError, match=r"(?i)noperm|no permissions"):
-                direct.execute_command(*words)
+                direct.execute_command(*request)
 
 
 def test_a_producer_s_user_reaches_messages_by_hand_but_no_dead_letter_or_lease(
@@ -265,13 +266,13 @@ def allowed_by(client: Any, user: str) -> set[str]:
     names = client.execute_command("COMMAND", "LIST")
     for row in client.execute_command("COMMAND", "INFO", *names):
         for name, arity, first_key in [(r[0], r[1], r[3]) for r in (row, *row[9])]:
-            words = name.split("|")
-            words += ["1"] * (max(abs(arity), first_key + 1) - len(words))
+            request = name.split("|")
+            request += ["1"] * (max(abs(arity), first_key + 1) - len(request))
             if first_key > 0:
-                words[first_key] = "rqretry:shop:{shop}:meta"
+                request[first_key] = "rqretry:shop:{shop}:meta"
             if row[9] and "|" not in name:
                 continue  # a container is as good as its subcommands
-            answer = client.execute_command("ACL", "DRYRUN", user, *words)
+            answer = client.execute_command("ACL", "DRYRUN", user, *request)
             if "permissions to run" not in str(answer):
                 found.add(name)
     return found

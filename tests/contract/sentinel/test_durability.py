@@ -18,7 +18,7 @@ NO_DISK = "needs Redis 7.2 or newer|confirms before"
 
 
 @pytest.fixture
-def deaf(lab: SentinelLab) -> Iterator[SentinelLab]:
+def unresponsive(lab: SentinelLab) -> Iterator[SentinelLab]:
     """The replica does not listen for a while."""
     replica = lab.fleet.replica
     lab.fleet._call(replica, "REPLICAOF", "NO", "ONE")
@@ -26,7 +26,7 @@ def deaf(lab: SentinelLab) -> Iterator[SentinelLab]:
     lab.fleet._call(replica, "REPLICAOF", "127.0.0.1", lab.fleet.primary.port)
 
 
-def test_a_replica_that_has_it_is_told_on_the_id(lab: SentinelLab) -> None:
+def test_a_replica_that_has_it_is_reported_on_the_id(lab: SentinelLab) -> None:
     client = lab.client()
 
     id_ = client.publish("t", "a", durability="replica:1")
@@ -51,8 +51,8 @@ async def test_the_same_with_asyncio(lab: SentinelLab) -> None:
     assert lab.client().admin.stats("t").topics[0].stored == 4
 
 
-def test_what_no_replica_confirms_is_stored_and_says_so(deaf: SentinelLab) -> None:
-    client = deaf.client()
+def test_what_no_replica_confirms_is_stored_and_says_so(unresponsive: SentinelLab) -> None:
+    client = unresponsive.client()
     client.admin.create_topic("t")
     started = time.monotonic()
 
@@ -66,8 +66,8 @@ def test_what_no_replica_confirms_is_stored_and_says_so(deaf: SentinelLab) -> No
     assert client.admin.stats("t").topics[0].stored == 1
 
 
-def test_of_many_all_that_are_not_confirmed_are_named(deaf: SentinelLab) -> None:
-    client = deaf.client()
+def test_of_many_all_that_are_not_confirmed_are_named(unresponsive: SentinelLab) -> None:
+    client = unresponsive.client()
     with pytest.raises(NotConfirmed, match="3 messages, the first") as caught:
         client.publish_many("t", ["a", "b", "c"], durability="replica:1")
     assert len(caught.value.ids) == 3
@@ -89,7 +89,7 @@ def test_another_durability_is_refused_before_anything_is_sent(lab: SentinelLab,
 
 
 @pytest.mark.parametrize(
-    ("durability", "reply", "said"),
+    ("durability", "reply", "recorded"),
     [
         ("replica:1", 1, ""),
         ("replica:1", 3, ""),
@@ -99,9 +99,9 @@ def test_another_durability_is_refused_before_anything_is_sent(lab: SentinelLab,
         ("disk", ConfigError("ERR appendonly is disabled"), "appendonly is disabled"),
     ],
 )
-def test_what_a_reply_confirms(durability: str, reply: Any, said: str) -> None:
-    assert said in doubt(durability, reply)
-    assert bool(doubt(durability, reply)) is bool(said)
+def test_what_a_reply_confirms(durability: str, reply: Any, recorded: str) -> None:
+    assert recorded in doubt(durability, reply)
+    assert bool(doubt(durability, reply)) is bool(recorded)
 
 
 def test_waitaof_is_known_by_the_version() -> None:
@@ -122,9 +122,9 @@ def test_disk_is_refused_where_the_server_confirms_before_the_file_is_synced(ser
 
 def test_the_same_from_a_command_line(lab: SentinelLab) -> None:
     sh = Shell(lab.url)
-    words = ["publish", "t", "--body", "1", "--namespace", NAMESPACE, "--durability"]
-    assert len(sh.ok(*words, "replica:1").strip()) == 16
-    assert "1 of 2 replicas" in sh.fails(*words, "replica:2", status=1)
-    assert re.search(NO_DISK, sh.fails(*words, "disk", status=1))
-    assert "must be" in sh.fails(*words, "paper", status=2)
+    request_parts = ["publish", "t", "--body", "1", "--namespace", NAMESPACE, "--durability"]
+    assert len(sh.ok(*request_parts, "replica:1").strip()) == 16
+    assert "1 of 2 replicas" in sh.fails(*request_parts, "replica:2", status=1)
+    assert re.search(NO_DISK, sh.fails(*request_parts, "disk", status=1))
+    assert "must be" in sh.fails(*request_parts, "paper", status=2)
     assert lab.client().admin.stats("t").topics[0].stored == 2

@@ -27,14 +27,14 @@ TWICE = RetryPolicy.fixed("1ms", max_retries=1)
 
 
 async def test_the_first_middleware_is_the_outermost_and_all_see_the_result(lab: Lab) -> None:
-    app, told = lab.app(), []
+    app, stated = lab.app(), []
 
     def add(name: str) -> None:
         @app.middleware
         async def around(message: Message[Any], call_next: CallNext) -> ConsumeResult:
-            told.append(f"{name} {message.body}")
+            stated.append(f"{name} {message.body}")
             result = await call_next(message)
-            told.append(f"{name} {result!r}")
+            stated.append(f"{name} {result!r}")
             return result
 
     add("outer")
@@ -42,26 +42,32 @@ async def test_the_first_middleware_is_the_outermost_and_all_see_the_result(lab:
 
     @app.consumer("t", group="g")
     async def handle(message: Message[Any]) -> None:
-        told.append("handler")
+        stated.append("handler")
 
     async with working(app):
         await app.publish("t", 7)
         await counted(lab, "g", succeed=1)
     success = repr(ConsumeResult.SUCCESS)
-    assert told == ["outer 7", "inner 7", "handler", f"inner {success}", f"outer {success}"]
+    assert stated == [
+        "outer 7",
+        "inner 7",
+        "handler",
+        f"inner {success}",
+        f"outer {success}",
+    ]
 
 
 async def test_middleware_sees_signals_as_results_and_errors_as_exceptions(lab: Lab) -> None:
-    app, told = lab.app(), []
+    app, stated = lab.app(), []
 
     @app.middleware
     async def around(message: Message[Any], call_next: CallNext) -> ConsumeResult:
         try:
             result = await call_next(message)
         except ValueError as error:
-            told.append(str(error))
+            stated.append(str(error))
             raise
-        told.append(result.reason or "success")
+        stated.append(result.reason or "success")
         return result
 
     @app.consumer("t", group="g", policy=RetryPolicy.fixed("1ms", max_retries=5))
@@ -75,7 +81,7 @@ async def test_middleware_sees_signals_as_results_and_errors_as_exceptions(lab: 
     async with working(app):
         await app.publish("t", 1)
         await counted(lab, "g", succeed=1, fail=2)
-    assert told == ["not yet", "wrong", "success"]
+    assert stated == ["not yet", "wrong", "success"]
 
 
 async def test_middleware_may_answer_itself_change_the_body_and_call_again(lab: Lab) -> None:
@@ -164,7 +170,7 @@ def test_middleware_that_is_not_async_and_unknown_events_are_refused(lab: Lab) -
 # -- events ----------------------------------------------------------------------------------------
 
 
-async def test_events_tell_of_failures_dead_letters_start_and_stop(lab: Lab) -> None:
+async def test_events_report_of_failures_dead_letters_start_and_stop(lab: Lab) -> None:
     app = lab.app()
     events: list[Event] = []
     for name in ("started", "failure", "dead_letter", "stopped"):
@@ -189,7 +195,7 @@ async def test_events_tell_of_failures_dead_letters_start_and_stop(lab: Lab) -> 
     ]
 
 
-async def test_a_lost_lease_is_told_of(lab: Lab) -> None:
+async def test_a_lost_lease_is_reported_of(lab: Lab) -> None:
     app, seen = lab.app(), Seen()
     events: list[Event] = []
 

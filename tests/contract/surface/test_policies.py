@@ -68,8 +68,8 @@ async def test_jitter_stays_inside_its_part_of_the_wait(lab: Lab) -> None:
     async with working(app):
         await app.publish_many("t", range(50))
         await counted(lab, "g", fail=100, dead=50)
-        letters = await app.admin.dead_letters("g")
-    failed = {letter.id: [error.at_ms for error in letter.errors] for letter in letters}
+        dead_records = await app.admin.dead_letters("g")
+    failed = {record.id: [error.at_ms for error in record.errors] for record in dead_records}
     gaps = [second - first for first, second in failed.values()]
     assert min(gaps) >= 45
     assert max(gaps) < 1000
@@ -112,14 +112,14 @@ async def test_retry_on_and_dead_letter_on_decide_which_errors_are_tried_again(
     async with working(app):
         await app.publish_many("t", list(errors))
         await counted(lab, "g", dead=3)
-        letters = await app.admin.dead_letters("g")
+        dead_records = await app.admin.dead_letters("g")
 
-    assert {letter.body: letter.attempt for letter in letters} == deliveries
-    for letter in letters:
-        expected = "failure" if letter.attempt == 2 else "rejected"
-        assert (letter.cause, letter.error) == (
+    assert {record.body: record.attempt for record in dead_records} == deliveries
+    for record in dead_records:
+        expected = "failure" if record.attempt == 2 else "rejected"
+        assert (record.cause, record.error) == (
             expected,
-            f"{errors[letter.body].__name__}: {letter.body}",
+            f"{errors[record.body].__name__}: {record.body}",
         )
 
 

@@ -31,8 +31,8 @@ async def test_a_handler_gets_message_and_body_and_its_signals_come_back(lab: La
     async with working(app):
         await app.publish("t", {"number": 7, "carrier": "UA"}, tag="web", headers={"a": "b"})
         await counted(lab, "g", dead=1)
-    (letter,) = await app.admin.dead_letters("g")
-    assert (letter.cause, letter.error) == ("rejected", "Flight 7 1 g web")
+    (dead_record,) = await app.admin.dead_letters("g")
+    assert (dead_record.cause, dead_record.error) == ("rejected", "Flight 7 1 g web")
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ async def test_the_failure_record_has_type_and_text_of_what_was_raised(
     async with working(app):
         await app.publish("t", body)
         await counted(lab, "g", dead=1, fail=2)
-    (letter,) = await app.admin.dead_letters("g")
+    (dead_record,) = await app.admin.dead_letters("g")
     kind, _, text = error.partition(": ")
-    for found in letter.errors:
+    for found in dead_record.errors:
         assert found.type.rpartition(".")[2] == kind
         assert found.message == text
-    assert letter.error.endswith(text)
+    assert dead_record.error.endswith(text)
 
 
 async def test_one_error_at_two_places_has_two_fingerprints_and_its_own_traceback(lab: Lab) -> None:
@@ -67,8 +67,8 @@ async def test_one_error_at_two_places_has_two_fingerprints_and_its_own_tracebac
         await app.publish_many("t", ["wrong", "wrong"])
         await counted(lab, "g", dead=2)
         await counted(lab, "h", dead=2)
-    letters = [letter for g in "gh" for letter in await app.admin.dead_letters(g)]
-    fingerprints = [letter.errors[-1].fingerprint for letter in letters]
+    dead_records = [dead_record for g in "gh" for dead_record in await app.admin.dead_letters(g)]
+    fingerprints = [dead_record.errors[-1].fingerprint for dead_record in dead_records]
     assert fingerprints[0] == fingerprints[1] != fingerprints[2] == fingerprints[3]
 
 
@@ -97,10 +97,10 @@ async def test_a_handler_that_takes_its_process_down_fails_its_own_attempt_alone
     async with working(app):
         await app.publish_many("t", ["fine", body, "fine", "fine"])
         await counted(lab, "g", succeed=3, dead=1, fail=2, expire=0)
-    (letter,) = await app.admin.dead_letters("g")
-    assert (letter.body, letter.attempt) == (body, 2)
-    assert letter.errors[-1].type == "ProcessDied"
-    assert letter.errors[-1].message == f"the handler's process ended with {ended}"
+    (dead_record,) = await app.admin.dead_letters("g")
+    assert (dead_record.body, dead_record.attempt) == (body, 2)
+    assert dead_record.errors[-1].type == "ProcessDied"
+    assert dead_record.errors[-1].message == f"the handler's process ended with {ended}"
 
 
 async def test_consume_timeout_kills_the_process_and_the_slot_is_free_again(lab: Lab) -> None:
@@ -116,8 +116,8 @@ async def test_consume_timeout_kills_the_process_and_the_slot_is_free_again(lab:
         await counted(lab, "g", succeed=2, fail=1)
         assert slot._process.pid != pid
         assert not worker.needs_replacement
-    (letter,) = await app.admin.dead_letters("g")
-    assert letter.cause == "timeout"
+    (dead_record,) = await app.admin.dead_letters("g")
+    assert dead_record.cause == "timeout"
 
 
 async def test_a_worker_that_stops_gives_back_what_computes_and_leaves_no_process(lab: Lab) -> None:
@@ -142,11 +142,13 @@ async def test_values_that_cannot_travel_mean_what_they_mean_elsewhere(lab: Lab)
         await app.publish_many("u", ["yes", "no"])
         await counted(lab, "g", succeed=1, dead=2)
         await counted(lab, "h", succeed=1, dead=1)
-    errors = {letter.body: letter.error for letter in await app.admin.dead_letters("g")}
+    errors = {
+        dead_record.body: dead_record.error for dead_record in await app.admin.dead_letters("g")
+    }
     assert "nobody ran" in errors.pop("generator")
     assert errors == {"false": "handler returned False"}
-    (letter,) = await app.admin.dead_letters("h")
-    assert (letter.body, letter.error) == ("no", "handler returned False")
+    (dead_record,) = await app.admin.dead_letters("h")
+    assert (dead_record.body, dead_record.error) == ("no", "handler returned False")
 
 
 async def test_a_task_with_process_runs_elsewhere_and_can_be_called_here(

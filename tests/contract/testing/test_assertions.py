@@ -40,7 +40,7 @@ def test_a_path_that_cannot_be_meant_is_refused(path: str, shown: str) -> None:
         parse(path)
 
 
-def test_a_wrong_path_is_told_line_by_line(lab: Lab) -> None:
+def test_a_wrong_path_is_reported_line_by_line(lab: Lab) -> None:
     app = lab.app(App())
 
     @app.consumer("orders", group="billing")
@@ -68,7 +68,7 @@ def test_a_wrong_path_is_told_line_by_line(lab: Lab) -> None:
         lab.assert_dead(order)
 
 
-def test_another_reason_of_death_is_told(lab: Lab) -> None:
+def test_another_reason_of_death_is_reported(lab: Lab) -> None:
     app = lab.app(App())
 
     @app.consumer("orders", group="billing", max_retries=0)
@@ -99,7 +99,7 @@ def test_with_two_groups_one_must_be_named(lab: Lab) -> None:
     assert lab.history(order, group="mail") == ["ready"]
 
 
-def test_an_unknown_message_is_told(lab: Lab) -> None:
+def test_an_unknown_message_is_reported(lab: Lab) -> None:
     with pytest.raises(MessageNotFound, match="no message 'abc' was published in this lab"):
         lab.history("abc")
 

@@ -119,7 +119,7 @@ def test_a_result_after_the_lease_was_lost_is_refused(lab: Lab) -> None:
     lost, seen = [], []
 
     @app.on("lease_lost")
-    def told(event) -> None:  # type: ignore[no-untyped-def]
+    def stated(event) -> None:  # type: ignore[no-untyped-def]
         lost.append((event.message_id, event.attempt))
 
     @app.consumer("orders", group="billing")
@@ -253,7 +253,7 @@ def test_other_messages_are_not_hit(lab: Lab) -> None:
     assert [a.number for a in lab.attempts(second)] == [1, 2]
 
 
-def test_an_async_handler_is_told_to_await_the_duplicate(lab: Lab) -> None:
+def test_an_async_handler_is_reported_to_await_the_duplicate(lab: Lab) -> None:
     app = lab.app(App())
 
     @app.consumer("orders", group="billing", max_retries=0)

@@ -213,7 +213,7 @@ def test_a_message_waits_while_its_group_has_no_consumer_in_the_lab(lab: Lab) ->
     lab.assert_committed(order)
 
 
-def test_an_endless_loop_is_told(lab: Lab) -> None:
+def test_an_endless_loop_is_reported(lab: Lab) -> None:
     app = lab.app(App())
 
     @app.consumer("orders", group="billing")
@@ -273,7 +273,7 @@ def test_a_run_starts_and_stops_the_worker(lab: Lab) -> None:
 
     @app.on("started")
     @app.on("stopped")
-    async def told(event) -> None:  # type: ignore[no-untyped-def]
+    async def stated(event) -> None:  # type: ignore[no-untyped-def]
         shown.append((event.name, app.state))
 
     lab.run_until_idle()

@@ -59,9 +59,9 @@ async def test_a_call_is_repeated_until_the_server_answers(
         server.shutdown()
         program.join()
 
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 3
-    assert all(line.endswith("answered at delivery 3") for line in said)
+    recorded = capsys.readouterr().out.splitlines()
+    assert len(recorded) == 3
+    assert all(line.endswith("answered at delivery 3") for line in recorded)
 
 
 async def test_a_poison_message_is_dead_after_four_deliveries_and_a_hopeless_one_after_one(
@@ -71,7 +71,7 @@ async def test_a_poison_message_is_dead_after_four_deliveries_and_a_hopeless_one
         await asyncio.to_thread(poison.main)
         await counted(lab, "billing", succeed=1, dead=2, lease=6)
 
-    dead = {letter.id: letter for letter in lab.client().admin.dead_letters("billing")}
+    dead = {record.id: record for record in lab.client().admin.dead_letters("billing")}
     assert dead["poison"].deliveries == 4
     assert dead["poison"].error == "ZeroDivisionError: division by zero"
     assert (dead["hopeless"].deliveries, dead["hopeless"].cause) == (1, "rejected")

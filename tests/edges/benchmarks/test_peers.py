@@ -170,8 +170,8 @@ def test_systems_that_are_not_installed_are_skipped_and_named(
     monkeypatch.setattr(environments, "ROOT", tmp_path)
     file = tmp_path / "peers.json"
 
-    words = ["peers", "--only", "bullmq", "rq", "--messages", "200", "--out", str(file)]
-    assert main(words if killed else [*words, "--no-kill"]) == 0
+    request_parts = ["peers", "--only", "bullmq", "rq", "--messages", "200", "--out", str(file)]
+    assert main(request_parts if killed else [*request_parts, "--no-kill"]) == 0
 
     printed = capsys.readouterr()
     assert "bullmq: skipped, not installed (make bench-peers)" in printed.err

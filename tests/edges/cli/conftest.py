@@ -58,11 +58,11 @@ def program(server: EmbeddedRedis) -> Iterator[Program]:
     environment = {**known, "RQRETRY_REDIS_URL": server.url, "PYTHONPATH": python_path()}
 
     def start(
-        *words: str, env: dict[str, str] | None = None, **options: Any
+        *request_parts: str, env: dict[str, str] | None = None, **options: Any
     ) -> subprocess.Popen[str]:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         process = subprocess.Popen(
-            [sys.executable, "-m", "rqretry", *words],
+            [sys.executable, "-m", "rqretry", *request_parts],
             env={**environment, **(env or {})},
             **(pipes | options),
         )

@@ -17,26 +17,28 @@ class Shell:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def __call__(self, *words: str, stdin: str | bytes | None = None, **env: str) -> Result:
+    def __call__(self, *request_parts: str, stdin: str | bytes | None = None, **env: str) -> Result:
         """Run one command; whatever its status."""
         variables = {**CLEAN, "RQRETRY_REDIS_URL": self.url, **env}
-        return CliRunner(env=variables).invoke(cli, words, input=stdin, prog_name="rqretry")
+        return CliRunner(env=variables).invoke(cli, request_parts, input=stdin, prog_name="rqretry")
 
-    def ok(self, *words: str, stdin: str | bytes | None = None) -> str:
+    def ok(self, *request_parts: str, stdin: str | bytes | None = None) -> str:
         """Run one command that must succeed; its standard output."""
-        result = self(*words, stdin=stdin)
+        result = self(*request_parts, stdin=stdin)
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    def json(self, *words: str, stdin: str | bytes | None = None) -> dict[str, Any]:
+    def json(self, *request_parts: str, stdin: str | bytes | None = None) -> dict[str, Any]:
         """Run one command that must succeed and print one JSON object, nothing else."""
-        fields: dict[str, Any] = json.loads(self.ok(*words, "--json", stdin=stdin))
+        fields: dict[str, Any] = json.loads(self.ok(*request_parts, "--json", stdin=stdin))
         assert fields.pop("schema") == 1
         return fields
 
-    def fails(self, *words: str, status: int, stdin: str | bytes | None = None, **env: str) -> str:
+    def fails(
+        self, *request_parts: str, status: int, stdin: str | bytes | None = None, **env: str
+    ) -> str:
         """Run one command that must fail with this status and one line of error; that line."""
-        result = self(*words, stdin=stdin, **env)
+        result = self(*request_parts, stdin=stdin, **env)
         assert result.exit_code == status, result.output
         lines = result.stderr.splitlines()
         assert len(lines) == 1, result.stderr

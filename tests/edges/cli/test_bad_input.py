@@ -148,16 +148,16 @@ WRONG_USAGE = [
 ]
 
 
-@pytest.mark.parametrize(("words", "shown"), WRONG_USAGE, ids=lambda value: str(value)[:50])
+@pytest.mark.parametrize(("request_parts", "shown"), WRONG_USAGE, ids=lambda value: str(value)[:50])
 def test_wrong_usage_is_one_sentence_and_status_2(
-    shell: Shell, server: EmbeddedRedis, words: list[str], shown: str
+    shell: Shell, server: EmbeddedRedis, request_parts: list[str], shown: str
 ) -> None:
-    if "g" in words and words[0] in ("group", "dlq"):
+    if "g" in request_parts and request_parts[0] in ("group", "dlq"):
         shell.ok("topic", "create", "claims")
         shell.ok("receive", "claims", "--group", "g", "--create-group", "--wait", "0")
     with redis.Redis(unix_socket_path=str(server.socket_path)) as connection:
         before = connection.dbsize()
-        assert shown in shell.fails(*words, status=2)
+        assert shown in shell.fails(*request_parts, status=2)
         # A namespace may be opened to look at it; nothing else is written.
         left = {key for key in connection.keys("*") if b":{default}:" not in key}
         assert connection.dbsize() == before or not left
@@ -239,19 +239,19 @@ def test_an_unknown_group_hints_at_create_group(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "request_parts",
     [
         ["status"], ["topic", "list"], ["publish", "t", "--body", "1"], ["doctor"], ["fsck"],
         ["receive", "t", "--group", "g"], ["dlq", "list", "g"], ["group", "pause", "g"],
         ["workers"], ["reaper", "--once"], ["exporter"], ["audit"], ["dashboard"],
     ],
 )  # fmt: skip
-def test_an_unreachable_server_is_named_within_three_seconds(words: list[str]) -> None:
+def test_an_unreachable_server_is_named_within_three_seconds(request_parts: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     started = time.monotonic()
     shell = Shell(f"redis://user:hunter2@127.0.0.1:{port}/0")
-    line = shell.fails(*words, status=1)
+    line = shell.fails(*request_parts, status=1)
     assert time.monotonic() - started < 3
     assert f"127.0.0.1:{port}" in line
     assert "hunter2" not in line
@@ -281,7 +281,7 @@ def test_a_server_that_swallows_connections_is_given_up_within_three_seconds(
 
 
 @pytest.mark.parametrize(
-    "words",
+    "request_parts",
     [
         ["status", "--url", "redis://:hunter2@h:notaport"],
         ["status", "--url", "redis://user:hunter2"],
@@ -297,8 +297,8 @@ def test_a_server_that_swallows_connections_is_given_up_within_three_seconds(
         ["exporter", "--url", "redis://:hunter2@127.0.0.1:1"],
     ],
 )
-def test_the_password_is_never_shown(shell: Shell, words: list[str]) -> None:
-    result = shell(*words)
+def test_the_password_is_never_shown(shell: Shell, request_parts: list[str]) -> None:
+    result = shell(*request_parts)
     assert result.exit_code in (1, 2)
     assert "hunter2" not in result.output
     assert "hun/ter2" not in result.output
@@ -316,14 +316,16 @@ def test_the_password_is_not_in_what_doctor_prints(server: EmbeddedRedis) -> Non
     assert "hunter3" not in wrong
 
 
-@pytest.mark.parametrize("words", [["status"], ["doctor"], ["worker", "shop:app"]])
+@pytest.mark.parametrize("request_parts", [["status"], ["doctor"], ["worker", "shop:app"]])
 def test_a_database_that_is_not_there_is_named(
-    shell: Shell, server: EmbeddedRedis, tmp_path: Path, words: list[str]
+    shell: Shell, server: EmbeddedRedis, tmp_path: Path, request_parts: list[str]
 ) -> None:
     text = "from rqretry import App\napp = App()\n@app.consumer('t', group='g')\ndef f(m): ...\n"
     (tmp_path / "shop.py").write_text(text)
-    more = ["--app-dir", str(tmp_path)] if words[0] == "worker" else []
-    line = shell.fails(*words, *more, "--url", f"unix://{server.socket_path}?db=99", status=1)
+    more = ["--app-dir", str(tmp_path)] if request_parts[0] == "worker" else []
+    line = shell.fails(
+        *request_parts, *more, "--url", f"unix://{server.socket_path}?db=99", status=1
+    )
     assert "has no database of the number in the URL" in line
 
 

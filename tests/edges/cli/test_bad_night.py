@@ -107,10 +107,10 @@ def test_a_pinned_value_survives_a_worker_that_asks_for_another(
     program: Program, client: Client, shell: Shell, tmp_path: Path
 ) -> None:
     (tmp_path / "cli_asking.py").write_text(ASKING)
-    words = ("worker", "cli_asking:app", "--app-dir", str(tmp_path))
+    request_parts = ("worker", "cli_asking:app", "--app-dir", str(tmp_path))
 
     def restarted() -> tuple[int, str]:
-        worker = program(*words)
+        worker = program(*request_parts)
         wait_until(lambda: any(group.workers for group in client.admin.stats().groups))
         err = stopped(worker)
         return shell.json("group", "show", "claims")["max_retries"], err

@@ -17,7 +17,7 @@ def test_version_is_printed(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "request_parts",
     [
         [], ["worker"], ["publish"], ["receive"], ["status"], ["message"], ["topic"],
         ["topic", "create"], ["topic", "list"], ["topic", "show"], ["group"], ["group", "list"],
@@ -30,8 +30,8 @@ def test_version_is_printed(shell: Shell) -> None:
         ["dashboard"],
     ],
 )  # fmt: skip
-def test_every_command_has_help_with_an_example(shell: Shell, words: list[str]) -> None:
-    text = shell.ok(*words, "--help")
+def test_every_command_has_help_with_an_example(shell: Shell, request_parts: list[str]) -> None:
+    text = shell.ok(*request_parts, "--help")
     assert "Example" in text
     assert "--url" in text
     assert "--namespace" in text
@@ -68,11 +68,11 @@ def test_publish_prints_the_id_and_receive_prints_the_message(shell: Shell) -> N
 
 def test_a_message_received_without_ack_comes_back_as_attempt_2(shell: Shell) -> None:
     shell.ok("publish", "claims", "--body", "1")
-    words = ("receive", "claims", "--group", "g", "--create-group", "--invisible", "50ms")
-    assert shell.json(*words)["messages"][0]["attempt"] == 1
-    again = shell.json(*words, "--wait", "2s", "--ack")["messages"]
+    request_parts = ("receive", "claims", "--group", "g", "--create-group", "--invisible", "50ms")
+    assert shell.json(*request_parts)["messages"][0]["attempt"] == 1
+    again = shell.json(*request_parts, "--wait", "2s", "--ack")["messages"]
     assert [message["attempt"] for message in again] == [2]
-    assert shell.json(*words, "--wait", "200ms")["messages"] == []
+    assert shell.json(*request_parts, "--wait", "200ms")["messages"] == []
 
 
 def test_receive_with_ack_commits(shell: Shell, client: Client) -> None:
@@ -124,10 +124,12 @@ def test_publish_reads_a_file_with_one_body_per_line(
     assert bodies == [1, 2, 3]
 
 
-def test_the_same_id_published_again_is_stored_once_and_said(shell: Shell, client: Client) -> None:
-    words = ("publish", "claims", "--body", "1", "--id", "mine")
-    assert shell.ok(*words) == "mine\n"
-    again = shell(*words)
+def test_the_same_id_published_again_is_stored_once_and_reported(
+    shell: Shell, client: Client
+) -> None:
+    request_parts = ("publish", "claims", "--body", "1", "--id", "mine")
+    assert shell.ok(*request_parts) == "mine\n"
+    again = shell(*request_parts)
     assert again.exit_code == 0
     assert "stored once" in again.stderr
     assert client.admin.stats().backlog == 1
@@ -250,7 +252,7 @@ def test_redrive_sends_back_what_was_chosen(shell: Shell, client: Client) -> Non
         "group": "g", "verb": "redrive", "count": 2, "dry_run": False, "matched": 2, "canaries": 0,
         "failed": 0, "stopped": False, "reason": "",
     }  # fmt: skip
-    assert [letter.id for letter in client.admin.dead_letters("g")] == [third]
+    assert [dead_record.id for dead_record in client.admin.dead_letters("g")] == [third]
     received = shell.json("receive", "claims", "--group", "g", "--ack")["messages"]
     assert {message["id"]: message["attempt"] for message in received} == {first: 1, second: 1}
 
@@ -327,18 +329,19 @@ def test_the_namespace_of_the_environment_is_used(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["status"], ["topic", "list"], ["group", "list"], ["fsck"], ["workers"], ["audit"]]
+    "request_parts",
+    [["status"], ["topic", "list"], ["group", "list"], ["fsck"], ["workers"], ["audit"]],
 )
-def test_an_empty_answer_names_the_other_namespaces(shell: Shell, words: list[str]) -> None:
+def test_an_empty_answer_names_the_other_namespaces(shell: Shell, request_parts: list[str]) -> None:
     shell.ok("--namespace", "somewhere", "topic", "create", "claims")
-    result = shell(*words)
+    result = shell(*request_parts)
     assert result.exit_code == 0
     assert "somewhere" in result.stderr
     assert "somewhere" not in result.stdout
 
 
 @pytest.mark.parametrize(
-    "words",
+    "request_parts",
     [
         ["status", "nope"], ["topic", "show", "nope"], ["group", "show", "nope"],
         ["group", "set", "nope", "--max-retries", "1"], ["dlq", "list", "nope"],
@@ -352,7 +355,7 @@ def test_an_empty_answer_names_the_other_namespaces(shell: Shell, words: list[st
     ],
 )  # fmt: skip
 def test_an_unknown_name_is_an_error_that_names_the_other_namespaces(
-    shell: Shell, words: list[str]
+    shell: Shell, request_parts: list[str]
 ) -> None:
     shell.ok("--namespace", "somewhere", "topic", "create", "claims")
-    assert "somewhere" in shell.fails(*words, status=1)
+    assert "somewhere" in shell.fails(*request_parts, status=1)

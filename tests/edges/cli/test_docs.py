@@ -40,11 +40,11 @@ def test_every_command_of_the_operations_page_works_in_its_order(
     lines = "".join(BLOCK.findall((DOCS / "operations.md").read_text())).splitlines()
     assert len(lines) > 30
     for line in lines:
-        program, *words = [known.get(word, word) for word in shlex.split(line)]
+        program, *request_parts = [known.get(word, word) for word in shlex.split(line)]
         assert program == "rqretry"
-        if "--canary" in words:  # it would wait for a worker; another test has one
-            words.append("--dry-run")
-        shell.ok(*words)
+        if "--canary" in request_parts:  # it would wait for a worker; another test has one
+            request_parts.append("--dry-run")
+        shell.ok(*request_parts)
     assert client.admin.topics() == []
     assert len((tmp_path / "dead.jsonl").read_text().splitlines()) == 6
 

@@ -62,7 +62,7 @@ def test_a_sound_server_has_only_good_findings() -> None:
         ({"redis_version": "7.4.3"}, "version", "ok", "Redis 7.4.3"),
     ],
 )
-def test_each_weakness_is_found_and_told_with_its_fix(
+def test_each_weakness_is_found_and_reported_with_its_fix(
     change: dict[str, str], name: str, severity: str, shown: str
 ) -> None:
     finding = examine(SOUND | change)[name]

@@ -16,10 +16,10 @@ def test_no_command_prints_what_a_terminal_would_act_upon(
     client.publish("u", HOSTILE, headers={"h": HOSTILE})
     file = tmp_path / "export.jsonl"
     shell.ok("dlq", "export", "g", "--file", str(file))
-    for words in (["dlq", "show", "g", id_], ["message", id_], ["dlq", "list", "g"],
+    for request_parts in (["dlq", "show", "g", id_], ["message", id_], ["dlq", "list", "g"],
                   ["receive", "u", "--group", "h", "--create-group"]):  # fmt: skip
-        assert_printable(shell.ok(*words))
-        assert_printable(shell.ok(*words, "--json"))
+        assert_printable(shell.ok(*request_parts))
+        assert_printable(shell.ok(*request_parts, "--json"))
     for text in (shell.ok("dlq", "export", "g"), file.read_text("utf-8")):
         assert_printable(text)
         assert "Zürich" in text

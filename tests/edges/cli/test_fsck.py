@@ -44,16 +44,16 @@ def received(client: Client) -> list[Any]:
     return sorted(message.body for message in messages)
 
 
-@pytest.mark.parametrize("words", [["--repair"], ["--repair", "--dry-run"], []])
+@pytest.mark.parametrize("request_parts", [["--repair"], ["--repair", "--dry-run"], []])
 def test_without_a_yes_nothing_is_changed(
-    shell: Shell, raw: Any, lost: list[str], words: list[str]
+    shell: Shell, raw: Any, lost: list[str], request_parts: list[str]
 ) -> None:
     before = everything(raw)
-    result = shell("fsck", *words)
+    result = shell("fsck", *request_parts)
     assert result.exit_code == 1
     assert "2 errors" in result.stdout
-    assert ("it is removed from every key of the group" in result.stdout) is bool(words)
-    assert ("give --yes to repair" in result.stderr) is (words == ["--repair"])
+    assert ("it is removed from every key of the group" in result.stdout) is bool(request_parts)
+    assert ("give --yes to repair" in result.stderr) is (request_parts == ["--repair"])
     assert everything(raw) == before
 
 
@@ -68,9 +68,9 @@ def test_a_repair_asks_says_what_it_did_and_is_on_record(
     assert "repaired:" in shown
     assert "1 partition read: 0 errors, 0 warnings" in shown
     noted = {entry.arguments["repair"]: entry for entry in client.admin.audit()}
-    assert set(noted) == {"adopt", "mend put_back", "mend lost"}
-    assert noted["mend put_back"].arguments["ids"] == [lost[0]]
-    assert noted["mend lost"].counts == {"messages": 1}
+    assert set(noted) == {"adopt", "repair put_back", "repair lost"}
+    assert noted["repair put_back"].arguments["ids"] == [lost[0]]
+    assert noted["repair lost"].counts == {"messages": 1}
     assert [e.event for e in client.admin.timeline(lost[0])] == ["publish", "repair", "repair"]
     assert received(client) == ["here", "lost"]
     assert_sound(client.store)

@@ -19,15 +19,19 @@ def committed(client: Client) -> str:
     return id_
 
 
-def test_a_committed_message_is_told_from_its_history(shell: Shell, client: Client) -> None:
+def test_a_committed_message_is_reported_from_its_history(shell: Shell, client: Client) -> None:
     id_ = committed(client)
-    told = shell.json("message", id_)
-    assert (told["id"], told["topic"]) == (id_, "t")
-    (state,) = told["states"]
+    stated = shell.json("message", id_)
+    assert (stated["id"], stated["topic"]) == (id_, "t")
+    (state,) = stated["states"]
     assert (state["group"], state["state"]) == ("g", "committed")
     assert state["explain"].startswith("committed at ")
-    assert [event["event"] for event in told["timeline"]] == ["publish", "lease", "succeed"]
-    assert told["timeline"][0]["trace_id"] == TRACE
+    assert [event["event"] for event in stated["timeline"]] == [
+        "publish",
+        "lease",
+        "succeed",
+    ]
+    assert stated["timeline"][0]["trace_id"] == TRACE
     url = "http://localhost:16686/trace/{trace_id}"
     linked = shell.json("message", id_, "--trace-url", url)
     assert linked["timeline"][0]["trace_url"] == f"http://localhost:16686/trace/{TRACE}"
@@ -35,8 +39,8 @@ def test_a_committed_message_is_told_from_its_history(shell: Shell, client: Clie
 
 def test_messages_are_found_by_their_key(shell: Shell, client: Client) -> None:
     id_ = committed(client)
-    told = shell.json("message", "--key", "order-7")
-    assert [message["id"] for message in told["messages"]] == [id_]
+    stated = shell.json("message", "--key", "order-7")
+    assert [message["id"] for message in stated["messages"]] == [id_]
 
 
 def test_what_message_is_given_is_checked(shell: Shell, client: Client) -> None:

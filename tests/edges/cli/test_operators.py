@@ -142,11 +142,11 @@ def test_reset_to_the_earliest_gives_what_is_still_stored(shell: Shell, client: 
     push_group(client, "claims", "g")
     client.publish_many("claims", [1, 2])
     push_group(client, "claims", "h")
-    words = ("group", "reset", "h", "--to", "earliest")
-    assert "2 messages of group h would be delivered again" in shell.ok(*words, "--dry-run")
+    request_parts = ("group", "reset", "h", "--to", "earliest")
+    assert "2 messages of group h would be delivered again" in shell.ok(*request_parts, "--dry-run")
     assert client.admin.stats(group="h").ready == 0
-    assert "2 messages of group h delivered again" in shell.ok(*words, "--yes")
-    assert shell.json(*words, "--yes")["count"] == 0
+    assert "2 messages of group h delivered again" in shell.ok(*request_parts, "--yes")
+    assert shell.json(*request_parts, "--yes")["count"] == 0
     assert client.admin.stats(group="h").ready == 2
     assert last(shell)["arguments"] == {"group": "h", "to": "earliest"}
 
@@ -156,9 +156,9 @@ def test_receive_can_start_a_new_group_with_what_is_still_stored(
 ) -> None:
     push_group(client, "claims", "g")
     client.publish_many("claims", [1, 2])
-    words = ("receive", "claims", "--create-group", "--wait", "0", "--start")
-    assert shell.json(*words, "latest", "--group", "late")["messages"] == []
-    found = shell.json(*words, "earliest", "--group", "all")["messages"]
+    request_parts = ("receive", "claims", "--create-group", "--wait", "0", "--start")
+    assert shell.json(*request_parts, "latest", "--group", "late")["messages"] == []
+    found = shell.json(*request_parts, "earliest", "--group", "all")["messages"]
     assert [(message["body"], message["attempt"]) for message in found] == [(1, 1), (2, 1)]
 
 
@@ -167,14 +167,14 @@ def test_group_purge_deletes_messages_in_one_state(shell: Shell, client: Client)
     client.publish_many("claims", [1, 2])
     fail_all(client, "claims", "g")
     (new, other) = client.publish_many("claims", [3, 4])
-    words = ("group", "purge", "g", "--state")
-    dry = shell.json(*words, "ready", "--all", "--dry-run")
+    request_parts = ("group", "purge", "g", "--state")
+    dry = shell.json(*request_parts, "ready", "--all", "--dry-run")
     assert dry == {"group": "g", "verb": "purge", "count": 2, "dry_run": True}
-    assert shell.json(*words, "ready", "--topic", "nothing", "--yes")["count"] == 0
-    out = shell.ok(*words, "ready", "--ids", new, "--yes")
+    assert shell.json(*request_parts, "ready", "--topic", "nothing", "--yes")["count"] == 0
+    out = shell.ok(*request_parts, "ready", "--ids", new, "--yes")
     assert out == "1 message of group g deleted\n"
     assert last(shell)["arguments"] == {"group": "g", "state": "ready", "ids": [new]}
-    assert shell.json(*words, "waiting_retry", "--all", "--yes")["count"] == 2
+    assert shell.json(*request_parts, "waiting_retry", "--all", "--yes")["count"] == 2
     stats = client.admin.stats()
     assert (stats.ready, stats.waiting, stats.topics[0].stored) == (1, 0, 1)
     assert client.admin.message(other).states[0].state == "ready"
@@ -212,30 +212,30 @@ DESTROYING = [
 ]
 
 
-@pytest.mark.parametrize("words", DESTROYING, ids=" ".join)
+@pytest.mark.parametrize("request_parts", DESTROYING, ids=" ".join)
 @pytest.mark.parametrize(("answer", "status"), [("y", 0), ("n", 1)])
 def test_what_destroys_asks_on_a_terminal_and_does_nothing_after_a_no(
-    shell: Shell, client: Client, words: list[str], answer: str, status: int
+    shell: Shell, client: Client, request_parts: list[str], answer: str, status: int
 ) -> None:
     dead_letter(client, "claims", "g", 1, 2)
     client.publish("claims", 3)
     before = entries(shell)
-    assert at_terminal(shell, words, answer) == status
+    assert at_terminal(shell, request_parts, answer) == status
     stored = sum(topic.stored for topic in client.admin.stats().topics)
     assert (stored == 3) == (answer == "n")
     assert (entries(shell) == before) == (answer == "n")
 
 
-@pytest.mark.parametrize("words", DESTROYING, ids=" ".join)
+@pytest.mark.parametrize("request_parts", DESTROYING, ids=" ".join)
 def test_what_destroys_needs_yes_off_a_terminal(
-    shell: Shell, client: Client, words: list[str]
+    shell: Shell, client: Client, request_parts: list[str]
 ) -> None:
     dead_letter(client, "claims", "g", 1)
-    assert "give --yes or --dry-run" in shell.fails(*words, status=2)
+    assert "give --yes or --dry-run" in shell.fails(*request_parts, status=2)
     assert client.admin.stats().dead == 1
 
 
-def at_terminal(shell: Shell, words: list[str], answer: str) -> int:
+def at_terminal(shell: Shell, request_parts: list[str], answer: str) -> int:
     """The exit status of a program whose input is a terminal at which this is typed."""
     ours, theirs = pty.openpty()
     known = {name: value for name, value in os.environ.items() if name not in CLEAN}
@@ -243,7 +243,7 @@ def at_terminal(shell: Shell, words: list[str], answer: str) -> int:
     os.write(ours, f"{answer}\n".encode())
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "rqretry", *words],
+            [sys.executable, "-m", "rqretry", *request_parts],
             env=environment, stdin=theirs, capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
     finally:
@@ -282,8 +282,8 @@ def test_redrive_with_a_rate_spaces_the_due_times(shell: Shell, client: Client) 
 
 def test_canaries_that_are_not_done_in_time_stop_a_redrive(shell: Shell, client: Client) -> None:
     dead_letter(client, "claims", "g", 1, 2, 3)
-    words = ("--all", "--canary", "1", "--canary-timeout", "300ms", "--yes", "--json")
-    result = shell("dlq", "redrive", "g", *words)
+    request_parts = ("--all", "--canary", "1", "--canary-timeout", "300ms", "--yes", "--json")
+    result = shell("dlq", "redrive", "g", *request_parts)
     assert result.exit_code == 1
     answer = json.loads(result.stdout)
     assert (answer["count"], answer["matched"], answer["canaries"]) == (1, 3, 1)

@@ -81,7 +81,7 @@ def test_a_worker_says_what_it_will_do_works_and_stops(
     assert "\x1b[" not in out
 
 
-def test_the_banner_tells_the_retries_that_an_operator_set(
+def test_the_banner_reports_the_retries_that_an_operator_set(
     program: Program, client: Client, shop: str
 ) -> None:
     client.store.perform(client.catalog.join("claims", "push", ["claims"]))
@@ -94,7 +94,7 @@ def test_the_banner_tells_the_retries_that_an_operator_set(
     assert "at most 100/m, over all workers" in out
 
 
-def test_the_banner_tells_what_is_pinned_whatever_the_handler_asks_for(
+def test_the_banner_reports_what_is_pinned_whatever_the_handler_asks_for(
     program: Program, client: Client, shop: str
 ) -> None:
     client.store.perform(client.catalog.join("counts", "push", ["claims", "more"]))

@@ -82,7 +82,7 @@ def test_a_long_list_of_messages_is_printed_page_by_page(client: Client, shell: 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["terminal", "piped"])
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("request_parts", "text"),
     [
         (["dlq", "export", "g"], "exporting g"),
         (["dlq", "purge", "g", "--all", "--yes"], "deleting dead letters of g"),
@@ -93,20 +93,20 @@ def test_a_long_list_of_messages_is_printed_page_by_page(client: Client, shell: 
     ids=lambda value: "" if isinstance(value, str) else " ".join(value),
 )
 def test_long_work_shows_a_bar_on_a_terminal_only(
-    shell: Shell, client: Client, words: list[str], text: str, seen: bool
+    shell: Shell, client: Client, request_parts: list[str], text: str, seen: bool
 ) -> None:
     dead_letter(client, "claims", "g", 1, 2)
-    status, errors = with_errors_at(shell, words, terminal=seen)
+    status, errors = with_errors_at(shell, request_parts, terminal=seen)
     assert status == 0
     assert (text in errors) == seen
     assert seen or not errors.count("\x1b")
 
 
-def with_errors_at(shell: Shell, words: list[str], *, terminal: bool) -> tuple[int, str]:
+def with_errors_at(shell: Shell, request_parts: list[str], *, terminal: bool) -> tuple[int, str]:
     """Exit status, and what a program writes to standard error."""
     known = {name: value for name, value in os.environ.items() if name not in CLEAN}
     environment = known | {"RQRETRY_REDIS_URL": shell.url, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
-    command = [sys.executable, "-m", "rqretry", *words]
+    command = [sys.executable, "-m", "rqretry", *request_parts]
     ours, theirs = pty.openpty() if terminal else os.pipe()
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs

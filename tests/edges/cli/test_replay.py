@@ -75,10 +75,10 @@ def shop(tmp_path: Path, server: EmbeddedRedis) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *words: str, shown: str = "") -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *request_parts: str, shown: str = "") -> subprocess.CompletedProcess[str]:
     env = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     return subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, *request_parts],
         cwd=folder,
         env=env,
         input=shown,
@@ -90,17 +90,17 @@ def run(folder: Path, *words: str, shown: str = "") -> subprocess.CompletedProce
 
 
 def replay(
-    folder: Path, server: EmbeddedRedis, *words: str, shown: str = ""
+    folder: Path, server: EmbeddedRedis, *request_parts: str, shown: str = ""
 ) -> subprocess.CompletedProcess[str]:
     target = ["--url", server.url, "--namespace", NAMESPACE, "--app", "shop:app"]
-    program = ["-m", "rqretry", "dlq", "replay", "payout", dead_id(server), *target, *words]
+    program = ["-m", "rqretry", "dlq", "replay", "payout", dead_id(server), *target, *request_parts]
     return run(folder, *program, shown=shown)
 
 
 def dead_id(server: EmbeddedRedis) -> str:
     with Client(server.url, namespace=NAMESPACE) as client:
-        (letter,) = client.admin.dead_letters("payout")
-        return letter.id
+        (dead_record,) = client.admin.dead_letters("payout")
+        return dead_record.id
 
 
 def numbers(server: EmbeddedRedis) -> tuple[int, int, dict[str, int]]:
@@ -182,15 +182,15 @@ async def life(app):
     made = text[start : end - 1] + ", lifespan=life)"
     (shop / "shop.py").write_text(life + text[:start] + made + text[end:])
 
-    told = replay(shop, server)
+    stated = replay(shop, server)
 
-    assert told.returncode == 1
-    assert f"Error: the lifespan of the app failed where it {when}" in told.stderr
-    assert "bug" not in told.stderr
+    assert stated.returncode == 1
+    assert f"Error: the lifespan of the app failed where it {when}" in stated.stderr
+    assert "bug" not in stated.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("request_parts", "shown"),
     [
         (["--pdb", "--as-test", "x.py"], "--pdb and --as-test do different things"),
         (["--app", "shop:no"], "no"),
@@ -198,9 +198,9 @@ async def life(app):
     ],
 )
 def test_what_cannot_work_is_one_sentence(
-    shop: Path, server: EmbeddedRedis, words: list[str], shown: str
+    shop: Path, server: EmbeddedRedis, request_parts: list[str], shown: str
 ) -> None:
-    told = replay(shop, server, *words)
-    assert told.returncode in (1, 2)
-    assert shown in told.stderr
-    assert len(told.stderr.splitlines()) == 1
+    stated = replay(shop, server, *request_parts)
+    assert stated.returncode in (1, 2)
+    assert shown in stated.stderr
+    assert len(stated.stderr.splitlines()) == 1

@@ -240,9 +240,9 @@ def test_dev_starts_a_redis_says_how_to_publish_and_reloads(
     code.write_text(SHOP.format(body="raise ValueError('first')"))
     dev = program("dev", "cli_dev_shop:app", "--app-dir", str(tmp_path))
     assert dev.stdout is not None
-    words = shlex.split(dev.stdout.readline())
-    assert words[:5] == ["publish", "rqretry", "publish", "TOPIC", "--body"]
-    url = words[-1]
+    request_parts = shlex.split(dev.stdout.readline())
+    assert request_parts[:5] == ["publish", "rqretry", "publish", "TOPIC", "--body"]
+    url = request_parts[-1]
     with Client(url) as client:
         Shell(url).ok("publish", "claims", "--body", "1", "--url", url)
         wait_until(lambda: client.admin.stats().dead == 1)
@@ -294,9 +294,9 @@ def test_status_watch_goes_on_until_it_is_stopped(program: Program, client: Clie
     lines = iter(watch.stdout.readline, "")
     assert next(line for line in lines if "succeed 0.0/s" in line)
     watch.send_signal(signal.SIGINT)
-    told, err = watch.communicate(timeout=30)
+    stated, err = watch.communicate(timeout=30)
     assert watch.returncode == 0, err
-    assert "\x1b" not in told, "it is not a terminal: one page below the other"
+    assert "\x1b" not in stated, "it is not a terminal: one page below the other"
 
 
 def test_what_is_watched_shows_the_ladder_the_workers_and_what_died(

@@ -44,11 +44,11 @@ def test_what_an_encoding_lacks_is_escaped(program: Program, client: Client) -> 
     latin = partial(program, env={"PYTHONIOENCODING": "latin-1"}, encoding="latin-1")
 
     shown, err = latin("dlq", "show", "g", id_).communicate(timeout=30)
-    told, _ = latin("dlq", "export", "g").communicate(timeout=30)
+    stated, _ = latin("dlq", "export", "g").communicate(timeout=30)
 
     assert err.strip() == ""
     assert "Zürich \\u26a1" in shown
-    assert json.loads(told)["body"] == TEXT
+    assert json.loads(stated)["body"] == TEXT
 
 
 def test_ctrl_c_while_the_program_loads_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:

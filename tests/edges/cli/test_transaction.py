@@ -8,7 +8,7 @@ from rqretry import Client
 from tests.edges.cli.shell import Shell
 
 
-def test_list_show_and_status_tell_what_is_not_decided(shell: Shell, client: Client) -> None:
+def test_list_show_and_status_report_what_is_not_decided(shell: Shell, client: Client) -> None:
     assert shell.json("transaction", "list") == {"namespace": "default", "transactions": []}
     tx = client.transaction("claims", producer_group="shop")
     tx.publish(1)
@@ -71,11 +71,11 @@ def test_publish_deliver_at_takes_a_date(shell: Shell, client: Client) -> None:
     ],
 )
 def test_publish_deliver_at_refuses_what_is_no_date(shell: Shell, date: str, shown: str) -> None:
-    words = ("publish", "claims", "--body", "1", "--deliver-at", date)
-    assert shown in shell.fails(*words, status=2)
+    request_parts = ("publish", "claims", "--body", "1", "--deliver-at", date)
+    assert shown in shell.fails(*request_parts, status=2)
 
 
 def test_publish_takes_one_way_to_say_when(shell: Shell) -> None:
     date = "2040-01-01T00:00:00Z"
-    words = ("publish", "claims", "--body", "1", "--delay", "1s", "--deliver-at", date)
-    assert "--delay and --deliver-at both set the delay" in shell.fails(*words, status=2)
+    request_parts = ("publish", "claims", "--body", "1", "--delay", "1s", "--deliver-at", date)
+    assert "--delay and --deliver-at both set the delay" in shell.fails(*request_parts, status=2)

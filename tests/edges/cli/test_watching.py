@@ -32,26 +32,26 @@ def test_status_watch_redraws_in_place_and_leaves_the_terminal_as_it_was(
     known = {name: value for name, value in os.environ.items() if name not in CLEAN}
     environment = known | {"RQRETRY_REDIS_URL": shell.url, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
     command = [sys.executable, "-m", "rqretry", "status", "--watch"]
-    told = b""
+    stated = b""
     with subprocess.Popen(
         command, env=environment, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE
     ) as watch:
         os.close(theirs)
         try:
-            while b"succeed 0.0/s" not in told:
-                told += os.read(ours, 4096)
+            while b"succeed 0.0/s" not in stated:
+                stated += os.read(ours, 4096)
             watch.send_signal(signal.SIGINT)
             with suppress(OSError):  # a terminal whose other end is closed
                 while part := os.read(ours, 4096):
-                    told += part
+                    stated += part
             assert watch.wait(30) == 0
         finally:
             watch.kill()
         assert watch.stderr is not None and watch.stderr.read() == b""
     os.close(ours)
-    assert b"\x1b[2J" not in told and b"\x1bc" not in told, "nothing is cleared"
-    assert b"\x1b[1A" in told, "the page before is drawn over"
-    assert told.rfind(b"\x1b[?25h") > told.rfind(b"\x1b[?25l") >= 0, "the cursor is back"
+    assert b"\x1b[2J" not in stated and b"\x1bc" not in stated, "nothing is cleared"
+    assert b"\x1b[1A" in stated, "the page before is drawn over"
+    assert stated.rfind(b"\x1b[?25h") > stated.rfind(b"\x1b[?25l") >= 0, "the cursor is back"
 
 
 def test_what_does_not_fit_the_terminal_is_cut_until_the_end(

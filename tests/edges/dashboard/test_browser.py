@@ -53,13 +53,21 @@ async def test_every_page_fits_narrow_and_wide_windows_and_fetches_nothing(
     ]
     file = tmp_path / "all.html"
     file.write_text(f"<!doctype html>{LOOK}<body>{''.join(frames)}")
-    words = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile")
+    request_parts = (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path}/profile",
+    )
     done = subprocess.run(  # noqa: ASYNC221 - nothing else runs in this loop
-        (chromium, *words, "--dump-dom", file.as_uri()), capture_output=True, text=True, check=True
+        (chromium, *request_parts, "--dump-dom", file.as_uri()),
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
-    told = html.unescape(done.stdout).partition("SEEN[")[2].partition("]END")[0]
-    seen = json.loads(f"[{told}]")
+    stated = html.unescape(done.stdout).partition("SEEN[")[2].partition("]END")[0]
+    seen = json.loads(f"[{stated}]")
     assert len(seen) == len(frames)
     for frame in seen:
         assert (frame["out"], frame["scroll"], frame["fetched"]) == ([], 0, []), frame

@@ -30,7 +30,7 @@ def everything(bench: Bench) -> dict[bytes, bytes]:
     return {key: bench.redis.dump(key) for key in bench.redis.keys("*")}
 
 
-def words(page: str) -> str:
+def request_parts(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
@@ -41,7 +41,7 @@ async def test_the_overview_has_the_numbers_of_every_group(bench: Bench) -> None
     bench.admin.set_group("billing", max_inflight=7, rate_limit="5/s")
     bench.admin.pause("billing")
     async with browsing(bench.url) as browser:
-        page = words((await browser.get("/")).text)
+        page = request_parts((await browser.get("/")).text)
     stats = bench.admin.stats("orders", group="billing")
     (group,) = stats.groups
     assert (group.ready, group.retry, group.inflight, group.waiting_count, group.dead) == (
@@ -57,9 +57,9 @@ async def test_a_group_shows_its_ladder_and_when_it_fires(bench: Bench) -> None:
     async with browsing(bench.url) as browser:
         await browser.get("/group/billing")
         text = (await browser.get("/group/billing")).text
-    assert f"{rung.level} {rung.count}" in words(text)
+    assert f"{rung.level} {rung.count}" in request_parts(text)
     assert rung.count == 2
-    assert re.search(r"4 2 \d{4}-\d\d-\d\dT", words(text))
+    assert re.search(r"4 2 \d{4}-\d\d-\d\dT", request_parts(text))
     assert "<polyline" in text
 
 
@@ -68,9 +68,9 @@ async def test_dead_letters_are_clustered_by_fingerprint_and_listed(bench: Bench
     bench.dead_letter(3, reason="other", **PLACE)
     (first, *_) = bench.admin.dead_letters("billing")
     async with browsing(bench.url) as browser:
-        all_ = words((await browser.get("/dead/billing")).text)
+        all_ = request_parts((await browser.get("/dead/billing")).text)
         one = (await browser.get(f"/dead/billing?fingerprint={first.fingerprint}")).text
-        beyond = words((await browser.get("/dead/billing?fingerprint=&page=9")).text)
+        beyond = request_parts((await browser.get("/dead/billing?fingerprint=&page=9")).text)
     assert f"{first.fingerprint} 2 boom" in all_
     assert f'/message/{first.id}"' in one
     assert "other" not in one
@@ -85,9 +85,9 @@ async def test_a_message_shows_state_explanation_history_and_trace(bench: Bench)
     async with browsing(bench.url, trace_url=link) as browser:
         answer = await browser.get(f"/message/{id_}")
         found = await browser.get("/message", params={"id": str(id_)})
-    assert explained in words(answer.text)
-    assert "dead" in words(answer.text)
-    assert '{"n": 1}' in words(answer.text)
+    assert explained in request_parts(answer.text)
+    assert "dead" in request_parts(answer.text)
+    assert '{"n": 1}' in request_parts(answer.text)
     assert f"http://jaeger:16686/trace/{'a' * 32}" in answer.text
     assert found.text == answer.text
 
@@ -95,12 +95,12 @@ async def test_a_message_shows_state_explanation_history_and_trace(bench: Bench)
 async def test_nothing_foreign_is_ever_markup(bench: Bench) -> None:
     id_ = bench.publish({"x": CANARY}, topic="orders", headers=HEADERS, keys="k")[0]
     bench.fail(bench.lease(1, **PLACE), CANARY, level=-1, **PLACE)
-    (letter,) = bench.admin.dead_letters("billing")
+    (dead_record,) = bench.admin.dead_letters("billing")
     paths = [
         "/",
         "/group/billing",
         "/dead/billing",
-        f"/dead/billing?fingerprint={letter.fingerprint}",
+        f"/dead/billing?fingerprint={dead_record.fingerprint}",
         f"/message/{id_}",
         f"/message/{CANARY}",
         f"/group/{CANARY}",
@@ -156,8 +156,8 @@ def test_the_command_serves_pages_and_ends_quietly(server: EmbeddedRedis, client
     program = subprocess.Popen(run, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert program.stdout is not None
-        told = program.stdout.readline()
-        assert told == f"dashboard of namespace default (read-only) at http://127.0.0.1:{port}/\n"
+        stated = program.stdout.readline()
+        assert stated == f"dashboard of namespace default (read-only) at http://127.0.0.1:{port}/\n"
         answer = httpx.get(f"http://127.0.0.1:{port}/", timeout=20)
         assert (answer.status_code, "orders" in answer.text) == (200, True)
         assert "server" not in answer.headers

@@ -141,7 +141,7 @@ async def test_an_operator_pauses_and_resumes_and_it_is_on_record(bench: Bench) 
 async def test_an_operator_sends_one_cluster_back_and_purges_another(bench: Bench) -> None:
     bench.dead_letter(1, 2, reason="boom", **PLACE)
     bench.dead_letter(3, reason="other", **PLACE)
-    boom, _, other = (letter.fingerprint for letter in bench.admin.dead_letters("billing"))
+    boom, _, other = (record.fingerprint for record in bench.admin.dead_letters("billing"))
     async with browsing(bench.url, operator=True) as browser:
         data = await form(browser, "redrive", f"?fingerprint={boom}")
         assert (await browser.post("/act/redrive/billing", data=data)).status_code == 303

@@ -163,11 +163,11 @@ def truthful(flights: Sequence[Flight]) -> Evidence:
     """What is seen when all went well, with one delivery for each flight that arrived."""
     arrived = [f.id for f in flights if f.expected == "committed"]
     entries = [Effect(id_, 1, 1) for id_ in arrived]
-    dead = [letter(f.id, f.expected) for f in flights if f.expected != "committed"]
+    dead = [dead_record(f.id, f.expected) for f in flights if f.expected != "committed"]
     return Evidence(entries, entries, dead, [], (len(flights), len(arrived)), state())
 
 
-def letter(id_: str, reason: str, attempt: int = 17) -> DeadLetterRecord:
+def dead_record(id_: str, reason: str, attempt: int = 17) -> DeadLetterRecord:
     error = AttemptError(attempt, 0, "failure", message=reason)
     return DeadLetterRecord(
         id_, FLIGHTS, CLAIMS_GROUP, None, b"", None, (), {}, 0, attempt, "failure", 0, (error,)
@@ -198,11 +198,13 @@ def test_the_truth_is_proved() -> None:
         (replace(SEEN, settled=SEEN.settled[1:]), "1 flights are neither committed nor dead"),
         (replace(SEEN, dead_claims=SEEN.dead_claims[1:]), "1 flights are neither committed nor"),
         (
-            replace(SEEN, dead_claims=[*SEEN.dead_claims, letter(FIRST.flight_id, "cancelled")]),
+            replace(
+                SEEN, dead_claims=[*SEEN.dead_claims, dead_record(FIRST.flight_id, "cancelled")]
+            ),
             "1 flights are both committed and dead",
         ),
         (
-            replace(SEEN, dead_claims=[*SEEN.dead_claims, letter("nobody", "cancelled")]),
+            replace(SEEN, dead_claims=[*SEEN.dead_claims, dead_record("nobody", "cancelled")]),
             "1 flights are not in the file: nobody",
         ),
         (replace(SEEN, booked=SEEN.booked[1:]), "1 flights are arrived and not in the book"),
@@ -216,7 +218,7 @@ def test_the_truth_is_proved() -> None:
         (replace(SEEN, last=state(ready=1)), "1 messages are unfinished"),
     ],
 )
-def test_what_is_lost_is_told(seen: Evidence, shown: str) -> None:
+def test_what_is_lost_is_reported(seen: Evidence, shown: str) -> None:
     proof = prove(FLIGHTS_OF_TEST, seen)
 
     assert not proof.conserved
@@ -235,15 +237,15 @@ def test_an_effect_that_happened_again_after_its_lease_expired_is_explained() ->
 @pytest.mark.parametrize(
     ("dead", "shown"),
     [
-        (letter(FIRST.flight_id, "cancelled"), "1 flights are dead, and must not be"),
-        (letter(SEEN.dead_claims[0].id, "bad luck"), "1 flights are dead for another reason"),
+        (dead_record(FIRST.flight_id, "cancelled"), "1 flights are dead, and must not be"),
+        (dead_record(SEEN.dead_claims[0].id, "bad luck"), "1 flights are dead for another reason"),
         (
-            letter(SEEN.dead_claims[0].id, SEEN.dead_claims[0].errors[-1].message, attempt=16),
+            dead_record(SEEN.dead_claims[0].id, SEEN.dead_claims[0].errors[-1].message, attempt=16),
             "1 flights are dead after another number of deliveries than 17",
         ),
     ],
 )
-def test_what_ended_in_another_way_than_the_file_says_is_told(
+def test_what_ended_in_another_way_than_the_file_says_is_reported(
     dead: DeadLetterRecord, shown: str
 ) -> None:
     proof = prove(FLIGHTS_OF_TEST, replace(SEEN, dead_claims=[*SEEN.dead_claims, dead]))

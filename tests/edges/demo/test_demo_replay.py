@@ -49,10 +49,10 @@ class Desk:
         ours = {"RQRETRY_REDIS_URL": url, "RQRETRY_NAMESPACE": NAMESPACE, "COLUMNS": "200"}
         self._environment = os.environ | ours | {"PYTHONPATH": str(ROOT)}
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *request_parts: str) -> subprocess.CompletedProcess[str]:
         """A program in the folder, to its end."""
         return subprocess.run(
-            [sys.executable, *words],
+            [sys.executable, *request_parts],
             cwd=self.folder,
             env=self._environment,
             capture_output=True,
@@ -61,9 +61,9 @@ class Desk:
             check=False,
         )
 
-    def rqretry(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def rqretry(self, *request_parts: str) -> subprocess.CompletedProcess[str]:
         """A command on the server."""
-        return self.run("-m", "rqretry", *words)
+        return self.run("-m", "rqretry", *request_parts)
 
     def worker(self) -> "subprocess.Popen[str]":
         """The app, working until it is told to stop."""
@@ -86,14 +86,14 @@ class Desk:
 
 async def replay_fix_and_redrive(desk: Desk) -> None:
     """From a dead letter to a commit, as a developer does it."""
-    letters = desk.client.admin.dead_letters(CLAIMS_GROUP, error="cancelled")
-    id_ = letters[0].id
-    words = (CLAIMS_GROUP, id_, "--app", "shop:app")
-    seen = desk.rqretry("dlq", "replay", *words)
+    dead_records = desk.client.admin.dead_letters(CLAIMS_GROUP, error="cancelled")
+    id_ = dead_records[0].id
+    request_parts = (CLAIMS_GROUP, id_, "--app", "shop:app")
+    seen = desk.rqretry("dlq", "replay", *request_parts)
     assert seen.returncode == 1
     assert "cancelled" in seen.stdout and "as when it died" in seen.stdout
 
-    written = desk.rqretry("dlq", "replay", *words, "--as-test", "test_claim.py")
+    written = desk.rqretry("dlq", "replay", *request_parts, "--as-test", "test_claim.py")
     assert (written.returncode, written.stdout) == (0, ""), written.stderr
     test = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_claim.py")
     failed = desk.run(*test)
@@ -115,7 +115,7 @@ async def replay_fix_and_redrive(desk: Desk) -> None:
         worker.terminate()
         worker.wait(30)
     left = desk.client.admin.dead_letters(CLAIMS_GROUP)
-    assert id_ not in {letter.id for letter in left}
+    assert id_ not in {dead_record.id for dead_record in left}
 
 
 @pytest.mark.campaign
@@ -148,6 +148,6 @@ async def test_a_dead_letter_of_the_demo_itself_is_replayed_fixed_and_committed(
 
 
 async def test_keep_needs_a_server_that_stays(desk: Desk) -> None:
-    told = desk.run("-m", "rqretry", "demo", "--rows", "30", "--redis", "embedded", "--keep")
-    assert (told.returncode, told.stdout) == (2, "")
-    assert "--keep needs a server that stays" in told.stderr
+    stated = desk.run("-m", "rqretry", "demo", "--rows", "30", "--redis", "embedded", "--keep")
+    assert (stated.returncode, stated.stdout) == (2, "")
+    assert "--keep needs a server that stays" in stated.stderr

@@ -67,8 +67,8 @@ def test_the_demo_without_spark_imports_none_of_it() -> None:
         "import sys; from rqretry.demo import command, report, run;"
         " print([name for name in ('pyspark', 'pyarrow', 'numpy') if name in sys.modules])"
     )
-    words = (sys.executable, "-c", program)
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    request_parts = (sys.executable, "-c", program)
+    done = subprocess.run(request_parts, capture_output=True, text=True, check=False)
 
     assert done.stdout.strip() == "[]", done.stderr
 
@@ -81,7 +81,7 @@ def test_a_report_that_says_the_same_differs_in_nothing() -> None:
     assert compare(PROOF, TOLD) == []
 
 
-def test_a_report_that_says_something_else_is_told() -> None:
+def test_a_report_that_says_something_else_is_reported() -> None:
     (dead,) = compare(PROOF, replace(TOLD, dead={"cancelled": 3}))
     (tried,) = compare(PROOF, replace(TOLD, succeeded={1: 7}))
 
@@ -104,8 +104,10 @@ def server() -> Iterator[EmbeddedRedis]:
 def test_the_demo_on_spark_counts_as_without_and_its_report_agrees(
     server: EmbeddedRedis, tmp_path: Path
 ) -> None:
-    words = ("--rows", str(ROWS), "--json", "--redis", server.url, "--spark", "out")
-    run = subprocess.run((*DEMO, *words), cwd=tmp_path, capture_output=True, text=True, check=False)
+    request_parts = ("--rows", str(ROWS), "--json", "--redis", server.url, "--spark", "out")
+    run = subprocess.run(
+        (*DEMO, *request_parts), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
 
     assert run.returncode == 0, run.stderr
     answer = json.loads(run.stdout)
@@ -139,9 +141,9 @@ JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector"
 def test_ctrl_c_ends_the_demo_on_spark_without_a_word_and_without_leaving_anything(
     server: EmbeddedRedis, tmp_path: Path
 ) -> None:
-    words = ("--rows", str(ROWS), "--redis", server.url, "--spark", "out")
+    request_parts = ("--rows", str(ROWS), "--redis", server.url, "--spark", "out")
     demo = subprocess.Popen(
-        (*DEMO, *words),
+        (*DEMO, *request_parts),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -23,9 +23,11 @@ def environment(server: EmbeddedRedis, **variables: str) -> dict[str, str]:
     return kept | ours | {"PYTHONPATH": str(ROOT)} | variables
 
 
-def run(server: EmbeddedRedis, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    server: EmbeddedRedis, *request_parts: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "rqretry", *words],
+        [sys.executable, "-m", "rqretry", *request_parts],
         env=environment(server, **variables),
         capture_output=True,
         text=True,
@@ -35,7 +37,7 @@ def run(server: EmbeddedRedis, *words: str, **variables: str) -> subprocess.Comp
 
 
 @pytest.mark.parametrize("how", ["option", "variable", "traces variable", "grpc by its port"])
-async def test_publish_is_traced_when_it_is_told_where_to(
+async def test_publish_is_traced_when_it_is_reported_where_to(
     lab: Lab, collector: Collector, how: str
 ) -> None:
     url = collector.http
@@ -50,13 +52,13 @@ async def test_publish_is_traced_when_it_is_told_where_to(
         case _:
             variables = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_SERVICE_NAME": "shop"}
             options = ["--otlp", collector.grpc]
-    told = run(lab.server, "publish", "t", "--body", "1", *options, **variables)
-    assert (told.returncode, told.stderr) == (0, "")
+    stated = run(lab.server, "publish", "t", "--body", "1", *options, **variables)
+    assert (stated.returncode, stated.stderr) == (0, "")
     (span,) = collector.wait(1)
     assert span.name == "publish t"
     assert span.service == ("shop" if how == "grpc by its port" else "rqretry")
     with Client(lab.url, namespace=NAMESPACE) as client:
-        headers = client.admin.message(told.stdout.strip()).headers
+        headers = client.admin.message(stated.stdout.strip()).headers
     assert headers["traceparent"].split("-")[1:3] == [span.trace_id, span.span_id]
 
 
@@ -67,14 +69,14 @@ async def test_publish_is_traced_when_it_is_told_where_to(
 async def test_nothing_is_traced_when_nobody_asks_or_it_is_disabled(
     lab: Lab, variables: dict[str, str]
 ) -> None:
-    told = run(lab.server, "publish", "t", "--body", "1", **variables)
-    assert (told.returncode, told.stderr) == (0, "")
+    stated = run(lab.server, "publish", "t", "--body", "1", **variables)
+    assert (stated.returncode, stated.stderr) == (0, "")
     with Client(lab.url, namespace=NAMESPACE) as client:
-        assert client.admin.message(told.stdout.strip()).headers == {}
+        assert client.admin.message(stated.stdout.strip()).headers == {}
 
 
 @pytest.mark.parametrize(
-    ("words", "variables", "shown"),
+    ("request_parts", "variables", "shown"),
     [
         (["--otlp", "localhost:4318"], {}, "--otlp 'localhost:4318' must be a URL"),
         (
@@ -86,12 +88,12 @@ async def test_nothing_is_traced_when_nobody_asks_or_it_is_disabled(
     ],
 )
 async def test_what_cannot_work_is_one_sentence_before_anything_is_published(
-    lab: Lab, words: list[str], variables: dict[str, str], shown: str
+    lab: Lab, request_parts: list[str], variables: dict[str, str], shown: str
 ) -> None:
-    told = run(lab.server, "publish", "t", "--body", "1", *words, **variables)
-    assert told.returncode == 1
-    assert shown in told.stderr
-    assert len(told.stderr.splitlines()) == 1
+    stated = run(lab.server, "publish", "t", "--body", "1", *request_parts, **variables)
+    assert stated.returncode == 1
+    assert shown in stated.stderr
+    assert len(stated.stderr.splitlines()) == 1
     assert not lab.redis.keys("*")
 
 
@@ -99,7 +101,7 @@ def test_without_the_sdk_a_sentence_names_the_extra(redis_server: EmbeddedRedis)
     code = (
         "import sys; sys.modules['opentelemetry'] = None;from rqretry.cli.main import main; main()"
     )
-    told = subprocess.run(
+    stated = subprocess.run(
         [sys.executable, "-c", code, "publish", "t", "--body", "1", "--otlp", "http://localhost:1"],
         env=environment(redis_server),
         capture_output=True,
@@ -107,8 +109,8 @@ def test_without_the_sdk_a_sentence_names_the_extra(redis_server: EmbeddedRedis)
         timeout=60,
         check=False,
     )
-    assert told.returncode == 1
-    assert told.stderr.endswith("needs OpenTelemetry: pip install 'rqretry[otel]'\n")
+    assert stated.returncode == 1
+    assert stated.stderr.endswith("needs OpenTelemetry: pip install 'rqretry[otel]'\n")
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(4, marks=pytest.mark.campaign)])

@@ -66,7 +66,7 @@ class Bench:
         tracer.start_span(name, **options).end()
 
 
-def told(request: ExportTraceServiceRequest) -> dict[bytes, tuple[Any, Any, Any]]:
+def stated(request: ExportTraceServiceRequest) -> dict[bytes, tuple[Any, Any, Any]]:
     """Each span with what stands around it."""
     found = {}
     for resource in request.resource_spans:
@@ -78,7 +78,7 @@ def told(request: ExportTraceServiceRequest) -> dict[bytes, tuple[Any, Any, Any]
 
 def same(encoder: SpanEncoder, spans: Sequence[ReadableSpan]) -> bool:
     ours = ExportTraceServiceRequest.FromString(encoder.request(spans))
-    return told(ours) == told(encode_spans(spans)) and len(told(ours)) == len(spans)
+    return stated(ours) == stated(encode_spans(spans)) and len(stated(ours)) == len(spans)
 
 
 def remote(*, is_remote: bool, state: str = "") -> Any:
@@ -89,7 +89,7 @@ def remote(*, is_remote: bool, state: str = "") -> Any:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(names, kinds, st.dictionaries(names, values, max_size=5)), max_size=6))
-def test_it_says_the_same_of_whatever_is_said(
+def test_it_says_the_same_of_whatever_is_reported(
     shown: Iterable[tuple[str, SpanKind, dict[str, Any]]],
 ) -> None:
     bench, encoder = Bench(service="shop"), SpanEncoder()

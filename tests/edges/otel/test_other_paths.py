@@ -209,22 +209,22 @@ async def test_a_message_that_dies_by_expiry_has_a_dead_letter_span(
 Told = Callable[[], bool]
 
 
-async def by_receive(lab: Lab, told: Told) -> None:
+async def by_receive(lab: Lab, stated: Told) -> None:
     with lab.client().simple_consumer("t", group="g") as consumer:
-        await until(lambda: not consumer.receive(wait=0) and told())
+        await until(lambda: not consumer.receive(wait=0) and stated())
 
 
-async def by_the_reaper_command(lab: Lab, told: Told) -> None:
+async def by_the_reaper_command(lab: Lab, stated: Told) -> None:
     client = lab.client()
 
     def died() -> bool:
         client.store.perform(Upkeep(client.catalog, "reaper").round())
-        return told()
+        return stated()
 
     await until(died)
 
 
-async def by_a_worker_of_another_group(lab: Lab, told: Told) -> None:
+async def by_a_worker_of_another_group(lab: Lab, stated: Told) -> None:
     app = lab.app()
 
     @app.consumer("t", group="other")
@@ -232,7 +232,7 @@ async def by_a_worker_of_another_group(lab: Lab, told: Told) -> None:
         """Nothing."""
 
     async with lab.working(app):
-        await until(told)
+        await until(stated)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ async def by_a_worker_of_another_group(lab: Lab, told: Told) -> None:
         pytest.param(by_a_worker_of_another_group, marks=pytest.mark.campaign),
     ],
 )
-async def test_whoever_expires_it_tells(
+async def test_whoever_expires_it_reports(
     lab: Lab, collector: Collector, traced: Traced, who: Callable[[Lab, Told], Any]
 ) -> None:
     tracing = traced(collector.http)

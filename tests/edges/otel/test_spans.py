@@ -29,7 +29,7 @@ from rqretry.otel.otlp_encode import SpanEncoder
 from rqretry.otel.sampler import FailuresKept
 from rqretry.otel.semconv import SharedAttributes, SpanAttributes
 from rqretry.otel.spans import OwnProcessors, QuickProvider, QuickSpan
-from tests.edges.otel.test_encoding import Kept, told
+from tests.edges.otel.test_encoding import Kept, stated
 
 ABOUT = SharedAttributes({"messaging.system": "rqretry", "rqretry.namespace": "n"})
 
@@ -119,8 +119,8 @@ def test_it_is_exported_as_the_sdk_would(what: str, above: str) -> None:
 
 def _spoken(spans: list[ReadableSpan]) -> list[Any]:
     """What our encoder says, and the SDK's; but for ids and times that are never alike."""
-    ours = told(ExportTraceServiceRequest.FromString(SpanEncoder().request(spans)))
-    assert ours == told(encode_spans(spans)), "and the SDK's encoder finds the same"
+    ours = stated(ExportTraceServiceRequest.FromString(SpanEncoder().request(spans)))
+    assert ours == stated(encode_spans(spans)), "and the SDK's encoder finds the same"
     found = list(ours.values())
     for _, _, span in found:
         span.span_id = b""

@@ -62,9 +62,9 @@ async def handled(lab: Lab, count: int) -> list[Message[Any]]:
 
 def by_id(spans: list[Received], name: str) -> dict[str, Received]:
     found = [span for span in spans if span.name == name]
-    told = {str(span["messaging.message.id"]): span for span in found}
-    assert len(told) == len(found)
-    return told
+    stated = {str(span["messaging.message.id"]): span for span in found}
+    assert len(stated) == len(found)
+    return stated
 
 
 @pytest.mark.parametrize("kind", ["made ids", "own ids"])
@@ -140,7 +140,7 @@ def test_without_a_collector_nothing_is_traced(lab: Lab, monkeypatch: pytest.Mon
     assert lab.client().admin.message("a").headers == {"a": "b"}
 
 
-def test_the_command_tells_the_tasks_where_to_export_to() -> None:
+def test_the_command_reports_the_tasks_where_to_export_to() -> None:
     url = "http://localhost:4318"
     assert tracing_of_tasks(None) == {}
     assert tracing_of_tasks(url) == {"spark.executorEnv.OTEL_EXPORTER_OTLP_ENDPOINT": url}
@@ -156,18 +156,27 @@ async def test_pipeline_ingest_is_traced_from_its_tasks_to_the_attempts(
 ) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(f'{{"n": {number}}}\n' for number in range(20)))
-    words = ["pipeline", "ingest", str(path), "t", "--format", "json", "--otlp", collector.http]
+    request_parts = [
+        "pipeline",
+        "ingest",
+        str(path),
+        "t",
+        "--format",
+        "json",
+        "--otlp",
+        collector.http,
+    ]
     kept = {name: text for name, text in os.environ.items() if not name.startswith("OTEL_")}
     ours = {"RQRETRY_REDIS_URL": lab.url, "RQRETRY_NAMESPACE": NAMESPACE, "PYTHONPATH": str(ROOT)}
-    told = subprocess.run(  # noqa: ASYNC221 - nothing else is to happen
-        [sys.executable, "-m", "rqretry", *words],
+    stated = subprocess.run(  # noqa: ASYNC221 - nothing else is to happen
+        [sys.executable, "-m", "rqretry", *request_parts],
         env=kept | ours,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert told.returncode == 0, told.stderr
+    assert stated.returncode == 0, stated.stderr
     assert len(collector.wait(20, 30)) == 20
     tracing = traced(collector.http)
     await handled(lab, 20)

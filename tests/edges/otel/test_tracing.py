@@ -196,7 +196,7 @@ async def test_headers_that_the_publisher_brings_are_the_parent_and_bad_ones_are
 # -- outcomes --------------------------------------------------------------------------------------
 
 
-async def test_an_attempt_tells_how_it_ended(
+async def test_an_attempt_reports_how_it_ended(
     lab: Lab, collector: Collector, traced: Traced
 ) -> None:
     tracing = traced(collector.http)

@@ -119,7 +119,7 @@ def test_a_merge_that_was_cut_off_is_put_right(
 
 
 @pytest.mark.campaign
-def test_history_that_was_trimmed_unarchived_is_an_error_unless_told(
+def test_history_that_was_trimmed_unarchived_is_an_error_unless_reported(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
     pipeline.client.publish("t", 0)
@@ -226,11 +226,19 @@ def counted(pipeline: Pipeline, topic: str, group: str) -> dict[str, int]:
 def driver(pipeline: Pipeline, output: Path) -> Iterator[subprocess.Popen[bytes]]:
     """An archive in processes of its own, which begins when it is told to."""
     settings = json.dumps({**QUICK, "spark.local.dir": str(output.parent)})
-    words = [sys.executable, "-c", PROGRAM, str(output), pipeline.url, pipeline.namespace, settings]
+    request_parts = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        str(output),
+        pipeline.url,
+        pipeline.namespace,
+        settings,
+    ]
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(output.parent / "compiled")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each of its Pythons would compile again
     with subprocess.Popen(
-        words,
+        request_parts,
         env=environment,
         start_new_session=True,
         stdin=subprocess.PIPE,

@@ -24,8 +24,8 @@ PLACE = ("attempt", "outcome", "level", "due_time")
 
 def entry(name: str, verb: str, ids: str, notes: str = "", blob: bytes = b"") -> Entry:
     values = (verb, "" if verb == "publish" else "g", "w1", ids, notes)
-    words = [word for pair in zip("egwid", values, strict=True) for word in pair]
-    return name.encode(), [*(word.encode() for word in words), b"b", blob]
+    request_parts = [word for pair in zip("egwid", values, strict=True) for word in pair]
+    return name.encode(), [*(word.encode() for word in request_parts), b"b", blob]
 
 
 def rows(
@@ -86,7 +86,7 @@ def test_a_note_that_cannot_be_read_says_nothing_and_moves_no_other_row(notes: s
     assert found[2] == (1, "inflight", None, None)
 
 
-def test_errors_are_told_by_their_lines_and_by_expiry() -> None:
+def test_errors_are_reported_by_their_lines_and_by_expiry() -> None:
     lines = [
         describe_cause("failure", ',"d":no', "w1", 0.25),
         describe_cause("timeout", "late", ',"w":"', 900.0, trace=TRACE),
@@ -115,9 +115,9 @@ def test_properties_stand_beside_the_messages_that_have_them() -> None:
         entry("3-0", "publish", "e", "", b"\xc1"),
     )
     names = ("tag", "keys", "message_group", "trace_id")
-    told = [tuple(row[name] for name in names) for row in found]
-    assert told[:2] == [("web", ["k1", "k2"], "m", TRACE), (None,) * 4]
-    assert told[2:] == [("late", None, None, None), (None,) * 4, (None,) * 4]
+    stated = [tuple(row[name] for name in names) for row in found]
+    assert stated[:2] == [("web", ["k1", "k2"], "m", TRACE), (None,) * 4]
+    assert stated[2:] == [("late", None, None, None), (None,) * 4, (None,) * 4]
 
 
 def test_a_range_that_begins_and_ends_inside_entries_is_cut_to_the_row() -> None:

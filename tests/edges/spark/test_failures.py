@@ -32,7 +32,7 @@ Caused by: java.lang.RuntimeException: {last}
         ("rqretry.core.errors.TopicNotFound: there is no topic 't'", TopicNotFound, "no topic 't'"),
     ],
 )
-def test_an_error_of_spark_is_told_by_its_cause(
+def test_an_error_of_spark_is_reported_by_its_cause(
     text: str, kind: type[RqretryError], shown: str
 ) -> None:
     with pytest.raises(kind) as raised, plain_failures():
@@ -45,17 +45,19 @@ def test_an_error_of_spark_is_told_by_its_cause(
 @pytest.mark.spark
 @pytest.mark.campaign
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("request_parts", "shown"),
     [
         (["ingest", "{torn}", "t"], "torn.parquet"),
         (["ingest", "{rows}", "t", "--schema", "a int, b wat"], "wat"),
     ],
 )
-def test_what_spark_cannot_do_is_one_sentence(tmp_path: Path, words: list[str], shown: str) -> None:
+def test_what_spark_cannot_do_is_one_sentence(
+    tmp_path: Path, request_parts: list[str], shown: str
+) -> None:
     torn, rows = tmp_path / "torn.parquet", tmp_path / "rows.csv"
     torn.write_bytes(b"PAR1 torn")
     rows.write_text("a,b\n1,2\n")
-    named = [word.format(torn=torn, rows=rows) for word in words]
+    named = [word.format(torn=torn, rows=rows) for word in request_parts]
     with EmbeddedRedis() as server:
         ended = subprocess.run(  # it ends its session, which would be that of all tests here
             [sys.executable, "-m", "rqretry", "pipeline", *named, "--url", server.url],

@@ -30,14 +30,14 @@ def test_every_row_of_a_parquet_file_is_one_message_however_often_it_is_run(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
     path = parquet(tmp_path / "rows.parquet", 500)
-    told: list[tuple[int, int]] = []
+    stated: list[tuple[int, int]] = []
 
-    first = run(pipeline, path, progress=lambda done, tasks: told.append((done, tasks)))
+    first = run(pipeline, path, progress=lambda done, tasks: stated.append((done, tasks)))
     again = run(pipeline, path)
 
     assert (first.rows, first.published, first.known, first.rejected) == (500, 500, 0, 0)
     assert (again.published, again.known, again.job) == (0, 500, first.job)
-    assert told[-1][0] == told[-1][1] > 0
+    assert stated[-1][0] == stated[-1][1] > 0
     assert pipeline.stored("t") == 500
     bodies = {r.body for r in pipeline.read("t", kind="messages").collect()}
     assert json.loads(min(bodies)) == {"n": 0, "name": "row 0"}

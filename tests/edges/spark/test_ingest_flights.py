@@ -46,8 +46,8 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_flight_is_published_once_over_a_killed_driver_and_killed_tasks(
     pipeline: Pipeline, flights: Path
 ) -> None:
-    words = [sys.executable, "-c", PROGRAM, str(flights), pipeline.url, pipeline.namespace]
-    driver = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
+    request_parts = [sys.executable, "-c", PROGRAM, str(flights), pipeline.url, pipeline.namespace]
+    driver = subprocess.Popen(request_parts, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: pipeline.stored("flights") > 40_000)
     finally:

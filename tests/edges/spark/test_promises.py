@@ -129,10 +129,17 @@ def test_the_command_ingests_what_fits_puts_the_rest_aside_and_adds_nothing_twic
     path = tmp_path / "claims.csv"
     lines = ["who,kind,n", "ada,red,1", "cy,no tag,3", "d"]
     path.write_text("\n".join(lines) + "\n")
-    words = ["ingest", str(path), "t", "--schema", "who string, kind string, n int", "--json"]
-    words += ["--tag", "kind", "--url", pipeline.url, "--namespace", pipeline.namespace]
+    request_parts = [
+        "ingest",
+        str(path),
+        "t",
+        "--schema",
+        "who string, kind string, n int",
+        "--json",
+    ]
+    request_parts += ["--tag", "kind", "--url", pipeline.url, "--namespace", pipeline.namespace]
 
-    answers = [CliRunner().invoke(command, words, standalone_mode=False) for _ in range(2)]
+    answers = [CliRunner().invoke(command, request_parts, standalone_mode=False) for _ in range(2)]
 
     assert [answer.exception for answer in answers] == [None, None]
     first, again = (json.loads(answer.stdout) for answer in answers)

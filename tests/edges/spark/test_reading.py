@@ -84,13 +84,13 @@ def test_failures_are_read_with_error_level_and_due_time(
         .orderBy("id")
         .collect()
     )
-    letter = next(r for r in dead if r["id"] == ids[0])
-    assert json.loads(letter["body"]) == {"n": 0}
-    assert (letter["deliveries"], letter["cause"]) == (2, "failure")
-    assert [e["attempt"] for e in letter["errors"]] == [1, 2]
-    assert letter["errors"][0]["error_type"] == "ValueError"
-    assert letter["first_attempt_at"] < letter["last_attempt_at"] <= letter["dead_since"]
-    assert letter["headers"] == {}
+    record = next(r for r in dead if r["id"] == ids[0])
+    assert json.loads(record["body"]) == {"n": 0}
+    assert (record["deliveries"], record["cause"]) == (2, "failure")
+    assert [e["attempt"] for e in record["errors"]] == [1, 2]
+    assert record["errors"][0]["error_type"] == "ValueError"
+    assert record["first_attempt_at"] < record["last_attempt_at"] <= record["dead_since"]
+    assert record["headers"] == {}
     assert len(dead) == 2
 
 
@@ -182,7 +182,7 @@ def test_stored_messages_are_read_with_bodies_as_text_and_as_bytes(pipeline: Pip
     assert "headers" not in pipeline.read("t", kind="messages").columns
 
 
-def test_what_was_trimmed_is_an_error_unless_told_otherwise(pipeline: Pipeline) -> None:
+def test_what_was_trimmed_is_an_error_unless_reported_otherwise(pipeline: Pipeline) -> None:
     first = pipeline.client.publish_many("t", [0])
     offset = pipeline.read("t").collect()[0].offset
     pipeline.redis.hset(pipeline.meta("t"), "limit", 1)

@@ -77,11 +77,11 @@ def everything(lab: Lab) -> Choice:
     perform = lab.client.store.perform
     places = perform(dead_letter_places(lab.admin.operations, "g", all_of_them))
     found = perform(DeadLettersInOrder(places, all_of_them, with_bodies=False).take(10_000))
-    letters = [
+    dead_records = [
         ChosenDeadLetter(one.topic, keys.partition.partition, one.id, one.dead_since_ms)
         for one, keys in found
     ]
-    return Choice("g", EVERYTHING, letters)
+    return Choice("g", EVERYTHING, dead_records)
 
 
 def go_on(lab: Lab, folder: Path, **pace: Any) -> RedriveSummary:
@@ -96,15 +96,15 @@ def where_is(lab: Lab) -> dict[str, Any]:
 
 def sent_back(lab: Lab) -> list[int]:
     """How often each dead letter was ever sent back."""
-    letters = lab.admin.dead_letters("g")
-    assert len(letters) == 18
-    return [sum(error.cause == "redriven" for error in one.errors) for one in letters]
+    dead_records = lab.admin.dead_letters("g")
+    assert len(dead_records) == 18
+    return [sum(error.cause == "redriven" for error in one.errors) for one in dead_records]
 
 
 def kill_at_call(lab: Lab, folder: Path, where: str, calls: int) -> None:
     """Go on with a redrive in a process that is killed when it has made so many calls."""
-    words = [lab.url, lab.client.settings.namespace, str(folder), where, str(calls)]
-    done = subprocess.run([sys.executable, "-c", KILLED_AT_A_CALL, *words], check=False)
+    request_parts = [lab.url, lab.client.settings.namespace, str(folder), where, str(calls)]
+    done = subprocess.run([sys.executable, "-c", KILLED_AT_A_CALL, *request_parts], check=False)
     assert done.returncode == -signal.SIGKILL
 
 
@@ -288,11 +288,11 @@ def test_the_command_previews_sends_and_says_what_it_did(
 ) -> None:
     monkeypatch.setattr(pipeline.spark, "stop", lambda: None)  # it is that of all tests
     monkeypatch.setattr("rqretry.spark.sessions.session", lambda *_: pipeline.spark)
-    words = ["redrive", "g", "--where", TIMEOUTS, "--state", str(tmp_path), "--yes"]
-    words += ["--url", lab.url, "--namespace", lab.client.settings.namespace]
+    request_parts = ["redrive", "g", "--where", TIMEOUTS, "--state", str(tmp_path), "--yes"]
+    request_parts += ["--url", lab.url, "--namespace", lab.client.settings.namespace]
 
     def run(*more: str) -> str:
-        answer = CliRunner().invoke(command, [*words, *more], standalone_mode=False)
+        answer = CliRunner().invoke(command, [*request_parts, *more], standalone_mode=False)
         assert answer.exception is None, answer.output
         return answer.stdout
 
@@ -301,8 +301,8 @@ def test_the_command_previews_sends_and_says_what_it_did(
         "redrive", 8, 8, True,
     )  # fmt: skip
     assert tried["kinds"][0]["count"] == 8
-    told = run("--dry-run", "--canary", "5", "--rate", "50/s")
-    assert told.startswith("8 dead letters of group g\n")
-    assert "TimeoutError: the bank is slow" in told
-    assert told.endswith("8 dead letters of group g would be sent back\n")
+    stated = run("--dry-run", "--canary", "5", "--rate", "50/s")
+    assert stated.startswith("8 dead letters of group g\n")
+    assert "TimeoutError: the bank is slow" in stated
+    assert stated.endswith("8 dead letters of group g would be sent back\n")
     assert "at 50/s: the last one is due in 140 ms" in run("--rate", "50/s")

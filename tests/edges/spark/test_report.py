@@ -151,9 +151,9 @@ def test_the_report_of_the_demo_has_its_dead_letters_and_its_successes_by_attemp
     kept = report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "history"), FLIGHTS)
     live = report(pipeline.spark, str(tmp_path / "live"), **where, topics=FLIGHTS)
 
-    told = report_summary(kept, tmp_path / "out" / "report.html")
-    assert compare(proof, told) == []
-    assert told.dead == {"cancelled": 12, "no arrival delay": 14}
+    stated = report_summary(kept, tmp_path / "out" / "report.html")
+    assert compare(proof, stated) == []
+    assert stated.dead == {"cancelled": 12, "no arrival delay": 14}
     assert len({row["fingerprint"] for row in kept.dead}) == 2
     (group,) = kept.groups
     deliveries = sum(n * count for n, count in proof.groups[CLAIMS_GROUP].attempts.items())
@@ -186,9 +186,9 @@ def test_a_folder_that_is_no_archive_is_one_sentence(pipeline: Pipeline, tmp_pat
         report(pipeline.spark, str(tmp_path / "out"), str(tmp_path / "none"))
 
 
-@pytest.mark.parametrize("words", [[], ["--live", "--from", "x"]])
-def test_the_command_takes_an_archive_or_the_live_history(words: list[str]) -> None:
-    answer = CliRunner().invoke(command, ["report", "--out", "x", *words])
+@pytest.mark.parametrize("request_parts", [[], ["--live", "--from", "x"]])
+def test_the_command_takes_an_archive_or_the_live_history(request_parts: list[str]) -> None:
+    answer = CliRunner().invoke(command, ["report", "--out", "x", *request_parts])
     assert answer.exit_code != 0
     assert "give either --from FOLDER or --live" in answer.output
 
@@ -202,8 +202,10 @@ def test_the_command_prints_the_tables_as_json(
     pipeline.client.publish("t", 1)
     group = pipeline.client.simple_consumer("t", group="g", create_group=True)
     group.ack(group.receive(max_messages=1, invisible_duration=60, wait=0))
-    words = ["--live", "--out", str(tmp_path / "out"), "--json", "--url", pipeline.url]
-    answer = CliRunner().invoke(command, ["report", *words, "--namespace", pipeline.namespace])
+    request_parts = ["--live", "--out", str(tmp_path / "out"), "--json", "--url", pipeline.url]
+    answer = CliRunner().invoke(
+        command, ["report", *request_parts, "--namespace", pipeline.namespace]
+    )
     assert answer.exit_code == 0, answer.output
     (row,) = json.loads(answer.stdout)["groups"]
     assert (row["group"], row["deliveries"], row["committed"]) == ("g", 1, 1)

@@ -28,12 +28,12 @@ PROGRAM = Path(__file__).with_name("every_verb.py")
 
 
 @contextmanager
-def daemon(*words: str) -> Iterator[None]:
+def daemon(*request_parts: str) -> Iterator[None]:
     """A daemon of the pip-installed Spark, on loopback."""
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(
-        [str(program), *words],
+        [str(program), *request_parts],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -99,15 +99,17 @@ def test_every_job_runs_on_a_real_master_and_worker_and_the_password_is_nowhere(
     (tmp_path / "rows.csv").write_text("n\n" + "\n".join(map(str, range(200))) + "\n")
     url = f"unix://:{SECRET}@{server.socket_path}"
     with standalone(tmp_path / "work") as master:
-        words = [sys.executable, str(PROGRAM), master, url, lab.namespace, str(tmp_path)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=1000, check=False)
+        request_parts = [sys.executable, str(PROGRAM), master, url, lab.namespace, str(tmp_path)]
+        done = subprocess.run(
+            request_parts, capture_output=True, text=True, timeout=1000, check=False
+        )
     assert done.returncode == 0, done.stderr[-5000:]
     answer = json.loads(done.stdout.rpartition("RESULT ")[2])
     check_answer(answer, master)
     with Client(url, namespace=lab.namespace) as client:
         assert client.admin.stats("flights").backlog == 200
-        letters = client.admin.dead_letters("g")
-        assert letters == []
+        dead_records = client.admin.dead_letters("g")
+        assert dead_records == []
     check_secrecy(tmp_path, done.stdout + done.stderr)
 
 
@@ -175,9 +177,9 @@ def test_without_java_the_one_of_the_wheel_is_used(
         for name, value in os.environ.items()
         if name not in ("JAVA_HOME", "PYSPARK_PYTHON", "PATH")
     }
-    words = [sys.executable, "-c", program]
+    request_parts = [sys.executable, "-c", program]
     done = subprocess.run(
-        words,
+        request_parts,
         env={**environment, "PATH": str(bin_)},
         capture_output=True,
         text=True,

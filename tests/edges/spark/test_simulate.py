@@ -225,8 +225,10 @@ def test_the_command_prints_what_it_found_and_what_it_supposes(
 ) -> None:
     monkeypatch.setattr(pipeline.spark, "stop", lambda: None)  # it is that of all tests
     monkeypatch.setattr("rqretry.spark.sessions.session", lambda *_: pipeline.spark)
-    words = ["simulate", "--from", history, "--policy", "fixed:10s", "--max-retries", "2"]
-    answer = CliRunner().invoke(command, [*words, "--policy", "fixed:15s"], standalone_mode=False)
+    request_parts = ["simulate", "--from", history, "--policy", "fixed:10s", "--max-retries", "2"]
+    answer = CliRunner().invoke(
+        command, [*request_parts, "--policy", "fixed:15s"], standalone_mode=False
+    )
     assert answer.exception is None, answer.output
     lines = answer.stdout.splitlines()
     assert lines[0] == "t / g: 30 messages"
@@ -238,7 +240,9 @@ def test_the_command_prints_what_it_found_and_what_it_supposes(
     ]
     assert "The moment decides, not the number of the attempt" in answer.stderr
 
-    answer = CliRunner().invoke(command, [*words, "--json", "--group", "g"], standalone_mode=False)
+    answer = CliRunner().invoke(
+        command, [*request_parts, "--json", "--group", "g"], standalone_mode=False
+    )
     assert answer.exception is None, answer.output
     shown = json.loads(answer.stdout)
     assert [row["scenario"] for row in shown["rows"]] == ["observed", "best", "worst"]
@@ -261,6 +265,6 @@ def test_what_cannot_be_replayed_is_one_sentence(pipeline: Pipeline, tmp_path: P
 
 
 def test_the_command_refuses_a_bad_policy_before_spark_starts() -> None:
-    words = ["simulate", "--from", "x", "--policy", "sometimes"]
-    answer = CliRunner().invoke(command, words, standalone_mode=False)
+    request_parts = ["simulate", "--from", "x", "--policy", "sometimes"]
+    answer = CliRunner().invoke(command, request_parts, standalone_mode=False)
     assert isinstance(answer.exception, InvalidArgument)

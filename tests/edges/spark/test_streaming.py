@@ -54,7 +54,7 @@ def test_what_is_new_is_read_once_over_restarts_and_new_partitions(
     assert offsets["@"] == {"namespace": pipeline.namespace}
 
 
-def test_a_new_query_begins_with_what_comes_next_unless_told(
+def test_a_new_query_begins_with_what_comes_next_unless_reported(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
     pipeline.client.publish_many("t", [1, 2])
@@ -71,7 +71,7 @@ def test_a_new_query_begins_with_what_comes_next_unless_told(
     assert len(named.rows) == 2
 
 
-def test_a_batch_is_at_most_as_large_as_told_and_cuts_entries_exactly(
+def test_a_batch_is_at_most_as_large_as_reported_and_cuts_entries_exactly(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
     pipeline.client.admin.create_topic("t", 2)

@@ -27,9 +27,9 @@ SECRETS = (PASSWORD, ENCODED)
 CONTENTS = (BODY, HEADER, KEYED)
 
 
-def assert_clean(text: str, *words: str) -> None:
+def assert_clean(text: str, *request_parts: str) -> None:
     """None of these is in it, plain or escaped."""
-    for word in words:
+    for word in request_parts:
         assert word not in text
         assert json.dumps(word)[1:-1] not in text
 
@@ -39,8 +39,8 @@ def locked(site: Site) -> Iterator[str]:
     """The URL of a user with the password, which the server wants."""
     path = site.server.socket_path
     with redis.Redis(unix_socket_path=str(path)) as connection:
-        words = ("SETUSER", "canary", "reset", "on", f">{PASSWORD}", "~*", "&*", "+@all")
-        connection.execute_command("ACL", *words)
+        request_parts = ("SETUSER", "canary", "reset", "on", f">{PASSWORD}", "~*", "&*", "+@all")
+        connection.execute_command("ACL", *request_parts)
     yield f"unix://canary:{ENCODED}@{path}"
     with redis.Redis(unix_socket_path=str(path)) as connection:
         connection.execute_command("ACL", "DELUSER", "canary")
@@ -51,8 +51,8 @@ def test_a_worker_at_its_most_talkative_shows_no_secret_and_no_content(
     site: Site, locked: str
 ) -> None:
     port = free_port()
-    words = ("--metrics-port", str(port), "--log-level", "debug")
-    service = site.ready(*words, RQRETRY_REDIS_URL=locked)
+    request_parts = ("--metrics-port", str(port), "--log-level", "debug")
+    service = site.ready(*request_parts, RQRETRY_REDIS_URL=locked)
     for number in range(6):
         site.client.publish("many", number, headers={"h": HEADER})
     site.client.publish("odd", [BODY, {"a": {"b": KEYED}}], headers={"h": HEADER})
@@ -94,10 +94,10 @@ def test_commands_show_no_secret_and_content_only_where_it_is_asked_for(
         ["dlq", "list", "g", "--by", "message", "--json"], ["audit", "--json"], ["doctor"],
         ["doctor", "--json"], ["fsck", "--json"],
     ]  # fmt: skip
-    for words in quiet:
-        assert_clean(sh.ok(*words, *space), *SECRETS, *CONTENTS)
-    for words in (["dlq", "show", "g", id_], ["message", id_], ["dlq", "export", "g"]):
-        output = sh.ok(*words, *space)
+    for request_parts in quiet:
+        assert_clean(sh.ok(*request_parts, *space), *SECRETS, *CONTENTS)
+    for request_parts in (["dlq", "show", "g", id_], ["message", id_], ["dlq", "export", "g"]):
+        output = sh.ok(*request_parts, *space)
         assert BODY in output
         assert_clean(output, *SECRETS)
     wrong = Shell(locked.replace(ENCODED, "canary%2Dwrong"))
@@ -133,10 +133,10 @@ def test_an_exporter_shows_no_secret_and_no_content(site: Site, locked: str) -> 
     with Client(locked, namespace="test") as client:
         client.publish("t", BODY, headers={"h": HEADER}, tag="x", keys="k")
     port = free_port()
-    words = ["exporter", "--port", str(port), "--namespace", "test"]
+    request_parts = ["exporter", "--port", str(port), "--namespace", "test"]
     env = {**os.environ, "RQRETRY_REDIS_URL": locked}
     exporter = subprocess.Popen(
-        [sys.executable, "-m", "rqretry", *words],
+        [sys.executable, "-m", "rqretry", *request_parts],
         env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     found: list[str] = []

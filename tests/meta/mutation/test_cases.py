@@ -59,7 +59,7 @@ def test_a_call_is_changed_by_command_and_key() -> None:
                                 "ZREM x:inflight a"]  # fmt: skip
 
 
-def test_an_unknown_script_or_symbol_is_told(tmp_path: Path) -> None:
+def test_an_unknown_script_or_symbol_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="no script nothing"):
         changed_scripts([LuaLine("nothing", "")], tmp_path)
     with pytest.raises(LookupError, match="defined in 0 modules"):

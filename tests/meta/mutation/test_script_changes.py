@@ -41,7 +41,7 @@ def test_every_comparison_is_flipped() -> None:
     ]
 
 
-def test_names_quote_no_line_and_tell_equal_ones_apart() -> None:
+def test_names_quote_no_line_and_report_equal_ones_apart() -> None:
     mutants = mutants_in("x.lua", SCRIPT + SCRIPT)
 
     assert {m.text.count("\n") for m in mutants} == {2 * SCRIPT.count("\n")}

@@ -35,8 +35,8 @@ def aof_files(directory: Path) -> list[tuple[Path, bool]]:
     manifest = folder / "appendonly.aof.manifest"
     files = []
     for line in manifest.read_text(encoding="utf-8").splitlines():
-        words = line.split()
-        fields = dict(zip(words[::2], words[1::2], strict=True))
+        request_parts = line.split()
+        fields = dict(zip(request_parts[::2], request_parts[1::2], strict=True))
         if fields["type"] != "h":
             files.append((int(fields["seq"]), folder / fields["file"], fields["type"] == "b"))
     files.sort(key=lambda file: (not file[2], file[0]))
@@ -60,20 +60,20 @@ def read_blocks(directory: Path) -> Iterator[Block]:
 def parse(data: bytes) -> Iterator[list[list[str]]]:
     """Blocks of the bytes of one file."""
     open_block: list[list[str]] | None = None
-    for words in _entries(data):
-        if words[0].upper() == "MULTI":
+    for request_parts in _entries(data):
+        if request_parts[0].upper() == "MULTI":
             open_block = []
-        elif words[0].upper() == "EXEC":
+        elif request_parts[0].upper() == "EXEC":
             if open_block:
                 yield open_block
             open_block = None
-        elif words[0].upper() == "SELECT":
-            if words[1] != "0":
-                raise ValueError(f"database {words[1]} is used; rqretry uses database 0")
+        elif request_parts[0].upper() == "SELECT":
+            if request_parts[1] != "0":
+                raise ValueError(f"database {request_parts[1]} is used; rqretry uses database 0")
         elif open_block is not None:
-            open_block.append(words)
+            open_block.append(request_parts)
         else:
-            yield [words]
+            yield [request_parts]
 
 
 def _entries(data: bytes) -> Iterator[list[str]]:
@@ -85,15 +85,15 @@ def _entries(data: bytes) -> Iterator[list[str]]:
         line_end = data.find(LINE_END, at)
         if line_end < 0:
             return
-        words, at = _words(data, line_end + 2, int(data[at + 1 : line_end]))
-        if words is None:
+        request_parts, at = _arguments(data, line_end + 2, int(data[at + 1 : line_end]))
+        if request_parts is None:
             return
-        yield words
+        yield request_parts
 
 
-def _words(data: bytes, at: int, count: int) -> tuple[list[str] | None, int]:
+def _arguments(data: bytes, at: int, count: int) -> tuple[list[str] | None, int]:
     """The words of a command; None where the file ends within it."""
-    words = []
+    request_parts = []
     for _ in range(count):
         line_end = data.find(LINE_END, at)
         if line_end < 0:
@@ -103,5 +103,5 @@ def _words(data: bytes, at: int, count: int) -> tuple[list[str] | None, int]:
         at = first + length + 2
         if at > len(data):
             return None, at
-        words.append(data[first : first + length].decode("latin-1"))
-    return words, at
+        request_parts.append(data[first : first + length].decode("latin-1"))
+    return request_parts, at

@@ -75,11 +75,11 @@ def follow(blocks: Iterable[Block], namespace: str) -> Journal:
     journal = Journal()
     for block in blocks:
         journal.final.forget()
-        for words in block.commands:
-            journal.final.apply(words)
+        for request_parts in block.commands:
+            journal.final.apply(request_parts)
         if block.number:
             journal.blocks += 1
-            _tell(journal, block, namespace)
+            _report(journal, block, namespace)
     return journal
 
 
@@ -105,7 +105,7 @@ class _Touched:
                 self.owners.setdefault((*partition, entry.group, id_), {})
 
 
-def _tell(journal: Journal, block: Block, namespace: str) -> None:
+def _report(journal: Journal, block: Block, namespace: str) -> None:
     space = journal.final
     entries = _entries(block, namespace)
     touched = _Touched(space, namespace)
@@ -113,8 +113,8 @@ def _tell(journal: Journal, block: Block, namespace: str) -> None:
     for partition, entry in entries.items():
         if entry.verb in {"publish", "prepare"}:
             journal.published.update((partition.topic, id_) for id_ in entry.ids)
-    told = _BodySteps(space, namespace, block.number, entries)
-    journal.transitions += told.stored(touched.bodies)
+    stated = _BodySteps(space, namespace, block.number, entries)
+    journal.transitions += stated.stored(touched.bodies)
     for owner, pairs in touched.owners.items():
         partition = Partition(owner[0], owner[1])
         change = Change(space, namespace, owner, pairs, entries.get(partition, NoEntry))
@@ -122,8 +122,8 @@ def _tell(journal: Journal, block: Block, namespace: str) -> None:
             journal.views.add((owner[0], owner[2]))
         if change.places() > 1:
             journal.doubled.setdefault(Entity(owner[0], owner[2], owner[3]), block.number)
-        journal.transitions += steps_of(change, block.number, told.mark(partition))
-    journal.transitions += told.deleted(touched.bodies)
+        journal.transitions += steps_of(change, block.number, stated.mark(partition))
+    journal.transitions += stated.deleted(touched.bodies)
 
 
 def _note(
@@ -144,12 +144,12 @@ def _note(
 def _entries(block: Block, namespace: str) -> dict[Partition, VerbEntry]:
     """The history entries of a block; one of each partition."""
     found = {}
-    for words in block.commands:
-        if words[0].upper() != "XADD":
+    for request_parts in block.commands:
+        if request_parts[0].upper() != "XADD":
             continue
-        place = place_of(words[1], namespace)
-        if place is not None and place.name == "events" and len(words) >= 12:
-            fields = dict(zip(words[-12::2], words[-11::2], strict=True))
+        place = place_of(request_parts[1], namespace)
+        if place is not None and place.name == "events" and len(request_parts) >= 12:
+            fields = dict(zip(request_parts[-12::2], request_parts[-11::2], strict=True))
             ids = frozenset(fields["i"].split() or _packed(fields["b"]))
             entry = VerbEntry(fields["e"], fields["g"], fields["w"], ids)
             found[Partition(place.topic, place.partition)] = entry

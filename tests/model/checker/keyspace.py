@@ -57,13 +57,13 @@ class Keyspace:
         self.values: dict[str, Value] = dict(values or {})
         self.before: dict[tuple[str, str], Any] = {}
 
-    def apply(self, words: list[str]) -> None:
+    def apply(self, request_parts: list[str]) -> None:
         """Do what a command of an append-only file says. Raises UnknownCommandError."""
-        verb = words[0].upper()
+        verb = request_parts[0].upper()
         handler = _COMMANDS.get(verb)
         if handler is None:
             raise UnknownCommandError(f"the journal has a command that is not known here: {verb}")
-        handler(self, words[1:])
+        handler(self, request_parts[1:])
 
     def forget(self) -> None:
         """Start to note anew what is touched."""
@@ -308,8 +308,8 @@ def _zremrangebyscore(space: Keyspace, args: list[str]) -> None:
 def _xadd(space: Keyspace, args: list[str]) -> None:
     rest = args[1:]
     while rest[0].upper() in {"NOMKSTREAM", "MAXLEN", "MINID"}:
-        words = 1 if rest[0].upper() == "NOMKSTREAM" else 3 if rest[1] in "=~" else 2
-        rest = rest[words:]
+        request_parts = 1 if rest[0].upper() == "NOMKSTREAM" else 3 if rest[1] in "=~" else 2
+        rest = rest[request_parts:]
         if rest[0].upper() == "LIMIT":
             rest = rest[2:]
     space._put(args[0], Streamed, rest[0], rest[1:])

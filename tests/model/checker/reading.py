@@ -160,12 +160,12 @@ def _end(change: Change, deadline: float) -> Iterator[tuple[Kind, dict[str, Any]
 
 
 def _end_kind(change: Change) -> Kind:
-    said = {
+    recorded = {
         "purge": Kind.PURGE, "succeed": Kind.SUCCEED, "fail": Kind.FAIL, "expire": Kind.EXPIRE,
         "release": Kind.RELEASE, "change": Kind.RELEASE, "redrive": Kind.REDRIVE,
     }.get(change.verb)  # fmt: skip
-    if said is not None:
-        return said
+    if recorded is not None:
+        return recorded
     if change.finished():
         return Kind.SUCCEED
     was, now = change.was, change.now

@@ -54,14 +54,16 @@ def disagreements(replayed: Keyspace, found: Keyspace, namespace: str) -> list[s
     """
     prefix = f"{ROOT}:{namespace}:"
     keys = {key for key in replayed.values if key.startswith(prefix)} | found.values.keys()
-    told = []
+    stated = []
     for key in sorted(keys):
         here, there = replayed.values.get(key), found.values.get(key)
         if "}:lane:" in key or isinstance(here, Streamed) or isinstance(there, Streamed):
             continue
         if here != there:
-            told.append(f"{key}: the journal ends with {_cut(here)}, the server has {_cut(there)}")
-    return told
+            stated.append(
+                f"{key}: the journal ends with {_cut(here)}, the server has {_cut(there)}"
+            )
+    return stated
 
 
 def _cut(value: Value | None) -> str:

@@ -35,7 +35,7 @@ class Story:
         self._chance = random.Random(self.seed)
         self.world.subscribe(max_retries=MAX_RETRIES)
 
-    def tell(self, steps: int = 120) -> None:
+    def emit(self, steps: int = 120) -> None:
         """So many random steps, and then until everything has ended."""
         for _ in range(steps):
             getattr(self, self._chance.choice(_STEPS))()

@@ -346,14 +346,14 @@ def test_what_was_confirmed_at_a_tier_that_the_faults_exceed_may_be_lost() -> No
     assert report.counts["lost, at a tier that was not covered"] == 1
 
 
-def test_a_publisher_that_was_told_of_less_durability_was_not_deceived() -> None:
+def test_a_publisher_that_was_reported_of_less_durability_was_not_deceived() -> None:
     for error in ("NotConfirmed", "PublishError"):
         records = clean()
         records.history[0].fields.update(tier_wanted="replica:1", error=error)
         assert check(records).of("I11") == []
 
 
-def test_lost_messages_are_told_apart_by_where_they_stand() -> None:
+def test_lost_messages_are_kept_apart_by_where_they_stand() -> None:
     records = clean()
     records.history = [publish(id_) for id_ in ("p", "a", "m", "b", "s")]
     second_message(records)

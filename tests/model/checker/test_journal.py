@@ -38,7 +38,7 @@ def directory(server: EmbeddedRedis) -> Path:
     return server.socket_path.parent
 
 
-def told(server: EmbeddedRedis) -> list[str]:
+def stated(server: EmbeddedRedis) -> list[str]:
     """The journal since the world began, a line per transition."""
     lines: list[str] = []
     for block in follow(since_flush(server), "test").transitions:
@@ -66,7 +66,7 @@ def test_a_message_fails_is_retried_and_commits(
     assert world.lease().numbers == [(2, 2)]
     world.succeed(Receipt("a", 2))
 
-    assert told(checked_server) == [
+    assert stated(checked_server) == [
         "create a", "enter a 1:1 ready", "lease a 1:1 inflight", "renew a 1:1 inflight",
         "fail a 1:1 delay", "promote a 2:2 retry", "lease a 2:2 inflight", "succeed a 2:2",
         "remove a",
@@ -88,7 +88,7 @@ def test_a_message_expires_twice_dies_and_is_sent_back_and_purged(
     world.fail(failure("a", 4, level=-1, cause="rejected"))
     world.purge("a")
 
-    assert told(checked_server) == [
+    assert stated(checked_server) == [
         "create a", "enter a 1:1 ready", "lease a 1:1 inflight", "expire a 1:1 retry",
         "lease a 2:2 inflight", "expire a 2:2 dead", "dead a 2:2 dead", "redrive a 4:1 ready",
         "lease a 4:1 inflight", "fail a 4:1 dead", "dead a 4:1 dead", "purge a", "remove a",
@@ -107,7 +107,7 @@ def test_a_message_is_given_back_postponed_and_changed(
     world.lease()
     world.change(Receipt("a", 2), 5 * SECOND)
 
-    assert told(checked_server)[4:] == [
+    assert stated(checked_server)[4:] == [
         "lease a 1:1 inflight", "lease b 1:1 inflight", "release a 1:1 ready",
         "release b 1:1 delay", "lease a 2:1 inflight", "change a 3:1 inflight",
     ]  # fmt: skip
@@ -140,7 +140,7 @@ def test_delayed_messages_and_a_backlog_enter_late(
     world.advance(SECOND)
     world.deliver()
 
-    assert told(checked_server) == [
+    assert stated(checked_server) == [
         "create b", "enter b 1:1 ready", "create a", "enter a 1:1 ready",
     ]  # fmt: skip
 
@@ -189,7 +189,7 @@ def test_in_every_case_of_the_crash_points_the_journal_ends_where_the_server_doe
     assert found == []
 
 
-def test_a_journal_and_a_server_that_differ_in_one_key_are_told(
+def test_a_journal_and_a_server_that_differ_in_one_key_are_reported(
     world: World, checked_server: EmbeddedRedis
 ) -> None:
     world.subscribe()

@@ -31,14 +31,14 @@ def test_the_same_commands_end_in_the_same_keys(server_of: ServerOf, seed: int) 
     chance, space = random.Random(seed), Keyspace()
     with redis.Redis(unix_socket_path=str(server.socket_path)) as client:
         for _ in range(200):
-            words = list(chance.choice(COMMANDS))
-            keys = 2 if words[0] in {"RENAME", "LMOVE"} else 1
-            words[1 : 1 + keys] = [PREFIX + word for word in words[1 : 1 + keys]]
+            request_parts = list(chance.choice(COMMANDS))
+            keys = 2 if request_parts[0] in {"RENAME", "LMOVE"} else 1
+            request_parts[1 : 1 + keys] = [PREFIX + word for word in request_parts[1 : 1 + keys]]
             try:
-                client.execute_command(*words)
+                client.execute_command(*request_parts)
             except redis.ResponseError:  # RENAME of nothing: nothing is in the journal
                 continue
-            space.apply(words)
+            space.apply(request_parts)
         assert disagreements(space, take_snapshot(client, "test"), "test") == []
 
 

@@ -86,7 +86,7 @@ pytestmark = pytest.mark.parametrize("checked_server", ["redis-7"], indirect=Tru
 def judged(server: EmbeddedRedis, library: ScriptLibrary, seed: int) -> Report:
     backend = server_backend("redis-7", server.url, library)
     story = Story(World(backend), seed)
-    story.tell()
+    story.emit()
     backend.close()
     blocks = since_flush(list(read_blocks(server.socket_path.parent)))
     return check(story.records(follow(blocks, "test")))

@@ -15,10 +15,10 @@ class Broken(AssertionError):
     """A promise is broken."""
 
 
-def require(holds: object, said: str) -> None:
+def require(holds: object, recorded: str) -> None:
     """Raise Broken unless it holds."""
     if not holds:
-        raise Broken(said)
+        raise Broken(recorded)
 
 
 class Call(NamedTuple):
@@ -31,12 +31,12 @@ class Call(NamedTuple):
     """The topic and partition it is about; None for the namespace."""
 
     @staticmethod
-    def of(verb: str, words: Sequence[Any]) -> "Call":
+    def of(verb: str, request_parts: Sequence[Any]) -> "Call":
         """A request, read."""
-        count = words[2]
-        found = _PLACE.search(words[3])
+        count = request_parts[2]
+        found = _PLACE.search(request_parts[3])
         where = (found[1], int(found[2])) if found else None
-        return Call(verb, words[3 : 3 + count], words[3 + count :], where)
+        return Call(verb, request_parts[3 : 3 + count], request_parts[3 + count :], where)
 
 
 def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
@@ -45,8 +45,8 @@ def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
         return _fail_spelled_out(call, reply)
     if call.verb != "succeed":
         return call, reply
-    group, worker, strict, words, lease_no, *rest = call.args
-    if words == 1:
+    group, worker, strict, request_parts, lease_no, *rest = call.args
+    if request_parts == 1:
         rest = [word for id_ in rest for word in (id_, lease_no)]
     verdicts = reply if isinstance(reply, Exception) else reply or [b"OK"] * (len(rest) // 2)
     return call._replace(args=(group, worker, strict, *rest)), verdicts
@@ -54,18 +54,18 @@ def spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
 
 def _fail_spelled_out(call: Call, reply: Any) -> tuple[Call, Any]:
     """Each message with its lease number and record: 3 words, or 7."""
-    group, worker, traces, words, random, lease_no, shared, *rest = call.args
+    group, worker, traces, request_parts, random, lease_no, shared, *rest = call.args
     first = 2 * traces + shared
-    told, records = rest[: 2 * traces], rest[2 * traces : first]
-    rows = [rest[at : at + words] for at in range(first, len(rest), words)]
-    if words == 1:
+    stated, records = rest[: 2 * traces], rest[2 * traces : first]
+    rows = [rest[at : at + request_parts] for at in range(first, len(rest), request_parts)]
+    if request_parts == 1:
         rows = [[id_, lease_no] for (id_,) in rows]
-    if words <= _ALIKE:
+    if request_parts <= _ALIKE:
         rows = [[*row, 1] for row in rows]
     if shared:
         rows = [[*row[:-1], records[row[-1] - 1]] for row in rows]
     spelled = [word for row in rows for word in row]
-    args = (group, worker, traces, max(words, _ALIKE + 1), random, *told, *spelled)
+    args = (group, worker, traces, max(request_parts, _ALIKE + 1), random, *stated, *spelled)
     if not isinstance(reply, Exception) and len(reply) == _ONE_VERDICT:
         reply = [reply[0]] * len(rows) + reply[1:]
     return call._replace(args=args), reply

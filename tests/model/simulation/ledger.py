@@ -206,7 +206,9 @@ class Place(Partition):
         return waiting.union(*(ledger.unfinished() for ledger in self.routed()))
 
 
-def flat(words: Iterable[Any]) -> dict[str, str]:
+def flat(request_parts: Iterable[Any]) -> dict[str, str]:
     """Names and values in turn, as a dict."""
-    listed = [word.decode("latin-1") if isinstance(word, bytes) else str(word) for word in words]
+    listed = [
+        word.decode("latin-1") if isinstance(word, bytes) else str(word) for word in request_parts
+    ]
     return dict(zip(listed[::2], listed[1::2], strict=True))

@@ -9,7 +9,7 @@ from rqretry.protocol.publish import scheduled_member
 from tests.model.model import BLOCKED, DEAD, DONE, INFLIGHT, READY, RETRY, WAITING
 from tests.model.simulation.calls import NAMESPACE, Broken, require
 from tests.model.simulation.ledger import Ledger, Place
-from tests.model.simulation.server import Server, Words
+from tests.model.simulation.server import Arguments, Server
 
 DUMP = """
 local readers = {
@@ -43,18 +43,18 @@ class Looker:
         self._server = server
         self._levels = levels
         self._kinds = "".join(kind for kind, _ in _GROUP) + "z" * levels
-        self._requests: dict[tuple[Any, ...], Words] = {}
+        self._requests: dict[tuple[Any, ...], Arguments] = {}
         self.load()
         self.highest: dict[tuple[str, int, str, str], int] = {}
 
-    def request(self, number: int, place: Place) -> Words:
+    def request(self, number: int, place: Place) -> Arguments:
         """What to ask the server for `read`."""
         known = (place.topic, number, *place.groups)
         if known not in self._requests:
             self._requests[known] = self._spelled(number, place)
         return self._requests[known]
 
-    def _spelled(self, number: int, place: Place) -> Words:
+    def _spelled(self, number: int, place: Place) -> Arguments:
         keys = partition_keys(NAMESPACE, place.topic, number)
         wanted = [getattr(keys, name) for _, name in _PARTITION]
         kinds = "".join(kind for kind, _ in _PARTITION)
@@ -191,8 +191,8 @@ def _count(ledger: Ledger, counters: Mapping[str, str]) -> None:
         return int(counters.get(f"{verb}:{ledger.name}", 0))
 
     here = sum(one.place != DONE for one in ledger.leases.values())
-    told = figure("publish") - figure("succeed") - figure("purge")
-    require(told == here, f"the counters say {told} messages, and {here} are here")
+    stated = figure("publish") - figure("succeed") - figure("purge")
+    require(stated == here, f"the counters say {stated} messages, and {here} are here")
 
 
 def _same(what: str, held: Any, wanted: Any) -> None:
@@ -205,16 +205,16 @@ def _text(value: bytes) -> str:
 
 
 def _pairs(reply: list[bytes]) -> dict[str, str]:
-    words = [_text(word) for word in reply]
-    return dict(zip(words[::2], words[1::2], strict=True))
+    request_parts = [_text(word) for word in reply]
+    return dict(zip(request_parts[::2], request_parts[1::2], strict=True))
 
 
 def _scores(reply: list[bytes]) -> dict[str, float]:
     return {_text(m): float(s) for m, s in zip(reply[::2], reply[1::2], strict=True)}
 
 
-def _words(reply: list[bytes]) -> list[str]:
+def _arguments(reply: list[bytes]) -> list[str]:
     return [_text(word) for word in reply]
 
 
-_READ = {"h": _pairs, "k": _words, "l": _words, "z": _scores}
+_READ = {"h": _pairs, "k": _arguments, "l": _arguments, "z": _scores}

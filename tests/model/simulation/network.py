@@ -21,7 +21,7 @@ from rqretry.transport.replies import broken
 from rqretry.transport.store import Store
 from tests.model.simulation.chance import Chance
 from tests.model.simulation.loop import Process, VirtualLoop
-from tests.model.simulation.server import Server, Words, verb_of
+from tests.model.simulation.server import Arguments, Server, verb_of
 
 LATENCIES_MS = (0, 0, 0, 1, 1, 2, 5, 20)
 _MOST_CUT = 24
@@ -110,7 +110,7 @@ class Network:
         self.requests = 0
         self.down_until = 0.0
         self.executed: Callable[..., None]
-        self.looks: Callable[[str, Words], Sequence[Words]]
+        self.looks: Callable[[str, Arguments], Sequence[Arguments]]
         self.kill: Callable[[Process], object]
         self._lines = 0
         self._blocked: list[_Blocked] = []
@@ -210,54 +210,60 @@ class Network:
         most = len(flight.requests)
         if short:
             most = self.chance.whole(f"{flight.name}/most", 0, most - 1)
-        for words in flight.requests[:most]:
+        for request_parts in flight.requests[:most]:
             if self._down():
                 return
-            if words[0] == "BZPOPMIN":
-                flight.done.append(await self._block(flight, words))
+            if request_parts[0] == "BZPOPMIN":
+                flight.done.append(await self._block(flight, request_parts))
             else:
-                flight.done.append(self._execute(flight, words))
+                flight.done.append(self._execute(flight, request_parts))
 
     async def _repeat(self, flight: Flight) -> None:
         await asyncio.sleep(self.faults.latest_s * self.chance.share(f"{flight.name}/again"))
-        for words in flight.requests:
-            if words[0] == "EVALSHA" and not self._down():
-                self._execute(flight, words)
+        for request_parts in flight.requests:
+            if request_parts[0] == "EVALSHA" and not self._down():
+                self._execute(flight, request_parts)
 
-    def _execute(self, flight: Flight, words: tuple[Any, ...]) -> Any:
-        verb = verb_of(words, self.server.verbs)
-        special = self._special(flight, words)
+    def _execute(self, flight: Flight, request_parts: tuple[Any, ...]) -> Any:
+        verb = verb_of(request_parts, self.server.verbs)
+        special = self._special(flight, request_parts)
         if special is not None:
             return special
         name = self.chance.numbered(f"{flight.name}/{verb}")
-        stops = words[0] == "EVALSHA" and self.faults.cut_script > 0
+        stops = request_parts[0] == "EVALSHA" and self.faults.cut_script > 0
         if stops and self._falls(flight, f"stopped {name}", self.faults.cut_script):
             call = self.chance.whole(f"{name}/at", 1, _MOST_CUT)
-            reply, seen = self.server.cut(self.loop.now, words, call), []
+            reply, seen = self.server.cut(self.loop.now, request_parts, call), []
         else:
-            look = self.looks(verb, words)
-            reply, *seen = self.server.at(self.loop.now, words, *look)
+            look = self.looks(verb, request_parts)
+            reply, *seen = self.server.at(self.loop.now, request_parts, *look)
         self.requests += 1
         # A server has the fields of a hash in an order of its own, new at each start, and what
         # it says of itself is not the same twice.
-        told = sorted(reply) if words[0] == "HGETALL" else reply if words[0] != "INFO" else ""
-        self.note(f"{flight.name} {verb} {crc32(repr(told).encode(), self.server.sent_sum):08x}")
+        stated = (
+            sorted(reply)
+            if request_parts[0] == "HGETALL"
+            else reply
+            if request_parts[0] != "INFO"
+            else ""
+        )
+        self.note(f"{flight.name} {verb} {crc32(repr(stated).encode(), self.server.sent_sum):08x}")
         cut = isinstance(reply, ResponseError) and ("cut" in str(reply) or self.server.denies)
-        self.executed(verb, words, reply, seen, cut=cut)
-        self._wake(words)
+        self.executed(verb, request_parts, reply, seen, cut=cut)
+        self._wake(request_parts)
         return reply
 
-    def _special(self, flight: Flight, words: tuple[Any, ...]) -> Any:
-        if words[0] == "CLIENT" and words[1] == "ID":
+    def _special(self, flight: Flight, request_parts: tuple[Any, ...]) -> Any:
+        if request_parts[0] == "CLIENT" and request_parts[1] == "ID":
             return flight.line.number
-        if words[0] == "CLIENT" and words[1] == "UNBLOCK":
-            return self._unblock(words[2])
+        if request_parts[0] == "CLIENT" and request_parts[1] == "UNBLOCK":
+            return self._unblock(request_parts[2])
         return None
 
     # -- clients that wait for a wake key ------------------------------------------------------
 
-    async def _block(self, flight: Flight, words: tuple[Any, ...]) -> Any:
-        keys, seconds = words[1:-1], float(words[-1])
+    async def _block(self, flight: Flight, request_parts: tuple[Any, ...]) -> Any:
+        keys, seconds = request_parts[1:-1], float(request_parts[-1])
         found = self._pop(keys)
         if found:
             return found
@@ -279,10 +285,10 @@ class Network:
         (found,) = self.server.at(self.loop.now, ("ZMPOP", len(keys), *keys, "MIN"))
         return [found[0], *found[1][0]] if found else None
 
-    def _wake(self, words: tuple[Any, ...]) -> None:
-        if not self._blocked or words[0] != "EVALSHA":
+    def _wake(self, request_parts: tuple[Any, ...]) -> None:
+        if not self._blocked or request_parts[0] != "EVALSHA":
             return
-        touched = {key for key in words[3 : 3 + words[2]] if key.endswith(":wake")}
+        touched = {key for key in request_parts[3 : 3 + request_parts[2]] if key.endswith(":wake")}
         for blocked in list(self._blocked):
             keys = [key for key in blocked.keys if key in touched]
             found = self._pop(keys) if keys else None

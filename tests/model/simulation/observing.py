@@ -88,8 +88,8 @@ class Observer:
         elif verb in _SETTLING and len(args) > _SETTLING[verb][0]:
             first, stride = _SETTLING[verb]
             group = self._group(verb, args)
-            for at, said in zip(range(first, len(args), stride), reply, strict=True):
-                won = said not in (b"STALE", b"GONE")
+            for at, recorded in zip(range(first, len(args), stride), reply, strict=True):
+                won = recorded not in (b"STALE", b"GONE")
                 live_no = before.live.get(group, {}).get(args[at]) if group else args[at + 1]
                 # A succeed that was cut before its end has left only that to do.
                 rest = verb == "succeed" and args[at] not in before.held.get(group, ())

@@ -58,15 +58,15 @@ class Leases(Reading):
     ) -> list[tuple[str, int]]:
         """The receipts that won, with where their words begin; the others must have lost."""
         won, seen = [], set()
-        for at, said in zip(range(first, len(args), stride), reply, strict=False):
+        for at, recorded in zip(range(first, len(args), stride), reply, strict=False):
             id_, lease_no = args[at], int(args[at + 1])
             verdict = ledger.verdict(id_, lease_no)
             if verdict == "OK" and (
                 id_ in seen or (strict and ledger.leases[id_].until <= self.now)
             ):
                 verdict = "STALE"
-            told = said.decode() if said in (b"STALE", b"GONE") else "OK"
-            require(told == verdict, f"{id_}/{lease_no}: {told}, and it is {verdict}")
+            stated = recorded.decode() if recorded in (b"STALE", b"GONE") else "OK"
+            require(stated == verdict, f"{id_}/{lease_no}: {stated}, and it is {verdict}")
             if verdict == "OK":
                 seen.add(id_)
                 won.append((id_, at))
@@ -86,15 +86,19 @@ class Leases(Reading):
 
     def _do_fail(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])
-        first, words = 5 + 2 * int(args[2]), int(args[3])
-        answers = dict(zip(range(first, len(args), words), reply, strict=False))
-        for id_, at in self._settled(ledger, args, first, words, reply):
-            level, delay = (int(args[at + 2]), args[at + 3]) if words > _LEAST_WORDS else (0, "")
+        first, request_parts = 5 + 2 * int(args[2]), int(args[3])
+        answers = dict(zip(range(first, len(args), request_parts), reply, strict=False))
+        for id_, at in self._settled(ledger, args, first, request_parts, reply):
+            level, delay = (
+                (int(args[at + 2]), args[at + 3]) if request_parts > _LEAST_WORDS else (0, "")
+            )
             ledger.fail(id_, self.now, level=level, delay_ms=None if delay == "" else int(delay))
-            one, said = ledger.leases[id_], answers[at].decode().split(",")
-            require((said[1] == "D") == (one.place == DEAD), f"{id_}: {said}, and is {one}")
+            one, recorded = ledger.leases[id_], answers[at].decode().split(",")
+            require((recorded[1] == "D") == (one.place == DEAD), f"{id_}: {recorded}, and is {one}")
             if one.place == WAITING:
-                require(int(float(said[3])) == one.until, f"{id_} waits until {said[3]}: {one}")
+                require(
+                    int(float(recorded[3])) == one.until, f"{id_} waits until {recorded[3]}: {one}"
+                )
 
     def _do_release(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger, back = place.ledger(args[0]), []
@@ -158,10 +162,10 @@ class Leases(Reading):
 
     def _do_redrive(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger, now = place.ledger(args[0]), []
-        for at, said in zip(range(2, len(args), 3), reply, strict=True):
+        for at, recorded in zip(range(2, len(args), 3), reply, strict=True):
             id_ = args[at]
             dead = id_ in ledger.leases and ledger.leases[id_].place == DEAD
-            require((said == b"OK") == dead, f"redrive of {id_}: {said}")
+            require((recorded == b"OK") == dead, f"redrive of {id_}: {recorded}")
             if not dead:
                 continue
             ledger.redriven.add(id_)
@@ -176,9 +180,9 @@ class Leases(Reading):
     def _do_purge(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])
         wanted = {"dead": DEAD, "inflight": INFLIGHT}.get(keys[4].split(":")[-1], WAITING)
-        for id_, said in zip(args[2:], reply, strict=True):
+        for id_, recorded in zip(args[2:], reply, strict=True):
             here = id_ in ledger.leases and ledger.leases[id_].place == wanted
-            require((said == b"OK") == here, f"purge of {id_}: {said}")
+            require((recorded == b"OK") == here, f"purge of {id_}: {recorded}")
             if here:
                 place.finish(args[0], id_, self.now)
                 place.gone.add(id_)

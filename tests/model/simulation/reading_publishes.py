@@ -71,12 +71,12 @@ class Publishes(Reading):
             return
         require(status == "OK", f"publish answered {status}")
         verdicts = "".join(self._publish_one(place, message) for message in messages)
-        told = reply[2].decode() or "A" * len(messages)
-        require(told == verdicts, f"publish answered {told}, not {verdicts}")
+        stated = reply[2].decode() or "A" * len(messages)
+        require(stated == verdicts, f"publish answered {stated}, not {verdicts}")
         place.lanes[producer] = (seq, total, reply[2].decode())
 
-    def _publish_one(self, place: Place, words: Sequence[Any]) -> str:
-        id_, data, digest, delay_ms = words
+    def _publish_one(self, place: Place, request_parts: Sequence[Any]) -> str:
+        id_, data, digest, delay_ms = request_parts
         envelope = decode(data)
         if not digest:
             require(id_ not in place.ever, f"{id_} is published twice")
@@ -162,12 +162,12 @@ class Publishes(Reading):
         require((status == "STALE_ROUTE") == stale, f"{status} for a route that is stale: {stale}")
         if stale:
             return
-        for at, said in zip(range(4, len(args), 7), reply[2].decode(), strict=True):
+        for at, recorded in zip(range(4, len(args), 7), reply[2].decode(), strict=True):
             number, id_, _, digest, tag, name = args[at : at + 6]
             half = Half(transaction, int(number), tag, name)
             known = id_ in place.halves
             verdict = place.prepare(id_, digest, self.now, half, given=bool(digest))
-            require(said == verdict, f"half {id_}: {said}, not {verdict}")
+            require(recorded == verdict, f"half {id_}: {recorded}, not {verdict}")
             if verdict == "A" and not known:
                 place.ever[id_] = place.ever.get(id_, 0) + 1
 
@@ -185,9 +185,9 @@ class Publishes(Reading):
         return self.decided.get(transaction) == decision or self.blurred
 
 
-def _messages(words: Sequence[Any], count: int) -> list[Sequence[Any]]:
+def _messages(request_parts: Sequence[Any], count: int) -> list[Sequence[Any]]:
     """Id, envelope, digest and delay of each message; the options, if any, come behind all."""
-    pairs, options = words[: 2 * count], words[2 * count :] or [""] * count
+    pairs, options = request_parts[: 2 * count], request_parts[2 * count :] or [""] * count
     read = [_text(option).split("\t") for option in options]
     return [(*pairs[2 * n : 2 * n + 2], *(*read[n], "")[:2]) for n in range(count)]
 

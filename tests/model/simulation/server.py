@@ -16,7 +16,7 @@ from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.transport.connection import pack_one
 from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL_CLOCK
 
-Words = tuple[Any, ...]
+Arguments = tuple[Any, ...]
 
 _READ = 1 << 16
 MEMORY = "memory"
@@ -61,7 +61,7 @@ class Server:
         self.now_ms = self.logical_ms = 0
         self.sent_sum = 0
         self.shift_ms: Callable[[float], int] | None = None
-        self._around: tuple[()] | tuple[Words, Words] = ()
+        self._around: tuple[()] | tuple[Arguments, Arguments] = ()
         """What makes a server that refuses things one that does not, and back."""
         self.use(library)
 
@@ -105,7 +105,7 @@ class Server:
             scripts = map(self.library.get, self.verbs.values())
             self.call(*[("SCRIPT", "LOAD", script.text(Dialect.SHEBANG)) for script in scripts])
 
-    def call(self, *requests: Words) -> list[Any]:
+    def call(self, *requests: Arguments) -> list[Any]:
         """Send requests, and read as many replies; errors are values."""
         sent = b"".join(map(pack_one, requests))
         self.sent_sum = crc32(sent)
@@ -119,7 +119,7 @@ class Server:
                 replies.append(reply)
         return replies
 
-    def at(self, seconds: float, *requests: Words) -> list[Any]:
+    def at(self, seconds: float, *requests: Arguments) -> list[Any]:
         """The same at a virtual time; the first request is that of a process."""
         if self._around:
             before, after = self._around
@@ -144,19 +144,19 @@ class Server:
         """The logical time of the last script, and the wall's."""
         return self.logical_ms, self.now_ms
 
-    def cut(self, seconds: float, words: Words, call: int) -> Any:
+    def cut(self, seconds: float, request_parts: Arguments, call: int) -> Any:
         """Run a script that stops with an error at this call, or does not make so many."""
-        script = self._cut[words[1]]
+        script = self._cut[request_parts[1]]
         sha = script.sha(Dialect.SHEBANG)
         load = ("SCRIPT", "LOAD", script.text(Dialect.SHEBANG))
-        spelled = ("EVALSHA", sha, *words[2:])
+        spelled = ("EVALSHA", sha, *request_parts[2:])
         return self.at(seconds, load, ("SET", CUT_KEY, call), spelled, ("DEL", CUT_KEY))[2]
 
     def reload(self) -> None:
         """Write everything down, forget it, and read it again, as a restart does."""
         self.call(("DEBUG", "RELOAD"))
 
-    def snapshot(self) -> list[Words]:
+    def snapshot(self) -> list[Arguments]:
         """All that it holds, as calls that bring it back."""
         keys = self.call(("KEYS", "rqretry:sim:*"))[0]
         found = self.call(*[(word, key) for key in keys for word in ("DUMP", "PTTL")])
@@ -165,7 +165,7 @@ class Server:
             for key, data, ttl in zip(keys, found[::2], found[1::2], strict=True)
         ]
 
-    def restore(self, snapshot: list[Words]) -> None:
+    def restore(self, snapshot: list[Arguments]) -> None:
         """Go back to what it held then, as a server that was started from an older file."""
         self.call(("FLUSHALL", "SYNC"), *snapshot, ("SET", INCARNATION_KEY, "restored"))
         self.now_ms = 0
@@ -219,13 +219,17 @@ def with_cuts(library: ScriptLibrary) -> ScriptLibrary:
     )
 
 
-def _memory(most: int) -> Words:
+def _memory(most: int) -> Arguments:
     return ("CONFIG", "SET", "maxmemory", most)
 
 
-def verb_of(words: Sequence[Any], verbs: dict[str, str]) -> str:
+def verb_of(request_parts: Sequence[Any], verbs: dict[str, str]) -> str:
     """The script of a request, or the name of a plain command."""
-    return verbs.get(words[1], "check") if words[0] == "EVALSHA" else str(words[0])
+    return (
+        verbs.get(request_parts[1], "check")
+        if request_parts[0] == "EVALSHA"
+        else str(request_parts[0])
+    )
 
 
 def _error(text: str) -> ResponseError:

@@ -25,8 +25,8 @@ def run(
 
 def kind_of(failure: str) -> str:
     """What broke, without the ids and numbers."""
-    words = [word for word in failure.split() if word.isalpha()]
-    return " ".join(words[:4])
+    request_parts = [word for word in failure.split() if word.isalpha()]
+    return " ".join(request_parts[:4])
 
 
 def shrink(server: Server, outcome: Outcome) -> tuple[list[str], Outcome]:

@@ -23,7 +23,7 @@ from tests.model.simulation.loop import PROCESS, Process, VirtualLoop, virtual
 from tests.model.simulation.network import NO_FAULTS, Network
 from tests.model.simulation.observing import Observer
 from tests.model.simulation.plans import LEVELS, draw
-from tests.model.simulation.server import Server, Words
+from tests.model.simulation.server import Arguments, Server
 from tests.support.soundness import findings_of
 
 HEAL_S = 600.0
@@ -170,11 +170,11 @@ class World:
 
     # -- what was executed ---------------------------------------------------------------------
 
-    def _looks(self, verb: str, words: tuple[Any, ...]) -> list[Words]:
+    def _looks(self, verb: str, request_parts: tuple[Any, ...]) -> list[Arguments]:
         """Each call that may have changed a partition is looked behind, in the same round trip."""
-        if words[0] != "EVALSHA":
+        if request_parts[0] != "EVALSHA":
             return []
-        call = Call.of(verb, words)
+        call = Call.of(verb, request_parts)
         self._watched = ()
         if call.where is None or self._is_observed(call.where) or not self.journal.knows(call):
             return []
@@ -183,13 +183,13 @@ class World:
         return [self._looker.request(call.where[1], place)]
 
     def _executed(
-        self, verb: str, words: tuple[Any, ...], reply: Any, seen: list[Any], *, cut: bool
+        self, verb: str, request_parts: tuple[Any, ...], reply: Any, seen: list[Any], *, cut: bool
     ) -> None:
-        if words[0] != "EVALSHA" or str(reply).startswith(("NOSCRIPT", "OOM")):
+        if request_parts[0] != "EVALSHA" or str(reply).startswith(("NOSCRIPT", "OOM")):
             return
         if isinstance(reply, Exception) and not cut:
             raise Broken(f"{verb} failed: {reply}")
-        call, reply = spelled_out(Call.of(verb, words), reply)
+        call, reply = spelled_out(Call.of(verb, request_parts), reply)
         self._check_time(call)
         if call.verb == "lease" and not isinstance(reply, Exception):
             self._check_receipts(call, reply)
@@ -229,15 +229,15 @@ class World:
         """A handler begins: the lease it trusts must be the live one."""
         handle = ReceiptHandle.parse(message.receipt_handle)
         one = self.lease_of(group, handle)
-        said = ""
+        recorded = ""
         if message.remaining() <= 0:
-            said = "after the end of its lease"
+            recorded = "after the end of its lease"
         elif self.plan.clock and self.plan.clock.jumps:  # leases may have ended early
             return
         elif one and (one.place != INFLIGHT or one.lease_no != handle.lease_no):
-            said = f"under lease {handle.lease_no}, and it is {one}"
-        if said:  # what a handler raises is an attempt that failed, so it is not raised
-            self.loop.fault = Broken(f"{handle.id}: a handler of {group} begins {said}")
+            recorded = f"under lease {handle.lease_no}, and it is {one}"
+        if recorded:  # what a handler raises is an attempt that failed, so it is not raised
+            self.loop.fault = Broken(f"{handle.id}: a handler of {group} begins {recorded}")
 
     def lease_of(self, group: str, handle: ReceiptHandle) -> Lease | None:
         """What the model says of a message; None where it is only observed."""
@@ -330,7 +330,7 @@ class World:
                 return
             await asyncio.sleep(0.1)
 
-    def _go_back(self, older: list[Words], routes: dict[tuple[str, int], Route]) -> None:
+    def _go_back(self, older: list[Arguments], routes: dict[tuple[str, int], Route]) -> None:
         """What came after the snapshot is lost: from here on partitions are only observed."""
         self.server.restore(older)
         self.journal.blurred = True

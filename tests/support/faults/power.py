@@ -89,9 +89,9 @@ class PoweredRedis:
         is that program, too, where it is called by its name.
         """
         (path,) = self.journals()
-        words = ("redis-check-aof", "--fix", str(path))
+        request_parts = ("redis-check-aof", "--fix", str(path))
         subprocess.run(
-            words, executable=self._binary, input=b"y\n", capture_output=True, check=True
+            request_parts, executable=self._binary, input=b"y\n", capture_output=True, check=True
         )
 
     def journals(self) -> list[Path]:
@@ -114,9 +114,9 @@ def _build(folder: Path) -> Path:
     if compiler is None:
         raise NoCompiler("there is no C compiler (cc, gcc or clang) for the fsync recorder")
     shim = folder / "fsyncs.so"
-    words = (compiler, "-shared", "-fPIC", "-O1", "-o", str(shim), str(SOURCE), "-ldl")
-    built = subprocess.run(words, capture_output=True, text=True, check=False)
+    request_parts = (compiler, "-shared", "-fPIC", "-O1", "-o", str(shim), str(SOURCE), "-ldl")
+    built = subprocess.run(request_parts, capture_output=True, text=True, check=False)
     if built.returncode:
-        said = built.stderr.strip()[:200]
-        raise NoCompiler(f"{compiler} cannot build the fsync recorder: {said}")
+        recorded = built.stderr.strip()[:200]
+        raise NoCompiler(f"{compiler} cannot build the fsync recorder: {recorded}")
     return shim

@@ -122,7 +122,7 @@ class FaultProxy:
 
     def strike(self, request: Request) -> tuple[str, Rule | None]:
         """Count a request; what happens to it, if anything."""
-        verb = verb_of(request.words)
+        verb = verb_of(request.request_parts)
         self.seen[verb] += 1
         found: Rule | None = None
         for armed in self._armed:

@@ -24,7 +24,7 @@ class Request:
     """
 
     raw: bytes
-    words: tuple[bytes, ...]
+    request_parts: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RequestReader:
         found: list[Request] = []
         at = 0
         while (end := _request_end(self._buffer, at)) is not None:
-            found.append(Request(self._buffer[at:end], _words(self._buffer, at)))
+            found.append(Request(self._buffer[at:end], _arguments(self._buffer, at)))
             at = end
         self._buffer = self._buffer[at:]
         return found
@@ -106,15 +106,15 @@ def _request_end(data: bytes, start: int) -> int | None:
     return None if line < 0 else line + 1
 
 
-def _words(data: bytes, start: int) -> tuple[bytes, ...]:
+def _arguments(data: bytes, start: int) -> tuple[bytes, ...]:
     if data[start : start + 1] != b"*":
         return tuple(data[start : data.find(b"\n", start)].split()[:_WORDS_READ])
     line = data.find(_LINE, start)
     count, at = int(data[start + 1 : line]), line + 2
-    words: list[bytes] = []
+    request_parts: list[bytes] = []
     for _ in range(min(count, _WORDS_READ)):
         line = data.find(_LINE, at)
         length = int(data[at + 1 : line])
-        words.append(data[line + 2 : line + 2 + length])
+        request_parts.append(data[line + 2 : line + 2 + length])
         at = line + 2 + length + 2
-    return tuple(words)
+    return tuple(request_parts)

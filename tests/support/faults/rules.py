@@ -85,13 +85,13 @@ def verbs() -> dict[bytes, str]:
     }
 
 
-def verb_of(words: Sequence[bytes]) -> str:
+def verb_of(request_parts: Sequence[bytes]) -> str:
     """What a request asks for: the name of its script, else its command in capitals."""
-    if not words:
+    if not request_parts:
         return ""
-    command = words[0].upper()
-    if command == b"EVALSHA" and len(words) > 1:
-        return verbs().get(words[1].lower(), "EVALSHA")
+    command = request_parts[0].upper()
+    if command == b"EVALSHA" and len(request_parts) > 1:
+        return verbs().get(request_parts[1].lower(), "EVALSHA")
     return command.decode("ascii", "replace")
 
 

@@ -68,13 +68,17 @@ def test_a_change_to_what_it_is_already_is_none() -> None:
     assert group.changed("me", 5) is group
 
 
-def test_the_scripts_are_told_the_ladder_compiled_to_milliseconds() -> None:
-    told = GroupRecord("g", PUSH).configuration(DEFAULT_LEVELS, 7, "t")
+def test_the_scripts_are_reported_the_ladder_compiled_to_milliseconds() -> None:
+    stated = GroupRecord("g", PUSH).configuration(DEFAULT_LEVELS, 7, "t")
 
-    assert str(told["delays"]).split()[:3] == ["10000", "30000", "60000"]
-    assert len(str(told["delays"]).split()) == 16
-    assert len(str(told["levels"]).split()) == 18
-    assert (told["kind"], told["max_retries"], told["byte"]) == ("push", 16, b"\x07")
+    assert str(stated["delays"]).split()[:3] == ["10000", "30000", "60000"]
+    assert len(str(stated["delays"]).split()) == 16
+    assert len(str(stated["levels"]).split()) == 18
+    assert (stated["kind"], stated["max_retries"], stated["byte"]) == (
+        "push",
+        16,
+        b"\x07",
+    )
 
 
 @pytest.mark.parametrize(

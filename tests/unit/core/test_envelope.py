@@ -95,7 +95,7 @@ def nested(depth: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "recorded"),
     [
         (math.nan, "^body is nan, which JSON does not have"),
         ({"a": math.inf}, r"^body\.a is inf"),
@@ -127,8 +127,8 @@ def nested(depth: Any) -> Any:
     ],
     ids=lambda value: str(value)[:30] if isinstance(value, str) else type(value).__name__,
 )
-def test_what_cannot_be_sent_is_refused_with_the_path_to_it(body: Any, said: Any) -> None:
-    with pytest.raises(CodecError, match=said):
+def test_what_cannot_be_sent_is_refused_with_the_path_to_it(body: Any, recorded: Any) -> None:
+    with pytest.raises(CodecError, match=recorded):
         encode(body)
 
 
@@ -153,7 +153,7 @@ def test_a_dict_that_publishes_while_it_is_packed_harms_nothing() -> None:
     assert decode(encode(Publishing(a=1))).body == {"a": 1}
 
 
-def test_a_body_over_the_limit_tells_its_size_the_limit_and_the_fix() -> None:
+def test_a_body_over_the_limit_reports_its_size_the_limit_and_the_fix() -> None:
     with pytest.raises(MessageTooLarge, match="takes 11 bytes and the limit is 10: store it else"):
         encode(b"x" * 11, limit=10)
     with pytest.raises(MessageTooLarge, match="takes 11 bytes"):

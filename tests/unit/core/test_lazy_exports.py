@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
-def told(package: Any) -> dict[str, str]:
+def stated(package: Any) -> dict[str, str]:
     """Name to module, as the stub tells type checkers."""
     tree = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     return {
@@ -26,7 +26,7 @@ def told(package: Any) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["rqretry", "rqretry.testing"])
 def test_the_stub_of_a_lazy_package_says_what_it_gives(name: str) -> None:
     package = importlib.import_module(name)
-    stub = told(package)
+    stub = stated(package)
 
     assert sorted(stub) == sorted(package.__all__)
     for public, module in stub.items():

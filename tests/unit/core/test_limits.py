@@ -25,7 +25,7 @@ def test_a_name_may_have_every_length_and_character_of_its_kind(
 
 @pytest.mark.parametrize(("check", "kind", "longest"), NAMES)
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "recorded"),
     [
         ("", "has 0 characters"),
         ("a{b}", r"holds '{' \(U\+007B LEFT CURLY BRACKET\) at position 1"),
@@ -50,14 +50,14 @@ def test_a_name_may_have_every_length_and_character_of_its_kind(
     ],
 )
 def test_a_bad_name_is_refused_with_the_character_and_its_place(
-    check: Any, kind: Any, longest: Any, bad: Any, said: Any
+    check: Any, kind: Any, longest: Any, bad: Any, recorded: Any
 ) -> None:
-    with pytest.raises(InvalidArgument, match=f"^{kind} .*{said}.*1 to {longest} characters"):
+    with pytest.raises(InvalidArgument, match=f"^{kind} .*{recorded}.*1 to {longest} characters"):
         check(bad)
 
 
 @pytest.mark.parametrize(("check", "kind", "longest"), NAMES)
-def test_a_name_that_is_too_long_tells_its_length(check: Any, kind: Any, longest: Any) -> None:
+def test_a_name_that_is_too_long_reports_its_length(check: Any, kind: Any, longest: Any) -> None:
     with pytest.raises(InvalidArgument, match=f"has {longest + 1} characters"):
         check("x" * (longest + 1))
 
@@ -135,7 +135,7 @@ def test_headers_are_copied_from_any_mapping() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "recorded"),
     [
         ({f"h{n}": "" for n in range(129)}, "are 129; at most 128"),
         ({"a": 1}, r"header 'a' 1 is int, not str: convert it"),
@@ -151,8 +151,8 @@ def test_headers_are_copied_from_any_mapping() -> None:
         (None, "must be a mapping"),
     ],
 )
-def test_bad_headers_are_refused(bad: Any, said: Any) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+def test_bad_headers_are_refused(bad: Any, recorded: Any) -> None:
+    with pytest.raises(InvalidArgument, match=recorded):
         limits.check_headers(bad)
 
 
@@ -207,7 +207,7 @@ def test_tags_are_put_in_order_and_each_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "recorded"),
     [
         ("", '"||" between them'),
         ("a | b", '"||" between them'),
@@ -223,6 +223,6 @@ def test_tags_are_put_in_order_and_each_once() -> None:
         (["a"], "must be a str"),
     ],
 )
-def test_tags_of_a_subscription_that_are_none_are_refused(bad: Any, said: str) -> None:
-    with pytest.raises(InvalidArgument, match=re.escape(said)):
+def test_tags_of_a_subscription_that_are_none_are_refused(bad: Any, recorded: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(recorded)):
         limits.check_tags(bad)

@@ -19,7 +19,7 @@ from rqretry.core.message_id import (
 NOW_MS = 1_790_000_000_123
 
 
-def test_an_id_tells_when_it_was_made() -> None:
+def test_an_id_reports_when_it_was_made() -> None:
     (made,) = make_ids(1, NOW_MS)
 
     assert len(made) == LENGTH
@@ -78,7 +78,7 @@ def test_no_ids_are_no_ids() -> None:
 
 
 @pytest.mark.parametrize("other", ["", "order-1", "x" * 15, "x" * 17, "0123456789abcde.", "a:" * 8])
-def test_an_id_of_another_shape_does_not_tell_its_time(other: str) -> None:
+def test_an_id_of_another_shape_does_not_report_its_time(other: str) -> None:
     assert born_ms(other) is None
 
 

@@ -43,7 +43,7 @@ def test_a_ladder_waits_its_steps_and_repeats_the_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "said"),
+    ("steps", "recorded"),
     [
         ([], "has 0 steps"),
         ("", "has 0 steps"),
@@ -59,8 +59,8 @@ def test_a_ladder_waits_its_steps_and_repeats_the_last() -> None:
         (None, "ladder None"),
     ],
 )
-def test_a_bad_ladder_is_refused_with_the_step_at_fault(steps: Any, said: Any) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+def test_a_bad_ladder_is_refused_with_the_step_at_fault(steps: Any, recorded: Any) -> None:
+    with pytest.raises(InvalidArgument, match=recorded):
         RetryPolicy.ladder(steps)
 
 
@@ -99,7 +99,7 @@ def test_an_exponential_policy_never_overflows_and_never_shrinks(
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "said"),
+    ("kwargs", "recorded"),
     [
         ({"initial": 0}, "exponential initial 0"),
         ({"multiplier": 0.5}, "exponential multiplier 0.5 must be a number from 1 to 1000"),
@@ -113,8 +113,8 @@ def test_an_exponential_policy_never_overflows_and_never_shrinks(
         ({"max_retries": -1}, "unlimited"),
     ],
 )
-def test_a_bad_exponential_policy_is_refused(kwargs: Any, said: Any) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+def test_a_bad_exponential_policy_is_refused(kwargs: Any, recorded: Any) -> None:
+    with pytest.raises(InvalidArgument, match=recorded):
         RetryPolicy.exponential(**kwargs)
 
 
@@ -191,7 +191,7 @@ def test_a_stored_policy_that_cannot_be_read_is_a_codec_error(stored: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("policy", "retries", "words"),
+    ("policy", "retries", "request_parts"),
     [
         (RetryPolicy.rocketmq(), 16, "16 retries = 17 deliveries over 4 h 45 m 40 s"),
         (RetryPolicy.rocketmq(), 17, "17 retries = 18 deliveries over 6 h 45 m 40 s"),
@@ -201,5 +201,5 @@ def test_a_stored_policy_that_cannot_be_read_is_a_codec_error(stored: Any) -> No
         (RetryPolicy.fixed("250ms"), 2, "2 retries = 3 deliveries over 500 ms"),
     ],
 )
-def test_a_policy_is_described_in_words(policy: Any, retries: Any, words: Any) -> None:
-    assert policy.describe(retries, DEFAULT_LEVELS.ms) == words
+def test_a_policy_is_described_in_words(policy: Any, retries: Any, request_parts: Any) -> None:
+    assert policy.describe(retries, DEFAULT_LEVELS.ms) == request_parts

@@ -235,7 +235,7 @@ def test_what_was_not_confirmed_is_repeated_by_that_very_call() -> None:
     assert lane_words(server.calls[1]) == lane_words(server.calls[0])
 
 
-def test_a_server_that_answers_nonsense_is_a_bug_and_said_so() -> None:
+def test_a_server_that_answers_nonsense_is_a_bug_and_reported_so() -> None:
     server = Server(lambda _: Published("LANE_CONFLICT", 0, ""))
     with pytest.raises(Exception, match="LANE_CONFLICT"):
         server.send(Lane("t", 0, 4), message("a"))

@@ -64,8 +64,10 @@ def test_it_reports_the_pid_and_the_version_of_the_server(binary: ServerBinary) 
     with EmbeddedRedis(binary.path) as server, connect(server) as client:
         info = client.info("server")
         assert info["process_id"] == server.pid
-        said = info.get("valkey_version", info["redis_version"])  # Valkey says 7.2.4 for the other
-        assert said == server.version == binary.version
+        recorded = info.get(
+            "valkey_version", info["redis_version"]
+        )  # Valkey says 7.2.4 for the other
+        assert recorded == server.version == binary.version
 
 
 def test_stopping_ends_the_server_and_removes_its_directory() -> None:

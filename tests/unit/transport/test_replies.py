@@ -146,16 +146,16 @@ def test_a_good_reply_is_decoded(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "request_parts"),
     [(TimeoutError(), "did not answer in time"), (OSError("refused"), "is unreachable")],
 )
 def test_a_broken_connection_may_have_done_it_if_it_was_sent(
-    node: Node, error: Exception, words: str
+    node: Node, error: Exception, request_parts: str
 ) -> None:
     for sent in (True, False):
         again = broken(node, error, sent=sent)
         assert again.sent is sent
-        assert words in str(again)
+        assert request_parts in str(again)
 
 
 @pytest.mark.parametrize(

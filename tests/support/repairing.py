@@ -8,12 +8,12 @@ from tests.support.world import World
 ACTOR = "ops"
 
 
-def mend(world: World, what: str, *ids: str, group: str = "g") -> list[str]:
+def repair_now(world: World, what: str, *ids: str, group: str = "g") -> list[str]:
     """Make a group's places agree; answers what was changed."""
     return world.run(repairing.repair_places(world.group(group), what, ids, actor=ACTOR)).repaired
 
 
-def realign(world: World, what: str, *subjects: str, group: str = "g") -> list[str]:
+def reorder(world: World, what: str, *subjects: str, group: str = "g") -> list[str]:
     """Make lines of an ordered group go on; answers what was changed."""
     return world.run(
         repairing.repair_order(world.group(group), what, subjects, actor=ACTOR)
