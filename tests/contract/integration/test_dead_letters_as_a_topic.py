@@ -14,13 +14,13 @@ from rqretry import (
     Message,
     RetryPolicy,
 )
-from rqretry.worker import fetch
+from rqretry.worker import leases
 from tests.contract.integration.harness import Lab, Seen, counted, until
 
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(leases, "FEED_EVERY_S", 0.1)
 
 
 def failing(lab: Lab, **options: Any) -> App:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rqretry.maintenance.upkeep import Upkeep
-from rqretry.worker import fetch
+from rqretry.worker import leases
 from tests.contract.integration.harness import Lab, Seen, until
 
 MANY = 120
@@ -30,7 +30,7 @@ def many_topics(lab: Lab, **options: Any) -> list[str]:
 async def test_an_idle_worker_looks_at_many_places_with_one_command(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "LOOK_EVERY_S", 0.3)
+    monkeypatch.setattr(leases, "LOOK_EVERY_S", 0.3)
     names, app, seen = many_topics(lab), lab.app(), Seen()
     app.consumer(names, group="g")(seen.add)
     async with lab.working(app) as worker:
