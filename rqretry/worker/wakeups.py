@@ -186,13 +186,14 @@ class WakeUps:
     ) -> list[Any] | None:
         """Block on wake keys, then run `after` on the same connection; None if it broke."""
         arguments: tuple[Argument, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
+        self._room.clear()
         if self._refusals:
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _AFTER_FAILURE_S * 2**self._refusals))
         try:
             connection = await self._connected(wakes[0])
-            self._covered = covered
-            if self.stopping:
+            if self.stopping or self._room.is_set():  # while that took, a consumer got room
                 return None
+            self._covered = covered
             replies = await self._store.exchange(
                 connection, [arguments, *after], seconds + BLOCK_MARGIN_SECONDS
             )

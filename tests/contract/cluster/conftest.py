@@ -8,7 +8,6 @@ import redis
 from tests.conftest import program
 from tests.contract.integration.harness import Lab
 from tests.support.fleets import Cluster
-from tests.support.servers import SERVERS
 
 
 class ClusterLab(Lab):
@@ -21,7 +20,7 @@ class ClusterLab(Lab):
         self._apps, self._clients = [], []
 
 
-@pytest.fixture(scope="session", params=list(SERVERS))
+@pytest.fixture(scope="session", params=["redis-7"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Three primaries."""
     with Cluster(3, binary=program(request.param).path) as cluster:

@@ -8,7 +8,6 @@ import redis
 from tests.conftest import program
 from tests.contract.integration.harness import Lab
 from tests.support.fleets import SentinelFleet
-from tests.support.servers import SERVERS
 
 PASSWORD, SENTINEL_PASSWORD = "server-secret", "sentinel-secret"
 
@@ -23,7 +22,7 @@ class SentinelLab(Lab):
         self._apps, self._clients = [], []
 
 
-@pytest.fixture(scope="session", params=list(SERVERS))
+@pytest.fixture(scope="session", params=["redis-7"])
 def fleet(request: pytest.FixtureRequest) -> Iterator[SentinelFleet]:
     """A primary, a replica and three Sentinels."""
     binary = program(request.param).path

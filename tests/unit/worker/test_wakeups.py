@@ -83,6 +83,22 @@ async def test_room_in_a_consumer_that_is_not_waited_for_ends_the_wait_for_messa
     assert server.tries == 2
 
 
+async def test_room_that_comes_while_the_connection_opens_is_not_forgotten() -> None:
+    server, opening = BlockingServer(), asyncio.Event()
+    wake_ups = WakeUps(cast(Store, server))
+
+    async def acquire(key: str) -> Any:
+        wake_ups.room_in(Consumer(1))
+        opening.set()
+        return object()
+
+    server.acquire = acquire  # type: ignore[method-assign]
+    async with asyncio.timeout(30):
+        assert await wake_ups.any_of(["wake"], 30.0, [Consumer(1)]) is None
+    assert opening.is_set()
+    assert not server.blocked.is_set()
+
+
 async def test_a_wait_that_was_stopped_asks_the_server_nothing() -> None:
     server = BlockingServer()
     wake_ups = WakeUps(cast(Store, server))
