@@ -90,12 +90,12 @@ def _own(option: click.Option) -> bool:
 def _row(option: click.Option) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     value = _value(option)
-    said = " ".join((option.help or "").split())
+    text = " ".join((option.help or "").split())
     if option.show_default and option.default is not None:
-        said += f" Default `{option.default}`."
+        text += f" Default `{option.default}`."
     if option.required:
-        said += " Required."
-    return f"| {names}{f' `{value}`' if value else ''} | {said} |"
+        text += " Required."
+    return f"| {names}{f' `{value}`' if value else ''} | {text} |"
 
 
 def _value(option: click.Option) -> str:

@@ -240,8 +240,8 @@ def count_dead(keys: GroupKeys, fingerprint: str | None = None) -> Command[int]:
 
 def dead_letter_member(death: str, since_ms: float, id_: str) -> str:
     """A dead letter's member of `fingerprints`; `death` is what is kept of its death."""
-    words = death.split(" ")
-    return f"{words[2] if len(words) > 2 else ''}\0{int(since_ms):016}\0{id_}"  # noqa: PLR2004
+    parts = death.split(" ")
+    return f"{parts[2] if len(parts) > 2 else ''}\0{int(since_ms):016}\0{id_}"  # noqa: PLR2004
 
 
 def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str]]:

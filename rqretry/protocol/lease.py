@@ -129,8 +129,8 @@ def nothing_held(places: Sequence[GroupKeys]) -> Command[bool]:
                     keys.partition.scheduled)
     ]  # fmt: skip
     wanted = 2 * len(places)
-    words = ("EXISTS", *touched)
-    return Command("exists", tuple(touched), (), lambda reply: reply == wanted, arguments=words)
+    arguments = ("EXISTS", *touched)
+    return Command("exists", tuple(touched), (), lambda reply: reply == wanted, arguments=arguments)
 
 
 def renew(

@@ -18,16 +18,16 @@ def dead(zoo: Zoo, group: str, count: int) -> None:
     zoo.until(lambda: len(zoo.client.admin.dead_letters(group)) == count)
 
 
-def words_of(zoo: Zoo, count: int) -> None:
+def arguments_of(zoo: Zoo, count: int) -> None:
     """Wait until so many processes have been heard of."""
     keys = zoo.client.catalog.keys
     zoo.until(lambda: len(zoo.client.store.run(exit_records(keys))) >= count)
 
 
-def test_a_message_that_kills_its_worker_is_dead_with_its_last_words(zoo: Zoo) -> None:
+def test_a_message_that_kills_its_worker_is_dead_with_its_last_output(zoo: Zoo) -> None:
     zoo.start(app=POISON)
     killed = zoo.client.publish("t", "kill")
-    words_of(zoo, 2)
+    arguments_of(zoo, 2)
     dead(zoo, "g", 1)
 
     (dead_record,) = zoo.client.admin.dead_letters("g", ids=[killed])

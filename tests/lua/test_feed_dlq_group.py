@@ -58,7 +58,7 @@ def test_feed_lists_each_of_very_many_that_died_in_one_millisecond_once(world: W
     assert [id_.decode() for id_ in world.client.lrange(keys.ready, 0, -1)] == ids
 
 
-def test_feed_lists_each_letter_once_in_the_order_of_death(world: World) -> None:
+def test_feed_lists_each_dead_letter_once_in_the_order_of_death(world: World) -> None:
     view(world)
     world.dead_letter("a", "b")
     world.advance(1)
@@ -108,7 +108,7 @@ def test_feed_of_a_group_that_consumes_topics_changes_nothing(world: World) -> N
     assert changed == {}
 
 
-def test_success_forgets_the_mark_and_leaves_the_letter(world: World) -> None:
+def test_success_forgets_the_mark_and_leaves_the_dead_letter(world: World) -> None:
     view(world)
     world.dead_letter("a")
     feed(world)
@@ -126,7 +126,7 @@ def test_success_forgets_the_mark_and_leaves_the_letter(world: World) -> None:
     assert world.redrive("a") == ["OK"]
 
 
-def test_what_is_given_up_is_dropped_and_leaves_the_letter(world: World) -> None:
+def test_what_is_given_up_is_dropped_and_leaves_the_dead_letter(world: World) -> None:
     view(world, max_retries=1)
     world.dead_letter("a")
     feed(world)
@@ -164,7 +164,7 @@ def test_an_expired_lease_comes_back_and_is_dropped_after_the_last(world: World)
 
 
 @pytest.mark.parametrize("end", ["purge", "redrive"])
-def test_a_letter_that_is_gone_goes_away(world: World, end: str) -> None:
+def test_a_dead_letter_that_is_gone_goes_away(world: World, end: str) -> None:
     view(world)
     world.dead_letter("a", "b", "c")
     feed(world)
@@ -181,7 +181,7 @@ def test_a_letter_that_is_gone_goes_away(world: World, end: str) -> None:
     assert [key for key in world.state() if key.startswith("v:")] == ["v:config", "v:wake"]
 
 
-def test_a_letter_that_is_gone_takes_its_numbers_and_failures_along(world: World) -> None:
+def test_a_dead_letter_that_is_gone_takes_its_numbers_and_failures_along(world: World) -> None:
     view(world)
     world.dead_letter("a")
     feed(world)
@@ -195,7 +195,7 @@ def test_a_letter_that_is_gone_takes_its_numbers_and_failures_along(world: World
     assert (changed["v:attempts"], changed["v:failures"]) == ({"a": None}, {"a": None})
 
 
-def test_a_letter_that_dies_again_is_another_one(world: World) -> None:
+def test_a_dead_letter_that_dies_again_is_another_one(world: World) -> None:
     view(world)
     world.dead_letter("a")
     feed(world)
@@ -211,7 +211,7 @@ def test_a_letter_that_dies_again_is_another_one(world: World) -> None:
     assert lease(world).numbers == [(3, 1)]
 
 
-def test_feed_cut_anywhere_and_repeated_loses_no_letter(server_of: ServerOf) -> None:
+def test_feed_cut_anywhere_and_repeated_loses_no_dead_letter(server_of: ServerOf) -> None:
     for call in range(1, 30):
         world = world_on(server_of, "redis-7", cut())
         view(world)

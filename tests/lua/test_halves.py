@@ -262,7 +262,7 @@ def test_a_committed_message_of_a_message_group_that_nobody_wants_leaves_nothing
     assert after == before
 
 
-def test_purging_a_letter_sends_nobody_out_beside_the_head_of_its_message_group(
+def test_purging_a_dead_letter_sends_nobody_out_beside_the_head_of_its_message_group(
     half: World,
 ) -> None:
     """Here the next in line stands in front of the head: it was committed before that came."""

@@ -183,7 +183,7 @@ def test_a_half_that_is_committed_keeps_its_keys_until_it_ends(world: World) -> 
     world.advance(HOUR)
 
 
-def test_only_messages_with_keys_are_sent_with_words_for_them() -> None:
+def test_only_messages_with_keys_are_sent_with_arguments_for_them() -> None:
     plain = prepared("a")
     assert plain.keys == ""
     assert plain._replace(noted=Noted("x")).keys == ""

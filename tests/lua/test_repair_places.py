@@ -45,7 +45,7 @@ def test_what_waits_in_line_under_the_number_of_a_redrive_is_not_put_back(world:
     assert changed == {}
 
 
-def test_a_view_has_its_letter_put_back_as_long_as_it_is_dead(world: World) -> None:
+def test_a_view_has_its_dead_letter_put_back_as_long_as_it_is_dead(world: World) -> None:
     view(world)
     world.dead_letter("a", "b", "c")
     feed(world)

@@ -39,7 +39,7 @@ WANTED = {
 WANTED_MESSAGES = 300_000
 SPARE = 1.05
 """Aimed at more than is wanted by this factor: a run may break."""
-MENDED = 5
+REPAIRED = 5
 """So many runs that broke are made up for."""
 TYPICAL_RUN_S, LONGEST_RUN_S = 30.0, 900.0
 STATUS_NO_COMPILER = 2
@@ -166,7 +166,7 @@ class Campaign:
         if status not in (0, 1) or not result.exists():
             last = (folder / "driver").read_text().strip().splitlines()[-1:]
             why = last[0] if last else "it ended without a word"
-            if len(self._broken) < MENDED:  # another one takes its place
+            if len(self._broken) < REPAIRED:  # another one takes its place
                 self._trials[plan.kind] -= plan.trials
             self._broken.append(f"{plan.name}: {why}")
             say(f"{plan.name}: BROKEN, status {status}: {why}")

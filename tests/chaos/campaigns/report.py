@@ -177,10 +177,10 @@ def table(parts: Sequence[Part]) -> str:
     ]
     lines.insert(1, "  ".join("-" * width for width in widths))
     lines.insert(-1, lines[1])
-    return "\n".join([*lines, "", *_in_words(total)])
+    return "\n".join([*lines, "", *_in_text(total)])
 
 
-def _in_words(total: Part) -> list[str]:
+def _in_text(total: Part) -> list[str]:
     per_message = bound(total.lost, total.accepted)
     lines = [
         f"lost {total.lost} of {total.accepted:,} accepted messages ({per_message} at 95 %)",

@@ -113,7 +113,7 @@ def test_what_a_person_must_decide_stays_and_says_what_to_do(
     assert "none: whether its transaction" in shell("fsck", "--repair", "--dry-run").stdout
 
 
-def test_the_words_of_a_repair_need_the_repair(shell: Shell) -> None:
+def test_the_options_of_a_repair_need_the_repair(shell: Shell) -> None:
     assert "give --repair with them" in shell.fails("fsck", "--yes", status=2)
     assert "give --repair with them" in shell.fails("fsck", "--dry-run", status=2)
 

@@ -143,12 +143,12 @@ def test_the_written_test_fails_for_the_same_reason_and_passes_when_it_is_fixed(
     written = replay(shop, server, "--as-test", "test_dead.py")
     assert written.returncode == 0, written.stderr
     assert not (shop / "ran").exists(), "nothing was run"
-    pytest_words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_dead.py")
-    failed = run(shop, *pytest_words)
+    pytest_arguments = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_dead.py")
+    failed = run(shop, *pytest_arguments)
     assert failed.returncode == 1, failed.stdout
     assert "KeyError: 'iban'" in failed.stdout
     fix(shop)
-    passed = run(shop, *pytest_words)
+    passed = run(shop, *pytest_arguments)
     assert passed.returncode == 0, passed.stdout
     again = replay(shop, server, "--as-test", "test_dead.py")
     assert (again.returncode, "is there already" in again.stderr) == (1, True)

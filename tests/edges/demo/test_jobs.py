@@ -74,16 +74,16 @@ def test_the_demo_without_spark_imports_none_of_it() -> None:
 
 
 PROOF = Proof({}, {1: 5, 3: 2}, 2, {"cancelled": 4})
-TOLD = ArchiveReport(Path("report.html"), {"cancelled": 4}, {3: 2, 1: 5})
+REPORTED = ArchiveReport(Path("report.html"), {"cancelled": 4}, {3: 2, 1: 5})
 
 
 def test_a_report_that_says_the_same_differs_in_nothing() -> None:
-    assert compare(PROOF, TOLD) == []
+    assert compare(PROOF, REPORTED) == []
 
 
 def test_a_report_that_says_something_else_is_reported() -> None:
-    (dead,) = compare(PROOF, replace(TOLD, dead={"cancelled": 3}))
-    (tried,) = compare(PROOF, replace(TOLD, succeeded={1: 7}))
+    (dead,) = compare(PROOF, replace(REPORTED, dead={"cancelled": 3}))
+    (tried,) = compare(PROOF, replace(REPORTED, succeeded={1: 7}))
 
     assert dead == "the report has the dead letters {'cancelled': 3}, and not {'cancelled': 4}"
     assert tried.endswith("by attempt {1: 7}, and not {1: 5, 3: 2}")

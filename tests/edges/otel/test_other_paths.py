@@ -206,15 +206,15 @@ async def test_a_message_that_dies_by_expiry_has_a_dead_letter_span(
     assert dead.links == [(publish.span_id, "publish"), (attempt.span_id, "previous_attempt")]
 
 
-Told = Callable[[], bool]
+Reported = Callable[[], bool]
 
 
-async def by_receive(lab: Lab, stated: Told) -> None:
+async def by_receive(lab: Lab, stated: Reported) -> None:
     with lab.client().simple_consumer("t", group="g") as consumer:
         await until(lambda: not consumer.receive(wait=0) and stated())
 
 
-async def by_the_reaper_command(lab: Lab, stated: Told) -> None:
+async def by_the_reaper_command(lab: Lab, stated: Reported) -> None:
     client = lab.client()
 
     def died() -> bool:
@@ -224,7 +224,7 @@ async def by_the_reaper_command(lab: Lab, stated: Told) -> None:
     await until(died)
 
 
-async def by_a_worker_of_another_group(lab: Lab, stated: Told) -> None:
+async def by_a_worker_of_another_group(lab: Lab, stated: Reported) -> None:
     app = lab.app()
 
     @app.consumer("t", group="other")
@@ -244,7 +244,7 @@ async def by_a_worker_of_another_group(lab: Lab, stated: Told) -> None:
     ],
 )
 async def test_whoever_expires_it_reports(
-    lab: Lab, collector: Collector, traced: Traced, who: Callable[[Lab, Told], Any]
+    lab: Lab, collector: Collector, traced: Traced, who: Callable[[Lab, Reported], Any]
 ) -> None:
     tracing = traced(collector.http)
     client = lab.client()

@@ -8,7 +8,7 @@ from tests.model.simulation.calls import Reading, require
 from tests.model.simulation.ledger import UNLIMITED, Ledger, Place
 
 _MOST = 500
-_LEAST_WORDS = 3
+_LEAST_ARGUMENTS = 3
 """Of a failure that asks for nothing."""
 
 
@@ -90,7 +90,7 @@ class Leases(Reading):
         answers = dict(zip(range(first, len(args), request_parts), reply, strict=False))
         for id_, at in self._settled(ledger, args, first, request_parts, reply):
             level, delay = (
-                (int(args[at + 2]), args[at + 3]) if request_parts > _LEAST_WORDS else (0, "")
+                (int(args[at + 2]), args[at + 3]) if request_parts > _LEAST_ARGUMENTS else (0, "")
             )
             ledger.fail(id_, self.now, level=level, delay_ms=None if delay == "" else int(delay))
             one, recorded = ledger.leases[id_], answers[at].decode().split(",")

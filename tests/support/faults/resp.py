@@ -7,7 +7,7 @@ RESP2 and of RESP3.
 from dataclasses import dataclass
 
 _LINE = b"\r\n"
-_WORDS_READ = 2
+_ARGUMENTS_READ = 2
 _LINES = frozenset(b"+-:_#,(")
 _BULKS = frozenset(b"$!=")
 _LISTS = frozenset(b"*~>")
@@ -108,11 +108,11 @@ def _request_end(data: bytes, start: int) -> int | None:
 
 def _arguments(data: bytes, start: int) -> tuple[bytes, ...]:
     if data[start : start + 1] != b"*":
-        return tuple(data[start : data.find(b"\n", start)].split()[:_WORDS_READ])
+        return tuple(data[start : data.find(b"\n", start)].split()[:_ARGUMENTS_READ])
     line = data.find(_LINE, start)
     count, at = int(data[start + 1 : line]), line + 2
     request_parts: list[bytes] = []
-    for _ in range(min(count, _WORDS_READ)):
+    for _ in range(min(count, _ARGUMENTS_READ)):
         line = data.find(_LINE, at)
         length = int(data[at + 1 : line])
         request_parts.append(data[line + 2 : line + 2 + length])

@@ -90,7 +90,7 @@ def lost(_: Command[Any]) -> Any:
     raise AmbiguousResult("publish", ["whatever"])
 
 
-def lane_words(command: Command[Any]) -> tuple[Any, ...]:
+def lane_arguments(command: Command[Any]) -> tuple[Any, ...]:
     """seq, checksum and producer of a publish call."""
     return command.args[1], command.args[2], command.args[4]
 
@@ -101,7 +101,7 @@ def test_each_call_of_a_lane_has_the_next_number() -> None:
     server.send(lane, message("a"))
     server.send(lane, message("b"))
 
-    (one, two) = map(lane_words, server.calls)
+    (one, two) = map(lane_arguments, server.calls)
     assert (one[0], two[0]) == (1, 2)
     assert one[2] == two[2] == lane.producer
     assert one[1] != two[1]
@@ -112,7 +112,7 @@ def test_a_checksum_is_over_ids_and_bodies_and_their_borders() -> None:
     for batch in (["a", "bc"], ["ab", "c"], ["a", "b"], ["a"]):
         server = Server()
         server.send(Lane("t", 0, 4), *(message(id_) for id_ in batch))
-        sums.append(lane_words(server.calls[0])[1])
+        sums.append(lane_arguments(server.calls[0])[1])
     assert len(set(sums)) == 4
 
 
@@ -136,7 +136,7 @@ def test_a_changed_route_is_noted_and_the_same_call_sent_again() -> None:
 
     assert isinstance(sent, MessageId)
     assert [call.args[0] for call in server.calls] == [0, 1]
-    assert len(set(map(lane_words, server.calls))) == 1
+    assert len(set(map(lane_arguments, server.calls))) == 1
 
 
 def test_after_an_ambiguous_call_everybody_else_gets_a_fresh_producer() -> None:
@@ -148,8 +148,8 @@ def test_after_an_ambiguous_call_everybody_else_gets_a_fresh_producer() -> None:
 
     server.send(lane, message("b"))
 
-    assert lane_words(server.calls[1])[0] == 1
-    assert lane_words(server.calls[1])[2] == lane.producer != producer
+    assert lane_arguments(server.calls[1])[0] == 1
+    assert lane_arguments(server.calls[1])[2] == lane.producer != producer
 
 
 def test_publishing_an_ambiguous_id_again_repeats_that_very_call() -> None:
@@ -232,7 +232,7 @@ def test_what_was_not_confirmed_is_repeated_by_that_very_call() -> None:
     server.answer = lambda _: Published("DUPLICATE", 2, "")
     (again,) = server.send(lane, message("a", b"x", digest(b"x")))
     assert (again, again.duplicate, again.durability) == ("a", True, "replica:1")
-    assert lane_words(server.calls[1]) == lane_words(server.calls[0])
+    assert lane_arguments(server.calls[1]) == lane_arguments(server.calls[0])
 
 
 def test_a_server_that_answers_nonsense_is_a_bug_and_reported_so() -> None:
