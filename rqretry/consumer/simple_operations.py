@@ -251,7 +251,7 @@ class SimpleOperations:
         """One round over all partitions; the messages, or how soon to look again."""
         received: list[Message[Any]] = []
         look_again_ms = _LOOK_EVERY_S * 1000
-        self._places.append(self._places.pop(0))
+        self._places = [*self._places[1:], *self._places[:1]]  # anew: other threads read it
         self._prefer = "retry" if self._prefer == "ready" else "ready"
         for place in self._open_places():
             want = most - len(received)
@@ -274,7 +274,7 @@ class SimpleOperations:
     def _open_places(self) -> list[Place]:
         """Those that are not put off after an error; all, if all are."""
         now = time.monotonic()
-        put_off = {place for place, refused in self._refused.items() if refused.again_at > now}
+        put_off = {place for place, refused in [*self._refused.items()] if refused.again_at > now}
         return [place for place in self._places if place not in put_off] or list(self._places)
 
     def _put_off(self, place: Place, error: RqretryError, received: Sequence[object]) -> None:
