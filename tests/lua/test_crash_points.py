@@ -11,7 +11,7 @@ import pytest
 
 from rqretry.checks.auditor import ERROR
 from rqretry.checks.snapshot import in_order
-from rqretry.core.errors import ScriptError
+from rqretry.core.errors import AmbiguousResult, ScriptError
 from rqretry.core.receipt import Receipt
 from rqretry.protocol.publish import id_of_member
 from rqretry.protocol.scripts import ScriptLibrary
@@ -76,7 +76,7 @@ def was_cut(world: World, case: Case, call: int) -> bool:
     world.client.set(CUT_KEY, call)
     try:
         case.act(world)
-    except ScriptError as error:
+    except (ScriptError, AmbiguousResult) as error:
         assert "cut" in str(error)
         return True
     finally:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from rqretry.checks.auditor import Defect
-from rqretry.core.errors import ScriptError
+from rqretry.core.errors import AmbiguousResult, ScriptError
 from rqretry.core.history_notes import Noted
 from rqretry.core.receipt import Receipt
 from rqretry.core.route import Route
@@ -258,7 +258,7 @@ def test_a_committed_message_of_a_message_group_that_nobody_wants_leaves_nothing
     after = half.state()
     assert after.pop("closed") == {TX: START_MS + KEPT_MS}
     assert after.pop("counters") == {"prepare": "1", "commit": "1", "filtered:g": "1"}
-    del after["events"], after["g:wake"], before["g:wake"]
+    del after["events"]
     assert after == before
 
 
@@ -336,7 +336,7 @@ def test_a_cut_anywhere_and_a_repeat_are_as_good_as_one_call(
         try:
             act(world)
             was_cut = False
-        except ScriptError:
+        except (ScriptError, AmbiguousResult):
             was_cut = True
         world.client.delete(CUT_KEY)
         if was_cut and name != "prepare":

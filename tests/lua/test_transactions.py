@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rqretry.core.errors import ScriptError
+from rqretry.core.errors import AmbiguousResult, ScriptError
 from rqretry.protocol import transaction
 from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.transaction import (
@@ -389,7 +389,7 @@ def cut_at(world: World, act: Act, call: int) -> bool:
     world.client.set(CUT_KEY, call)
     try:
         act(world)
-    except ScriptError:
+    except (ScriptError, AmbiguousResult):
         return True
     finally:
         world.client.delete(CUT_KEY)
