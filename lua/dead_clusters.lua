@@ -8,6 +8,7 @@ local call = redis.call
          and failure record
   COST   O(count * log dead); 2 commands and 3 a fingerprint
 ]]
+-- @include texts
 -- @bind
 local oldest, newest, counts, ids = {}, {}, {}, {}
 first = first == '' and '-' or first
@@ -21,11 +22,4 @@ for n = 1, count do
   newest[n] = call('ZREVRANGEBYLEX', fingerprints, first, '[' .. member, 'LIMIT', 0, 1)[1]
   ids[n] = string.match(newest[n], '[^%z]*$')
 end
-local function texts(key)
-  local found = #ids > 0 and call('HMGET', key, unpack(ids)) or {}
-  for i = 1, #ids do
-    found[i] = found[i] or ''
-  end
-  return found
-end
-return { oldest, newest, counts, texts(deaths), texts(failures) }
+return { oldest, newest, counts, texts(deaths, ids), texts(failures, ids) }

@@ -14,6 +14,7 @@ local call = redis.call
 ]]
 -- @include clock
 -- @include logical
+-- @include texts
 
 -- @bind
 local SMALL = 8192
@@ -95,11 +96,4 @@ local looked = choose()
 if #found == 0 then
   return { clock.now, looked, {}, {}, {}, {}, {} }
 end
-local function texts(key)
-  local read = call('HMGET', key, unpack(found))
-  for i = 1, #found do
-    read[i] = read[i] or ''
-  end
-  return read
-end
-return { clock.now, looked, found, since, texts(deaths), texts(failures), with_bodies and texts(bodies) or {} }
+return { clock.now, looked, found, since, texts(deaths, found), texts(failures, found), with_bodies and texts(bodies, found) or {} }

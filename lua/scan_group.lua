@@ -9,6 +9,7 @@ local call = redis.call
 ]]
 -- @include clock
 -- @include logical
+-- @include texts
 
 -- @bind
 
@@ -23,11 +24,4 @@ else
     ids[#ids + 1], scores[#scores + 1] = page[i], page[i + 1]
   end
 end
-local function texts(of)
-  local found = #ids > 0 and call('HMGET', of, unpack(ids)) or {}
-  for i = 1, #ids do
-    found[i] = found[i] or ''
-  end
-  return found
-end
-return { clock.now, total, ids, scores, texts(attempts), texts(failures) }
+return { clock.now, total, ids, scores, texts(attempts, ids), texts(failures, ids) }

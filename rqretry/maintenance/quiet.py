@@ -1,4 +1,4 @@
-"""Which of very many partitions hold something: asked by the hundred, then by halves."""
+"""Which of very many places hold something: asked by the hundred, then by halves."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -10,14 +10,21 @@ T = TypeVar("T")
 
 
 def holding(
-    items: Sequence[T], keys_of: Callable[[T], Sequence[str]], at_once: int
+    items: Sequence[T],
+    question: Callable[[Sequence[T]], Command[bool]],
+    at_once: int,
+    *,
+    few: int = 1,
+    seconds: float | None = None,
 ) -> Operation[list[T]]:
-    """Those of which a key is there; also those that cannot be asked, since a look shows why.
+    """Those that hold something; also those that cannot be asked, since a look shows why.
 
     Args:
-        items: Whatever has keys.
-        keys_of: The keys of one.
+        items: Whatever may hold something.
+        question: Asks whether one of several does.
         at_once: How many one command asks about at first; 1 where they may be on several servers.
+        few: So many are not told apart.
+        seconds: How long a question is repeated; None: as long as any call.
 
     Raises:
         StoreUnavailable: The one server does not answer.
@@ -25,12 +32,12 @@ def holding(
     found: list[T] = []
     asked = [*batches(items, at_once)]
     while asked:
-        answers = yield Each([_exists(some, keys_of) for some in asked], None)
+        answers = yield Each([question(some) for some in asked], seconds)
         again: list[Sequence[T]] = []
         for some, answer in zip(asked, answers, strict=True):
             if isinstance(answer, StoreUnavailable) and at_once > 1:
                 raise answer
-            if answer and len(some) > 1:
+            if answer and len(some) > few:
                 again += batches(some, -(-len(some) // 2))
             elif answer:
                 found += some
@@ -38,5 +45,6 @@ def holding(
     return found
 
 
-def _exists(items: Sequence[T], keys_of: Callable[[T], Sequence[str]]) -> Command[int]:
-    return query(int, "EXISTS", *[key for item in items for key in keys_of(item)])
+def any_key(keys_of: Callable[[T], Sequence[str]]) -> Callable[[Sequence[T]], Command[bool]]:
+    """The question whether at least one key of several things is there."""
+    return lambda items: query(bool, "EXISTS", *[key for item in items for key in keys_of(item)])

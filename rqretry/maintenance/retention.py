@@ -12,7 +12,7 @@ from typing import Any
 
 from rqretry.catalog.topics import Topics
 from rqretry.core.errors import TopicNotFound
-from rqretry.maintenance.quiet import holding
+from rqretry.maintenance.quiet import any_key, holding
 from rqretry.protocol.command import Command, Each, Operation
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.maintain import Swept, sweep
@@ -70,7 +70,7 @@ class Sweeps:
         for keys in due:
             places.append((keys, (yield from self._groups(keys))))  # noqa: PERF401 - it yields
         if self._together:
-            places = yield from holding(places, _kept, _ASKED)
+            places = yield from holding(places, any_key(_kept), _ASKED)
             self._due |= dict.fromkeys([keys for keys, _ in places[_AT_ONCE:]], now)
             places = places[:_AT_ONCE]
         answers = yield from self._each([sweep(keys, groups) for keys, groups in places])

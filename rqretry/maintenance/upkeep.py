@@ -12,7 +12,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.back_off import BackOff
 from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.maintenance.due import Due, Maintenance, Moved
-from rqretry.maintenance.quiet import holding
+from rqretry.maintenance.quiet import any_key, holding
 from rqretry.maintenance.retention import Sweeps
 from rqretry.protocol.command import MAX_BATCH, Command, Each, Operation, batches, query
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
@@ -133,7 +133,7 @@ class Upkeep:
         if not all_of_them:
             quiet = quiet[:_ASKED_APART]
             self._groups |= {keys: self._groups.pop(keys) for keys in quiet}
-        found = yield from holding(quiet, self._keys_of, 1 if self._spread else _ASKED)
+        found = yield from holding(quiet, any_key(self._keys_of), 1 if self._spread else _ASKED)
         self._known |= {keys: _Known(-math.inf) for keys in found}
 
     def _keys_of(self, keys: PartitionKeys) -> list[str]:

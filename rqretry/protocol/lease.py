@@ -117,8 +117,8 @@ def poll(places: Sequence[GroupKeys]) -> Command[list[Polled | None]]:
     return Command("poll", tuple(touched), (), lambda reply: [_polled(each) for each in reply])
 
 
-def nothing_held(places: Sequence[GroupKeys]) -> Command[bool]:
-    """Whether all of these places are known to their partitions, and empty but for dead letters.
+def something_held(places: Sequence[GroupKeys]) -> Command[bool]:
+    """Whether one of these places holds more than dead letters, or is unknown to its partition.
 
     One EXISTS, on a cluster of one place: the cheapest look at what is idle.
     """
@@ -130,7 +130,7 @@ def nothing_held(places: Sequence[GroupKeys]) -> Command[bool]:
     ]  # fmt: skip
     wanted = 2 * len(places)
     arguments = ("EXISTS", *touched)
-    return Command("exists", tuple(touched), (), lambda reply: reply == wanted, arguments=arguments)
+    return Command("exists", tuple(touched), (), lambda reply: reply != wanted, arguments=arguments)
 
 
 def renew(

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 
 from rqretry.checks.acl import denied
 from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
+from rqretry.maintenance.quiet import holding
 from rqretry.protocol.command import Command, batches
-from rqretry.protocol.lease import Leased, Polled, lease, nothing_held, poll
+from rqretry.protocol.lease import Leased, Polled, lease, poll, something_held
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.transport.replies import is_error
 from rqretry.transport.store import Store, jitter
@@ -291,20 +292,16 @@ class Fetcher:
 
     async def _empty(self, places: list[LeasedPlace]) -> set[LeasedPlace]:
         """Those of them that hold nothing; where others do, halves are looked at again."""
-        empty: set[LeasedPlace] = set()
-        asked = [*batches(places, 1 if self._store.spread else _PROBED)]
-        while asked:
-            commands = [nothing_held([place.keys for place in batch]) for batch in asked]
-            answers = await self._store.run_each(commands, self._store.patience)
-            again: list[Sequence[LeasedPlace]] = []
-            for batch, answer in zip(asked, answers, strict=True):
-                if isinstance(answer, StoreUnavailable) and not self._store.spread:
-                    raise answer
-                if answer is True:
-                    empty.update(batch)
-                elif len(batch) > _FEW:
-                    again += batches(batch, -(-len(batch) // 2))
-            asked = again
+        if not places:
+            return set()
+        asking = holding(
+            places,
+            lambda some: something_held([place.keys for place in some]),
+            1 if self._store.spread else _PROBED,
+            few=_FEW,
+            seconds=self._store.patience,
+        )
+        empty = set(places).difference(await self._store.perform(asking))
         now = time.monotonic()
         for place in empty:
             place.schedule.nothing_held(now)

@@ -117,7 +117,6 @@ LOOPS: dict[str, str] = {
     "worker/consumer.py::Consumer._keep_slot": SHRINKS,
     "worker/consumer.py::Consumer._watch": WAITS,
     "worker/daemon_threads.py::DaemonThreads._run": EVENT,
-    "worker/fetch.py::Fetcher._empty": "halves what it asks about",
     "worker/fetch.py::Fetcher.run": "leases, or blocks; what refuses is put off with back-off",
     "worker/heartbeat.py::Heartbeat._run": WAITS,
     "worker/invoker.py::ThreadCaller._finished": EVENT,
