@@ -96,4 +96,5 @@ local looked = choose()
 if #found == 0 then
   return { clock.now, looked, {}, {}, {}, {}, {} }
 end
-return { clock.now, looked, found, since, texts(deaths, found), texts(failures, found), with_bodies and texts(bodies, found) or {} }
+local read = with_bodies and texts(bodies, found) or {}
+return { clock.now, looked, found, since, texts(deaths, found), texts(failures, found), read }

@@ -28,7 +28,7 @@ from rqretry.core.errors import (
 from rqretry.core.failure_record import describe_cause
 from rqretry.core.limits import MAX_INVISIBLE_S, MAX_RECEIVE, MIN_INVISIBLE_S, check_count
 from rqretry.core.message import Message, ReceiptHandle
-from rqretry.maintenance.due import Due, Maintenance
+from rqretry.maintenance.due import STUCK_MS, Due, Maintenance
 from rqretry.maintenance.retention import Sweeps
 from rqretry.observability import observer
 from rqretry.protocol.command import Block, Command, Operation, batches
@@ -52,8 +52,6 @@ log = logging.getLogger("rqretry")
 
 LONGEST_WAIT_S = 20 * 60
 _LOOK_EVERY_S = 5.0
-_STUCK_MS = 50
-"""How soon to look again where something is due and could not be moved."""
 _ACKNOWLEDGEABLE = "must be a message, its receipt_handle, or a list of them"
 
 Acknowledgeable = Message[Any] | str
@@ -268,7 +266,7 @@ class SimpleOperations:
             self._refused.pop(place, None)
             for soon_ms in (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms):
                 if soon_ms is not None:
-                    look_again_ms = min(look_again_ms, soon_ms or _STUCK_MS)
+                    look_again_ms = min(look_again_ms, soon_ms or STUCK_MS)
         return received, look_again_ms / 1000
 
     def _open_places(self) -> list[Place]:

@@ -25,6 +25,8 @@ log = logging.getLogger("rqretry")
 HOLD_MS = 10_000
 """After a jump of the server's clock, live workers get so long to renew: a third of the usual
 visibility."""
+STUCK_MS = 50
+"""How soon to look again where something is due and could not be moved."""
 _ROUTE_CHANGES = 50
 
 

@@ -16,7 +16,7 @@ from rqretry.catalog.catalog import Catalog
 from rqretry.core.back_off import BackOff
 from rqretry.core.catalog_records import SIMPLE
 from rqretry.core.errors import RqretryError, StoreUnavailable
-from rqretry.maintenance.due import Due, Maintenance, Moved
+from rqretry.maintenance.due import STUCK_MS, Due, Maintenance, Moved
 from rqretry.maintenance.retention import Sweeps
 from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
@@ -28,9 +28,6 @@ log = logging.getLogger("rqretry")
 
 LOOK_EVERY_S = 5.0
 """How often it looks after groups of simple consumers, and where a server was away."""
-
-_STUCK_MS = 50
-"""How soon to look again where something is due and could not be moved."""
 
 
 @dataclass(eq=False)
@@ -136,7 +133,7 @@ class Reaper:
         schedule.maintained(moved.now_ms, now)
         if due.promote:
             stuck = moved.next_due_ms == 0 and not moved.promoted
-            schedule.promoted(_STUCK_MS if stuck else moved.next_due_ms, now)
+            schedule.promoted(STUCK_MS if stuck else moved.next_due_ms, now)
         if moved.held_ms is not None:
             log.warning("the server's clock jumped; leases expire in %d ms", moved.held_ms)
             schedule.expired(moved.held_ms, now)
