@@ -67,8 +67,11 @@ from rqretry.core.message import Message as Message
 from rqretry.core.message import OutgoingMessage as OutgoingMessage
 from rqretry.core.message import PublishOptions as PublishOptions
 from rqretry.core.message_id import MessageId as MessageId
+from rqretry.core.middleware import Callback as Callback
 from rqretry.core.middleware import CallNext as CallNext
 from rqretry.core.middleware import Event as Event
+from rqretry.core.middleware import EventName as EventName
+from rqretry.core.middleware import Middleware as Middleware
 from rqretry.core.retry_policy import RetryPolicy as RetryPolicy
 from rqretry.core.typed_body import BodyMismatch as BodyMismatch
 from rqretry.producer.transaction import AsyncTransaction as AsyncTransaction

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from rqretry.client import AsyncAdmin, AsyncClient, Client
 from rqretry.consumer.handler_binding import bind_task
@@ -19,10 +19,10 @@ from rqretry.consumer.transaction_checker import (
 from rqretry.consumer.typed_topic import Topic
 from rqretry.core.durations import Duration
 from rqretry.core.errors import ConfigError, show
-from rqretry.core.limits import check_partitions, check_topic
+from rqretry.core.limits import check_flag, check_group, check_partitions, check_topic
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
-from rqretry.core.middleware import Callback, Hooks, Middleware
+from rqretry.core.middleware import Callback, EventName, Hooks, Middleware
 from rqretry.core.settings import Settings
 from rqretry.producer.transaction import AsyncTransaction
 from rqretry.worker.stop_signals import run_until_stopped
@@ -32,6 +32,7 @@ Either = TypeVar("Either", Client, AsyncClient)
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 C = TypeVar("C", bound=Callback)
+T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -47,13 +48,17 @@ class App:
         delay_levels: The level table of the namespace, such as "1s 5s 10s"; set when it is first
             used. Default RQRETRY_DELAY_LEVELS, else the namespace's own, else RocketMQ's 18.
         include: Modules that register more consumers; a worker imports them.
+        create_topics: False: publishing to a topic that is neither there nor declared, as `topic`
+            and `task` do, raises TopicNotFound, so that a misspelt name creates none; default True.
+            A worker creates the topics of its consumers in any case.
         lifespan: An async context manager function that gets the app, entered in each worker
             process before the first message and left after the last; its value is `app.state`.
 
     Attributes:
         state: What the lifespan yielded; None outside of it.
         hooks: Middleware and callbacks.
-        declared: Partitions of the topics declared with `topic`.
+        declared: Topics declared with `topic`, and how many partitions each is to have.
+        create_topics: Whether publishing creates others.
         checkers: What `@app.transaction_checker` registered.
 
     Raises:
@@ -68,13 +73,15 @@ class App:
         namespace: str | None = None,
         delay_levels: str | Sequence[Duration] | None = None,
         include: Sequence[str] = (),
+        create_topics: bool = True,
         lifespan: Lifespan | None = None,
     ) -> None:
         self.settings = Settings.read(url, namespace, delay_levels)
         self.include = [include] if isinstance(include, str) else list(include)
         self.state: Any = None
         self.hooks = Hooks()
-        self.declared: dict[str, int] = {}
+        self.declared: dict[str, int | None] = {}
+        self.create_topics = check_flag("create_topics", create_topics)
         self._lifespan = lifespan
         self._given = (url, namespace, delay_levels)
         self._registry = Registry()
@@ -101,7 +108,15 @@ class App:
 
     # -- registering -------------------------------------------------------------------------
 
-    def topic(self, name: str, *, body: Any = None, partitions: int | None = None) -> Topic:
+    @overload
+    def topic(self, name: str, *, body: type[T], partitions: int | None = None) -> Topic[T]: ...
+
+    @overload
+    def topic(
+        self, name: str, *, body: Any = None, partitions: int | None = None
+    ) -> Topic[Any]: ...
+
+    def topic(self, name: str, *, body: Any = None, partitions: int | None = None) -> Topic[Any]:
         """Declare a topic: its body type, and its partitions for when it is created.
 
         Args:
@@ -111,6 +126,7 @@ class App:
             partitions: 1 to 1024; default 1 for a new topic.
         """
         checked = check_topic(name)
+        self.declared.setdefault(checked, None)
         if partitions is not None:
             self.declared[checked] = check_partitions(partitions)
         return Topic(self, checked, body)
@@ -158,10 +174,20 @@ class App:
 
         return decorate
 
+    @overload
+    def task(self, name: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
     def task(
         self, name: str | None = None, **options: Unpack[ConsumerOptions]
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self, name: Callable[P, R] | str | None = None, **options: Unpack[ConsumerOptions]
+    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
         """Make a function a task: `await f.send(...)` has a worker call it.
+
+        Both `@app.task` and `@app.task(...)` work.
 
         What it returns means nothing: only an exception fails the attempt.
 
@@ -173,27 +199,35 @@ class App:
             InvalidArgument: A value is outside its limits.
             ConfigError: An annotation cannot be checked, or the name is taken.
         """
+        if callable(name):
+            return self._task(name, None, options)
+        return lambda function: self._task(function, name, options)
 
-        def decorate(function: Callable[P, R]) -> Task[P, R]:
-            self._refuse_late("task")
-            chosen = check_topic(getattr(function, "__name__", "") if name is None else name)
-            binding = bind_task(function)
-            self._registry.add(function, chosen, chosen, options, binding=binding)
-            return Task(self, chosen, function, binding)
-
-        return decorate
+    def _task(
+        self, function: Callable[P, R], name: str | None, options: ConsumerOptions
+    ) -> Task[P, R]:
+        self._refuse_late("task")
+        chosen = check_topic(getattr(function, "__name__", "") if name is None else name)
+        binding = bind_task(function)
+        self._registry.add(function, chosen, chosen, options, binding=binding)
+        self.declared.setdefault(chosen, None)
+        return Task(self, chosen, function, binding)
 
     def middleware(self, function: M) -> M:
         """Put an async function (message, call_next) around every attempt, the first outermost."""
         self.hooks.add_middleware(function)
         return function
 
-    def on(self, event: str) -> Callable[[C], C]:
+    def on(self, event: EventName) -> Callable[[C], C]:
         """Call a function, plain or async, with an Event when something happens.
 
         Args:
             event: "failure", "dead_letter", "lease_lost", "started" or "stopped".
+
+        Raises:
+            InvalidArgument: There is no such event.
         """
+        self.hooks.check_event(event)
 
         def decorate(callback: C) -> C:
             self.hooks.add_callback(event, callback)
@@ -219,6 +253,7 @@ class App:
             InvalidArgument: A value is outside its limits.
             ConfigError: The group has a checker already.
         """
+        check_group(producer_group)
 
         def decorate(function: F) -> F:
             self._refuse_late(f"checker of producer group {show(producer_group)}")
@@ -329,6 +364,7 @@ class App:
 
     def _own(self, client: Either) -> Either:
         client.catalog.topics.declared = self.declared
+        client.catalog.topics.only_declared = not self.create_topics
         client.checkers = self.checkers
         return client
 

@@ -18,7 +18,7 @@ from rqretry.consumer.simple_consumer import (
 from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
 from rqretry.core.closing import AsyncClosing, Closing
 from rqretry.core.durations import Duration
-from rqretry.core.limits import check_topic
+from rqretry.core.limits import check_flag, check_topic
 from rqretry.core.message import PublishOptions, durable
 from rqretry.core.message_id import MessageId
 from rqretry.core.settings import Settings
@@ -96,6 +96,7 @@ class _Parts(ABC, Generic[S]):
         *,
         namespace: str | None = None,
         delay_levels: str | Sequence[Duration] | None = None,
+        create_topics: bool = True,
         library: ScriptLibrary | None = None,
         store: S | None = None,
     ) -> None:
@@ -104,6 +105,7 @@ class _Parts(ABC, Generic[S]):
         self.store: S = store or self._connect(library)
         self.checkers = Checkers()
         self.catalog = Catalog(self.settings.namespace, self.settings.levels, self.name)
+        self.catalog.topics.only_declared = not check_flag("create_topics", create_topics)
         self.encoder = Encoder(self.catalog, self.store.clock)
         self._open(AdminContext(self.catalog, self.name))
 
@@ -135,6 +137,8 @@ class Client(_Parts[SyncStore], Closing):
         namespace: Default RQRETRY_NAMESPACE, else "default".
         delay_levels: The level table of the namespace, such as "1s 5s 10s"; set when it is first
             used. Default RQRETRY_DELAY_LEVELS, else the namespace's own, else RocketMQ's 18.
+        create_topics: False: publishing to a topic that is not there raises TopicNotFound, so that
+            a misspelt name creates none; default True.
 
     Raises:
         ConfigError: The URL cannot work as it is written.
@@ -148,7 +152,7 @@ class Client(_Parts[SyncStore], Closing):
         self.admin = Admin(self.store, operator)
 
     def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
-        """Publish one message for every group of a topic (created if it is not there).
+        """Publish one message for every group of a topic, which is created if it is not there.
 
         Args:
             topic: The topic.
@@ -162,6 +166,7 @@ class Client(_Parts[SyncStore], Closing):
             InvalidArgument, MessageTooLarge, CodecError: Nothing was written.
             AmbiguousResult: It may be stored; publish again with `id=error.id`.
             StoreUnavailable, QueueFull: Nothing was written.
+            TopicNotFound: There is no such topic, and `create_topics` is False.
             NotConfirmed: It is stored, but not as durably as was asked for.
         """
         return self.publisher.publish(topic, body, options)

@@ -24,6 +24,7 @@ from rqretry import (
     Message,
     MessageId,
     MessageView,
+    OutgoingMessage,
     RetryPolicy,
     SimpleConsumer,
     Stats,
@@ -48,7 +49,8 @@ async def lifespan(app: App) -> AsyncIterator[dict[str, int]]:
 
 app = App("redis://localhost:6379/0", include=["shop.billing"], lifespan=lifespan)
 flights = app.topic("flights", body=Flight, partitions=2)
-assert_type(flights, Topic)
+assert_type(flights, Topic[Flight])
+assert_type(app.topic("anything"), Topic[Any])
 
 
 @app.consumer("flights", group="claims", policy=RetryPolicy.fixed(1), retry_on=ValueError)
@@ -74,6 +76,11 @@ async def send_email(to: str, *, copies: int = 0) -> bool:
     return True
 
 
+@app.task
+def bare(to: str) -> int:
+    return 1
+
+
 @app.task("resize-image", process=True, max_retries=3)
 def resize(width: int, height: int = 10) -> bytes:
     return b""
@@ -95,6 +102,9 @@ def tell(event: Event) -> None:
     assert_type(event.next_due_ms, int | None)
 
 
+app.on("fialure")  # type: ignore[arg-type]
+
+
 async def decorated_functions_keep_their_signature(message: Message[Flight]) -> None:
     assert_type(await settle(message), ConsumeResult)
     assert_type(note(Flight(1), message), bool)
@@ -109,6 +119,9 @@ async def a_task_is_sent_as_it_is_called() -> None:
     assert_type(send_email.send_sync(to="a"), MessageId)
     assert_type(resize(1), bytes)
     assert_type(resize.send_sync(1, height=2), MessageId)
+    assert_type(bare("a"), int)
+    assert_type(bare.send_sync("a"), MessageId)
+    bare.send_sync(1)  # type: ignore[arg-type]
     assert isinstance(resize, Task)
     assert isinstance(send_email.options(delay="10s", id="once"), TaskSender)
     assert_type(await send_email.options(delay=10).send("a"), MessageId)
@@ -128,6 +141,9 @@ async def publishing_answers_ids() -> None:
     assert_type(app.publish_many_sync("t", [1, 2]), list[MessageId])
     assert_type(flights.publish_sync(Flight(1), id="once"), MessageId)
     assert_type(flights.publish_many_sync([Flight(1)]), list[MessageId])
+    assert_type(await flights.publish(OutgoingMessage(body=Flight(1))), MessageId)
+    await flights.publish({"number": 1})  # type: ignore[arg-type]
+    flights.publish_many_sync([1])  # type: ignore[list-item]
     await app.publish("t", 1, delay=object())  # type: ignore[arg-type]
 
 

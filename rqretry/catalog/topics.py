@@ -23,17 +23,28 @@ class Topics(CatalogPart):
         super().__init__(store)
         self._routes: dict[str, tuple[TopicRecord, Route]] = {}
         """Routes as records have them; every publish asks."""
-        self.declared: Mapping[str, int] = {}
+        self.declared: Mapping[str, int | None] = {}
         """Partitions of topics that this program declares, for when it creates them."""
+        self.only_declared = False
+        """This program creates no others."""
 
     def get(self, name: str, *, create: bool = False) -> Operation[TopicRecord]:
-        """A topic's record, as it was last seen. Raises TopicNotFound unless `create`."""
+        """A topic's record, as it was last seen. Raises TopicNotFound unless it is created."""
         if name in self._store.known:
             return self._store.known[name]
         yield from self._store.open()
-        if create:
+        if create and (not self.only_declared or name in self.declared):
             return (yield from self.create(name, self.declared.get(name)))
-        return (yield from self._store.topic(name))
+        try:
+            return (yield from self._store.topic(name))
+        except TopicNotFound as error:
+            raise self._not_created(error, name) if create else error from None
+
+    def _not_created(self, error: TopicNotFound, name: str) -> TopicNotFound:
+        return TopicNotFound(
+            f"{error}, and create_topics=False: declare it with app.topic({show(name)}), or create"
+            f" it with: rqretry topic create {name}"
+        )
 
     def find(self, name: str) -> Operation[TopicRecord | None]:
         """A topic's record as it is now, also of one that is being deleted."""
@@ -155,9 +166,11 @@ class Topics(CatalogPart):
         # It is behind: a copy is missing, the server lost its data, or the topic was deleted.
         try:
             record = yield from store.topic(topic)
-        except TopicNotFound:
+        except TopicNotFound as error:
             if not create:
                 raise
+            if self.only_declared and topic not in self.declared:
+                raise self._not_created(error, topic) from None
             # Whoever was quicker may have made it with another number of partitions.
             record = yield from self._found_or_made(topic, known.partitions if known else 1)
             yield from store.install(store.keep(record))

@@ -17,6 +17,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+_ELSEWHERE = {
+    "delay": "send_sync(...), or `await send(...)`",
+    "apply_async": "options(delay=...).send_sync(...)",
+    "enqueue": "send_sync(...), or `await send(...)`",
+    "kiq": "`await send(...)`",
+    "send_with_options": "options(...).send_sync(...)",
+    "retry": "`raise Retry(...)` in the function",
+}
+"""How other libraries call it, and how we do."""
+
+
 class Publishes(Protocol):
     """What a task or a topic needs of its app."""
 
@@ -83,6 +94,14 @@ class Task(TaskSender[P], Generic[P, R]):
         """The task with options for its message: see PublishOptions. Raises InvalidArgument."""
         check_options(options, PublishOptions, "publish option")
         return TaskSender(self._app, self._topic, self._binding, options)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises AttributeError, which names the method that other libraries call `name`."""
+        ours = _ELSEWHERE.get(name)
+        hint = f"; rqretry calls it {ours}" if ours else ""
+        raise AttributeError(
+            f"task {self.name} has no attribute {name!r}{hint}", name=name, obj=self
+        )
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from rqretry.consumer.registry import ConsumerOptions
 from rqretry.consumer.task import Publishes
@@ -11,6 +11,7 @@ from rqretry.core.message_id import MessageId
 from rqretry.core.typed_body import fitting, packed, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class Registers(Publishes, Protocol):
@@ -37,8 +38,8 @@ class Registers(Publishes, Protocol):
         """`publish_many` without asyncio."""
 
 
-class Topic:
-    """A topic of an app; made by `app.topic`.
+class Topic(Generic[T]):
+    """A topic of an app with bodies of one type; made by `app.topic`.
 
     Attributes:
         name: The topic.
@@ -55,12 +56,14 @@ class Topic:
         """Register a handler for this topic; see App.consumer."""
         return self._app.register(self.name, group, options, body_type=self.body)
 
-    async def publish(self, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
+    async def publish(
+        self, body: T | OutgoingMessage, **options: Unpack[PublishOptions]
+    ) -> MessageId:
         """Publish one message; see Client.publish. Raises BodyMismatch too."""
         return await self._app.publish(self.name, self._item(outgoing(body, options)))
 
     async def publish_many(
-        self, bodies: Iterable[Any], *, durability: str | None = None
+        self, bodies: Iterable[T | OutgoingMessage], *, durability: str | None = None
     ) -> list[MessageId]:
         """Publish bodies or OutgoingMessages; see Client.publish_many.
 
@@ -69,12 +72,14 @@ class Topic:
         items = [self._item(body) for body in several(bodies)]
         return await self._app.publish_many(self.name, items, durability=durability)
 
-    def publish_sync(self, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
+    def publish_sync(
+        self, body: T | OutgoingMessage, **options: Unpack[PublishOptions]
+    ) -> MessageId:
         """`publish` without asyncio."""
         return self._app.publish_sync(self.name, self._item(outgoing(body, options)))
 
     def publish_many_sync(
-        self, bodies: Iterable[Any], *, durability: str | None = None
+        self, bodies: Iterable[T | OutgoingMessage], *, durability: str | None = None
     ) -> list[MessageId]:
         """`publish_many` without asyncio."""
         items = [self._item(body) for body in several(bodies)]

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from rqretry.core.consume_result import ConsumeResult
 from rqretry.core.errors import refuse, show
@@ -17,7 +17,8 @@ log = logging.getLogger("rqretry")
 CallNext = Callable[[Message[Any]], Awaitable[ConsumeResult]]
 Middleware = Callable[[Message[Any], CallNext], Awaitable[ConsumeResult]]
 
-EVENTS = ("failure", "dead_letter", "lease_lost", "started", "stopped")
+EventName = Literal["failure", "dead_letter", "lease_lost", "started", "stopped"]
+EVENTS: tuple[EventName, ...] = get_args(EventName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Event:
         next_due_ms: When it will be tried again, server time in milliseconds; None for never.
     """
 
-    name: str
+    name: EventName
     worker: str
     group: str = ""
     topic: str = ""
@@ -61,13 +62,17 @@ class Hooks:
             refuse("middleware", middleware, "must be an async function (message, call_next)")
         self.middleware.append(middleware)
 
-    def add_callback(self, name: str, callback: Callback) -> None:
+    def add_callback(self, name: EventName, callback: Callback) -> None:
         """Call a function, plain or async, when something happens."""
-        if name not in self._callbacks:
-            refuse("event", name, f"must be one of {', '.join(EVENTS)}")
+        self.check_event(name)
         if not callable(callback):
             refuse("callback", callback, "must be a function")
         self._callbacks[name].append(callback)
+
+    def check_event(self, name: EventName) -> None:
+        """Raises InvalidArgument: There is no such event."""
+        if name not in EVENTS:
+            refuse("event", name, f"must be one of {', '.join(EVENTS)}")
 
     def wants(self, name: str) -> bool:
         """Whether anybody listens; nothing is built for an event that nobody hears."""

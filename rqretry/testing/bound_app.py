@@ -31,7 +31,8 @@ def bound(app: App, store: LabStore, namespace: str, numbers: Iterator[int]) -> 
         levels = None if app.settings.levels is None else str(app.settings.levels)
         given = (str(store.url), namespace, levels)
         client, async_client = make_clients(store, namespace, numbers, levels)
-        client.catalog.topics.declared = async_client.catalog.topics.declared = app.declared
+        for topics in (client.catalog.topics, async_client.catalog.topics):
+            topics.declared, topics.only_declared = app.declared, not app.create_topics
         _set(app, [Settings.read(*given), given, client, async_client])
         yield
     finally:

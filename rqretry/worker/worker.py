@@ -65,7 +65,7 @@ class Worker:
         grace: float = GRACE_S,
         explicit: bool = True,
         hooks: Hooks | None = None,
-        declared: Mapping[str, int] | None = None,
+        declared: Mapping[str, int | None] | None = None,
         checkers: Checkers | None = None,
         library: ScriptLibrary | None = None,
         store: Store | None = None,

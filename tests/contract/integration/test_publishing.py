@@ -23,6 +23,7 @@ from rqretry import (
     PublishError,
     QueueFull,
     StoreUnavailable,
+    TopicNotFound,
 )
 from rqretry.core.history_notes import NOTHING, Noted, decode_noted
 from rqretry.protocol.inspect import history
@@ -457,3 +458,36 @@ async def test_what_is_no_topic_is_refused_although_another_one_is_known(
             answer = publish(topic, 3)
             await answer if asyncio.iscoroutine(answer) else answer
     assert app.client.admin.stats("t").topics[0].stored == 2
+
+
+async def test_a_misspelt_topic_is_not_created_where_that_is_forbidden(lab: Lab) -> None:
+    app, client = lab.app(create_topics=False), lab.client(create_topics=False)
+    declared = app.topic("declared", partitions=3)
+
+    @app.task
+    def job() -> None:
+        """Do nothing."""
+
+    for publish in (app.publish_sync, client.publish, client.publish_many):
+        with pytest.raises(TopicNotFound, match=r"rqretry topic create misspelt"):
+            publish("misspelt", [1])
+    with pytest.raises(TopicNotFound, match=r"create_topics=False"):
+        await app.publish("misspelt", 1)
+    with pytest.raises(TopicNotFound), client.transaction("misspelt") as tx:
+        tx.publish(1)
+    assert client.admin.topics() == []
+    await declared.publish(1)
+    await job.send()
+    client.publish("declared", 2)
+    made = {topic.name: topic.partitions for topic in client.admin.topics()}
+    assert made == {"declared": 3, "job": 1}
+
+
+async def test_a_topic_that_is_gone_is_not_made_again_where_that_is_forbidden(lab: Lab) -> None:
+    client = lab.client(create_topics=False)
+    client.admin.create_topic("t")
+    client.publish("t", 1)
+    lab.client().admin.delete_topic("t")
+    with pytest.raises(TopicNotFound, match=r"create_topics=False"):
+        client.publish("t", 2)
+    assert client.admin.topics() == []

@@ -162,7 +162,7 @@ def test_middleware_that_is_not_async_and_unknown_events_are_refused(lab: Lab) -
     with pytest.raises(InvalidArgument, match="must be an async function"):
         app.middleware(returned(lambda message, call_next: None))
     with pytest.raises(InvalidArgument, match="must be one of failure, dead_letter"):
-        app.on("fialure")(print)
+        app.on("fialure")(print)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="must be a function"):
         app.on("failure")(returned(1))
 

@@ -326,3 +326,49 @@ def test_a_task_whose_name_is_taken_or_impossible_is_refused(lab: Lab) -> None:
 
         @app.task()
         def take(value: Unknown) -> None: ...
+
+
+async def test_a_task_needs_no_parentheses(lab: Lab) -> None:
+    app = lab.app()
+    got: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    @app.task
+    async def greet(name: str) -> str:
+        got.set_result(name)
+        return name
+
+    assert greet.name == "greet"
+    assert await greet("here") == "here"
+    got = asyncio.get_running_loop().create_future()
+    async with working(app):
+        await greet.send("Ada")
+        assert await asyncio.wait_for(got, 10) == "Ada"
+
+
+@pytest.mark.parametrize(
+    "bare", [lambda app: app.on, lambda app: app.transaction_checker, lambda app: app.topic]
+)
+def test_other_decorators_without_parentheses_are_refused(lab: Lab, bare: Any) -> None:
+    def handler() -> None:
+        """It is given in the place of a name."""
+
+    with pytest.raises(InvalidArgument, match="handler"):
+        bare(lab.app())(handler)
+
+
+def test_a_consumer_without_parentheses_is_refused(lab: Lab) -> None:
+    decorate: Any = lab.app().consumer
+    with pytest.raises(TypeError, match="group"):
+        decorate(print)
+
+
+@pytest.mark.parametrize("name", ["delay", "apply_async", "enqueue", "kiq", "send_with_options"])
+def test_the_verbs_of_other_libraries_name_ours(lab: Lab, name: str) -> None:
+    @lab.app().task
+    def task() -> None:
+        """Do nothing."""
+
+    with pytest.raises(AttributeError, match=r"send(_sync)?\("):
+        getattr(task, name)
+    assert not hasattr(task, name)
+    assert not hasattr(task, "nothing")

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import rqretry.core.typed_body
-from rqretry import CodecError, ConfigError, Message, OutgoingMessage
+from rqretry import CodecError, ConfigError, Message, OutgoingMessage, Topic
 from rqretry.consumer.handler_binding import bind
 from rqretry.core.typed_body import BodyMismatch, fitting
 from tests.contract.integration.harness import Lab, counted
@@ -134,7 +134,7 @@ async def test_a_declared_topic_refuses_a_body_that_does_not_fit(
 
 async def test_a_topic_takes_the_values_that_stand_for_its_type_too(lab: Lab) -> None:
     app = lab.app()
-    topic = app.topic("x", body=Flight, partitions=3)
+    topic: Topic[Any] = app.topic("x", body=Flight, partitions=3)
 
     id_ = await topic.publish({"number": 1, "carrier": "UA"}, tag="t", keys="k", id="a")
 
