@@ -1,7 +1,11 @@
-"""What every admin operation needs: the catalog, the places of a group, and the audit record."""
+"""What every admin operation needs: the catalog, the places of a group, and the audit record.
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+Operators move what is due in what they read, if no live worker does (docs/decisions/0014).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rqretry.catalog.catalog import Catalog
@@ -9,9 +13,15 @@ from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, show
 from rqretry.core.worker_info import groups_of
+from rqretry.maintenance.due import Due, Maintenance
+from rqretry.maintenance.quiet import any_key, holding
 from rqretry.protocol.audit_log import audit_append
-from rqretry.protocol.command import Operation
+from rqretry.protocol.command import MAX_BATCH, Operation
+from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.maintain import LiveWorker, live_workers
+
+_ROUNDS = 20
+"""How many batches of one place one read moves at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,8 @@ class AdminContext:
 
     catalog: Catalog
     actor: str
+    moved: Counter[str] = field(default_factory=Counter)
+    """What reads have moved because it was due: "promoted", "expired" and "delivered"."""
 
     def places(self, record: GroupRecord, topic: str | None = None) -> Operation[list[Place]]:
         """The partitions in which a group has messages, of one topic or all of its topics."""
@@ -33,6 +45,49 @@ class AdminContext:
                 for number in range(found.partitions)
             ]
         return places
+
+    def places_now(
+        self, record: GroupRecord, topic: str | None = None, *, promote: bool = False
+    ) -> Operation[list[Place]]:
+        """The same; without a live worker, leases that have ended expire first.
+
+        With `promote`, retries that are due are ready first, too.
+        """
+        places = yield from self.places(record, topic)
+
+        def keys_of(place: Place) -> list[str]:
+            return [place.keys.inflight, *([place.keys.due] if promote else [])]
+
+        held = yield from holding(places, any_key(keys_of), 1, seconds=0.0)
+        live = (yield from self.live()) if held else []
+        if not any(record.name in groups_of(worker.about).groups for worker in live):
+            yield from self.move_due([Due(place.keys, promote) for place in held])
+        return places
+
+    def move_due(
+        self, due: Sequence[Due], scheduled: Sequence[PartitionKeys] = ()
+    ) -> Operation[bool]:
+        """Promote, expire and deliver what is due here; whether anything was.
+
+        What this user may not, or the server cannot now, is left to others.
+        """
+        maintenance = Maintenance(self.catalog.topics, self.actor)
+        before = self.moved.total()
+        for _ in range(_ROUNDS):
+            moved = yield from maintenance.move(due)
+            delivered = (yield from maintenance.deliver(scheduled)) if scheduled else []
+            self.moved["promoted"] += sum(one.promoted for one in moved)
+            self.moved["expired"] += sum(one.expired for one in moved)
+            self.moved["delivered"] += sum(one.moved for one in delivered)
+            due = [place for place, one in zip(due, moved, strict=True) if one.more]
+            scheduled = [
+                keys
+                for keys, one in zip(scheduled, delivered, strict=True)
+                if one.moved >= MAX_BATCH
+            ]
+            if not due and not scheduled:
+                break
+        return self.moved.total() > before
 
     def live(self) -> Operation[list[LiveWorker]]:
         """The live workers."""

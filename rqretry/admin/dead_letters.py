@@ -194,7 +194,7 @@ def dead_letter_places(
     record = yield from context.catalog.groups.get(check_group(group))
     if record.source:  # there is no dead-letter queue of a dead-letter queue
         return []
-    return (yield from context.places(record, wanted.topic))
+    return (yield from context.places_now(record, wanted.topic))
 
 
 def _send_back(

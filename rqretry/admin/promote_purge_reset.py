@@ -60,7 +60,7 @@ def promote(
     if level is not None:
         check_count(level, name="level", maximum=len(table))
     moved = 0
-    for place in (yield from context.places(record, wanted.topic)):
+    for place in (yield from context.places_now(record, wanted.topic)):
         for number, key in enumerate(place.keys.levels, start=1):
             if level in (None, number):
                 moved += yield from _promote(context, place, key, number, wanted, dry_run=dry_run)
@@ -127,7 +127,8 @@ def purge(
         _not_by_death(wanted)
     record = yield from context.catalog.groups.get(check_group(group))
     _refuse_view(record, "purge")
-    places, gone = (yield from context.places(record, wanted.topic)), 0
+    current = context.places_now(record, wanted.topic, promote=state != "dead")
+    places, gone = (yield from current), 0
     if state == "dead" and (dry_run or not wanted.takes_all):
         gone = yield from _purge_dead(context, places, wanted, dry_run=dry_run)
         places = []

@@ -20,10 +20,12 @@ from rqretry.core.limits import check_count, check_group, check_keys, check_mess
 from rqretry.core.message_id import born_ms, partition_of
 from rqretry.core.route import RouteGroup
 from rqretry.core.worker_info import groups_of
+from rqretry.maintenance.due import Due
 from rqretry.protocol import transaction
 from rqretry.protocol.audit_log import notes
 from rqretry.protocol.command import Operation
 from rqretry.protocol.inspect import Peeked, peek, read_due
+from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.operate import scan
 from rqretry.protocol.publish import scheduled_member
 
@@ -48,7 +50,7 @@ def stats(
         if topic is not None and not records:
             raise GroupNotFound(f"group {show(group)} is not subscribed to topic {show(topic)}")
     abouts = [worker.about for worker in (yield from context.live())]
-    return (yield from gather_stats(context.catalog, records, group, abouts))
+    return (yield from gather_stats(context.catalog, records, group, abouts, context.move_due))
 
 
 def message(context: AdminContext, id: str) -> Operation[MessageView]:  # noqa: A002 - the name of the contract
@@ -136,7 +138,7 @@ def inflight(context: AdminContext, group: str) -> Operation[list[InflightMessag
     """
     record = yield from context.catalog.groups.get(check_group(group))
     found = []
-    for topic, partition, keys in (yield from context.places(record)):
+    for topic, partition, keys in (yield from context.places_now(record)):
         rows = yield from scan(
             keys, keys.inflight, lambda page: zip(page.ids, page.attempts, page.due_ms, strict=True)
         )
@@ -169,7 +171,7 @@ def _look(context: AdminContext, id_: str) -> Operation[MessageView | None]:
     candidates = [*likely, *((r, n) for r in records for n in range(r.partitions))]
     for record, partition in dict.fromkeys(candidates):
         served = {group for about in live if record.name in about.topics for group in about.groups}
-        view = yield from _view(context.catalog, record, partition, id_, served)
+        view = yield from _view(context, record, partition, id_, served)
         if view is not None:
             return view
     return None
@@ -200,24 +202,30 @@ def _not_stored(context: AdminContext, id_: str) -> NoReturn:
 
 
 def _view(
-    catalog: Catalog, topic: TopicRecord, partition: int, id_: str, served: Collection[str]
+    context: AdminContext, topic: TopicRecord, partition: int, id_: str, served: Collection[str]
 ) -> Operation[MessageView | None]:
     """The message, if this partition stores it; `served` are the groups with a live worker."""
-    groups = topic.route.groups or (_NO_GROUP,)
+    catalog, groups = context.catalog, topic.route.groups or (_NO_GROUP,)
     keys = catalog.partition(topic.name, partition)
-    peeked: list[Peeked] = yield [
-        peek(catalog.group_keys(topic.name, partition, group.name), id_) for group in groups
-    ]
+    places = [catalog.group_keys(topic.name, partition, group.name) for group in groups]
+    peeked: list[Peeked] = yield [peek(place, id_) for place in places]
     if not peeked[0].stored:
         return None
     try:
         envelope = decode(peeked[0].body)
     except CodecError:
         envelope = Envelope(None, None, (), {}, None, None)
-    if envelope.tag is not None:  # the member of a scheduled message includes its tag
-        member = scheduled_member(id_, envelope.tag)
-        due_ms = yield read_due(keys, member)
-        peeked = [p._replace(scheduled_ms=due_ms) for p in peeked]
+    peeked = yield from _with_schedule(keys, id_, envelope, peeked)
+    now_ms, scheduled_ms = peeked[0].now_ms, peeked[0].scheduled_ms
+    late = [keys] if scheduled_ms is not None and scheduled_ms <= now_ms else []
+    due = [
+        Due(place)
+        for place, p in zip(places, peeked, strict=True)
+        if place.group not in served and _is_due(p)
+    ]
+    if (yield from context.move_due(due, late)):
+        peeked = yield [peek(place, id_) for place in places]
+        peeked = yield from _with_schedule(keys, id_, envelope, peeked)
     timeline = yield from read_timeline(keys, id_, born(id_, envelope))
     found = tuple(states(groups, peeked, timeline, served, envelope.tag or ""))
     half: transaction.StoredHalf | None = yield transaction.half_of(keys, id_)
@@ -236,6 +244,22 @@ def _view(
         states=found,
         timeline=tuple((yield from with_interruptions(catalog, with_record(timeline, found)))),
     )
+
+
+def _with_schedule(
+    keys: PartitionKeys, id_: str, envelope: Envelope, peeked: list[Peeked]
+) -> Operation[list[Peeked]]:
+    """The same; the member of a scheduled message includes its tag."""
+    if envelope.tag is None:
+        return peeked
+    due_ms = yield read_due(keys, scheduled_member(id_, envelope.tag))
+    return [p._replace(scheduled_ms=due_ms) for p in peeked]
+
+
+def _is_due(p: Peeked) -> bool:
+    """Whether its lease here has ended, or its wait."""
+    times = [due_ms for _, due_ms in p.waiting]
+    return any(ms is not None and ms <= p.now_ms for ms in (p.deadline_ms, *times))
 
 
 def _why_half(catalog: Catalog, half: transaction.StoredHalf, now_ms: int) -> Operation[str]:

@@ -1,7 +1,8 @@
-"""Statistics: one read-only call per group and partition, added up."""
+"""Statistics: one read-only call per group and partition, added up; what is due is moved first."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
 from rqretry.catalog.catalog import Catalog
@@ -10,21 +11,28 @@ from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.core.message_id import born_ms
 from rqretry.core.route import RouteGroup
 from rqretry.core.worker_info import groups_of
+from rqretry.maintenance.due import Due
 from rqretry.protocol.command import Each, Operation, batches
 from rqretry.protocol.inspect import Stats as Part
 from rqretry.protocol.inspect import memory, server_memory, stats
-from rqretry.protocol.keys import GroupKeys
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.transaction import size
 
 _NO_GROUP = RouteGroup("-", 0, "")
+MoveDue = Callable[[Sequence[Due], Sequence[PartitionKeys]], Operation[bool]]
 
 
 def gather_stats(
-    catalog: Catalog, topics: Sequence[TopicRecord], group: str | None, workers: Sequence[str]
+    catalog: Catalog,
+    topics: Sequence[TopicRecord],
+    group: str | None,
+    workers: Sequence[str],
+    move: MoveDue,
 ) -> Operation[Stats]:
-    """Read every partition of these topics, and add up."""
+    """Read every partition of these topics, and add up; move what nobody who lives will move."""
     levels = yield from catalog.open()
     rows = []
+    served = frozenset(chain.from_iterable(groups_of(about).groups for about in workers))
     refused = [reason for about in workers for reason in groups_of(about).refused]
     for topic in topics:
         groups = [g for g in topic.members if group in (None, g.name)] or [_NO_GROUP]
@@ -33,7 +41,7 @@ def gather_stats(
             keys = [catalog.group_keys(topic.name, n, asked.name) for n in range(topic.partitions)]
             found = parts[asked.name] = []
             for batch in batches(keys):
-                answers = yield Each([stats(key) for key in batch], seconds=None)
+                answers = yield from _read(batch, None if asked.name in served else move)
                 refused += _sort_out(batch, answers, found)
         any_group = parts[groups[0].name]
         rows.append(
@@ -59,6 +67,21 @@ def gather_stats(
     memory = server.get("used_memory"), server.get("maxmemory")
     unique = tuple(dict.fromkeys(refused))
     return Stats(catalog.namespace, tuple(rows), *memory, unfinished, parked, unique)
+
+
+def _read(keys: Sequence[GroupKeys], move: MoveDue | None) -> Operation[list[Part | RqretryError]]:
+    """The numbers of these places, behind what was due there."""
+    asked = Each([stats(key) for key in keys], seconds=None)
+    answers: list[Part | RqretryError] = yield asked
+    if move is None:
+        return answers
+    due, scheduled = [], []
+    for key, part in zip(keys, answers, strict=True):
+        if isinstance(part, Part):
+            waits = any(level.due for level in part.levels)
+            due += [Due(key, waits, part.overdue > 0)] if waits or part.overdue else []
+            scheduled += [key.partition] if part.scheduled else []
+    return (yield asked) if (yield from move(due, scheduled)) else answers
 
 
 def _sort_out(

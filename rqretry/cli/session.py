@@ -30,8 +30,17 @@ def connected(context: click.Context) -> Iterator[Client]:
         reach(client.store)
         try:
             yield client
+            _note_moved(client)
         except (GroupNotFound, TopicNotFound) as error:
             raise type(error)(f"{error}{elsewhere(client)}") from None
+
+
+def _note_moved(client: Client) -> None:
+    """Say what a command that reads has moved, because it was due and nobody had done it."""
+    moved = {verb: count for verb, count in client.admin.operations.moved.items() if count}
+    if moved:
+        listed = ", ".join(f"{count} {verb}" for verb, count in moved.items())
+        note(f"first moved what was due in what was read: {listed}")
 
 
 def print_all(

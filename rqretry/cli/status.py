@@ -32,8 +32,9 @@ RATED = ("publish", "lease", "succeed", "fail")
 def status(context: click.Context, *, topic: str | None, watch: bool, as_json: bool) -> None:
     """Show per group what is ready, in flight, waiting per level, and dead.
 
-    What is due counts as ready, even if no worker has moved it yet. Below the table: groups without
-    a live worker, topics without a group, and how much of the server's memory they use.
+    Where no worker lives, what is due is moved first; where one does, it counts as ready. Below the
+    table: groups without a live worker, topics without a group, and how much of the server's memory
+    they use.
     """
     if watch and as_json:
         raise click.UsageError("--watch cannot be combined with --json: keep one")

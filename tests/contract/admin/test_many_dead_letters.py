@@ -7,7 +7,7 @@ import pytest
 from rqretry.admin import dead_letters, promote_purge_reset
 from rqretry.admin.views import Cluster
 from rqretry.core.failure_record import describe_cause
-from rqretry.protocol.command import MAX_BATCH, Command, Operation, Step
+from rqretry.protocol.command import MAX_BATCH, Command, Each, Operation, Step
 from rqretry.protocol.lease import Failure, fail
 from tests.contract.admin.bench import Bench
 
@@ -39,7 +39,8 @@ def performed(bench: Bench, operation: Operation[T]) -> tuple[T, list[str]]:
             except StopIteration as end:
                 result: T = end.value
                 return result
-            commands = [step] if isinstance(step, Command) else list(step)  # type: ignore[arg-type]
+            step_commands = step.commands if isinstance(step, Each) else step
+            commands = [step] if isinstance(step, Command) else list(step_commands)  # type: ignore[arg-type]
             verbs.extend(command.verb for command in commands)
             answer = yield step
 

@@ -106,8 +106,13 @@ def test_a_reader_sees_everything_and_writes_nothing(
                   ["dlq", "list", "g"], ["dlq", "show", "g", dead], ["message", dead],
                   ["workers"], ["inflight", "g"], ["topic", "show", "t"]):  # fmt: skip
         sh.ok(*request, "--namespace", NAMESPACE)
+    with client_of(url_of, "worker") as client:  # what falls due later, a reader leaves to others
+        client.publish("t", "b")
+        client.simple_consumer("t", group="g").receive(wait=1, invisible_duration=0.01)
     with redis.Redis(unix_socket_path=str(server.socket_path)) as direct:
         before = {key: direct.dump(key) for key in direct.scan_iter()}
+        while sh.json("status", "--namespace", NAMESPACE)["topics"][0]["groups"][0]["inflight"]:
+            pass
         for request in (["publish", "t", "--body", "1"], ["topic", "create", "u"],
                       ["group", "pause", "g"], ["dlq", "purge", "g", "--all", "--yes"],
                       ["dlq", "redrive", "g", "--all", "--yes"]):  # fmt: skip

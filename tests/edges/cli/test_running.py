@@ -77,7 +77,6 @@ def test_the_reaper_ends_leases_that_ran_out(shell: Shell, client: Client) -> No
     while received < 3:
         received += len(consumer.receive(32, invisible_duration=0.3, wait=1))
     time.sleep(0.4)  # the leases run out, and nobody is there to see it
-    assert client.admin.dead_letters("g") == []
     assert shell.json("reaper", "--once")["expired"] == 3
     assert len(client.admin.dead_letters("g")) == 3
 
@@ -144,9 +143,10 @@ def test_the_reaper_runs_until_a_signal_and_survives_a_restart_of_redis(
 
 
 def moved(client: Client) -> int:
-    """Promoted in fact, not only due."""
-    (group,) = client.admin.stats().topics[0].groups
-    return group.counters.get("promote", 0)
+    """What the reaper has promoted; read as it is stored, since a look at the numbers promotes."""
+    counters = client.catalog.partition("claims", 0).counters
+    with redis.Redis(unix_socket_path=client.settings.url.path) as connection:
+        return int(connection.hget(counters, "promote:g") or 0)
 
 
 def delivered(client: Client) -> int:

@@ -7,6 +7,7 @@ from tests.meta.mutation.cases.common import case
 
 MANY = "tests/contract/admin/test_many_dead_letters.py::"
 VERSIONS = "tests/contract/integration/test_versions.py::"
+DEAD_GROUPS = "tests/contract/integration/test_dead_groups.py::"
 COUNTS = "tests/lua/test_fingerprints.py::test_the_counts_are_exact_behind"
 
 
@@ -53,7 +54,32 @@ def all_or_nothing(_original: Any) -> Any:
     return everything
 
 
+def looking_only(_original: Any) -> Any:
+    """Operators read, and leave what is due to others."""
+
+    def nothing(_self: Any, *_due: Any) -> Any:
+        yield from ()
+        return False
+
+    return nothing
+
+
+def unasked(_original: Any) -> Any:
+    """Operators do not ask who lives."""
+
+    def nobody(_self: Any) -> Any:
+        yield from ()
+        return []
+
+    return nobody
+
+
 CASES = (
+    case("R45", "operators leave what is due to others", Symbol("AdminContext.move_due", looking_only),
+         f"{DEAD_GROUPS}test_numbers_count_the_dead_of_a_group_of_which_nobody_lives",
+         f"{DEAD_GROUPS}test_one_message_of_such_a_group_is_shown_dead"),
+    case("R45", "operators move what live workers serve", Symbol("AdminContext.live", unasked),
+         f"{DEAD_GROUPS}test_what_live_workers_serve_is_left_to_them"),
     case("R35", "a dead letter is looked for among all", Symbol("DeadLetterPages.__init__", reading_all),
          f"{MANY}test_one_id_among_many_takes_five_calls"),
     case("R35", "all are read before the first is sent back", Symbol("DeadLettersInOrder.take", all_at_once),
