@@ -18,7 +18,7 @@ from rqretry.consumer.transaction_checker import (
 )
 from rqretry.consumer.typed_topic import Topic
 from rqretry.core.durations import Duration
-from rqretry.core.errors import ConfigError, show
+from rqretry.core.errors import ConfigError, RqretryError, show
 from rqretry.core.limits import check_flag, check_group, check_partitions, check_topic
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
@@ -324,10 +324,16 @@ class App:
 
         Raises:
             ConfigError: There are no consumers, or one does not fit its group.
+            RqretryError: Handlers that timed out do not end: end this process, too.
         """
         async with self.living():
             worker = self.worker(concurrency=concurrency, grace=grace)
             await run_until_stopped(worker, signals=signals)
+        if worker.needs_replacement:
+            raise RqretryError(
+                "handlers that timed out do not end, and only the end of this process ends them:"
+                " let it end, and start another; `rqretry worker` does so by itself"
+            )
 
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:

@@ -9,7 +9,6 @@ from rqretry.catalog.drain_group import drain
 from rqretry.catalog.store import CatalogPart, without
 from rqretry.core.catalog_records import DlqGroup, GroupRecord, TopicRecord
 from rqretry.core.errors import ConfigError, GroupNotFound, show
-from rqretry.core.retry_policy import ORDERED_POLICY, RetryPolicy
 from rqretry.core.route import EVERY_TAG
 from rqretry.protocol import inspect
 from rqretry.protocol.command import Operation
@@ -136,10 +135,8 @@ class Subscriptions(CatalogPart):
                 f"{self._store.groups.missing(wish.group)};"
                 " check its name, or create it with create_group=True (--create-group)"
             )
-        policy = ORDERED_POLICY if wish.ordered else RetryPolicy.rocketmq()
-        return GroupRecord(
-            wish.group, wish.kind, policy=policy, version=version - 1, ordered=bool(wish.ordered)
-        )
+        record = GroupRecord.new(wish.group, wish.kind, ordered=bool(wish.ordered))
+        return replace(record, version=version - 1)
 
     def _subscribe_all(self, topics: Iterable[str], record: GroupRecord) -> Operation[GroupRecord]:
         """Subscribe, until the routes say what the record says: another start may differ."""

@@ -12,7 +12,7 @@ from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.catalog_records import PUSH, GroupRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import GroupNotFound
-from rqretry.core.limits import DLQ
+from rqretry.core.limits import DLQ, UNLIMITED
 from rqretry.core.rates import describe_limits
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.version import __version__
@@ -48,7 +48,7 @@ def _print_consumer(
     plural = "topic" if len(spec.topics) == 1 else "topics"
     _echo(f"handler  {spec.name}: group {spec.group}, {plural} {topics}")
     _echo(f"         {concurrency or spec.concurrency} at once in each process ({runs})")
-    record, levels = GroupRecord(spec.group, PUSH), DEFAULT_LEVELS
+    record, levels = GroupRecord.new(spec.group, PUSH, ordered=spec.ordered), DEFAULT_LEVELS
     if reached and not spec.broadcast:
         record, levels = _stored(app, record)
     _echo(f"         {describe_retries(spec, record, levels)}")
@@ -64,7 +64,8 @@ def describe_retries(spec: ConsumerSpec, record: GroupRecord, levels: LevelTable
     retries: int = _holds(spec, record, "max_retries")
     policy: RetryPolicy = _holds(spec, record, "policy")
     end = "dropped" if spec.topics[0].startswith(DLQ) else DLQ + spec.group
-    return f"{policy.describe(retries, levels.ms)}, then {end}"
+    then = "" if retries == UNLIMITED else f", then {end}"
+    return policy.describe(retries, levels.ms) + then
 
 
 def _describe_limits(spec: ConsumerSpec, record: GroupRecord) -> str:

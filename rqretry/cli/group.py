@@ -141,7 +141,7 @@ def _print_settings(info: GroupInfo) -> None:
             ("kind", f"{info.kind}, ordered" if info.ordered else info.kind),
             ("topics", " ".join(info.topics)),
             ("policy", info.policy),
-            ("retries", f"{info.ladder}, then {_end(info)}"),
+            ("retries", info.ladder + _then(info)),
             ("max_inflight", info.max_inflight),
             ("rate_limit", info.rate_limit),
             ("dlq_retention", info.dlq_retention_s and spell(info.dlq_retention_s)),
@@ -174,9 +174,12 @@ def _wait(seconds: float | None) -> str:
     return "dead" if seconds is None else f"waits {spell(seconds)}"
 
 
-def _end(info: GroupInfo) -> str:
+def _then(info: GroupInfo) -> str:
     """Where a message goes when its retries are exhausted."""
-    return "dropped" if info.topics[:1] and info.topics[0].startswith(DLQ) else DLQ + info.name
+    if info.max_retries is None:
+        return ""
+    drops = info.topics[:1] and info.topics[0].startswith(DLQ)
+    return ", then dropped" if drops else f", then {DLQ}{info.name}"
 
 
 def _fields(info: GroupInfo) -> dict[str, object]:

@@ -133,7 +133,7 @@ class ConsumerOptions(TypedDict, total=False):
 
     Attributes:
         max_retries: 0 or more, or "unlimited"; at most max_retries + 1 deliveries. Not given: the
-            group's own, 16 at first.
+            group's own, 16 at first, and "unlimited" for an ordered group.
         policy: When a failed message is tried again. Not given: the group's own, RocketMQ's ladder
             at first.
         tags: Only messages with one of these tags, such as "paid || refunded"; "*" for every

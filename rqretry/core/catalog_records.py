@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import CodecError, ConfigError, RqretryError, show
-from rqretry.core.limits import DEFAULT_MAX_RETRIES, check_partitions
-from rqretry.core.retry_policy import RetryPolicy
+from rqretry.core.limits import DEFAULT_MAX_RETRIES, UNLIMITED, check_partitions
+from rqretry.core.retry_policy import ORDERED_POLICY, RetryPolicy
 from rqretry.core.route import EVERY_TAG, MAX_GROUPS, Route, RouteGroup
 
 SCHEMA = 1
@@ -223,6 +223,14 @@ class GroupRecord:
     """The group whose dead letters it consumes; "" for a group that consumes topics."""
     ordered: bool = False
     """One message of a message group at a time, in order; it never changes."""
+
+    @staticmethod
+    def new(name: str, kind: str, *, ordered: bool = False) -> "GroupRecord":
+        """A group for which nobody has named a setting: an ordered one retries for ever."""
+        record = GroupRecord(name, kind)
+        if not ordered:
+            return record
+        return replace(record, ordered=True, policy=ORDERED_POLICY, max_retries=UNLIMITED)
 
     def tags_of(self, topic: str) -> str:
         """What the group takes of a topic: "*", or tags such as "a || b"."""

@@ -190,8 +190,9 @@ class RetryPolicy:
         """
         compiled = self.compile(levels_ms)
         if max_retries == UNLIMITED:
+            in_the_end = "in the end " if len(compiled.delays_ms) > 1 else ""
             last = spell(compiled.delays_ms[-1] / 1000)
-            return f"unlimited retries, in the end every {last}"
+            return f"unlimited retries, {in_the_end}every {last}"
         if max_retries == 0:
             return "0 retries = 1 delivery"
         retries = "1 retry" if max_retries == 1 else f"{max_retries} retries"

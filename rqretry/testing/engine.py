@@ -165,7 +165,8 @@ class Engine:
             f"not idle after {budget.used} attempts: message {delivery.id} of {place.topic}"
             f" is delivered to {place.worker} again, attempt {delivery.attempt}, at"
             f" {spell(self.clock.seconds(self.clock.ms))}; does its handler retry, postpone or"
-            " publish without a delay? Raise max_steps if that many attempts are intended"
+            " publish without a delay, or its ordered group without a limit? Name max_retries, or"
+            " raise max_steps if that many attempts are intended"
         )
 
     @asynccontextmanager

@@ -31,6 +31,9 @@ from rqretry.worker.leases import ConsumerEvents, Delivery, Results
 log = logging.getLogger("rqretry")
 
 DEAD = -1
+HELD = 2
+"""A handler of an ordered group that goes on for so many times its consume_timeout is ended with
+its process; until then its message is renewed (docs/decisions/0053)."""
 _new = tuple.__new__
 
 
@@ -172,6 +175,8 @@ class RunningAttempts:
     _can_stick: bool
     _stuck: int = field(default=0, init=False)
     """Slots with a thread still running after its attempt timed out or lost its lease."""
+    _held: dict[Delivery, Failure] = field(default_factory=dict, init=False)
+    """Attempts of an ordered group that timed out: reported when their handlers have ended."""
     deliveries: set[Delivery] = field(default_factory=set, init=False)
 
     def __len__(self) -> int:
@@ -185,6 +190,12 @@ class RunningAttempts:
         self.deliveries.discard(delivery)
         if delivery.lost or delivery.settled:
             self._stuck -= self._can_stick
+        if failure := self._held.pop(delivery, None):
+            self._results.fail(delivery, failure)
+
+    def abandon(self) -> None:
+        """Report nothing of those whose handlers go on: their leases end, after this process."""
+        self._held.clear()
 
     def check(self, now: float) -> None:
         """Call off those that are past consume_timeout, or past the end of their lease."""
@@ -199,6 +210,8 @@ class RunningAttempts:
                 self._time_out(delivery)
             elif now > delivery.sent_at + visibility_s:
                 self.lose(delivery)
+        if any(now - delivery.leased_at > HELD * timeout_s for delivery in self._held):
+            self._events.stuck()
 
     def lose(self, delivery: Delivery) -> None:
         """The lease is over: stop the handler; its result would be rejected."""
@@ -220,7 +233,11 @@ class RunningAttempts:
         seconds = self._spec.consume_timeout_ms / 1000
         reason = f"the handler ran longer than consume_timeout, {seconds:g} s"
         delivery.settled = True
-        self._results.fail(delivery, self._execution.failure(delivery, "timeout", reason))
+        failure = self._execution.failure(delivery, "timeout", reason)
+        if self._spec.ordered and delivery in self.deliveries:
+            self._held[delivery] = failure
+        else:
+            self._results.fail(delivery, failure)
         self._call_off(delivery)
 
     def _call_off(self, delivery: Delivery) -> None:

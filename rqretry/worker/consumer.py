@@ -101,6 +101,7 @@ class Consumer:
     def close(self) -> None:
         """Stop the slots, and end the processes of handlers."""
         self._abandoned = True
+        self.running.abandon()
         self._slots.close()
         if self._watching is not None:
             self._watching.cancel()

@@ -102,8 +102,8 @@ class Heartbeat:
             if now > delivery.leased_at + place.longest_s + _LATE_S:
                 self._overdue.add(delivery)
                 log.error(
-                    "message %s of %s: its handler has run longer than consume_timeout, %g s, and"
-                    " blocks the event loop; its lease is not renewed",
+                    "message %s of %s: its handler has run for more than %g s and blocks the event"
+                    " loop; its lease is not renewed",
                     delivery.id, place.keys, place.longest_s,
                 )  # fmt: skip
         return [delivery for delivery in held if delivery not in over]

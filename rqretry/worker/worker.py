@@ -19,6 +19,7 @@ from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
+from rqretry.worker.attempt import HELD
 from rqretry.worker.broadcast import Broadcaster, BroadcastResults, starting_positions, unleased
 from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.fetch import Fetcher
@@ -279,9 +280,10 @@ class Worker:
     # -- what consumers report -----------------------------------------------------------------
 
     def stuck(self) -> None:
-        """All threads of a consumer are."""
-        log.error("all threads of a consumer are stuck in handlers that timed out")
-        self.retire("its threads are stuck")
+        """Handlers that timed out go on, in all threads of a consumer or in a message group."""
+        if not self.stopping:
+            log.error("handlers of a consumer that timed out do not end")
+        self.retire("its handlers are stuck")
 
     def lease_lost(self, delivery: Delivery) -> None:
         """A lease ended while its message was handled."""
@@ -407,7 +409,7 @@ def _place(spec: ConsumerSpec, found: tuple[str, int, GroupKeys]) -> LeasedPlace
     return LeasedPlace(
         *found,
         spec.visibility_ms / 1000,
-        longest_s=spec.consume_timeout_ms / 1000,
+        longest_s=(HELD if spec.ordered else 1) * spec.consume_timeout_ms / 1000,
         broadcast=spec.broadcast,
     )
 

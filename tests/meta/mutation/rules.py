@@ -9,6 +9,7 @@ from tests.meta.mutation.cases import (
     guarantees,
     limits,
     operators,
+    ordered,
     places,
     push,
 )
@@ -22,6 +23,7 @@ CASES = (
     *bounds.CASES,
     *clock.CASES,
     *growth.CASES,
+    *ordered.CASES,
     *places.CASES,
     *operators.CASES,
 )
