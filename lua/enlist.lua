@@ -2,13 +2,15 @@ local call = redis.call
 --[[ enlist.lua: open a transaction, or add a partition where it has halves
 
   The partition is noted before anything is stored there, so that the decision reaches every half.
-  Records of finished transactions go after ten minutes, a few per call.
+  Records of finished transactions go after ten minutes, a few per call. So a call that opens one says when,
+  by the time of this slot, its caller last heard from here; one that is older than that, or of another
+  time, opens nothing, and the answer is the time for the next.
 
   FLAGS  none
   KEYS   meta transactions open_transactions finished_transactions checks (of its producer group)
   ARGV   id partition known ('1': the caller opened it before) group topic worker after_ms every_ms
-         most
-  REPLY  OK, now_ms or GONE or, where it is decided, its state, who decided and why
+         most seen_ms
+  REPLY  OK, now_ms or GONE or LATE, now_ms or, where it is decided, its state, who decided and why
   COST   O(log transactions); 10 commands
 ]]
 -- @include clock
@@ -28,6 +30,9 @@ if record then
   end
 elseif known then
   return { 'GONE' }
+elseif now - seen_ms >= FINISHED_KEPT_MS or seen_ms > now then
+  call('HSET', meta, 'mark', now, 'offset', clock.offset)
+  return { 'LATE', now }
 else
   record = {
     state = 'open', group = group, topic = topic, by = worker, opened = now, after = after_ms,

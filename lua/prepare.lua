@@ -3,31 +3,37 @@ local call = redis.call
 
   The body is stored, and the half waits with what commit needs of it. Repeating the call changes
   nothing, and after the decision nothing more of the transaction is taken: the transaction's number
-  of each message tells a repeat from another message.
+  of each message tells a repeat from another message. The decision is forgotten after a time, so a call
+  says when, by the partition's own time, its caller last heard from here; one that is older than that, or
+  of another time, stores nothing, and the answer is the time for the next.
 
   FLAGS  none
   KEYS   meta route bodies big ids_key id_expiry halves half_of closed events counters keyed message_keys
-  ARGV   route_version transaction worker blob, then number, id, body, digest ('' for an id the client
+  ARGV   route_version transaction worker seen_ms blob, then number, id, body, digest ('' for an id the client
          made), tag, message_group and keys (with blanks between) of each message
   REPLY  OK, now_ms, a letter per message: A accepted, D duplicate (published before, and not a part of
          the transaction), C another body has this id, H a half of another transaction has it
-         or STALE_ROUTE, version, table or FULL, stored, limit or CLOSED
+         or STALE_ROUTE, version, table or FULL, stored, limit or CLOSED or LATE, now_ms
   COST   O(messages * log halves); 17 commands, 2 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
 -- @include history
 -- @include dedup
+-- @include halves
 -- @include message_keys
 
 -- @bind
-local FIRST, STRIDE = 5, 7
+local FIRST, STRIDE = 6, 7
 local BIG = 8192
 
 local clock = read_clock(meta)
 local now = clock.now
 if call('ZSCORE', closed, transaction) then
   return { 'CLOSED' }
+elseif now - seen_ms >= CLOSED_MS or seen_ms > now then
+  call('HSET', meta, 'mark', now, 'offset', clock.offset)
+  return { 'LATE', now }
 end
 local current = call('HMGET', route, 'version', 'table', 'limit')
 if (current[1] or '0') ~= route_version then

@@ -11,7 +11,8 @@ local function read_half(member)
   return { number = tonumber(number), id = id, tag = tag, message_group = message_group }
 end
 
--- It is decided: whatever of it still arrives, on a connection that was given up, is refused.
+-- It is decided: whatever of it still arrives, on a connection that was given up, is refused; for a while by
+-- this, and after that for its age (docs/decisions/0046-requests-of-transactions-that-come-late.md).
 local function close_transaction(closed, now, transaction)
   call('ZADD', closed, now + CLOSED_MS, transaction)
   local over = call('ZRANGEBYSCORE', closed, '-inf', now, 'LIMIT', '0', '100')

@@ -49,6 +49,8 @@ SCHEMA_EVERY_S = 15.0
 _SETTINGS = "settings"
 _ROUNDS, _AT_ONCE, _LONGEST_PAUSE_S = 200, 10, 0.1
 """How often a change of a record is tried, and how often without a pause."""
+NAMESPACE = ("", 0)
+"""Its slot, where partitions are named."""
 
 
 class NewerNamespace(ConfigError):
@@ -172,6 +174,8 @@ class CatalogStore:
         """Topics that were read before."""
         self.noted: dict[tuple[str, int], Route] = {}
         """Routes that partitions reported and that are newer than the topic's known record."""
+        self.times: dict[tuple[str, int], int] = {}
+        """What partitions, and the NAMESPACE, reported as their time to who came too late."""
         self._wanted = levels
         self._read_at = math.inf
         self._sources: dict[str, str] = {}
@@ -254,8 +258,9 @@ class CatalogStore:
     def forget(self, name: str) -> None:
         """A topic is not there any more."""
         self.known.pop(name, None)
-        for partition in [partition for partition in self.noted if partition[0] == name]:
-            self.noted.pop(partition, None)
+        for reported in (self.noted, self.times):
+            for partition in [partition for partition in reported if partition[0] == name]:
+                reported.pop(partition, None)
 
     def learn(self, record: GroupRecord) -> GroupRecord:
         """Remember whose dead letters a group consumes, if it does."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Self, Unpack
 
 from rqretry.catalog.catalog import Catalog
+from rqretry.catalog.store import NAMESPACE
 from rqretry.core.errors import (
     AmbiguousResult,
     InvalidArgument,
@@ -29,9 +30,16 @@ from rqretry.protocol import transaction
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.facade import AsyncFacade, Facade, SyncFacade, Verb
 from rqretry.protocol.publish import Prepared
-from rqretry.protocol.transaction import COMMITTED, ROLLED_BACK, Half, PreparedHalves, Terms
+from rqretry.protocol.transaction import (
+    COMMITTED,
+    ROLLED_BACK,
+    Enlisted,
+    Half,
+    PreparedHalves,
+    Terms,
+)
 
-_ROUTE_CHANGES = 50
+_ROUNDS = 50
 
 
 class TransactionOperations:
@@ -205,15 +213,17 @@ class TransactionOperations:
     def _enlist(self, partition: tuple[str, int]) -> Operation[None]:
         if partition in self._partitions:
             return
+        times, answer = self.catalog.store.times, Enlisted("LATE")
         try:
-            answer = yield transaction.enlist(
-                self.catalog.keys,
-                self.id,
-                partition,
-                self.terms,
-                known=bool(self._partitions),
-                worker=self.worker,
-            )
+            for _ in range(_ROUNDS):
+                answer = yield transaction.enlist(
+                    self.catalog.keys, self.id, partition, self.terms,
+                    known=bool(self._partitions), worker=self.worker,
+                    seen_ms=times.get(NAMESPACE, 0),
+                )  # fmt: skip
+                if answer.status != "LATE":
+                    break
+                times[NAMESPACE] = answer.now_ms
         except AmbiguousResult as error:
             self._doubtful = partition
             raise StoreUnavailable(
@@ -249,7 +259,8 @@ class TransactionOperations:
         answer = PreparedHalves("STALE_ROUTE")
         messages = [half.message for half in batch]
         notes = encode_noted([m.id for m in messages], [m.noted for m in messages], partial=True)
-        for _ in range(_ROUTE_CHANGES):
+        times, place = self.catalog.store.times, (topic, partition)
+        for _ in range(_ROUNDS):
             keys = self.catalog.partition(topic, partition)
             if self.catalog.topics.route(topic, partition).closed:
                 yield from self.catalog.growth.wait(topic)
@@ -257,11 +268,15 @@ class TransactionOperations:
                 return None
             route = self.catalog.topics.route(topic, partition)
             answer = yield transaction.prepare(
-                keys, route, self.id, batch, worker=self.worker, blob=notes
-            )
-            if answer.route is None:
+                keys, route, self.id, batch,
+                worker=self.worker, seen_ms=times.get(place, 0), blob=notes,
+            )  # fmt: skip
+            if answer.status == "LATE":
+                times[place] = answer.now_ms
+            elif answer.route is None:
                 break
-            yield from self.catalog.topics.note_route(topic, partition, answer.route, create=True)
+            else:
+                yield from self.catalog.topics.note_route(*place, answer.route, create=True)
         if answer.status == "FULL":
             raise full(topic, answer.stored, answer.limit)
         if answer.status != "OK":

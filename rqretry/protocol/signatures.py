@@ -32,7 +32,7 @@ deliver: meta route bodies pending scheduled backlog events counters big ids_key
     limit:number expected_ms:number hold_ms:number groups:number, then name and byte of each group,
     then member and targets of each message looked at
 enlist: meta transactions open_transactions finished_transactions checks | id partition known:flag
-    group topic worker after_ms every_ms most
+    group topic worker after_ms every_ms most seen_ms:number
 expire: meta config retry inflight attempts failures dead deaths due wake events counters bodies
     pending ready order heads message_groups fingerprints, then levels | group worker limit:number
     expected_ms:number hold_ms:number random:number
@@ -56,8 +56,8 @@ peek: meta config ready retry inflight attempts failures dead deaths bodies pend
     backlog order heads message_groups, then levels | id most:number
 poll: meta config ready retry inflight due scheduled, then those of each other place
 prepare: meta route bodies big ids_key id_expiry halves half_of closed events counters keyed
-    message_keys | route_version transaction worker blob, then number, id, body, digest, tag,
-    message_group and keys of each message
+    message_keys | route_version transaction worker seen_ms:number blob, then number, id, body,
+    digest, tag, message_group and keys of each message
 promote: meta retry due wake events counters config order heads message_groups, then levels | group
     worker limit:number expected_ms:number hold_ms:number upto only, then ids to take from that
     level

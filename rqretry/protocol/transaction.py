@@ -52,21 +52,25 @@ class Half(NamedTuple):
 
 
 class PreparedHalves(NamedTuple):
-    """What a prepare call answered: as Published, and CLOSED where it is decided already."""
+    """What a prepare call answered: as Published, CLOSED where it is decided already, or LATE."""
 
     status: str
     verdicts: str = ""
     route: Route | None = None
     stored: int = 0
     limit: int = 0
+    now_ms: int = 0
+    """Where it came too late: the partition's time, for the next call."""
 
 
 class Enlisted(NamedTuple):
-    """What enlist answered: OK, GONE, or the state that it was decided to."""
+    """What enlist answered: OK, GONE, LATE, or the state that it was decided to."""
 
     status: str
     decider: str = ""
     reason: str = ""
+    now_ms: int = 0
+    """Where it came too late: the time, for the next call."""
 
 
 class Decided(NamedTuple):
@@ -106,10 +110,14 @@ def prepare(
     halves: Sequence[Half],
     *,
     worker: str,
+    seen_ms: int,
     blob: bytes = b"",
 ) -> Command[PreparedHalves]:
-    """Nothing to half: stored, and seen by no group."""
-    args: list[Argument] = [route.version, transaction, worker, blob]
+    """Nothing to half: stored, and seen by no group.
+
+    `seen_ms` is what the last call that came too late was answered, 0 for none.
+    """
+    args: list[Argument] = [route.version, transaction, worker, seen_ms, blob]
     for half in halves:
         m = half.message
         args += (half.number, m.id, m.data, m.digest, half.tag, half.message_group, m.keys)
@@ -158,11 +166,15 @@ def enlist(
     *,
     known: bool,
     worker: str,
+    seen_ms: int,
 ) -> Command[Enlisted]:
-    """Open a transaction, or add a partition to it; `known`: it must be there."""
+    """Open a transaction, or add a partition to it; `known`: it must be there.
+
+    `seen_ms` is what the last call that came too late was answered, 0 for none.
+    """
     args = (
         transaction, _spell(partition), int(known), terms.group, terms.topic, worker,
-        terms.after_ms, terms.every_ms, terms.most,
+        terms.after_ms, terms.every_ms, terms.most, seen_ms,
     )  # fmt: skip
     ids = (transaction,)
     return call(keys.scripts, "enlist", args, _enlisted, ids, checks=keys.checks(terms.group))
@@ -304,12 +316,18 @@ def _prepared(reply: list[Any]) -> PreparedHalves:
         return PreparedHalves(status, route=Route.decode(int(reply[1]), reply[2]))
     if status == "FULL":
         return PreparedHalves(status, stored=int(reply[1]), limit=int(reply[2]))
+    if status == "LATE":
+        return PreparedHalves(status, now_ms=int(reply[1]))
     return PreparedHalves(status, text(reply[2]) if status == "OK" else "")
 
 
 def _enlisted(reply: list[Any]) -> Enlisted:
     status = text(reply[0])
-    return Enlisted(status) if status in ("OK", "GONE") else Enlisted(*map(text, reply))
+    if status == "LATE":
+        return Enlisted(status, now_ms=int(reply[1]))
+    if status in ("OK", "GONE"):
+        return Enlisted(status)
+    return Enlisted(status, text(reply[1]), text(reply[2]))
 
 
 def _decided(reply: list[Any]) -> Decided:

@@ -28,9 +28,16 @@ def halves(*messages: str | Prepared, first: int = 1, tag: str = "") -> list[Hal
 
 
 def prepare(
-    world: World, batch: Sequence[Half], tx: str = TX, route: Route | None = None
+    world: World,
+    batch: Sequence[Half],
+    tx: str = TX,
+    route: Route | None = None,
+    seen_ms: int | None = None,
 ) -> PreparedHalves:
-    command = transaction.prepare(world.keys, route or world.route, tx, batch, worker="w1")
+    seen_ms = world.now if seen_ms is None else seen_ms
+    command = transaction.prepare(
+        world.keys, route or world.route, tx, batch, worker="w1", seen_ms=seen_ms
+    )
     return world.run(command)
 
 
@@ -151,6 +158,29 @@ def test_prepare_after_the_decision_is_refused(half: World, decide: object) -> N
         assert prepare(half, halves("a")).status == "CLOSED"
     assert changed == {}
     assert half.state()["closed"] == {TX: START_MS + KEPT_MS}
+
+
+@pytest.mark.parametrize("decide", [commit, rollback], ids=["committed", "rolled back"])
+def test_prepare_that_arrives_when_the_decision_is_forgotten_is_refused(
+    half: World, decide: Callable[[World], object]
+) -> None:
+    half.subscribe()
+    sent = half.now
+    assert prepare(half, halves("a"), seen_ms=sent).verdicts == "A"
+    decide(half)
+    half.advance(KEPT_MS)
+    half.sweep()
+    assert half.state().get("closed", {}) == {}
+    with half.changes() as changed:
+        assert prepare(half, halves("a"), seen_ms=sent) == PreparedHalves("LATE", now_ms=half.now)
+    assert changed == {}
+
+
+def test_prepare_is_told_the_time_where_its_caller_has_another_one(half: World) -> None:
+    half.subscribe()
+    for other in (0, half.now - KEPT_MS, half.now + 1):
+        assert prepare(half, halves("a"), seen_ms=other) == PreparedHalves("LATE", now_ms=half.now)
+    assert prepare(half, halves("a"), seen_ms=half.now - KEPT_MS + 1).verdicts == "A"
 
 
 def test_commit_makes_the_halves_due_in_the_order_of_their_numbers(half: World) -> None:

@@ -157,7 +157,11 @@ def prepare(world: World) -> None:
     message = prepared("a", keys=("k", "l"))
     half = Half(1, message, "", "")
     for _ in range(2):
-        answer = world.run(transaction.prepare(world.keys, world.route, "tx", [half], worker="w1"))
+        answer = world.run(
+            transaction.prepare(
+                world.keys, world.route, "tx", [half], worker="w1", seen_ms=world.now
+            )
+        )
         assert answer.verdicts == "A"
 
 

@@ -55,8 +55,10 @@ def enlist(
     *,
     known: bool = False,
     terms: Terms = TERMS,
+    seen_ms: int | None = None,
 ) -> Enlisted:
-    command = transaction.enlist(KEYS, id_, place, terms, known=known, worker="p1")
+    seen_ms = world.now if seen_ms is None else seen_ms
+    command = transaction.enlist(KEYS, id_, place, terms, known=known, worker="p1", seen_ms=seen_ms)
     return world.run(command)
 
 
@@ -118,6 +120,18 @@ def test_enlist_notes_each_place_once_and_does_not_put_off_the_check(space: Worl
 
 def test_enlist_in_a_transaction_that_must_be_there_and_is_not_is_gone(space: World) -> None:
     assert enlist(space, known=True) == Enlisted("GONE")
+    assert space.run(transaction.read(KEYS, "a")) is None
+
+
+def test_enlist_that_arrives_when_the_decision_is_forgotten_opens_nothing(space: World) -> None:
+    sent = space.now
+    enlist(space, seen_ms=sent)
+    decide(space, ROLLED_BACK)
+    space.run(transaction.finish(KEYS, "a", [HERE]))
+    advance(space, 10 * MINUTE)
+    enlist(space, "b")
+    assert enlist(space, seen_ms=sent) == Enlisted("LATE", now_ms=space.now)
+    assert enlist(space, seen_ms=space.now + 1) == Enlisted("LATE", now_ms=space.now)
     assert space.run(transaction.read(KEYS, "a")) is None
 
 

@@ -48,7 +48,9 @@ class Transacting(Operating):
         self.made += 1
         tx = tx or f"tx{self.made}"
         place = (TOPIC, part)
-        command = transaction.enlist(CATALOG, tx, place, TERMS, known=known, worker="p")
+        command = transaction.enlist(
+            CATALOG, tx, place, TERMS, known=known, worker="p", seen_ms=self.now
+        )
         status = self.transactions.enlist(tx, part, self.now, known=known)
         assert self.run(command).status == status
         if status == "OK":
@@ -85,7 +87,9 @@ class Transacting(Operating):
                 self.forget_receipts(part, {id_})
             half = Half(tx, self.made, tag, name)
             wanted.append(model.prepare(id_, content, self.now, half, given=given, keys=keys))
-        command = transaction.prepare(self.keys[part], self.route, tx, batch, worker="p")
+        command = transaction.prepare(
+            self.keys[part], self.route, tx, batch, worker="p", seen_ms=self.now
+        )
         for _ in range(2):
             answer = self.run(command)
             assert (answer.status, answer.verdicts) == ("OK", "".join(wanted))
@@ -100,7 +104,9 @@ class Transacting(Operating):
             message = Prepared(self.fresh(), b"late", "", "")
             batch = [transaction.Half(1, message, "", "")]
             tx = closed[pick % len(closed)]
-            command = transaction.prepare(self.keys[part], self.route, tx, batch, worker="p")
+            command = transaction.prepare(
+                self.keys[part], self.route, tx, batch, worker="p", seen_ms=self.now
+            )
             assert self.run(command).status == "CLOSED"
 
     @precondition(lambda self: self.transactions.records)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rqretry.core.envelope import decode
 from rqretry.core.route import Route
-from tests.model.partition import Half
+from tests.model.partition import CLOSED_MS, Half
 from tests.model.simulation.calls import DATE, Reading, require
 from tests.model.simulation.ledger import Place, flat
 
@@ -158,11 +158,15 @@ class Publishes(Reading):
         if closed:
             require(status == "CLOSED", f"a half after the decision was answered {status}")
             return
+        late = not 0 <= self.now - int(args[3]) < CLOSED_MS
+        require((status == "LATE") == late, f"{status} for a half that is late: {late}")
+        if late:
+            return
         stale = version != place.route.version
         require((status == "STALE_ROUTE") == stale, f"{status} for a route that is stale: {stale}")
         if stale:
             return
-        for at, recorded in zip(range(4, len(args), 7), reply[2].decode(), strict=True):
+        for at, recorded in zip(range(5, len(args), 7), reply[2].decode(), strict=True):
             number, id_, _, digest, tag, name = args[at : at + 6]
             half = Half(transaction, int(number), tag, name)
             known = id_ in place.halves

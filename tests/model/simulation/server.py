@@ -33,11 +33,14 @@ _NOTED = f"""
 local read_unnoted = read_clock
 local function read_clock(...)
   local clock = read_unnoted(...)
-  redis.pcall('SET', '{_LOGICAL_KEY}', clock.now)
+  redis.pcall('MSET', '{_LOGICAL_KEY}', clock.now)
   return clock
 end
 """
-"""The logical time of a script is known from outside; those that only read may not tell it."""
+"""The logical time of a script is known from outside; those that only read may not tell it.
+
+No run denies MSET, and some deny SET.
+"""
 
 
 class Server:

@@ -1,4 +1,4 @@
-"""Time, R27 and R28, and versions that come from it."""
+"""Time, R27 and R28, versions that come from it, and what comes late, R40."""
 
 from typing import Any
 
@@ -19,6 +19,8 @@ def from_one(original: Any) -> Any:
     return first
 
 
+HALVES = "tests/lua/test_halves.py::"
+
 CASES = (
     case("R2", "the versions of a topic that was lost begin again",
          Symbol("CatalogStore.first_version", from_one),
@@ -36,6 +38,12 @@ CASES = (
     case("R27", "a date is a delay",
          scores("scheduled", "math.ceil(score)", "publish_with_options"),
          f"{CLOCK}test_a_date_is_the_walls_after_the_clock_was_an_hour_ahead"),
+    case("R40", "a half that comes late is stored", LuaLine("prepare", "ARGV[4] = redis.call('HGET', KEYS[1], 'mark') or '0'"),
+         f"{HALVES}test_prepare_that_arrives_when_the_decision_is_forgotten_is_refused",
+         f"{HALVES}test_prepare_is_told_the_time_where_its_caller_has_another_one"),
+    case("R40", "an opening that comes late opens a transaction", LuaLine("enlist", "ARGV[10] = redis.call('HGET', KEYS[1], 'mark') or '0'"),
+         "tests/lua/test_transactions.py::"
+         "test_enlist_that_arrives_when_the_decision_is_forgotten_opens_nothing"),
     case("R28", "an absurd time is believed",
          answers("HMGET", "meta", "local i = at(args, 'mark') if i and (tonumber(answer[i]) or 0) > 2^48 then answer[i] = '281474976710000' end"),
          f"{CLOCK}test_a_partition_heals_from_an_absurd_number"),
