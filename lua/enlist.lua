@@ -30,7 +30,7 @@ if record then
   end
 elseif known then
   return { 'GONE' }
-elseif now - seen_ms >= FINISHED_KEPT_MS or seen_ms > now then
+elseif now >= kept_until(seen_ms) or seen_ms > now then
   call('HSET', meta, 'mark', now, 'offset', clock.offset)
   return { 'LATE', now }
 else

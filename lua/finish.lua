@@ -34,7 +34,7 @@ for partition in string.gmatch(record.partitions, '%S+') do
 end
 record.partitions = table.concat(left, ' ')
 if #left == 0 then
-  call('ZADD', finished_transactions, clock.now + FINISHED_KEPT_MS, id)
+  call('ZADD', finished_transactions, kept_until(clock.now), id)
 end
 call('HSET', transactions, id, spell_transaction(record))
 if #left == 0 then

@@ -31,7 +31,7 @@ local clock = read_clock(meta)
 local now = clock.now
 if call('ZSCORE', closed, transaction) then
   return { 'CLOSED' }
-elseif now - seen_ms >= CLOSED_MS or seen_ms > now then
+elseif may_come_late(now, seen_ms) then
   call('HSET', meta, 'mark', now, 'offset', clock.offset)
   return { 'LATE', now }
 end

@@ -20,3 +20,7 @@ local function close_transaction(closed, now, transaction)
     call('ZREM', closed, unpack(over))
   end
 end
+
+local function may_come_late(now, seen_ms)
+  return now - seen_ms >= CLOSED_MS or seen_ms > now
+end

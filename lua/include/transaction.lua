@@ -26,8 +26,10 @@ local function spell_transaction(record)
   return table.concat(values, '\t')
 end
 
--- How long the record of a finished transaction is kept, to answer a repeated decision.
-local FINISHED_KEPT_MS = 600000
+-- Until when the record of a finished transaction is kept, to answer a repeated decision.
+local function kept_until(now)
+  return now + 600000
+end
 
 local function undecided(record)
   return record.state == 'open' or record.state == 'parked'
