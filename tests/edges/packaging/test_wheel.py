@@ -22,6 +22,13 @@ print(json.dumps({
              for name in library.names()},
 }))
 """
+EMBEDDED = """
+import json, redis
+from rqretry.testing.embedded_redis import EmbeddedRedis
+with EmbeddedRedis() as server:
+    with redis.from_url(server.url) as client:
+        print(json.dumps({"version": server.version, "served": "PONG" if client.ping() else ""}))
+"""
 BANNED_CALLS = {"eval", "exec", "compile", "__import__"}
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
 
@@ -46,9 +53,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
-    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    run(*pip, "--python", folder / "bin" / "python", "install", wheel, cwd=folder)
+    install(folder, wheel)
     return folder
+
+
+def install(environment: Path, what: Path | str) -> None:
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    run(*pip, "--python", environment / "bin" / "python", "install", what, cwd=environment)
 
 
 def sources(wheel: Path) -> dict[str, ast.Module]:
@@ -69,6 +80,16 @@ def test_the_command_runs_in_an_empty_environment(environment: Path) -> None:
     shown = run(environment / "bin" / "rqretry", "--version", cwd=environment)
     expected = run(sys.executable, "-c", "import rqretry; print(rqretry.__version__)", cwd=ROOT)
     assert expected.strip() in shown
+
+
+def test_the_embedded_server_is_new_and_hides_none_of_the_machine(
+    wheel: Path, environment: Path
+) -> None:
+    install(environment, f"{wheel}[embedded]")
+    answer = json.loads(run(environment / "bin" / "python", "-c", EMBEDDED, cwd=environment))
+    assert answer["served"] == "PONG"
+    assert [int(part) for part in answer["version"].split(".")] >= [9, 1]
+    assert not [*(environment / "bin").glob("*-server")]
 
 
 def test_the_installed_scripts_are_the_ones_of_the_checkout(environment: Path) -> None:

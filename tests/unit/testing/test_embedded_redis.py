@@ -172,14 +172,43 @@ def test_without_any_server_the_error_names_the_extra_and_the_alternatives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(embedded_redis, "bundled_server", lambda: None)
+    monkeypatch.setattr(embedded_redis, "bundled_servers", list)
     with pytest.raises(ConfigError, match=r"rqretry\[embedded\].*URL"):
         find_server()
 
 
-def test_valkey_serves_where_there_is_no_redis(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", {"valkey-server": "/opt/valkey"}.get)
-    assert find_server() == Path("/opt/valkey")
+@pytest.mark.parametrize(
+    ("redis", "valkey", "bundled", "newest"),
+    [
+        (None, "8.0.1", None, "valkey-server"),
+        ("7.0.15", None, "6.2.14", "redis-server"),
+        ("6.2.14", "7.2.8", "9.1.2", "bundled"),
+        ("9.9.0", "7.2.8", "10.0.0", "bundled"),
+        ("gone", "7.2.8", None, "valkey-server"),
+    ],
+)
+def test_the_newest_server_of_the_machine_and_its_wheels_is_used(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    redis: str | None,
+    valkey: str | None,
+    bundled: str | None,
+    newest: str,
+) -> None:
+    def stub(name: str, version: str | None) -> Path | None:
+        if version is None:
+            return None
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\necho 'Server v={version} bits=64'\n")
+        path.chmod(0o755)
+        return path
+
+    on_path = {"redis-server": stub("redis-server", redis)}
+    on_path["valkey-server"] = stub("valkey-server", valkey)
+    in_wheels = [path for path in [stub("bundled", bundled)] if path is not None]
+    monkeypatch.setattr(shutil, "which", on_path.get)
+    monkeypatch.setattr(embedded_redis, "bundled_servers", lambda: in_wheels)
+    assert find_server() == tmp_path / newest
 
 
 def test_a_cluster_of_one_node_owns_every_slot(binary: ServerBinary) -> None:
