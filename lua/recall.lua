@@ -8,7 +8,7 @@ local call = redis.call
   KEYS   meta scheduled bodies big pending ids_key id_expiry events counters keyed
          message_keys
   ARGV   worker id member (the id, or the id, a blank and the message's tag)
-  REPLY  OK | LATE (it is due, or was never scheduled) | GONE
+  REPLY  OK | LATE (it is due, was never scheduled, or its id, chosen by the caller, is done with) | GONE
   COST   O(log scheduled); 14 commands, 1 more where ids of callers are known, 3 more where it has message
          keys
 ]]
@@ -22,7 +22,7 @@ local call = redis.call
 
 local clock = read_clock(meta)
 if call('HEXISTS', keys.bodies, id) == 0 then
-  return 'GONE'
+  return call('HEXISTS', keys.ids_key, id) == 1 and 'LATE' or 'GONE' -- removed by hand, it is free
 end
 local due = call('ZSCORE', scheduled, member)
 if not due or tonumber(due) <= time_of(clock, due) then

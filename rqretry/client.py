@@ -220,10 +220,11 @@ class Client(_Parts[SyncStore], Closing):
             topic: Its topic; default wherever it is found.
 
         Returns:
-            True: no group will ever get it. False: too late, it is due or was not scheduled.
+            True: no group will ever get it. False: too late, it is due or was not scheduled, or was
+            delivered and is gone.
 
         Raises:
-            MessageNotFound: Nothing is stored under this id.
+            MessageNotFound: Nothing is stored under this id, and no history has its delivery.
             TopicNotFound: There is no such topic.
         """
         return self.store.perform(recall(self.catalog, id, topic, worker=self.name))

@@ -20,7 +20,7 @@ from rqretry.core.history_notes import decode_noted
 from rqretry.core.traceparent import trace_id_of
 from rqretry.protocol.audit_log import Note, exit_records
 from rqretry.protocol.command import Operation
-from rqretry.protocol.inspect import history, ids_with_key, recent_history
+from rqretry.protocol.inspect import entries_of, ids_with_key, recent_history
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 _LOOK_BACK_MS = 60_000
@@ -37,23 +37,6 @@ def read_timeline(
     start = str(max(0, (since_ms or 0) - _LOOK_BACK_MS))
     entries = yield from entries_of(keys, id_, start)
     return [event for entry in entries for event in _events(*entry, id_.encode())]
-
-
-def entries_of(
-    keys: PartitionKeys, id_: str, start: str, pages: int = _PAGES
-) -> Operation[list[tuple[int, dict[str, bytes]]]]:
-    """The history entries that name a message, with their times: so many pages from `start`."""
-    found: list[tuple[int, dict[str, bytes]]] = []
-    wanted = id_.encode()
-    for _ in range(pages):
-        page = yield history(keys, start=start, count=_PAGE)
-        for entry_id, fields in page:
-            if wanted in fields["i"]:
-                found.append((int(entry_id.partition("-")[0]), fields))
-        if len(page) < _PAGE:
-            break
-        start = f"({page[-1][0]}"
-    return found
 
 
 def ids_of_key(keys: PartitionKeys, key: str) -> Operation[list[str]]:

@@ -12,7 +12,7 @@ from rqretry.catalog.subscriptions import Subscriptions, Wish
 from rqretry.catalog.topics import Topics
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.delay_levels import LevelTable
-from rqretry.core.errors import ConfigError, show
+from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
 from rqretry.core.limits import LATEST
 from rqretry.protocol.command import Operation
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
@@ -79,12 +79,12 @@ class Catalog:
             GroupNotFound, TopicNotFound: It is not there, and must not be created.
             ConfigError: The group is of another kind, or consumes topics and is to consume dead
                 letters, or the other way round.
-            InvalidArgument: It is ordered and its policy is not fixed; or it would begin with what
-                is stored, and is ordered or takes only some tags.
+            InvalidArgument: It is ordered and its policy is not fixed, or it consumes dead letters;
+                or it would begin with what is stored, and is ordered or takes only some tags.
         """
         source, names = yield from self._found(group, tuple(topics), create=create_topics)
         if source and ordered:
-            raise ConfigError(
+            raise InvalidArgument(
                 f"group {show(group)} consumes dead letters of {show(source)}, which have no order:"
                 " remove ordered=True"
             )
@@ -115,5 +115,12 @@ class Catalog:
             check_has_dead_letters(record, group)
             topics = record.topics
         for name in topics:
-            yield from self.topics.get(name, create=create)
+            try:
+                yield from self.topics.get(name, create=create)
+            except TopicNotFound as error:
+                raise TopicNotFound(
+                    f"{error}; a consumer that receives by hand creates groups but no topics:"
+                    f" publish to it first, or create it with admin.create_topic({name!r})"
+                    f" (rqretry topic create {name})"
+                ) from None
         return source, topics

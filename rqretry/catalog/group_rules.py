@@ -20,13 +20,13 @@ log = logging.getLogger("rqretry")
 
 
 def source_of(group: str, topics: Iterable[str]) -> str:
-    """Whose dead letters a consumer names as its topic; "" for none. Raises ConfigError."""
+    """Whose dead letters a consumer names as its topic; "" for none. Raises InvalidArgument."""
     names = list(topics)
     sources = [name.removeprefix(DLQ) for name in names if name.startswith(DLQ)]
     if not sources:
         return ""
     if len(names) > 1 or sources[0] == group:
-        raise ConfigError(
+        raise InvalidArgument(
             f"group {show(group)} consumes {show(', '.join(names))}: dead letters are consumed by"
             " a group of their own, which consumes nothing else; use another group name"
         )

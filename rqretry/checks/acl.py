@@ -141,7 +141,7 @@ def _commands(role: str, library: ScriptLibrary) -> set[str]:
     inner = {name.lower() for name in inner_commands(library, verbs_of(role, library))}
     inner = inner & _READS if role == "reader" else inner
     plain: dict[str, Iterable[str]] = {
-        "producer": (*_CATALOG, "wait"),
+        "producer": (*_CATALOG, "xrange", "wait"),
         "worker": (*_CATALOG, "hmget", "xrange", "xrevrange", "zscore", "wait", *_WAITING),
         "admin": (*_LOOKING, *_WAITING, "wait", "unlink", "del", "memory|usage"),
         "reader": (*_LOOKING, "memory|usage"),

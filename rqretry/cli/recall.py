@@ -16,7 +16,7 @@ from rqretry.core.errors import MessageNotFound
 def recall(context: click.Context, *, id_: str, topic: str | None, as_json: bool) -> int:
     """Cancel a delayed message, so that no group ever gets it.
 
-    The exit status is 1 if it is too late: the message is due, or never was delayed.
+    The exit status is 1 if it is too late: the message is due, was delivered, or never was delayed.
     """
     with connected(context) as client:
         try:

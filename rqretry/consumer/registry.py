@@ -278,14 +278,16 @@ def _broadcast(options: ConsumerOptions, topics: Sequence[str]) -> bool:
         refuse("broadcast", wanted, "must be True or False")
     senseless = [name for name in _ABOUT_LEASES if options.get(name) is not None]
     if wanted and any(name.startswith(DLQ) for name in topics):
-        raise ConfigError("dead letters are not broadcast: remove broadcast=True for a DLQ topic")
+        raise InvalidArgument(
+            "dead letters are not broadcast: remove broadcast=True for a DLQ topic"
+        )
     if wanted and options.get("start", LATEST) != LATEST:
-        raise ConfigError(
+        raise InvalidArgument(
             f"start={show(options['start'])} cannot be given with broadcast=True: a broadcast"
             ' consumer gets what is published while it runs; remove it, or use "latest"'
         )
     if wanted and senseless:
-        raise ConfigError(
+        raise InvalidArgument(
             f"{senseless[0]} cannot be given with broadcast=True: nothing is leased, retried or"
             " dead-lettered there"
         )
@@ -302,7 +304,7 @@ def _check_handler(handler: Handler) -> bool:
 
 def _check_process(handler: Handler, *, is_async: bool) -> None:
     if is_async:
-        raise ConfigError(
+        raise InvalidArgument(
             f"handler {show(handler)} is async and cannot run with process=True, which is for"
             " CPU-bound work; use a plain function"
         )

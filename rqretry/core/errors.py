@@ -20,11 +20,11 @@ class RqretryError(Exception):
 
 
 class ConfigError(RqretryError):
-    """Raised when a URL, a setting or an application cannot work as it is written."""
+    """Raised when a URL, a setting or an application cannot work as it is written, or here."""
 
 
 class InvalidArgument(RqretryError, ValueError):
-    """Raised when a value is outside its limits; nothing was written."""
+    """Raised when a value is outside its limits, or conflicts with another; nothing was written."""
 
 
 class MessageTooLarge(InvalidArgument):

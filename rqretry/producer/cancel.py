@@ -2,13 +2,16 @@
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.envelope import decode
-from rqretry.core.errors import CodecError, MessageNotFound, show
+from rqretry.core.errors import CodecError, ConfigError, MessageNotFound, show
 from rqretry.core.limits import check_message_id, check_topic
-from rqretry.core.message_id import partition_of
+from rqretry.core.message_id import born_ms, partition_of
 from rqretry.protocol import operate
 from rqretry.protocol.command import Operation
-from rqretry.protocol.inspect import read_body
+from rqretry.protocol.inspect import entries_of, read_body
 from rqretry.protocol.keys import PartitionKeys
+
+_PAGES, _LOOK_BACK_MS = 10, 1000
+"""How much of a partition's history is read for a message that is gone, from when it was made."""
 
 
 def recall(catalog: Catalog, id_: str, topic: str | None, *, worker: str) -> Operation[bool]:
@@ -29,12 +32,25 @@ def recall(catalog: Catalog, id_: str, topic: str | None, *, worker: str) -> Ope
         if verdict == "OK":
             return True
         late = late or verdict == "LATE"
+    for name, partition in dict.fromkeys([] if late else likely):
+        late = late or (yield from _was_delivered(catalog.partition(name, partition), checked))
     if late:
         return False
     raise MessageNotFound(
-        f"no message {show(id_)} is stored in namespace {show(catalog.namespace)}: it was committed"
-        " by every group, recalled, or never published here"
+        f"no message {show(id_)} is stored in namespace {show(catalog.namespace)}: it was recalled"
+        " or purged, never published here, or committed longer ago than the history goes back"
     )
+
+
+def _was_delivered(keys: PartitionKeys, id_: str) -> Operation[bool]:
+    """Whether the history has a lease of a message that is gone; False where it may not be read."""
+    try:
+        entries = yield from entries_of(
+            keys, id_, str(max(0, (born_ms(id_) or 0) - _LOOK_BACK_MS)), pages=_PAGES
+        )
+    except ConfigError:
+        return False
+    return any(fields["e"] == b"lease" for _, fields in entries)
 
 
 def _tag(keys: PartitionKeys, id_: str) -> Operation[str]:

@@ -10,6 +10,7 @@ from rqretry.protocol.command import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
     Command,
+    Operation,
     call,
     number,
     pairs,
@@ -20,6 +21,7 @@ from rqretry.protocol.command import (
 from rqretry.protocol.history import unpack_entry
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
+_PAGE, _PAGES = 1000, 50
 LOOKED_AT = 100_000
 """How many entries of a ready list peek searches."""
 
@@ -247,6 +249,23 @@ def dead_letter_member(death: str, since_ms: float, id_: str) -> str:
 def tracebacks(keys: GroupKeys, fingerprints: Sequence[str]) -> Command[list[str]]:
     """The tracebacks kept for these fingerprints; "" if there is none."""
     return read_these(keys.tracebacks, fingerprints)
+
+
+def entries_of(
+    keys: PartitionKeys, id_: str, start: str, pages: int = _PAGES
+) -> Operation[list[tuple[int, dict[str, bytes]]]]:
+    """The history entries that name a message, with their times: so many pages from `start`."""
+    found: list[tuple[int, dict[str, bytes]]] = []
+    wanted = id_.encode()
+    for _ in range(pages):
+        page = yield history(keys, start=start, count=_PAGE)
+        for entry_id, fields in page:
+            if wanted in fields["i"]:
+                found.append((int(entry_id.partition("-")[0]), fields))
+        if len(page) < _PAGE:
+            break
+        start = f"({page[-1][0]}"
+    return found
 
 
 def ids_with_key(keys: PartitionKeys, key: str, *, after: str, count: int) -> Command[list[str]]:

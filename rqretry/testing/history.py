@@ -4,13 +4,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rqretry.admin.timeline import entries_of
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.durations import spell
 from rqretry.core.errors import InvalidArgument, MessageNotFound, refuse, show
 from rqretry.core.failure_record import read_record
 from rqretry.core.lifecycle import State
 from rqretry.protocol.command import Command, Operation, text
+from rqretry.protocol.inspect import entries_of
 from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.publish import id_of_member
 from rqretry.testing.clock import VirtualClock

@@ -51,6 +51,15 @@ def test_recall_of_an_unknown_message_and_recalling_twice_is_gone(world: World) 
     assert changed == {}
 
 
+def test_recall_of_a_callers_id_that_every_group_has_finished_is_too_late(world: World) -> None:
+    world.subscribe()
+    world.publish(prepared("a", digest="d"))
+    world.succeed(*world.leased("a", publish=False))
+    with world.changes() as changed:
+        assert world.recall("a") == "LATE"
+    assert changed == {}
+
+
 def test_recall_frees_the_id_and_a_late_repeat_of_the_call_does_not_bring_it_back(
     world: World,
 ) -> None:

@@ -152,7 +152,7 @@ class Partition:
     def recall(self, id_: str, now: int) -> str:
         """Scheduled and not due to gone."""
         if id_ not in self.stored:
-            return "GONE"
+            return "LATE" if id_ in self.given else "GONE"
         if self.scheduled.get(id_, 0) <= now:
             return "LATE"
         del self.scheduled[id_], self.tags[id_]

@@ -4,6 +4,7 @@ from tests.contract.integration import (
     test_dead_groups,
     test_simple_consumer,
     test_topics_and_groups,
+    test_what_callers_get_wrong,
 )
 from tests.support.again import again
 
@@ -11,5 +12,11 @@ from tests.support.again import again
 _SINGLE = ("test_a_publish_wakes_a_waiting_receive",)
 
 globals().update(
-    again(test_simple_consumer, test_topics_and_groups, test_dead_groups, without=_SINGLE)
+    again(
+        test_simple_consumer,
+        test_topics_and_groups,
+        test_dead_groups,
+        test_what_callers_get_wrong,
+        without=_SINGLE,
+    )
 )

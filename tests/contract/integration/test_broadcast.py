@@ -259,13 +259,15 @@ async def test_a_group_is_of_one_kind(lab: Lab) -> None:
 )
 async def test_options_about_leases_are_refused(lab: Lab, option: dict[str, Any]) -> None:
     (name,) = option
-    with pytest.raises(ConfigError, match=f"{name} cannot be given with broadcast=True"):
+    with pytest.raises(InvalidArgument, match=f"{name} cannot be given with broadcast=True"):
         listening(lab.app(), **option)
 
 
 async def test_a_broadcast_consumer_cannot_begin_with_what_is_stored(lab: Lab) -> None:
     app = lab.app()
-    with pytest.raises(ConfigError, match="start='earliest' cannot be given with broadcast=True"):
+    with pytest.raises(
+        InvalidArgument, match="start='earliest' cannot be given with broadcast=True"
+    ):
         listening(app, start="earliest")
     assert app._registry.consumers == []
     listening(app, start="latest")

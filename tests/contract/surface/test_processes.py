@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rqretry import App, ConfigError, Message, RetryPolicy
+from rqretry import App, ConfigError, InvalidArgument, Message, RetryPolicy
 from rqretry.consumer.process_pool import ProcessDied, ProcessSlot
 from tests.contract.integration.harness import Lab, counted, until
 from tests.contract.surface import handlers
@@ -179,7 +179,7 @@ async def test_what_another_process_cannot_find_is_refused_when_it_is_registered
     for handler in (local, lambda message: None, Service().handle):
         with pytest.raises(ConfigError, match="must be a function at the top of a module"):
             app.consumer("t", group="g", process=True)(handler)
-    with pytest.raises(ConfigError, match="is async and cannot run with process=True"):
+    with pytest.raises(InvalidArgument, match="is async and cannot run with process=True"):
 
         @app.consumer("t", group="g", process=True)
         async def handle(message: Message[Any]) -> None: ...

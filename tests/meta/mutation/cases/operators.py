@@ -8,6 +8,7 @@ from tests.meta.mutation.cases.common import case
 MANY = "tests/contract/admin/test_many_dead_letters.py::"
 VERSIONS = "tests/contract/integration/test_versions.py::"
 DEAD_GROUPS = "tests/contract/integration/test_dead_groups.py::"
+WRONG = "tests/contract/integration/test_what_callers_get_wrong.py::"
 COUNTS = "tests/lua/test_fingerprints.py::test_the_counts_are_exact_behind"
 
 
@@ -74,7 +75,33 @@ def unasked(_original: Any) -> Any:
     return nobody
 
 
+def said_once(original: Any) -> Any:
+    """A topic that is not there is named, and no more."""
+
+    def found(self: Any, group: str, topics: Any, *, create: bool) -> Any:
+        for name in topics:
+            if not name.startswith("%DLQ%"):
+                yield from self.topics.get(name, create=create)
+        return (yield from original(self, group, topics, create=create))
+
+    return found
+
+
+def unread(_original: Any) -> Any:
+    """Nobody looks into the history for what is gone."""
+
+    def never(*_args: Any) -> Any:
+        yield from ()
+        return False
+
+    return never
+
+
 CASES = (
+    case("R55", "what is gone was never there", Symbol("_was_delivered", unread),
+         f"{WRONG}test_recall_of_what_was_delivered_is_too_late_there_or_gone"),
+    case("R55", "a topic that is not there comes without advice", Symbol("Catalog._found", said_once),
+         f"{WRONG}test_a_topic_that_is_not_there_comes_with_what_to_do"),
     case("R45", "operators leave what is due to others", Symbol("AdminContext.move_due", looking_only),
          f"{DEAD_GROUPS}test_numbers_count_the_dead_of_a_group_of_which_nobody_lives",
          f"{DEAD_GROUPS}test_one_message_of_such_a_group_is_shown_dead"),
