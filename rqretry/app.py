@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
-from rqretry.client import AsyncAdmin, AsyncClient, Client
+from rqretry.client import LEAST_TIMEOUT_S, AsyncAdmin, AsyncClient, Client
 from rqretry.consumer.handler_binding import bind_task
 from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec, Registry
 from rqretry.consumer.task import Task
@@ -17,7 +17,7 @@ from rqretry.consumer.transaction_checker import (
     TransactionOptions,
 )
 from rqretry.consumer.typed_topic import Topic
-from rqretry.core.durations import Duration
+from rqretry.core.durations import Duration, seconds
 from rqretry.core.errors import ConfigError, RqretryError, show
 from rqretry.core.limits import check_flag, check_group, check_partitions, check_topic
 from rqretry.core.message import PublishOptions
@@ -25,6 +25,7 @@ from rqretry.core.message_id import MessageId
 from rqretry.core.middleware import Callback, EventName, Hooks, Middleware
 from rqretry.core.settings import Settings
 from rqretry.producer.transaction import AsyncTransaction
+from rqretry.transport.session import REPEAT_SECONDS
 from rqretry.worker.stop_signals import run_until_stopped
 from rqretry.worker.worker import GRACE_S, Worker
 
@@ -51,6 +52,8 @@ class App:
         create_topics: False: publishing to a topic that is neither there nor declared, as `topic`
             and `task` do, raises TopicNotFound, so that a misspelt name creates none; default True.
             A worker creates the topics of its consumers in any case.
+        timeout: How long a publish and every other call of this program (not a worker's) is
+            repeated while the server does not answer, 10 ms or more; default 15 s.
         lifespan: An async context manager function that gets the app, entered in each worker
             process before the first message and left after the last; its value is `app.state`.
 
@@ -74,6 +77,7 @@ class App:
         delay_levels: str | Sequence[Duration] | None = None,
         include: Sequence[str] = (),
         create_topics: bool = True,
+        timeout: Duration = REPEAT_SECONDS,
         lifespan: Lifespan | None = None,
     ) -> None:
         self.settings = Settings.read(url, namespace, delay_levels)
@@ -84,6 +88,7 @@ class App:
         self.create_topics = check_flag("create_topics", create_topics)
         self._lifespan = lifespan
         self._given = (url, namespace, delay_levels)
+        self._timeout = seconds(timeout, name="timeout", minimum=LEAST_TIMEOUT_S)
         self._registry = Registry()
         self.checkers = Checkers()
         self._workers = 0
@@ -355,20 +360,19 @@ class App:
         """The same app without asyncio: for sync handlers, Django, Flask; thread- and fork-safe."""
         with self._lock:
             if self._client is None:
-                url, namespace, levels = self._given
-                self._client = self._own(Client(url, namespace=namespace, delay_levels=levels))
+                self._client = self._made(Client)
             return self._client
 
     @property
     def async_client(self) -> AsyncClient:
         """The asyncio client that `publish` uses."""
         if self._async_client is None:
-            url, namespace, levels = self._given
-            client = AsyncClient(url, namespace=namespace, delay_levels=levels)
-            self._async_client = self._own(client)
+            self._async_client = self._made(AsyncClient)
         return self._async_client
 
-    def _own(self, client: Either) -> Either:
+    def _made(self, kind: type[Either]) -> Either:
+        url, namespace, levels = self._given
+        client = kind(url, namespace=namespace, delay_levels=levels, timeout=self._timeout)
         client.catalog.topics.declared = self.declared
         client.catalog.topics.only_declared = not self.create_topics
         client.checkers = self.checkers

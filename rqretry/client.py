@@ -17,7 +17,7 @@ from rqretry.consumer.simple_consumer import (
 )
 from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
 from rqretry.core.closing import AsyncClosing, Closing
-from rqretry.core.durations import Duration
+from rqretry.core.durations import Duration, seconds
 from rqretry.core.limits import check_flag, check_topic
 from rqretry.core.message import PublishOptions, durable
 from rqretry.core.message_id import MessageId
@@ -30,6 +30,7 @@ from rqretry.producer.publisher_sync import SyncPublisher
 from rqretry.producer.transaction import AsyncTransaction, Transaction, TransactionOperations
 from rqretry.protocol.facade import AsyncFacade, SyncFacade, Verb
 from rqretry.protocol.scripts import ScriptLibrary
+from rqretry.transport.session import REPEAT_SECONDS
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
 
@@ -43,6 +44,8 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound=Store | SyncStore)
+
+LEAST_TIMEOUT_S = 0.01
 
 
 class _AdminVerbs:
@@ -97,12 +100,17 @@ class _Parts(ABC, Generic[S]):
         namespace: str | None = None,
         delay_levels: str | Sequence[Duration] | None = None,
         create_topics: bool = True,
+        timeout: Duration = REPEAT_SECONDS,
         library: ScriptLibrary | None = None,
         store: S | None = None,
     ) -> None:
         self.settings = Settings.read(url, namespace, delay_levels)
         self.name = worker_name()
+        patience = seconds(timeout, name="timeout", minimum=LEAST_TIMEOUT_S)
         self.store: S = store or self._connect(library)
+        if store is None:
+            self.store.repeat_seconds = patience
+            self.store.reply_seconds = min(self.store.reply_seconds, patience)
         self.checkers = Checkers()
         self.catalog = Catalog(self.settings.namespace, self.settings.levels, self.name)
         self.catalog.topics.only_declared = not check_flag("create_topics", create_topics)
@@ -139,6 +147,8 @@ class Client(_Parts[SyncStore], Closing):
             used. Default RQRETRY_DELAY_LEVELS, else the namespace's own, else RocketMQ's 18.
         create_topics: False: publishing to a topic that is not there raises TopicNotFound, so that
             a misspelt name creates none; default True.
+        timeout: How long a call is repeated while the server does not answer, 10 ms or more;
+            default 15 s. Then it raises StoreUnavailable, or AmbiguousResult if it may be done.
 
     Raises:
         ConfigError: The URL cannot work as it is written.
