@@ -23,7 +23,7 @@ from rqretry.protocol.lease import Leased, Polled, lease, poll, something_held
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.transport.replies import is_error
 from rqretry.transport.store import Store, jitter
-from rqretry.worker.leases import LOOK_EVERY_S, Intake, LeasedPlace
+from rqretry.worker.leases import FEED_EVERY_S, LOOK_EVERY_S, Intake, LeasedPlace
 from rqretry.worker.rate_limiter import TokenBuckets
 from rqretry.worker.wakeups import Alarm, WakeUps
 
@@ -31,6 +31,8 @@ log = logging.getLogger("rqretry")
 
 _PROBED, _FEW, _POLLED = 250, 8, 100
 """How many places one command asks about: at first, at least, and where they hold something."""
+_OFTEN_S, _LOOKS_PER_S = 5.0, 500
+"""How often a place is looked at where that costs little, and at how many a second at most."""
 _SHORT_S = 1.0
 """A wait for tokens that is longer than this ends early when the group's settings change."""
 
@@ -58,6 +60,8 @@ class Fetcher:
         """All places of the consumers, and no tokens yet."""
         self._pairs: list[Pair] = [(c, place) for c in self._consumers for place in c.places]
         self._tokens = TokenBuckets(self._store)
+        self._spaced = 0
+        """Among so many places looks are divided."""
 
     async def run(self) -> None:
         """Lease until the wake-ups are stopped."""
@@ -93,14 +97,19 @@ class Fetcher:
             later = [p.leasing.again_at for _, p in self._pairs if p.leasing.again_at > now]
             await self._wake_ups.room(min(later) - now if later else None)
             return
-        likely = [want for want in open_ if not want[1].empty]
+        if await self._lease_likely([want for want in open_ if not want[1].empty]):
+            return
+        if len(self._pairs) == 1 and self._pairs[0][1].simple:
+            await self._wait_and_lease(*open_[0])
+        else:
+            await self._wait(open_)
+
+    async def _lease_likely(self, likely: list[Want]) -> bool:
+        """Lease from these, as far as there are tokens; whether anything could be asked for."""
         wants = await self._allotted(share(likely)) if likely else []
         if wants:
             await self._lease_all(wants)
-        elif len(self._pairs) == 1 and self._pairs[0][1].simple:
-            await self._wait_and_lease(*open_[0])
-        else:
-            await self._wait([place for _, place, _ in open_])
+        return bool(wants)
 
     async def _lease_all(self, wants: list[Want]) -> None:
         views = [place.keys for _, place, _ in wants if place.keys.source]
@@ -237,9 +246,10 @@ class Fetcher:
         await _handlers_first()
         self._note(place, leased, answered_at)
 
-    async def _wait(self, places: list[LeasedPlace]) -> None:
+    async def _wait(self, open_: list[Want]) -> None:
         """Until a place is woken, is to be looked at, or may have tokens again."""
         now = time.monotonic()
+        places = [place for _, place, _ in open_]
         tokens_at = min((self._tokens_at(p) for p in places if not p.empty), default=math.inf)
         watched = [p for p in places if p.empty or self._tokens_at(p) > now + _SHORT_S]
         if not watched:
@@ -249,26 +259,33 @@ class Fetcher:
         if tokens_at < now + LOOK_EVERY_S:
             loop = asyncio.get_running_loop()
             alarm = loop.call_later(max(0.0, tokens_at - now), self._wake_ups.unblock)
+        longest = self._longest(watched)
+        look_at = min(place.schedule.looked_at + _patience(place, woken=True) for place in watched)
         wakes = [place.keys.wake for place in watched]
         try:
-            woken = await self._wake_ups.any_of(
-                wakes, self._longest(watched), self._covered_by(watched)
-            )
+            woken = await self._wake_ups.any_of(wakes, longest, self._covered_by(watched))
         finally:
             if alarm is not None:
                 alarm.cancel()
-        await self._mark_woken(watched, woken)
+        if woken is None or woken:
+            await self._lease_woken([w for w in open_ if woken is None or w[1].keys.wake in woken])
+        if not woken or time.monotonic() >= look_at:
+            await self._look_at_late(watched, woken=bool(woken))
 
-    async def _mark_woken(self, watched: list[LeasedPlace], woken: set[str] | None) -> None:
-        """Lease next from those that were woken, or were not looked at for long."""
+    async def _lease_woken(self, wants: list[Want]) -> None:
+        """At once: a message waits, and a round goes through all places."""
+        for _, place, _ in wants:
+            place.may_hold_more()
+            self._tokens.ask_again(place.keys.bucket)
+        await self._lease_likely([(c, place, room) for c, place, _ in wants if (room := c.room())])
+
+    async def _look_at_late(self, watched: list[LeasedPlace], *, woken: bool) -> None:
+        """Lease next from those that were not looked at for long, and may hold something."""
         now = time.monotonic()
-        late = [p for p in watched if now - p.schedule.looked_at >= _patience(p, woken=bool(woken))]
-        if woken is not None:
-            late = await self._look([p for p in late if p.keys.wake not in woken])
-        for place in watched:
-            if woken is None or place.keys.wake in woken or place in late:
-                place.may_hold_more()
-                self._tokens.ask_again(place.keys.bucket)
+        late = [p for p in watched if now - p.schedule.looked_at >= _patience(p, woken=woken)]
+        for place in await self._look(late):
+            place.may_hold_more()
+            self._tokens.ask_again(place.keys.bucket)
 
     def _tokens_at(self, place: LeasedPlace) -> float:
         """The monotonic time before which there are no tokens for a place; past: ask."""
@@ -276,9 +293,12 @@ class Fetcher:
 
     def _covered_by(self, watched: Collection[LeasedPlace]) -> list[Intake]:
         """The consumers that have no other place than these, and some that are put off."""
+        consumers = [*dict(self._pairs)]
+        if len(watched) == len(self._pairs):
+            return consumers
         now = time.monotonic()
         known = {*watched, *(p for _, p in self._pairs if p.leasing.again_at > now)}
-        return [c for c in dict(self._pairs) if known.issuperset(c.places)]
+        return [c for c in consumers if known.issuperset(c.places)]
 
     async def _look(self, places: list[LeasedPlace]) -> list[LeasedPlace]:
         """Look at all of them with few commands. Returns those that must be leased from to know."""
@@ -325,7 +345,11 @@ class Fetcher:
         return idle
 
     def _longest(self, places: list[LeasedPlace]) -> float:
-        return jitter(min(place.look_every_s for place in places), self._random)
+        if self._spaced != len(self._pairs):
+            self._spaced = len(self._pairs)
+            for _, place in self._pairs:
+                place.schedule.look_every_s = look_every_s(place, self._spaced)
+        return jitter(min(place.schedule.look_every_s for place in places), self._random)
 
 
 def share(likely: Sequence[Want]) -> list[Want]:
@@ -350,9 +374,19 @@ def divided(wants: Sequence[Want], tokens: int | None) -> list[Want]:
     return given
 
 
+def look_every_s(place: LeasedPlace, places: int) -> float:
+    """How often a process looks at a place, of so many: less often if it is alone or of very many.
+
+    A look at one place takes two commands, and on one server a look at hundreds no more.
+    """
+    often = max(_OFTEN_S, LOOK_EVERY_S / places, places / _LOOKS_PER_S)
+    most = FEED_EVERY_S if place.keys.source else LOOK_EVERY_S
+    return min(often, most, place.visibility_s)
+
+
 def _patience(place: LeasedPlace, *, woken: bool) -> float:
     # At the end of a wait nothing is left to maintenance, which would look before the next end.
-    return (0.85 if woken else 0.2) * place.look_every_s
+    return (0.85 if woken else 0.2) * place.schedule.look_every_s
 
 
 async def _handlers_first() -> None:

@@ -19,8 +19,8 @@ from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failure, Leased, Polled, expected_ms
 
 LOOK_EVERY_S = 20.0
-"""How often each place is looked at, whatever its server reported; as often as its visibility ends,
-if that is shorter (lua/lease.lua wakes others for shorter leases)."""
+"""How often each place is looked at, at least, whatever its server reported; as often as its
+visibility ends, if that is shorter (lua/lease.lua wakes others for shorter leases)."""
 FEED_EVERY_S = 5.0
 """The same where a group consumes another one's dead letters: looking is what fetches them."""
 _JUMP_MS = 60_000
@@ -217,11 +217,11 @@ class Tracebacks:
 class Schedule:
     """When something is due at a place, in monotonic time, as its server reported last."""
 
-    __slots__ = ("_look_after_s", "deadline_at", "due_at", "looked_at", "scheduled_at", "seen")
+    __slots__ = ("deadline_at", "due_at", "look_every_s", "looked_at", "scheduled_at", "seen")
 
-    def __init__(self, visibility_s: float) -> None:
-        # An idle process looks by leasing; a full one does not lease, and looks in its maintenance.
-        self._look_after_s = 1.2 * min(LOOK_EVERY_S, visibility_s) + 0.5
+    def __init__(self, look_every_s: float) -> None:
+        self.look_every_s = look_every_s
+        """How often it is looked at, whatever its server reported."""
         self.looked_at = 0.0
         """The last lease or maintenance."""
         self.due_at: float | None = None
@@ -236,7 +236,8 @@ class Schedule:
     @property
     def look_at(self) -> float:
         """When maintenance looks even if nothing is known to be due."""
-        return self.looked_at + self._look_after_s
+        # An idle process looks by leasing; a full one does not lease, and looks in its maintenance.
+        return self.looked_at + 1.2 * self.look_every_s + 0.5
 
     @property
     def knows_something(self) -> bool:
@@ -319,14 +320,9 @@ class LeasedPlace:
     """Its group has a rate limit: a lease needs tokens."""
     _first: str = field(default="ready", init=False)
 
-    @property
-    def look_every_s(self) -> float:
-        """How often it is looked at, whatever its server reported."""
-        return min(FEED_EVERY_S if self.keys.source else LOOK_EVERY_S, self.visibility_s)
-
     def __post_init__(self) -> None:
         """A schedule for its visibility."""
-        self.schedule = Schedule(self.visibility_s)
+        self.schedule = Schedule(min(LOOK_EVERY_S, self.visibility_s))
 
     @property
     def simple(self) -> bool:

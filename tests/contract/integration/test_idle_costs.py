@@ -1,12 +1,15 @@
 """What exists and is idle costs next to nothing: places of a worker, topics of a reaper."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from rqretry.maintenance.upkeep import Upkeep
-from rqretry.worker import leases
+from rqretry.protocol.command import Command
+from rqretry.transport.store import Store
+from rqretry.worker import fetch
 from tests.contract.integration.harness import Lab, Seen, until
 
 MANY = 120
@@ -30,7 +33,7 @@ def many_topics(lab: Lab, **options: Any) -> list[str]:
 async def test_an_idle_worker_looks_at_many_places_with_one_command(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "LOOK_EVERY_S", 0.3)
+    monkeypatch.setattr(fetch, "LOOK_EVERY_S", 0.3)
     names, app, seen = many_topics(lab), lab.app(), Seen()
     app.consumer(names, group="g")(seen.add)
     async with lab.working(app) as worker:
@@ -46,6 +49,29 @@ async def test_an_idle_worker_looks_at_many_places_with_one_command(
         assert executed(lab, "evalsha") - scripts < MANY / 4
         await app.publish(names[-1], "still awake")
         await seen.count(1)
+
+
+async def test_what_was_woken_is_leased_before_others_are_looked_at(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, app, seen = many_topics(lab), lab.app(), Seen()
+    app.consumer(names, group="g")(seen.add)
+    sent: list[str] = []
+    run_each = Store.run_each
+
+    def watched(store: Store, commands: Sequence[Command[Any]], seconds: float) -> Any:
+        sent.extend(command.verb for command in commands)
+        return run_each(store, commands, seconds)
+
+    async with lab.working(app) as worker:
+        await until(lambda: all(place.empty for place in worker.places))
+        monkeypatch.setattr(Store, "run_each", watched)
+        for place in worker.places:
+            place.schedule.looked_at = 0.0
+        await app.publish(names[7], "urgent")
+        await seen.count(1)
+
+    assert sent[0] == "lease"
 
 
 async def test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists(lab: Lab) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rqretry import App, Client, Message, RetryPolicy
 from rqretry.maintenance.upkeep import Upkeep
-from rqretry.worker import leases
+from rqretry.worker import fetch
 from rqretry.worker.worker import Worker
 from tests.contract.integration.harness import NAMESPACE, Lab, Seen, counted, until
 
@@ -17,7 +17,7 @@ TOPICS = ("a", "b", "c")
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nothing wakes a worker for is seen within a second, not twenty."""
-    monkeypatch.setattr(leases, "LOOK_EVERY_S", 1.0)
+    monkeypatch.setattr(fetch, "LOOK_EVERY_S", 1.0)
 
 
 def key(topic: str, name: str) -> str:

@@ -1,7 +1,9 @@
 """How room and tokens are divided among places."""
 
+import pytest
+
 from rqretry.protocol.keys import partition_keys
-from rqretry.worker.fetch import divided, share
+from rqretry.worker.fetch import divided, look_every_s, share
 from rqretry.worker.leases import Delivery, LeasedPlace
 
 
@@ -34,3 +36,15 @@ def test_tokens_go_to_the_places_that_were_looked_at_the_longest_ago() -> None:
     assert given == [(1, 4), (2, 2)]
     assert divided(wants, None) == wants
     assert divided(wants, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("places", "seconds"), [(1, 20), (2, 10), (4, 5), (256, 5), (5000, 10), (50_000, 20)]
+)
+def test_a_place_is_looked_at_every_5_s_unless_it_is_alone_or_one_of_very_many(
+    places: int, seconds: float
+) -> None:
+    (place,) = Consumer(1).places
+    assert look_every_s(place, places) == seconds
+    place.visibility_s = 2.0
+    assert look_every_s(place, places) == 2.0

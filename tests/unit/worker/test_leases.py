@@ -78,7 +78,7 @@ def test_a_traceback_is_sent_once_and_again_only_where_the_call_failed() -> None
     ],
 )
 def test_maintenance_is_needed_when_the_first_thing_is_due(seen: Polled, soonest: float) -> None:
-    schedule = Schedule(30.0)
+    schedule = Schedule(20.0)
     schedule.note(seen, 100.0)
     assert schedule.soonest() == pytest.approx(soonest)
 
