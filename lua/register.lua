@@ -1,12 +1,13 @@
 local call = redis.call
 --[[ register.lua: a worker says that it lives, and until when to believe it
 
-  Its details are kept behind the time at which it first said so.
+  Its details are kept behind the time at which it first said so. It learns what the settings of the
+  namespace are by now: a newer version may have taken it.
 
   FLAGS  allow-oom
-  KEYS   meta workers worker_details
+  KEYS   meta workers worker_details settings
   ARGV   ttl_ms (0: goodbye) worker about
-  REPLY  live workers
+  REPLY  the settings ('' for none)
   COST   O(log workers + dead workers); 8 commands
 ]]
 -- @include clock
@@ -34,4 +35,4 @@ if #silent > 0 then
   call('ZREM', workers, unpack(silent))
   call('HDEL', worker_details, unpack(silent))
 end
-return call('ZCARD', workers)
+return call('HGET', settings, 'settings') or ''

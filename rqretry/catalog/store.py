@@ -197,9 +197,14 @@ class CatalogStore:
             stored = yield from compare_and_set(
                 keys, keys.settings, _SETTINGS, lambda old: settings_of(old, levels)
             )
-            self.levels = self._checked(*schema_and_levels(stored))
-            self._read_at = now
+            self.note_settings(stored)
+        assert self.levels is not None
         return self.levels
+
+    def note_settings(self, stored: str) -> None:
+        """The namespace's settings as they are now. Raises as `open` does."""
+        self.levels = self._checked(*schema_and_levels(stored))
+        self._read_at = time.monotonic()
 
     def _checked(self, schema: int, levels: LevelTable) -> LevelTable:
         if schema > SCHEMA:

@@ -12,7 +12,7 @@ from rqretry.cli.session import connected, print_all
 @click.command(epilog="Example: rqretry workers --json")
 @json_command
 def workers(context: click.Context, *, as_json: bool) -> None:
-    """List the live worker processes; one that died is listed for 20 seconds at most."""
+    """List the live worker processes; one that died is listed for 15 seconds at most."""
     with connected(context) as client:
         found = client.admin.workers()
         rows = rows_of(found, "name pid groups topics since_ms")

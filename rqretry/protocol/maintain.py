@@ -110,9 +110,9 @@ def sweep(
     return Command("sweep", (*keys.scripts["sweep"], *of_groups), (limit,), _swept)
 
 
-def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Command[int]:
-    """A worker lives, for `ttl_ms` more (0: it says goodbye); answers the live workers."""
-    return call(keys.scripts, "register", (ttl_ms, worker, about), int)
+def register(keys: NamespaceKeys, *, worker: str, about: str, ttl_ms: int) -> Command[str]:
+    """A worker lives, for `ttl_ms` more (0: it says goodbye); answers the namespace's settings."""
+    return call(keys.scripts, "register", (ttl_ms, worker, about), text)
 
 
 def roster(

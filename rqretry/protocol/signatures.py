@@ -86,7 +86,7 @@ recall: meta scheduled bodies big pending ids_key id_expiry events counters keye
 redrive: meta config ready inflight attempts failures dead deaths wake bodies events counters due
     order heads message_groups pending fingerprints, then levels | group actor, then id, delay_ms
     and record of each message
-register: meta workers worker_details | ttl_ms:number worker about
+register: meta workers worker_details settings | ttl_ms:number worker about
 release: meta config ready retry inflight attempts dead due wake bodies pending events counters
     deaths, then levels | group worker max_postpones:number, then id, lease_no and delay_ms of each
     message

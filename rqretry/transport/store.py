@@ -191,20 +191,21 @@ class Store(AsyncClosing):
         else:
             self._key_watch.want(())
 
-    async def prove(self, command: Command[Any], seconds: float) -> None:
+    async def prove(self, command: Command[T], seconds: float) -> T | None:
         """Run a command that writes, at once or not at all: can this process work now?
 
-        The answer is in `fault`. Nothing is repeated but what an old connection broke.
+        If it cannot, `fault` says why. Nothing is repeated but what an old connection broke.
         """
         try:
             async with asyncio.timeout(seconds):
-                await self.run(command, 0.0)
+                return await self.run(command, 0.0)
         except RqretryError as error:
             self.session.faults.lose(str(error))
         except TimeoutError as error:
             node = Node(self.url, self.topology.scripts)
             self.session.faults.lose(str(broken(node, error, sent=True).error))
             await self.aclose()
+        return None
 
     async def look(self, seconds: float) -> str | None:
         """What is wrong with the settings of a server by now; None for nothing, or not known."""

@@ -18,7 +18,6 @@ from rqretry.core.catalog_records import BROADCAST, PUSH
 from rqretry.core.errors import RqretryError
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Command, Operation
-from rqretry.protocol.keys import NamespaceKeys
 from rqretry.protocol.maintain import live_workers, register
 from rqretry.transport.store import Store
 from rqretry.worker.wakeups import wait_for
@@ -26,7 +25,7 @@ from rqretry.worker.wakeups import wait_for
 log = logging.getLogger("rqretry")
 
 ROSTER_EVERY_S = 7.5
-ROSTER_TTL_MS = 20_000
+ROSTER_TTL_MS = 15_000
 PROOF_S = 1.5
 """How long one proof may take."""
 _AGAIN_S = 0.25
@@ -51,13 +50,14 @@ class Registration:
     def __init__(
         self,
         store: Store,
-        keys: NamespaceKeys,
+        catalog: Catalog,
         worker: str,
         specs: Sequence[ConsumerSpec],
         refused: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._store = store
-        self._keys = keys
+        self._catalog = catalog
+        self._keys = catalog.keys
         self._worker = worker
         self._about = {
             "groups": sorted({spec.group for spec in specs}),
@@ -74,10 +74,16 @@ class Registration:
         self._soon.set()
 
     async def run(self) -> None:
-        """Renew it every few seconds, for ever; more often while the server is unreachable."""
+        """Renew it every few seconds, for ever; more often while the server is unreachable.
+
+        Raises:
+            NewerNamespace: A newer version has taken the namespace over.
+        """
         compared = False
         while True:
-            await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)
+            settings = await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)
+            if settings:
+                self._catalog.store.note_settings(settings)
             compared = compared or await self._compare()
             await self._look()
             self._soon.clear()
@@ -111,7 +117,7 @@ class Registration:
         """Take it out; where that fails, it expires by itself."""
         await self._store.prove(self._register(0), _LAST_CALL_S)
 
-    def _register(self, ttl_ms: int) -> Command[int]:
+    def _register(self, ttl_ms: int) -> Command[str]:
         about = json.dumps({**self._about, "refused": self._refused()[:_MOST_REFUSED]})
         return register(self._keys, worker=self._worker, about=about, ttl_ms=ttl_ms)
 

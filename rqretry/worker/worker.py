@@ -105,7 +105,7 @@ class Worker:
         self.changed = asyncio.Event()
         """What `condition` answers may have changed."""
         self._registration = Registration(
-            self._store, self._catalog.keys, self.name, self._specs, self._refused
+            self._store, self._catalog, self.name, self._specs, self._refused
         )
 
     def stop(self) -> None:
