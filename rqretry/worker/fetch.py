@@ -349,7 +349,12 @@ class Fetcher:
             self._spaced = len(self._pairs)
             for _, place in self._pairs:
                 place.schedule.look_every_s = look_every_s(place, self._spaced)
-        return jitter(min(place.schedule.look_every_s for place in places), self._random)
+        now = time.monotonic()
+        seconds = min(
+            max(s.looked_at + s.look_every_s - now, 0.2 * s.look_every_s)
+            for s in (place.schedule for place in places)
+        )
+        return jitter(seconds, self._random)
 
 
 def share(likely: Sequence[Want]) -> list[Want]:

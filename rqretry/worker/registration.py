@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rqretry.catalog.catalog import Catalog
+from rqretry.catalog.store import NewerNamespace
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.catalog_records import BROADCAST, PUSH
 from rqretry.core.errors import RqretryError
@@ -82,12 +83,20 @@ class Registration:
         compared = False
         while True:
             settings = await self._store.prove(self._register(ROSTER_TTL_MS), PROOF_S)
-            if settings:
-                self._catalog.store.note_settings(settings)
+            self._note(settings)
             compared = compared or await self._compare()
             await self._look()
             self._soon.clear()
             await wait_for(self._soon, _AGAIN_S if self._store.fault else ROSTER_EVERY_S)
+
+    def _note(self, settings: str | None) -> None:
+        try:
+            if settings:
+                self._catalog.store.note_settings(settings)
+        except NewerNamespace:
+            raise  # this worker must not go on
+        except RqretryError as error:
+            log.warning("%s", error)
 
     async def _compare(self) -> bool:
         """Say once whether live workers run other scripts; whether they could be asked."""

@@ -7,6 +7,7 @@ keys stops doing so when a consumer with places that it does not wait for has ro
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -22,6 +23,10 @@ log = logging.getLogger("rqretry")
 
 _UNBLOCK_EVERY_S = 0.005
 _AFTER_FAILURE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_MANY = 100
+_IN_A_ROW = 3
+"""Of many keys all that are set are asked for after so many waits that ended at once."""
+_AT_ONCE_S, _PER_KEY_S = 0.005, 5e-6
 
 
 class HasRoom(Protocol):
@@ -86,6 +91,8 @@ class WakeUps:
         self._apart = False
         """Waits for several servers stand, also while nobody asks."""
         self._watching: asyncio.Task[set[str]] | None = None
+        self._at_once = 0
+        """How many waits in a row ended at once."""
 
     # -- what ends a wait ------------------------------------------------------------------------
 
@@ -151,10 +158,27 @@ class WakeUps:
         """Block until wake keys are set. Returns which; None if any of them may be."""
         if self._store.spread and len(wakes) > 1:
             return await self._any_of_apart(wakes, seconds, covered)
+        started = time.monotonic()
         replies = await self.block(wakes, seconds, covered)
         if replies is None or is_error(replies[0]):  # leasing shows which place refuses
             return None
-        return {replies[0][0].decode()} if isinstance(replies[0], list) else set()
+        if not isinstance(replies[0], list):
+            return set()
+        most_s = _AT_ONCE_S + len(wakes) * _PER_KEY_S
+        self._at_once = self._at_once + 1 if time.monotonic() - started < most_s else 0
+        woken = {replies[0][0].decode()}
+        if self._at_once < _IN_A_ROW or len(wakes) < _MANY:
+            return woken
+        self._at_once = 0
+        return woken | await self._all_set(wakes)
+
+    async def _all_set(self, wakes: Sequence[str]) -> set[str]:
+        """All that are set by now: one after another takes a command with all keys for each."""
+        asked = [
+            Command("take_wake", (wake,), (), int, arguments=("ZREM", wake, "1")) for wake in wakes
+        ]
+        answers = await self._store.run_each(asked, self._store.patience)
+        return {wake for wake, answer in zip(wakes, answers, strict=True) if answer != 0}
 
     async def _any_of_apart(
         self, wakes: Sequence[str], seconds: float, covered: Collection[HasRoom]

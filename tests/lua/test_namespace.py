@@ -34,7 +34,9 @@ def record(world: World) -> str:
 
 
 def register(world: World, worker: str, ttl_ms: int = 15 * SECOND) -> int:
-    return world.run(maintain.register(KEYS, worker=worker, about=f"{worker}!", ttl_ms=ttl_ms))
+    """Register a worker; how many live then."""
+    world.run(maintain.register(KEYS, worker=worker, about=f"{worker}!", ttl_ms=ttl_ms))
+    return int(world.client.zcard(KEYS.workers))
 
 
 def roster(world: World) -> tuple[int, dict[str, str]]:
@@ -69,6 +71,13 @@ def test_register_again_prolongs_even_a_time_that_is_over(catalog: World) -> Non
     set_time(catalog, START_MS + 60 * SECOND)
     assert register(catalog, "w1") == 1
     assert roster(catalog)[1] == {"w1": "w1!"}
+
+
+def test_register_answers_the_settings_of_the_namespace(catalog: World) -> None:
+    one = maintain.register(KEYS, worker="w", about="", ttl_ms=15 * SECOND)
+    assert catalog.run(one) == ""
+    catalog.client.hset(KEYS.settings, "settings", "{}")
+    assert catalog.run(one) == "{}"
 
 
 def test_register_for_no_time_is_a_goodbye(catalog: World) -> None:

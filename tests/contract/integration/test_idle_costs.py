@@ -9,7 +9,7 @@ import pytest
 from rqretry.maintenance.upkeep import Upkeep
 from rqretry.protocol.command import Command
 from rqretry.transport.store import Store
-from rqretry.worker import fetch
+from rqretry.worker import fetch, wakeups
 from tests.contract.integration.harness import Lab, Seen, until
 
 MANY = 120
@@ -72,6 +72,24 @@ async def test_what_was_woken_is_leased_before_others_are_looked_at(
         await seen.count(1)
 
     assert sent[0] == "lease"
+
+
+async def test_many_that_are_woken_together_are_leased_from_together(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeups, "_AT_ONCE_S", 1.0)
+    names, app, seen, client = many_topics(lab), lab.app(), Seen(), lab.client()
+    app.consumer(names, group="g")(seen.add)
+    async with lab.working(app) as worker:
+        await until(lambda: all(place.empty for place in worker.places))
+        before = executed(lab, "bzpopmin")
+
+        client.store.perform(client.catalog.groups.set("g", max_retries=7))
+        await until(lambda: not lab.redis.exists(*(place.keys.wake for place in worker.places)))
+        await app.publish(names[3], "still awake")
+        await seen.count(1)
+
+    assert executed(lab, "bzpopmin") - before < MANY / 4
 
 
 async def test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from rqretry import ConfigError
 from rqretry.catalog import store as catalog_store
 from rqretry.core.catalog_records import SCHEMA
 from rqretry.protocol.maintain import register
-from rqretry.worker import partition_watch
+from rqretry.worker import registration
 from tests.contract.integration.harness import PATIENCE_S, Lab, Seen, until
 
 LATER = {"in_later": {"deep": [1]}}
@@ -79,8 +79,7 @@ def lower_schema(lab: Lab) -> None:
 async def test_a_worker_stops_when_a_newer_version_takes_the_namespace(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalog_store, "SCHEMA_EVERY_S", 0.0)
-    monkeypatch.setattr(partition_watch, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(registration, "ROSTER_EVERY_S", 0.02)
     app, seen = lab.app(), Seen()
     app.consumer("orders", group="one")(seen.add)
     worker = asyncio.get_running_loop().create_task(app.run(signals=False))

@@ -31,6 +31,16 @@ def ping(_: Any) -> Any:
     return made
 
 
+def looks_first(original: Any) -> Any:
+    """All that were not looked at for long come first."""
+
+    async def made(self: Any, wants: Any) -> None:
+        await self._look_at_late([place for _, place in self._pairs], woken=True)
+        await original(self, wants)
+
+    return made
+
+
 def everything(_: Any) -> Any:
     """Everything that there is may hold something."""
 
@@ -56,6 +66,11 @@ def no_other_number(original: Any) -> Any:
 CASES = (
     case("R30", "upkeep looks at all that exists", Symbol("maintenance:holding", everything),
          f"{IDLE}test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists"),
+    case("R30", "what is woken waits until others are looked at",
+         Symbol("Fetcher._lease_woken", looks_first),
+         f"{IDLE}test_what_was_woken_is_leased_before_others_are_looked_at"),
+    case("R30", "wake-ups are taken one by one", Constant("worker:_MANY", "10**9"),
+         f"{IDLE}test_many_that_are_woken_together_are_leased_from_together"),
     case("R30", "a wait that has ended gives its connection up",
          Constant("transport:MAX_IDLE_SPREAD", "0"),
          "tests/contract/cluster/test_idle.py::test_a_message_opens_no_connection_and_leaves_the_other_waits_alone"),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.meta.mutation.case import Symbol, drops
-from tests.meta.mutation.cases.common import case
+from tests.meta.mutation.cases.common import always, case
 
 MANY = "tests/contract/admin/test_many_dead_letters.py::"
 VERSIONS = "tests/contract/integration/test_versions.py::"
@@ -115,8 +115,9 @@ CASES = (
     case("R35", "what dies is not counted", drops("ZADD", "fingerprints", "fail", "expire"), COUNTS),
     case("R36", "a change drops what a later version stored", Symbol("core:with_unknown", changed_alone),
          f"{VERSIONS}test_fields_of_a_later_version_survive_every_change"),
+    case("R36", "a worker does not look at the schema", Symbol("Registration._note", always(None)),
+         f"{VERSIONS}test_a_worker_stops_when_a_newer_version_takes_the_namespace"),
     case("R36", "the schema is read once", Symbol("CatalogStore.open", read_once),
-         f"{VERSIONS}test_a_worker_stops_when_a_newer_version_takes_the_namespace",
          f"{VERSIONS}test_a_simple_consumer_and_an_operator_stop_too"),
     case("R36", "one damaged record stops everything", Symbol("Records.all", all_or_nothing),
          f"{VERSIONS}test_a_damaged_record_concerns_its_topic_alone"),
