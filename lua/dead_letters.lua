@@ -15,6 +15,7 @@ local call = redis.call
 -- @include clock
 -- @include logical
 -- @include texts
+-- @include behind
 
 -- @bind
 local SMALL = 8192
@@ -22,34 +23,8 @@ local SMALL = 8192
 local clock = read_clock(meta)
 upto_ms = upto_ms or clock.now
 
--- As the server orders members, whatever its locale.
-local function is_behind(id)
-  local length = math.min(#id, #after_id)
-  for i = 1, length do
-    local here, there = string.byte(id, i), string.byte(after_id, i)
-    if here ~= there then
-      return here > there
-    end
-  end
-  return #id > #after_id
-end
-
--- The rank of the first one behind the last one.
-local function start()
-  local low, high = call('ZCOUNT', dead, '-inf', '(' .. after_ms), call('ZCOUNT', dead, '-inf', after_ms)
-  while low < high and after_id ~= '' do
-    local middle = math.floor((low + high) / 2)
-    if is_behind(call('ZRANGE', dead, middle, middle)[1]) then
-      high = middle
-    else
-      low = middle + 1
-    end
-  end
-  return low
-end
-
 local function by_time()
-  local rank = start()
+  local rank = rank_behind(dead, after_ms, after_id)
   return call('ZRANGE', dead, rank, rank + count - 1, 'WITHSCORES')
 end
 

@@ -75,15 +75,18 @@ if looked then
 else
   members, asked = due_members(clock, scheduled, limit), {}
 end
-local stream, READ_BYTES = broadcast_key(), 4194304
+local stream, READ_BYTES, IN_LINES, PUSHED = broadcast_key(), 4194304, 2400, 40000
 
--- What is read for the stream is bounded, and what nobody wants; the rest is for the next call.
+-- What is read for the stream is bounded, what enters lines, and what nobody wants; the rest is for the next call.
 local function within_bounds()
-  local ids = {}
-  for i, member in ipairs(members) do
-    ids[i] = string.match(member, '^%S+')
+  local ids, ordered = {}, 0
+  for group = 1, groups do
+    ordered = ordered + (#ARGV[FIRST_GROUP + 2 * group - 1] > 1 and 1 or 0)
   end
-  return { unpack(members, 1, within_bytes(keys.big, ids, stream and READ_BYTES)) }
+  for i = 1, math.min(#members, math.ceil(IN_LINES / ordered), math.ceil(PUSHED / groups)) do
+    ids[i] = string.match(members[i], '^%S+')
+  end
+  return { unpack(members, 1, within_bytes(keys, ids, stream and READ_BYTES)) }
 end
 
 members = #members > 0 and within_bounds() or members

@@ -9,7 +9,7 @@ local call = redis.call
          record, scheduled due, index in ready, in retry, in backlog, paused, level and due of each
          level that holds it, stored, messages in flight, the group's part of max_inflight, rate, who
          else is out of its message group and how many are ahead of it ('' wherever there is nothing)
-  COST   O(most + levels * log waiting); 19 commands and 1 a level
+  COST   O(most + levels * log waiting); 20 commands and 1 a level
 ]]
 -- @include clock
 -- @include logical
@@ -17,6 +17,7 @@ local call = redis.call
 -- @include message_group_order
 
 -- @bind
+local LINE = 5000
 
 local clock = read_clock(meta)
 local waiting = {}
@@ -26,21 +27,29 @@ for i = 17, #KEYS do
     waiting[#waiting + 1] = { i - 16, due }
   end
 end
--- Who else is out of its message group, and how many stand before it.
-local function behind()
-  local kept = call('HGET', message_groups, id)
-  if not kept then
-    return '', ''
+-- Where it stands in the line of its message group: under its own number, or that of a redrive.
+local function rank_in_line(name, slot)
+  local first, member = '[' .. name .. '\0', order_member(slot, id)
+  if call('ZSCORE', order, member) then
+    return call('ZLEXCOUNT', order, first, '(' .. member)
   end
-  local name = message_group_of(kept)
-  local page = call('ZRANGEBYLEX', order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, most)
-  for at, member in ipairs(page) do
-    if id_of_member(member, name) == id then
-      local head = call('HGET', heads, name) or ''
-      return head == id and '' or head, at - 1
+  for at, other in ipairs(call('ZRANGEBYLEX', order, first, '(' .. name .. '\1', 'LIMIT', 0, LINE)) do
+    if id_of_member(other, name) == id then
+      return at - 1
     end
   end
-  return '', ''
+end
+
+-- Who else is out of its message group, and how many stand before it.
+local function behind()
+  local slot = call('HGET', message_groups, id)
+  local name = slot and message_group_of(slot)
+  local rank = slot and rank_in_line(name, slot)
+  if not rank then
+    return '', ''
+  end
+  local head = call('HGET', heads, name) or ''
+  return head == id and '' or head, rank
 end
 local head, ahead = behind()
 local function index_in(list)

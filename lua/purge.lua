@@ -9,8 +9,8 @@ local call = redis.call
          inflight events counters ready wake order heads message_groups dead keyed message_keys
          fingerprints
   ARGV   group actor, then ids
-  REPLY  OK | GONE | LATER (too many bytes for one call) of each message
-  COST   O(messages * log size); 18 commands, 3 more where some have message keys
+  REPLY  OK | GONE | LATER (too many bytes or message keys for one call) of each message
+  COST   O(messages * log size); 18 commands, up to 5 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
@@ -35,7 +35,7 @@ for i, id in ipairs(ids) do
   verdicts[i], seen[id] = here and 'OK' or 'GONE', true
   purged[#purged + 1] = here and id or nil
 end
-put_off(keys.big, ids, purged, verdicts)
+put_off(keys, ids, purged, verdicts)
 if #purged > 0 then
   -- The body of a dead letter is not that of a group that looks at it.
   local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, purged, true)

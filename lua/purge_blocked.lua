@@ -8,8 +8,8 @@ local call = redis.call
   KEYS   meta config order heads message_groups attempts failures bodies big pending ids_key id_expiry
          events counters keyed message_keys
   ARGV   group actor, then members of the order
-  REPLY  OK | GONE | LATER (too many bytes for one call) of each message
-  COST   O(messages * log line); 16 commands, 3 more where some have message keys
+  REPLY  OK | GONE | LATER (too many bytes or message keys for one call) of each message
+  COST   O(messages * log line); 16 commands, up to 5 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
@@ -37,7 +37,7 @@ for i, member in ipairs(members) do
   gone[#gone + 1] = blocked and member or nil
   ids[#ids + 1] = blocked and id or nil
 end
-put_off(keys.big, asked, ids, verdicts)
+put_off(keys, asked, ids, verdicts)
 if #ids > 0 then
   local last = forget(keys, byte, clock.now, ids, true)
   call('HDEL', failures, unpack(ids))

@@ -12,7 +12,7 @@ local call = redis.call
          events counters ready wake order heads message_groups keyed message_keys
   ARGV   group actor limit, then id and answer ('1' goes, '0' stays) of each message looked at
   REPLY  messages gone, window
-  COST   O(limit); 18 commands, 3 more where some have message keys
+  COST   O(limit); 18 commands, up to 5 more where some have message keys
 ]]
 -- @include clock
 -- @include logical
@@ -39,7 +39,7 @@ local ids, window = call('LRANGE', location, 0, limit - 1), 0
 if #ids == 0 then
   return { 0, 0 }
 end
-ids = { unpack(ids, 1, within_bytes(keys.big, ids)) }
+ids = { unpack(ids, 1, within_bytes(keys, ids)) }
 local leased, is_dead = call('ZMSCORE', inflight, unpack(ids)), call('ZMSCORE', dead, unpack(ids))
 local owed = call('HLEN', keys.pending) > 0 and call('HMGET', keys.pending, unpack(ids)) or {}
 local gone, kept, over, seen = {}, {}, {}, {}

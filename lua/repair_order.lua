@@ -23,10 +23,11 @@ local call = redis.call
 -- @include delivery_state
 -- @include ownership
 -- @include message_group_order
+-- @include bounded_search
 -- @include locate
 
 -- @bind keys
-local MOST = 100 -- of a line that nobody heads, how many are looked at
+local MOST = 100 -- of a line that nobody heads, how many are looked at: fewer where lists are long
 
 keys.firm = { inflight, unpack(levels) }
 local settings = call('HMGET', config, 'byte', 'ordered', 'floor')
@@ -59,7 +60,9 @@ end
 
 -- Who is out already, else the first that can go out.
 local function choose(name)
-  local page = call('ZRANGEBYLEX', keys.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, MOST)
+  local most = math.max(1, math.min(MOST, math.floor(SEARCHED / search)))
+  local page = call('ZRANGEBYLEX', keys.order, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, most)
+  spent = spent + search * #page
   local first
   for _, member in ipairs(page) do
     local id = id_of_member(member, name)
@@ -137,13 +140,14 @@ function reorder.turn(id)
   return id
 end
 
-local looked, repaired, notes = searchable({ ready, retry }, #ARGV - 3), {}, {}
-for at = 4, 3 + looked do
-  local id = reorder[what](ARGV[at])
+local repaired, notes = {}, {}
+local lists = what == 'pass' and {} or { ready, retry }
+local looked = while_bounded(lists, 16 + #levels, #ARGV - 3, function(n)
+  local id = reorder[what](ARGV[3 + n])
   if id then
-    repaired[#repaired + 1], reported[#reported + 1], notes[#notes + 1] = ARGV[at], id, what
+    repaired[#repaired + 1], reported[#reported + 1], notes[#notes + 1] = ARGV[3 + n], id, what
   end
-end
+end)
 if #repaired > 0 then
   append_history(clock, meta, events, 'repair', group, actor, reported, table.concat(notes, ' '), '')
 end

@@ -15,10 +15,11 @@ local call = redis.call
   KEYS   meta bodies pending big message_groups ids_key id_expiry scheduled backlog halves half_of keyed
          message_keys
   ARGV   what, then ids, members or pairs
-  REPLY  those that were tidied
+  REPLY  how many of them were looked at (the caller sends the others again), those that were tidied
   COST   O(messages * log of the set; of the backlog, its length); 9 commands for each
 ]]
 -- @include message_keys
+-- @include bounded_search
 
 -- @bind
 local STRIDE = (what == 'half' or what == 'halves') and 2 or 1
@@ -68,9 +69,11 @@ function tidy.halves(id, member)
 end
 
 local tidied = {}
-for at = 2, #ARGV, STRIDE do
+local lists, count = what == 'backlog' and { backlog } or {}, (#ARGV - 1) / STRIDE
+local looked = while_bounded(lists, 12, count, function(n)
+  local at = 2 + STRIDE * (n - 1)
   if tidy[what](ARGV[at], ARGV[at + 1]) > 0 then
     tidied[#tidied + 1] = ARGV[at]
   end
-end
-return tidied
+end)
+return { looked, tidied }

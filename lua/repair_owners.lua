@@ -23,6 +23,7 @@ local call = redis.call
 -- @include delivery_state
 -- @include ownership
 -- @include message_group_order
+-- @include bounded_search
 -- @include locate
 
 -- @bind
@@ -80,8 +81,9 @@ local function owners(id, member, targets)
   return have ~= '' and have or targets
 end
 
-local looked, verdicts, adopted, notes = searchable(lists, (#ARGV - FIRST + 1) / STRIDE), {}, {}, {}
-for n = 1, looked do
+local verdicts, adopted, notes = {}, {}, {}
+local commands = 8 + (5 + level_count) * group_count
+local looked = while_bounded(lists, commands, (#ARGV - FIRST + 1) / STRIDE, function(n)
   local at = FIRST + STRIDE * (n - 1)
   local id = ARGV[at]
   local bytes = owners(id, ARGV[at + 1], ARGV[at + 2])
@@ -95,7 +97,7 @@ for n = 1, looked do
   if bytes then
     adopted[#adopted + 1], notes[#notes + 1] = id, 'adopt'
   end
-end
+end)
 if #adopted > 0 then
   append_history(clock, meta, events, 'repair', '', actor, adopted, table.concat(notes, ' '), '')
 end

@@ -27,6 +27,7 @@ local call = redis.call
 -- @include delivery_state
 -- @include ownership
 -- @include message_group_order
+-- @include bounded_search
 -- @include locate
 -- @include fingerprints
 
@@ -220,13 +221,16 @@ end
 if what == 'index' then
   return index()
 end
-local looked, repaired, notes, messages = searchable({ ready, retry }, #ARGV - 3), {}, {}, {}
-for at = 4, 3 + looked do
-  if repairs[what](ARGV[at]) then
-    repaired[#repaired + 1], notes[#notes + 1] = ARGV[at], what
-    messages[#messages + 1] = string.match(ARGV[at], '[^%z]*$')
+local SEARCHES_NOTHING = { cause = true, clusters = true }
+local repaired, notes, messages = {}, {}, {}
+local lists, commands = SEARCHES_NOTHING[what] and {} or { ready, retry }, 16 + 2 * #levels
+local looked = while_bounded(lists, commands, #ARGV - 3, function(n)
+  local subject = ARGV[3 + n]
+  if repairs[what](subject) then
+    repaired[#repaired + 1], notes[#notes + 1] = subject, what
+    messages[#messages + 1] = string.match(subject, '[^%z]*$')
   end
-end
+end)
 if #repaired > 0 then
   append_history(clock, meta, events, 'repair', group, actor, messages, table.concat(notes, ' '), '')
 end

@@ -26,7 +26,7 @@ close_transaction(closed, clock.now, transaction)
 for i, member in ipairs(members) do
   ids[i] = read_half(member).id
 end
-local within = within_bytes(big, ids)
+local within = within_bytes({ big = big, keyed = keyed }, ids)
 members, ids = { unpack(members, 1, within) }, { unpack(ids, 1, within) }
 if #ids > 0 then
   call('HDEL', ids_key, unpack(ids))

@@ -13,7 +13,7 @@ local call = redis.call
          letters
   ARGV   group worker strict ('1' | '0') stride (2, or 1: ids alone) common_no (the lease_no of all, for
          stride 1), then id and lease_no of each message
-  REPLY  OK | STALE | GONE | LATER (too many bytes for one call) of each message; nothing if all are OK
+  REPLY  OK | STALE | GONE | LATER (too many bytes or message keys for one call) of each message; nothing if all are OK
   COST   O(messages * log inflight); 12 commands, 6 more where some are large, owed to several or have an id
          of the caller's, 1 more where a message failed before, 3 for a message that is not OK, 2 with
          max_inflight, 3 where some have message keys
@@ -70,7 +70,7 @@ local asked, late, HARMLESS = #ids, 0, 16 -- so many messages are not too many b
 
 local function put_late_ones_off()
 -- @include within_bytes
-  local later, kept = put_off(keys.big, ids, done, verdicts), {}
+  local later, kept = put_off(keys, ids, done, verdicts), {}
   for _, id in ipairs(failed_before) do
     kept[#kept + 1] = not later[id] and id or nil
   end

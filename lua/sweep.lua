@@ -24,8 +24,8 @@ local MOST_BYTES, PAGES, CAST_KEPT_MS = 1048576, 16, 600000
 local forgotten, next_at, reply = 0, math.huge, {}
 
 -- What is over of a sorted set by time, where each is kept for `kept_ms`.
-local function over(key, kept_ms)
-  return call('ZRANGEBYSCORE', key, '-inf', clock.now - kept_ms, 'LIMIT', '0', limit)
+local function over(key, kept_ms, most)
+  return call('ZRANGEBYSCORE', key, '-inf', clock.now - kept_ms, 'LIMIT', '0', most)
 end
 
 local function note_next(key, kept_ms)
@@ -34,7 +34,7 @@ local function note_next(key, kept_ms)
 end
 
 local function forget_over(key, of)
-  local found = over(key, 0)
+  local found = over(key, 0, limit)
   if #found > 0 then
     if of then
       call('HDEL', of, unpack(found))
@@ -52,10 +52,11 @@ for at = 2, #of_groups, 2 do
 end
 
 local function look_at_groups()
+  local each = math.ceil(math.min(limit, 20 * limit / #of_groups))
   for at = 1, #of_groups, 2 do
     local kept_ms = tonumber(call('HGET', of_groups[at], 'dlq_retention_ms') or '')
     if kept_ms then
-      reply[(at + 1) / 2] = over(of_groups[at + 1], kept_ms)
+      reply[(at + 1) / 2] = over(of_groups[at + 1], kept_ms, each)
       note_next(of_groups[at + 1], kept_ms)
     end
   end

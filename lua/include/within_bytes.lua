@@ -1,26 +1,40 @@
--- How many of these, from the first one on, a call may free: memory is given back at 16 MiB a millisecond.
--- Of few it is not asked, as long as each is no larger than a message may be.
-local FREED_BYTES, LARGEST = 67108864, 4194304
+-- How many of these, from the first one on, a call may end: memory is given back at 16 MiB a millisecond, and a
+-- message key takes 3 µs. Of few it is not asked, as long as each is no larger than a message may be.
+local FREED_BYTES, LARGEST, FREED_KEYS, MOST_KEYS = 67108864, 4194304, 2400, 16
 
-local function within_bytes(sizes_key, members, limit)
-  limit = limit or FREED_BYTES
-  if #members * LARGEST <= limit or call('HLEN', sizes_key) == 0 then
-    return #members
-  end
-  local sizes, bytes = call('HMGET', sizes_key, unpack(members)), 0
-  for i = 1, #members do
-    bytes = bytes + tonumber(sizes[i] or 0)
-    if i > 1 and bytes > limit then
+local function first_within(count, limit, stored, members, measure)
+  local values, sum = call('HMGET', stored, unpack(members, 1, count)), 0
+  for i = 1, count do
+    sum = sum + measure(values[i])
+    if i > 1 and sum > limit then
       return i - 1
     end
   end
-  return #members
+  return count
 end
 
--- Those of `ended` that are too many bytes for one call stay as they are: returns which. The answers about all
+local function key_count(text)
+  return select(2, string.gsub(text or '', '[^ ]+', ''))
+end
+
+local function within_bytes(o, members, limit)
+  local count = #members
+  limit = limit or FREED_BYTES
+  if count * LARGEST > limit and call('HLEN', o.big) > 0 then
+    count = first_within(count, limit, o.big, members, function(size)
+      return tonumber(size or 0)
+    end)
+  end
+  if count * MOST_KEYS > FREED_KEYS and call('HLEN', o.keyed) > 0 then
+    count = first_within(count, FREED_KEYS, o.keyed, members, key_count)
+  end
+  return count
+end
+
+-- Those of `ended` that are too many for one call stay as they are: returns which. The answers about all
 -- that were named (none: all are OK) tell.
-local function put_off(sizes_key, named, ended, answers)
-  local waits, within = {}, within_bytes(sizes_key, ended)
+local function put_off(o, named, ended, answers)
+  local waits, within = {}, within_bytes(o, ended)
   if within == #ended then
     return waits
   end

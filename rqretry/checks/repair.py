@@ -13,7 +13,7 @@ from rqretry.checks.defect import Defect
 from rqretry.checks.repair_plan import STEPS, Task, step_of, tasks_of
 from rqretry.checks.snapshot import Snapshot
 from rqretry.core.route import Route
-from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches
+from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.inspect import read_body
 from rqretry.protocol.repair import (
     Orphan,
@@ -112,24 +112,23 @@ def _step(site: Site, step: str, group: str, tasks: Sequence[Task]) -> Operation
 def _all(
     rest: Sequence[T], make: Callable[[Sequence[T]], Command[RepairReply]]
 ) -> Operation[list[str]]:
-    """Call until all are checked; without any, once."""
+    """Call until all are checked; without any, once. What takes too long to look for is left."""
     repaired: list[str] = []
     while True:
         answer: RepairReply = yield make(rest[:MAX_BATCH])
         repaired += answer.repaired
-        rest = rest[answer.looked :]
+        rest = rest[answer.looked or 1 :]
         if not rest:
             return repaired
 
 
 def _tidied(site: Site, what: str, subjects: Sequence[str]) -> Operation[list[str]]:
-    keys, repaired = site.seen.keys, []
-    for batch in batches(_rows(site, what, subjects)):
-        answer: RepairReply = yield repair_orphans(
-            keys, what, [value for row in batch for value in row]
+    return (
+        yield from _all(
+            _rows(site, what, subjects),
+            lambda some: repair_orphans(site.seen.keys, what, [v for row in some for v in row]),
         )
-        repaired += answer.repaired
-    return repaired
+    )
 
 
 def _rows(site: Site, what: str, subjects: Sequence[str]) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from rqretry.core.errors import RqretryError, StoreUnavailable
 from rqretry.maintenance.due import Due, Maintenance, Moved
 from rqretry.maintenance.quiet import any_key, holding
 from rqretry.maintenance.retention import Sweeps
-from rqretry.protocol.command import MAX_BATCH, Command, Each, Operation, batches, query
+from rqretry.protocol.command import Command, Each, Operation, batches, query
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.lease import expected_ms
 
@@ -165,7 +165,8 @@ class Upkeep:
         ends = yield Each([_first_score(keys.inflight) for keys in groups], None)
         parts: dict[PartitionKeys, Round] = {}
         for keys, out in zip(open_, delivered, strict=True):
-            parts[keys] = Round(0, 0, out.moved, out.next_ms, out.moved >= MAX_BATCH)
+            more = out.moved > 0 and out.next_ms == 0
+            parts[keys] = Round(0, 0, out.moved, out.next_ms, more)
         for group, one, end in zip(groups, moved, ends, strict=True):
             first = end - one.now_ms if isinstance(end, int) else None
             ends_ms = one.held_ms if one.held_ms is not None else first and max(0, first)

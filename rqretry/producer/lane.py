@@ -226,6 +226,10 @@ class Publishing:
         """Whether a call can be made to depend on one in front of it, by the route as it is now."""
         return may_be_ahead(self._destination(topic, partition).route, messages)
 
+    def route(self, topic: str, partition: int) -> Route:
+        """The groups of a partition, as far as this client knows."""
+        return self._destination(topic, partition).route
+
     def _destination(self, topic: str, partition: int) -> "_Destination":
         """A partition's keys, and its route as it is now: made anew where either record changed."""
         record, noted = self._known.get(topic), self._noted.get((topic, partition))

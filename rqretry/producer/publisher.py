@@ -12,17 +12,19 @@ from rqretry.core.message import PublishOptions, outgoing
 from rqretry.core.message_id import MessageId
 from rqretry.observability import observer
 from rqretry.producer.encode import (
+    MAX_CALL_ENTRIES,
     Addressed,
     Encoder,
     LaneKey,
+    Room,
     by_lane,
     chunks,
     ids_or_error,
     in_order,
     per_message,
+    room_in,
 )
 from rqretry.producer.lane import Lane, Publishing
-from rqretry.protocol.command import MAX_BATCH
 from rqretry.protocol.publish import Prepared
 from rqretry.transport.pipeline import in_turn
 from rqretry.transport.store import Store
@@ -56,6 +58,10 @@ class LaneQueue:
         answers = await self._store.drive(in_turn(self._store.session, operations))
         self._two = two
         return per_message(calls, answers)
+
+    def room(self) -> Room:
+        """What one call may take."""
+        return room_in(self._publishing.route(self._lane.topic, self._lane.partition))
 
     async def send(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
         """Send messages (one call's worth); an id or an error for each."""
@@ -126,12 +132,15 @@ class LaneQueue:
 
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
-        count = size = 0
+        count = size = entries = 0
+        room = self.room()
         while self._waiting:
             messages = self._waiting[0][0]
             count += len(messages)
             size += sum(len(message.data) for message in messages)
-            if batch and (count > MAX_BATCH or size > MAX_CALL_BYTES):
+            entries += room.entries(messages)
+            full = count > room.messages or size > MAX_CALL_BYTES or entries > MAX_CALL_ENTRIES
+            if batch and full:
                 break
             batch.append(self._waiting.popleft())
         return batch
@@ -215,7 +224,7 @@ class Publisher:
     async def _publish_to(
         self, lane: LaneQueue, messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
-        calls = list(chunks(messages))
+        calls = list(chunks(messages, lane.room()))
         if len(calls) > 1:
             return await lane.send_all(calls)
         try:

@@ -19,6 +19,7 @@ from rqretry.producer.encode import (
     ids_or_error,
     in_order,
     per_message,
+    room_in,
 )
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.publish import Prepared
@@ -110,7 +111,8 @@ class SyncPublisher:
     def _publish_to(
         self, two: tuple[Lane, Lane], messages: Sequence[Prepared]
     ) -> list[MessageId | Exception]:
-        calls = list(chunks(messages))
+        route = self._publishing.route(two[0].topic, two[0].partition)
+        calls = list(chunks(messages, room_in(route)))
         operations = self._publishing.send_in_turn(two, calls)
         answers = per_message(calls, self._store.drive(in_turn(self._store.session, operations)))
         self._lanes.give_back(two)

@@ -82,12 +82,7 @@ def repair_owners(
 def repair_orphans(keys: PartitionKeys, what: str, subjects: Sequence[str]) -> Command[RepairReply]:
     """What a partition keeps of messages that are not there goes; `what`: see the script."""
     arguments = [_bytes(subject) for subject in subjects]
-    return call(
-        keys.scripts,
-        "repair_orphans",
-        (what, *arguments),
-        lambda reply: RepairReply(len(subjects), [_text(id_) for id_ in reply]),
-    )
+    return call(keys.scripts, "repair_orphans", (what, *arguments), _repaired)
 
 
 def _repaired(reply: list[Any]) -> RepairReply:

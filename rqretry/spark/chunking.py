@@ -6,7 +6,7 @@ A task that runs again may get its rows in batches of another size, and has to m
 from collections.abc import Iterator, Sequence
 
 from rqretry.core.message_id import partition_of
-from rqretry.producer.encode import chunks, partition_for
+from rqretry.producer.encode import Room, chunks, partition_for
 from rqretry.protocol.publish import PlainMessages, Prepared
 
 Call = tuple[int, Sequence[Prepared]]
@@ -17,14 +17,14 @@ class Cutter:
     """Keeps what does not fill a call until there is more."""
 
     def __init__(self, partitions: int, most: int) -> None:
-        self._most = most
+        self._room = Room(most)
         self._rest: list[Sequence[Prepared]] = [()] * partitions
 
     def add(self, messages: Sequence[Prepared]) -> Iterator[Call]:
         """The calls that these, behind what was kept, fill."""
         for partition, mine in enumerate(_parts(messages, len(self._rest))):
             if mine:
-                *full, rest = chunks(_joined(self._rest[partition], mine), self._most)
+                *full, rest = chunks(_joined(self._rest[partition], mine), self._room)
                 self._rest[partition] = rest
                 for chunk in full:
                     yield partition, chunk

@@ -303,3 +303,22 @@ def test_a_call_searches_a_bounded_part_and_says_how_many_it_looked_at(
     assert done[:2] == ("repair put_back", "g")
     assert sorted(done.ids) == sorted(ids[looked:])
     assert world.findings() == []
+
+
+def test_what_takes_too_long_to_look_for_is_left_until_its_list_is_shorter(
+    server_of: ServerOf,
+) -> None:
+    world = world_on(server_of, "redis-7", virtual_time())
+    world.subscribe("g")
+    world.subscribe("h")
+    world.publish("lost", "dead")
+    world.lease()
+    world.fail(failure("dead", level=-1))
+    world.damage().delete(world.group().inflight)
+    world.client.hdel(world.group().deaths, "dead")
+    for at in range(0, 210_000, 30_000):
+        world.client.rpush(world.group().ready, *(f"m{at + n}" for n in range(30_000)))
+    assert repair_now(world, "put_back", "lost") == []
+    assert repair_now(world, "cause", "dead") == ["dead"]
+    world.client.ltrim(world.group().ready, 0, 150_000)
+    assert repair_now(world, "put_back", "lost") == ["lost"]

@@ -66,7 +66,11 @@ local function measure(value)
   return elements, bytes
 end
 local function call(command, key, ...)
-  local freed, reply = 0, nil
+  local freed, searched, reply = 0, 0, nil
+  if command == 'LPOS' or command == 'LREM' then
+    local most = select('#', ...) > 2 and select(2, ...) == 'MAXLEN' and select(3, ...)
+    searched = math.min(redis.call('LLEN', key), tonumber(most or math.huge))
+  end
   if command == 'HDEL' and string.find(key, ':bodies$') then
     for _, id in ipairs({{ ... }}) do
       freed = freed + (redis.call('HGET', string.gsub(key, 'bodies$', 'sizes'), id) or 0)
@@ -82,6 +86,7 @@ local function call(command, key, ...)
   redis.call('HINCRBY', '{WORK_KEY}', 'elements', elements)
   redis.call('HINCRBY', '{WORK_KEY}', 'bytes', bytes)
   redis.call('HINCRBY', '{WORK_KEY}', 'freed', freed)
+  redis.call('HINCRBY', '{WORK_KEY}', 'searched', searched)
   return reply
 end
 """

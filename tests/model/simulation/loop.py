@@ -18,7 +18,7 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any
 from unittest import mock
 
-from rqretry.producer.encode import chunks
+from rqretry.producer import encode
 from rqretry.testing.clock import START_MS
 from tests.model.simulation.chance import Chance
 
@@ -223,7 +223,9 @@ def virtual(loop: VirtualLoop, chance: Chance) -> Iterator[None]:
             (random, "Random", generator),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
-        stack.enter_context(mock.patch.object(chunks, "__defaults__", (MOST_IN_A_CALL,)))
+        stack.enter_context(mock.patch.object(encode, "FULL_CALL", MOST_IN_A_CALL))
+        room = encode.Room(MOST_IN_A_CALL)
+        stack.enter_context(mock.patch.object(encode.chunks, "__defaults__", (room,)))
         for place in ("rqretry.client.worker_name", "rqretry.worker.worker.worker_name"):
             stack.enter_context(mock.patch(place, who))
         yield

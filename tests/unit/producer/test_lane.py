@@ -16,10 +16,11 @@ from rqretry.core.errors import (
     MessageTooLarge,
     NotConfirmed,
 )
+from rqretry.core.history_notes import Noted
 from rqretry.core.message import OutgoingMessage
 from rqretry.core.message_id import MessageId, partition_of
-from rqretry.core.route import Route
-from rqretry.producer.encode import Encoder, chunks
+from rqretry.core.route import Route, RouteGroup
+from rqretry.producer.encode import Encoder, Room, chunks, room_in
 from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.command import Command, Pause
 from rqretry.protocol.publish import PlainMessages, Prepared, Published
@@ -406,6 +407,22 @@ def test_an_ambiguous_call_in_front_leaves_the_one_behind_to_itself() -> None:
     assert [call.ids for call in server.calls] == [("b",), ("a",)]
 
 
+def test_a_call_carries_less_where_keys_and_ordered_groups_make_each_message_dear() -> None:
+    groups = [RouteGroup(f"g{n}", n, "push", ordered=n <= 100) for n in range(1, 251)]
+    plain = [Prepared(f"p{n}", b"x", "", "") for n in range(300)]
+    keyed = [
+        Prepared(f"k{n}", b"x", "", "", Noted(None, tuple("abcdefghijklmnop"), None))
+        for n in range(300)
+    ]
+    named = [Prepared(f"n{n}", b"x", "", "", Noted(None, (), "name")) for n in range(50)]
+
+    assert [len(chunk) for chunk in chunks(keyed)] == [150, 150]
+    assert [len(chunk) for chunk in chunks(named)] == [50]
+    room = room_in(Route(1, 1, tuple(groups)))
+    assert [len(chunk) for chunk in chunks(plain, room)] == [160, 140]
+    assert [len(chunk) for chunk in chunks(named, room)] == [24, 24, 2]
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_plain_messages_are_cut_as_others_are(named: bool) -> None:
     data = [b"x" * 300_000] * 7 + [b"x"] * 900 + [b"x" * 3_000_000]
@@ -415,8 +432,8 @@ def test_plain_messages_are_cut_as_others_are(named: bool) -> None:
     alone = [Prepared(*one, "") for one in zip(ids, data, digests or [""] * len(ids), strict=True)]
 
     for most in (470, 100):
-        cut = [list(part) for part in chunks(many, most)]
-        assert cut == [list(part) for part in chunks(alone, most)]
+        cut = [list(part) for part in chunks(many, Room(most))]
+        assert cut == [list(part) for part in chunks(alone, Room(most))]
         assert [message for part in cut for message in part] == alone
     assert many[1:3].ids == ["m1", "m2"]
     assert [*many.at([2, 0])] == [alone[2], alone[0]]

@@ -48,6 +48,12 @@ CASES = (
     case("R21", "bodies of any size end in one call",
          answers("HLEN", "big", "answer = 0", "succeed"),
          f"{WORST}test_bodies_of_2_gib_end_in_several_calls"),
+    case("R21", "a list of any length is searched",
+         answers("LLEN", "ready", "answer = 0", "repair_places"),
+         "tests/lua/test_repair.py::test_what_takes_too_long_to_look_for_is_left_until_its_list_is_shorter"),
+    case("R21", "calls are cut by the number of messages alone", Symbol("Room.entries", always(0)),
+         "tests/unit/producer/test_lane.py::"
+         "test_a_call_carries_less_where_keys_and_ordered_groups_make_each_message_dear"),
     case("R33", "one call each half minute forgets ids", Symbol("Sweeps._wait_s", always(30.0)),
          f"{RETENTION}test_a_worker_forgets_ids_as_fast_as_they_came",
          f"{RETENTION}test_a_round_of_the_reaper_forgets_what_is_over"),
