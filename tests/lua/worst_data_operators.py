@@ -51,7 +51,7 @@ def transaction(world: World, state: str = "open") -> str:
 @worst
 def enlist(world: World) -> Command[Any]:
     name = transaction(world)
-    return transactions.enlist(NS, name, ("t", 1), TERMS, known=True, worker=WORKER)
+    return transactions.enlist(NS, name, ("t", 1), TERMS, known=True, worker=WORKER, seen_ms=1)
 
 
 @worst
@@ -91,7 +91,7 @@ def prepare(world: World) -> Command[Any]:
         transactions.Half(n, prepared(i, "x" * 2000, keys=KEYS, digest="d"), "tag", "name")
         for n, i in enumerate(ids(INDEXED // len(KEYS)))
     ]
-    return transactions.prepare(world.keys, world.route, "tx", halves, worker=WORKER)
+    return transactions.prepare(world.keys, world.route, "tx", halves, worker=WORKER, seen_ms=1)
 
 
 def halves_of(world: World) -> None:
