@@ -12,8 +12,9 @@ local call = redis.call
          of the first group)
   ARGV   version route_table group ('' when the topic has none) limit max_messages (0 for no limit)
          ordered ('1' where the first group is) history_bytes ('0': as it is) history_ms ('0' for any age)
+         keep_ms keep_bytes ('0' where no bodies are kept)
   REPLY  messages still in the backlog
-  COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 9 commands
+  COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 11 commands
 ]]
 -- @include ownership
 -- @include message_group_order
@@ -25,6 +26,9 @@ local function install()
     call('HSET', route, 'version', version, 'table', route_table, 'limit', max_messages)
     if history_bytes ~= '0' then
       call('HSET', meta, 'limit', history_bytes, 'history_ms', history_ms)
+    end
+    if keep_ms ~= '0' or call('HEXISTS', meta, 'keep_ms') == 1 then
+      call('HSET', meta, 'keep_ms', keep_ms, 'keep_bytes', keep_bytes)
     end
   end
 end

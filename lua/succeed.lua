@@ -5,18 +5,19 @@ local call = redis.call
   entry and, last, the in-flight member go; a cut before the last is repeated by the next settle or
   cleaned by the next lease. In an ordered group the next of the message group becomes ready. A
   simple consumer's ack also needs a deadline in the future (`strict`). A group that consumes another
-  one's dead letters (a view) forgets its mark; the letter stays.
+  one's dead letters (a view) forgets its mark; the letter stays. Where the topic keeps bodies for a
+  replay, body and id are kept.
 
   FLAGS  allow-oom
   KEYS   meta config inflight attempts failures dead bodies big pending ids_key id_expiry events counters wake
-         ready order heads message_groups keyed message_keys, then deaths of a group that consumes dead
-         letters
+         ready order heads message_groups keyed message_keys kept kept_bodies consumed, then deaths of a
+         group that consumes dead letters
   ARGV   group worker strict ('1' | '0') stride (2, or 1: ids alone) common_no (the lease_no of all, for
          stride 1), then id and lease_no of each message
   REPLY  OK | STALE | GONE | LATER (too many bytes or message keys for one call) of each message; nothing if all are OK
   COST   O(messages * log inflight); 12 commands, 6 more where some are large, owed to several or have an id
          of the caller's, 1 more where a message failed before, 3 for a message that is not OK, 2 with
-         max_inflight, 3 where some have message keys
+         max_inflight, 3 where some have message keys, 8 and 1 a message where bodies are kept
 ]]
 -- @include clock
 -- @include logical
@@ -32,6 +33,12 @@ local call = redis.call
 local function load_ordering()
 -- @include message_group_order
   return finish_in_order
+end
+
+-- Likewise, what keeps bodies only where they are kept.
+local function load_keeping()
+-- @include kept
+  return keep
 end
 
 -- @bind keys
@@ -66,26 +73,34 @@ if all_ok and not strict and #entries == 0 then -- the usual case
 else
   sort_out()
 end
-local asked, late, HARMLESS = #ids, 0, 16 -- so many messages are not too many bytes, whatever they are
+-- So many messages are not too many bytes, whatever they are; what is kept is copied, which takes longer.
+local asked, late, HARMLESS, COPIED_BYTES = #ids, 0, 16, 8388608
 
 local function put_late_ones_off()
 -- @include within_bytes
-  local later, kept = put_off(keys, ids, done, verdicts), {}
+  local later, rest = put_off(keys, ids, done, verdicts, clock.keep and COPIED_BYTES), {}
   for _, id in ipairs(failed_before) do
-    kept[#kept + 1] = not later[id] and id or nil
+    rest[#rest + 1] = not later[id] and id or nil
   end
-  late, failed_before, attempt_of = asked - stale - #done, kept, { unpack(attempt_of, 1, #done) }
+  late, failed_before, attempt_of = asked - stale - #done, rest, { unpack(attempt_of, 1, #done) }
 end
-if asked > HARMLESS then
+if asked > HARMLESS or clock.keep then
   put_late_ones_off()
 end
-if #done > 0 then
-  local last = {}
+
+-- Returns those whose body is gone.
+local function finish_with()
   if settings[4] == '1' then
-    call('HDEL', KEYS[21], unpack(done))
-  else
-    last = forget(keys, byte, clock.now, done)
+    call('HDEL', KEYS[24], unpack(done))
+    return {}
   end
+  if clock.keep then
+    load_keeping()(keys, clock, byte, done)
+  end
+  return forget(keys, byte, clock.now, done)
+end
+if #done > 0 then
+  local last = finish_with()
   if #failed_before > 0 then
     call('HDEL', failures, unpack(failed_before))
     call('HDEL', attempts, unpack(failed_before))

@@ -2,22 +2,27 @@ local call = redis.call
 --[[ sweep.lua: upkeep of a partition; forget what was kept for a time that is over
 
   The caller-given ids whose deduplication window is over, the transactions that were decided long
-  enough ago, old broadcast messages, and history beyond its limits. Dead letters past the retention
-  of their group are named, for the caller to purge.
+  enough ago, old broadcast messages, history beyond its limits, and what is kept for a replay, by time and
+  bytes, and where the server's memory is nearly full. Dead letters past the retention of their group
+  are named, for the caller to purge.
 
   FLAGS  allow-oom
-  KEYS   meta ids_key id_expiry closed events broadcast, then config and dead of each group
+  KEYS   meta ids_key id_expiry closed events broadcast kept kept_bodies, then config, dead and consumed of
+         each group
   ARGV   limit
   REPLY  forgotten, milliseconds until the next is to be forgotten (0: some are now; '' for none), then
          the dead letters of each group that are to be purged
   COST   O(limit * log size) for each structure; 5 commands where nothing is kept, else up to 14, and
-         3 a group; up to 64 where there is history to forget
+         3 a group; up to 64 where there is history to forget, and 8, 3 a group and 1 a message where
+         bodies are kept
 ]]
 -- @include clock
 -- @include logical
 -- @include history
+-- @include kept
+-- @include nearly_full
 
--- @bind
+-- @bind keys
 
 local clock = read_clock(meta)
 local MOST_BYTES, PAGES, CAST_KEPT_MS = 1048576, 16, 600000
@@ -45,24 +50,25 @@ local function forget_over(key, of)
   note_next(key, 0)
 end
 
-local of_groups = { unpack(KEYS, 7) }
-local kept = { id_expiry, closed }
-for at = 2, #of_groups, 2 do
-  kept[#kept + 1], reply[at / 2] = of_groups[at], {}
+local FIRST_OF_GROUPS, OF_GROUP = 9, 3
+local timed, consumed = { id_expiry, closed }, {}
+for at = FIRST_OF_GROUPS, #KEYS, OF_GROUP do
+  timed[#timed + 1], reply[#reply + 1], consumed[#consumed + 1] = KEYS[at + 1], {}, KEYS[at + 2]
 end
 
 local function look_at_groups()
-  local each = math.ceil(math.min(limit, 20 * limit / #of_groups))
-  for at = 1, #of_groups, 2 do
-    local kept_ms = tonumber(call('HGET', of_groups[at], 'dlq_retention_ms') or '')
+  local each = math.ceil(math.min(limit, 20 * limit / #reply))
+  for group = 1, #reply do
+    local at = FIRST_OF_GROUPS + OF_GROUP * (group - 1)
+    local kept_ms = tonumber(call('HGET', KEYS[at], 'dlq_retention_ms') or '')
     if kept_ms then
-      reply[(at + 1) / 2] = over(of_groups[at + 1], kept_ms, each)
-      note_next(of_groups[at + 1], kept_ms)
+      reply[group] = over(KEYS[at + 1], kept_ms, each)
+      note_next(KEYS[at + 1], kept_ms)
     end
   end
 end
 
-if call('EXISTS', unpack(kept)) > 0 then
+if call('EXISTS', unpack(timed)) > 0 then
   forget_over(id_expiry, ids_key)
   forget_over(closed)
   look_at_groups()
@@ -106,6 +112,60 @@ local function forget_cast()
 end
 if call('XLEN', broadcast) > 0 then
   forget_cast()
+end
+
+-- What is to go, oldest first: by time, by bytes, and any where the server is nearly full. No more than so
+-- many bytes in a call.
+local function too_much(keep_ms, most)
+  local FREED = 16777216
+  local gone = call('ZRANGEBYSCORE', kept, '-inf', clock.now - keep_ms, 'LIMIT', '0', limit)
+  local over_time, bytes, freed = #gone, sane(call('HGET', meta, 'kept_bytes')), 0
+  if over_time < limit and bytes > 0 then
+    most = is_nearly_full() and -1 or most
+    gone = bytes > most and call('ZRANGE', kept, '0', limit - 1) or gone
+  end
+  for i, id in ipairs(gone) do
+    if i > over_time and bytes - freed <= most or i > 1 and freed > FREED then
+      return { unpack(gone, 1, i - 1) }
+    end
+    freed = freed + KEPT_OVERHEAD + call('HSTRLEN', kept_bodies, id)
+  end
+  return gone
+end
+
+-- Each group forgets what it consumed too long ago, and what is not there any more.
+local function forget_consumed(keep_ms, gone)
+  local most = math.ceil(4 * limit / #consumed)
+  for _, key in ipairs(consumed) do
+    local count = math.min(most, call('ZCOUNT', key, '-inf', clock.now - keep_ms))
+    if count > 0 then
+      forgotten = forgotten + call('ZREMRANGEBYRANK', key, '0', count - 1)
+    end
+    if #gone > 0 then
+      call('ZREM', key, unpack(gone))
+    end
+    note_next(key, keep_ms)
+  end
+end
+
+local function forget_kept(keep_ms, keep_bytes)
+  local gone = too_much(keep_ms, keep_bytes)
+  if #gone > 0 then
+    drop_kept(keys, gone)
+    forgotten = forgotten + #gone
+    next_at = clock.now -- there may be more
+  end
+  if #consumed > 0 then
+    forget_consumed(keep_ms, gone)
+  end
+  if call('EXISTS', kept) == 0 then
+    call('HDEL', meta, 'kept_bytes')
+  end
+  note_next(kept, keep_ms)
+end
+local lasting = call('HMGET', meta, 'keep_ms', 'keep_bytes') -- 0: nothing is kept any more
+if lasting[1] then
+  forget_kept(sane(lasting[1]), sane(lasting[2]))
 end
 
 local history_ms = tonumber(call('HGET', meta, 'history_ms') or 0)

@@ -33,7 +33,7 @@ end
 
 local function read_clock(meta, expected)
   local now = wall_ms()
-  local kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', 'order', 'floor')
+  local kept = call('HMGET', meta, 'mark', 'offset', 'seq', 'bytes', 'limit', 'order', 'floor', 'keep_ms')
   local clock = {
     now = now,
     wall = now,
@@ -44,6 +44,7 @@ local function read_clock(meta, expected)
     limit = tonumber(kept[5]) or 67108864,
     order = kept[6], -- numbers given to messages with a message group; false: there never was one
     floor = kept[7], -- as text, the lowest number for a new lease; false: to be found (include/lease_numbers.lua)
+    keep = kept[8] ~= '0' and kept[8], -- as text, for how long what was consumed is kept; false: it is not
   }
   local most = math.max(clock.mark, expected or 0, clock.offset ~= 0 and 2 ^ 53 or 0)
   local least = math.min(clock.mark, clock.seq, clock.bytes)

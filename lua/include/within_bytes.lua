@@ -33,8 +33,8 @@ end
 
 -- Those of `ended` that are too many for one call stay as they are: returns which. The answers about all
 -- that were named (none: all are OK) tell.
-local function put_off(o, named, ended, answers)
-  local waits, within = {}, within_bytes(o, ended)
+local function put_off(o, named, ended, answers, limit)
+  local waits, within = {}, within_bytes(o, ended, limit or nil)
   if within == #ended then
     return waits
   end

@@ -1,6 +1,7 @@
 """Operations that move or delete messages: promote, purge, reset."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -12,12 +13,14 @@ from rqretry.admin.dead_letter_filter import (
     chosen,
     count_dead_letters,
 )
+from rqretry.admin.views import date
 from rqretry.catalog.drain_group import drop_all, purge_all
 from rqretry.catalog.store import Place
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.failure_record import read_record
-from rqretry.core.limits import EARLIEST, LATEST, check_count, check_group, check_start
+from rqretry.core.limits import check_count, check_group
+from rqretry.core.start import EARLIEST, LATEST, check_start
 from rqretry.protocol import maintain, operate
 from rqretry.protocol.command import MAX_BATCH, Operation, batches
 from rqretry.protocol.inspect import Stats, read_these, stats
@@ -141,9 +144,13 @@ def purge(
 
 
 def reset(
-    context: AdminContext, group: str, to: str = LATEST, *, dry_run: bool = False
+    context: AdminContext,
+    group: str,
+    to: str | datetime | float = LATEST,
+    *,
+    dry_run: bool = False,
 ) -> Operation[int]:
-    """Move a group to the end or to the beginning of what is stored.
+    """Move a group to the end or to the beginning of what is stored, or to a time.
 
     To "latest", it skips all messages that are ready or wait for a retry; messages in flight
     finish, and dead letters stay. To "earliest", it also gets what is still stored because
@@ -151,31 +158,57 @@ def reset(
     it has stay as they are. It is paused meanwhile. An interrupted call is completed by the
     next one, or by the next start of the group, and adds nothing twice.
 
+    To a time, what it has consumed since then is delivered again, as far as its topics keep it
+    (`set_topic(keep=...)`): at attempt 1, under the same id, for this group only. It is not paused;
+    an ordered group gets each message group in its order. An interrupted call is completed by the
+    next one with a time.
+
     Args:
         group: The group's name.
-        to: "latest": what is published from now on; "earliest": what is still stored.
+        to: "latest": what is published from now on; "earliest": what is still stored; a time (an
+            aware datetime, or seconds since the epoch): what was consumed since then, too.
         dry_run: Only count the messages.
 
     Returns:
-        How many messages were skipped or added (or would be).
+        How many messages were skipped or added (or would be; to a time, at most).
 
     Raises:
         GroupNotFound: There is no such group.
-        InvalidArgument: `to` is something else.
+        InvalidArgument: `to` is something else, or a time and the topics of the group keep nothing.
         QueueFull: The server is at its memory limit; the next call continues.
     """
-    check_start(to, name="to")
+    start = check_start(to, name="to")
     record = yield from context.catalog.groups.get(check_group(group))
     _refuse_view(record, "reset")
-    if to == EARLIEST and dry_run:
-        return (yield from _not_held(context, record))
-    if to == EARLIEST:
-        count = yield from context.catalog.backfill.start(group)
-    else:
+    if start == LATEST:
         count = yield from _skip(context, record, dry_run=dry_run)
+    elif start == EARLIEST:
+        count = yield from (
+            _not_held(context, record) if dry_run else context.catalog.backfill.start(group)
+        )
+    else:
+        count = yield from _replay(context, record, int(start), dry_run=dry_run)
     if not dry_run:
-        yield from context.audit("reset", {"group": group, "to": to}, {"messages": count})
+        shown = start if start in (LATEST, EARLIEST) else date(int(start))
+        yield from context.audit("reset", {"group": group, "to": shown}, {"messages": count})
     return count
+
+
+def _replay(
+    context: AdminContext, record: GroupRecord, since_ms: int, *, dry_run: bool
+) -> Operation[int]:
+    places = yield from context.places(record)
+    known = []
+    for name in record.topics:
+        known.append((yield from context.catalog.topics.get(name)))  # noqa: PERF401 - it yields
+    if not any(topic.keep_ms for topic in known):
+        raise InvalidArgument(
+            f"group {show(record.name)} cannot go back to a time, since no topic of it keeps what"
+            " was consumed: rqretry topic set TOPIC --keep 24h keeps what is consumed from then on"
+        )
+    if not dry_run:
+        return (yield from context.catalog.backfill.replay(record.name, since_ms))
+    return sum((yield [operate.consumed_since(place.keys, since_ms) for place in places]))
 
 
 def _skip(context: AdminContext, record: GroupRecord, *, dry_run: bool) -> Operation[int]:

@@ -14,7 +14,7 @@ from rqretry.core.worker_info import groups_of
 from rqretry.maintenance.due import Due
 from rqretry.protocol.command import Each, Operation, batches
 from rqretry.protocol.inspect import Stats as Part
-from rqretry.protocol.inspect import memory, server_memory, stats
+from rqretry.protocol.inspect import kept, kept_bytes, memory, server_memory, stats
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.transaction import size
 
@@ -44,6 +44,7 @@ def gather_stats(
                 answers = yield from _read(batch, None if asked.name in served else move)
                 refused += _sort_out(batch, answers, found)
         any_group = parts[groups[0].name]
+        held, takes = yield from _kept(catalog, topic)
         rows.append(
             TopicStats(
                 topic=topic.name,
@@ -59,6 +60,9 @@ def gather_stats(
                 max_messages=topic.max_messages or None,
                 bytes=(yield from _bytes(catalog, topic)),
                 history_bytes=sum(part.history_bytes for part in any_group),
+                keep_s=topic.keep_ms / 1000 or None,
+                kept=held,
+                kept_bytes=takes,
             )
         )
     server = yield from _server()
@@ -104,6 +108,16 @@ def _bytes(catalog: Catalog, topic: TopicRecord) -> Operation[int | None]:
         return sum((yield [memory(key) for key in keys]))
     except RqretryError:
         return None
+
+
+def _kept(catalog: Catalog, topic: TopicRecord) -> Operation[tuple[int, int]]:
+    """Messages that are kept for a replay, and their bytes."""
+    if not topic.keep_ms:
+        return 0, 0
+    keys = [catalog.partition(topic.name, number) for number in range(topic.partitions)]
+    counts = yield [kept(key) for key in keys]
+    sizes = yield [kept_bytes(key) for key in keys]
+    return sum(counts), sum(sizes)
 
 
 def _server() -> Operation[dict[str, int]]:

@@ -138,9 +138,9 @@ def _blob(verb: str, blob: bytes, ids: Sequence[bytes], index: int) -> tuple[str
 
 
 def _from_record(group: str, error: AttemptError) -> TimelineEvent:
-    verbs = {"redriven": "redrive", "expired": "expire"}
+    verbs = {"redriven": error.message or "redrive", "expired": "expire"}
     verb = verbs.get(error.cause, "fail")
-    text = "" if verb == "redrive" else str(error)
+    text = "" if error.cause == "redriven" else str(error)
     trace_id = trace_id_of(error.trace)
     attempt = error.attempt or None
     return TimelineEvent(

@@ -5,24 +5,22 @@ from typing import Any
 
 from rqretry.admin.context import AdminContext
 from rqretry.admin.policy_preview import forecast
+from rqretry.admin.topic_limits import kept_ms, kept_of, limits_of
 from rqretry.admin.views import GroupInfo, TopicInfo
 from rqretry.catalog.group_rules import group_settings
 from rqretry.core.catalog_records import (
     BROADCAST,
-    HISTORY_BYTES,
-    LEAST_HISTORY_BYTES,
     SIMPLE,
     GroupRecord,
     TopicRecord,
 )
 from rqretry.core.delay_levels import LevelTable
-from rqretry.core.durations import Duration, milliseconds
+from rqretry.core.durations import Duration
 from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
 from rqretry.core.limits import (
     DLQ,
     KEEP,
     Keep,
-    check_count,
     check_group,
     check_partitions,
     check_topic,
@@ -31,9 +29,6 @@ from rqretry.core.rates import Rate
 from rqretry.core.retry_policy import RetryPolicy
 from rqretry.core.worker_info import groups_of
 from rqretry.protocol.command import Operation
-
-_LEAST_RETENTION_S, _MOST_RETENTION_S = 60, 10 * 366 * 86_400
-_MOST_HISTORY_BYTES = 2**40
 
 
 def topics(context: AdminContext) -> Operation[list[TopicInfo]]:
@@ -68,6 +63,8 @@ def set_topic(
     max_messages: int | Keep | None = KEEP,
     max_history_bytes: int | Keep | None = KEEP,
     max_history_age: Duration | Keep | None = KEEP,
+    keep: Duration | Keep | None = KEEP,
+    keep_bytes: int | Keep | None = KEEP,
 ) -> Operation[TopicInfo]:
     """Change a topic's settings, effective everywhere at once.
 
@@ -82,6 +79,10 @@ def set_topic(
             partition; 64 KiB to 1 TiB. None: 64 MiB.
         max_history_age: History older than this is forgotten, from a minute to 10 years. None: it
             is kept as long as there is room.
+        keep: For how long what was consumed is kept, so that a group can go back to a time
+            (`reset`), from a minute to 10 years. None: not at all.
+        keep_bytes: How much of it is kept, over all partitions, each message with 256 bytes more
+            than its body; the oldest goes first. None: 1 GiB.
 
     Raises:
         TopicNotFound: There is no such topic.
@@ -92,7 +93,8 @@ def set_topic(
     checked, arguments = check_topic(name), {"topic": name}
     count = None if partitions is None else check_partitions(partitions)
     record = yield from context.catalog.store.topic(checked)
-    limits = _limits(max_messages, max_history_bytes, max_history_age)
+    limits = limits_of(max_messages, max_history_bytes, max_history_age)
+    limits |= kept_of(record, keep, keep_bytes)
     if limits:
         record = yield from context.catalog.topics.set_limits(checked, **limits)
         yield from context.audit("set_topic", arguments | limits)
@@ -101,28 +103,6 @@ def set_topic(
         record = yield from context.catalog.growth.grow(checked, count)
         yield from context.audit("set_topic", arguments | {"partitions": count})
     return _topic_info(record)
-
-
-def _limits(
-    max_messages: int | Keep | None,
-    max_history_bytes: int | Keep | None,
-    max_history_age: Duration | Keep | None,
-) -> dict[str, int]:
-    """The limits of a topic that are given, as its record has them."""
-    limits: dict[str, int] = {}
-    if max_messages is not KEEP:
-        limits["max_messages"] = check_count(max_messages or 0, name="max_messages", minimum=0)
-    if max_history_bytes is not KEEP:
-        given = HISTORY_BYTES if max_history_bytes is None else max_history_bytes
-        limits["max_history_bytes"] = check_count(
-            given,
-            name="max_history_bytes",
-            minimum=LEAST_HISTORY_BYTES,
-            maximum=_MOST_HISTORY_BYTES,
-        )
-    if max_history_age is not KEEP:
-        limits["max_history_ms"] = _kept_ms(max_history_age, "max_history_age")
-    return limits
 
 
 def _refuse_broadcasting(context: AdminContext, record: TopicRecord) -> Operation[None]:
@@ -235,7 +215,7 @@ def set_group(
     """
     settings = group_settings(max_retries, policy, max_inflight, rate_limit)
     if dlq_retention is not KEEP:
-        settings["dlq_retention_ms"] = _kept_ms(dlq_retention, "dlq_retention")
+        settings["dlq_retention_ms"] = kept_ms(dlq_retention, "dlq_retention")
     texts = {name: str(value) for name, value in settings.items()}
     if dry_run:
         return (yield from _preview(context, group, settings, texts))
@@ -344,13 +324,6 @@ def delete_group(
     return gone
 
 
-def _kept_ms(kept: Duration | None, name: str) -> int:
-    """How long something is kept; 0 for ever."""
-    if kept is None or kept == "none":
-        return 0
-    return milliseconds(kept, name=name, minimum=_LEAST_RETENTION_S, maximum=_MOST_RETENTION_S)
-
-
 def _refuse_broadcast(record: GroupRecord) -> None:
     if record.kind == BROADCAST:
         raise ConfigError(
@@ -364,6 +337,7 @@ def _topic_info(record: TopicRecord) -> TopicInfo:
     return TopicInfo(
         record.name, record.partitions, groups, record.max_messages or None,
         record.max_history_bytes, record.max_history_ms / 1000 or None,
+        record.keep_ms / 1000 or None, record.keep_bytes if record.keep_ms else None,
     )  # fmt: skip
 
 

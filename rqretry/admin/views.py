@@ -84,6 +84,12 @@ class TopicStats:
     bytes: int | None = None
     """Memory of the bodies, estimated; None if the server does not report it."""
     history_bytes: int = 0
+    keep_s: float | None = None
+    """For how long it keeps what was consumed; None: not at all."""
+    kept: int = 0
+    """Consumed messages that are kept."""
+    kept_bytes: int = 0
+    """What they take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +270,10 @@ class TopicInfo:
     """How much history it keeps; None where that was not asked."""
     max_history_age_s: float | None = None
     """How long it keeps history; None for as long as there is room."""
+    keep_s: float | None = None
+    """For how long it keeps what was consumed; None: not at all."""
+    keep_bytes: int | None = None
+    """How much of it, where it keeps some."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,20 @@ A later group of a topic begins with what is published after it came, or, on req
 still stored. Then its record says that it catches up, it is paused there, and what other groups
 have is given to it in pages; its record forgets the topic when nothing is left. A call that is cut
 off is completed by the next start of the group, or by a reset (docs/decisions/0005).
+
+Where a topic keeps what was consumed, a group can begin in the past, and go back to a time of its
+own past (docs/decisions/0055).
 """
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rqretry.catalog.group_rules import refuse_ordered, refuse_tags
 from rqretry.catalog.store import CatalogPart
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, show
+from rqretry.core.failure_record import describe_replay
 from rqretry.protocol import operate
 from rqretry.protocol.command import MAX_BATCH, Command, Operation
 from rqretry.protocol.keys import GroupKeys
@@ -20,6 +25,7 @@ from rqretry.protocol.keys import GroupKeys
 log = logging.getLogger("rqretry")
 
 _ROUNDS = 20
+_EVER = 2**53
 
 
 class Backfill(CatalogPart):
@@ -43,7 +49,7 @@ class Backfill(CatalogPart):
         def behind(record: GroupRecord) -> GroupRecord:
             refuse_ordered(record)
             refuse_tags(name, record.topics, record.tags)
-            return record.changed(store.actor, now_ms, catching_up=record.topics)
+            return record.changed(store.actor, now_ms, catching_up=record.topics, begins_ms=0)
 
         record = yield from store.groups.change(name, behind)
         yield from store.configure(record)
@@ -60,6 +66,7 @@ class Backfill(CatalogPart):
                     (self._store.group_keys(name, number, other.name), other.byte)
                     for other in topic.groups
                 ]
+                given += yield from self._from_kept(keys, group.begins_ms)
                 given += yield from catch_up(keys, sources, self._store.actor)
             record = yield from self._store.strike(group.name, name, "catching_up")
             if record is not None:
@@ -68,6 +75,55 @@ class Backfill(CatalogPart):
             topics = ", ".join(group.catching_up)
             log.info("group %s got %d stored messages of %s", group.name, given, topics)
         return given
+
+    def _from_kept(self, keys: GroupKeys, begins_ms: int) -> Operation[int]:
+        if not begins_ms:
+            return 0
+        return (
+            yield from replay_all(keys, keys.partition.kept, begins_ms, _EVER, self._store.actor)
+        )
+
+    def replay(self, name: str, since_ms: int) -> Operation[int]:
+        """Deliver again what a group has consumed since a time, as far as bodies are kept.
+
+        One that was cut off is completed by the next one, which leaves alone what was consumed
+        after the first one began.
+
+        Returns:
+            How many messages it got.
+
+        Raises:
+            GroupNotFound: There is no such group.
+            QueueFull: The server is at its memory limit; the next call continues.
+        """
+        store = self._store
+        now_ms = yield from store.now_ms()
+
+        def begun(old: GroupRecord) -> GroupRecord:
+            since, upto = old.replaying or (since_ms, now_ms + 1)
+            return replace(old, replaying=(min(since, since_ms), upto))
+
+        record = yield from store.groups.change(name, begun)
+        given, (since, upto) = 0, record.replaying
+        for topic, number in (yield from store.partitions_of(record.topics)):
+            keys = store.group_keys(topic, number, name)
+            given += yield from replay_all(keys, keys.consumed, since, upto, store.actor)
+        yield from store.groups.swap(name, lambda old: old and replace(old, replaying=()))
+        return given
+
+
+def replay_all(
+    keys: GroupKeys, key: str, since_ms: int, upto_ms: int, actor: str
+) -> Operation[int]:
+    """Deliver again what `key` has of this time in one partition, page by page; how many."""
+    given, record = 0, describe_replay(actor)
+    while True:
+        page: operate.ReplayCount = yield operate.replay(
+            keys, key, actor=actor, record=record, since_ms=since_ms, upto_ms=upto_ms
+        )
+        given += page.given
+        if not page.looked:
+            return given
 
 
 def catch_up(

@@ -13,7 +13,7 @@ from rqretry.catalog.topics import Topics
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
-from rqretry.core.limits import LATEST
+from rqretry.core.start import LATEST
 from rqretry.protocol.command import Operation
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 

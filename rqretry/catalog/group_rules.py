@@ -12,9 +12,10 @@ from typing import Any
 
 from rqretry.core.catalog_records import BROADCAST, SIMPLE, GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, show
-from rqretry.core.limits import DLQ, EARLIEST, KEEP, Keep, check_max_inflight, check_max_retries
+from rqretry.core.limits import DLQ, KEEP, Keep, check_max_inflight, check_max_retries
 from rqretry.core.rates import Rate, check_rate_limit
 from rqretry.core.retry_policy import RetryPolicy
+from rqretry.core.start import EARLIEST, LATEST
 
 log = logging.getLogger("rqretry")
 
@@ -112,12 +113,13 @@ def with_topics(
 ) -> dict[str, Any]:
     """The changes of a group's record with topics to subscribe to. Raises InvalidArgument."""
     new = tuple(name for name in topics if name not in record.topics)
-    if start != EARLIEST:
+    if start == LATEST:
         return {**changes, "topics": record.topics + new}
     refuse_ordered(record)
     refuse_tags(record.name, new, changes.get("tags", record.tags))
-    behind = record.catching_up + new
-    return {**changes, "topics": record.topics + new, "catching_up": behind}
+    behind, begins_ms = record.catching_up + new, 0 if start == EARLIEST else int(start)
+    changed = {"topics": record.topics + new, "catching_up": behind}
+    return {**changes, **changed, "begins_ms": begins_ms if new else record.begins_ms}
 
 
 def against_pins(record: GroupRecord, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from rqretry.cli.confirmation import (
     must_ask,
     print_count,
 )
-from rqretry.cli.message_filter import check_chosen, failure_options, read_filter
-from rqretry.cli.options import Whole, json_command
+from rqretry.cli.message_filter import check_chosen, failure_options, moment, read_filter
+from rqretry.cli.options import Whole, json_command, read_start
 from rqretry.cli.output import print_json
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected
 from rqretry.client import Admin
-from rqretry.core.limits import EARLIEST, LATEST
+from rqretry.core.start import EARLIEST, LATEST
 
 
 @click.command(epilog="Example: rqretry group promote claims --error 'connection refused'")
@@ -68,25 +68,33 @@ def purge(context: click.Context, /, **given: Any) -> None:
 @click.argument("group", metavar="GROUP")
 @click.option(
     "--to",
-    type=click.Choice([LATEST, EARLIEST]),
+    metavar="latest|earliest|WHEN",
+    callback=read_start,
     default=LATEST,
     show_default=True,
-    help="New messages only, or also those still stored.",
+    help="New messages only, also those still stored, or also those consumed since WHEN, as far as"
+    " they are kept. A date with a time zone, or how long ago: 2026-01-31T12:00:00Z, 2h.",
 )
 @confirmation_options
 @json_command
 def reset(context: click.Context, /, **given: Any) -> None:
-    """Restart GROUP at the end or at the beginning of what is stored.
+    """Restart GROUP at the end or at the beginning of what is stored, or at a time.
 
     Latest: everything waiting for it, ready or to be retried, is skipped: deleted for this group.
     In-flight messages finish, and dead letters stay. Earliest: it gets all messages still stored
     because another group has not finished with them, even those that it had finished with; it is
-    paused meanwhile.
+    paused meanwhile. A time: what it has consumed since then is delivered again, at attempt 1, as
+    far as its topics keep it (topic set --keep); the next call completes an interrupted one.
     """
     name, to = given["group"], given["to"]
-    done, question = ("skipped", "skip {} of group {}?")
-    if to == EARLIEST:
-        done, question = ("delivered again", "deliver {} that are stored to group {}?")
+    if isinstance(to, float):
+        with connected(context) as client:
+            to = moment(client, to)
+    done, question = ("delivered again", "deliver {} again to group {}?")
+    if to == LATEST:
+        done, question = ("skipped", "skip {} of group {}?")
+    elif to == EARLIEST:
+        question = "deliver {} that are stored to group {}?"
 
     def reset_group(admin: Admin, *, dry_run: bool) -> int:
         return admin.reset(name, to, dry_run=dry_run)

@@ -1,7 +1,6 @@
 """The message filter of the command line, the same for every command."""
 
-from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -9,6 +8,7 @@ from rqretry.admin.dead_letter_filter import DeadLetterFilter
 from rqretry.cli.options import grouped, read_when
 from rqretry.client import Client
 
+T = TypeVar("T")
 _CONDITIONS = ("fingerprint", "topic", "error", "since", "before")
 
 
@@ -47,13 +47,13 @@ def read_filter(client: Client, given: dict[str, Any]) -> DeadLetterFilter:
     """The filter that the options mean. Raises InvalidArgument."""
     ids = [id_ for listed in given["ids"] for id_ in listed.split(",")]
     conditions = {name: given.get(name) for name in ("topic", "fingerprint", "error")}
-    since, before = _moment(client, given.get("since")), _moment(client, given.get("before"))
+    since, before = moment(client, given.get("since")), moment(client, given.get("before"))
     nothing = not ids and not any(v is not None for v in (*conditions.values(), since, before))
     return DeadLetterFilter(ids=ids or None, since=since, before=before, all=nothing, **conditions)
 
 
-def _moment(client: Client, when: datetime | float | None) -> datetime | float | None:
-    """An age as a time of the server's clock."""
+def moment(client: Client, when: T) -> T | float:
+    """An age as a time of the server's clock; what is none as it is."""
     if isinstance(when, float):
         return client.store.clock.now_ms() / 1000 + when
     return when

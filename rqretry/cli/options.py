@@ -11,9 +11,10 @@ import click
 from rqretry.core.durations import seconds
 from rqretry.core.errors import ConfigError, InvalidArgument, show
 from rqretry.core.settings import TRACE_URL_VARIABLE, Settings
+from rqretry.core.start import EARLIEST, LATEST
 
 Reader = Callable[[click.Context, click.Parameter, str | None], Any]
-_WHOLE = re.compile(r"-?[0-9]{1,9}")
+_WHOLE = re.compile(r"-?[0-9]{1,13}")
 _MASTER = re.compile(
     r"local|local\[(\*|[1-9]\d*)(, *[1-9]\d*)?\]|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://\S+",
     re.ASCII,
@@ -61,6 +62,20 @@ def duration(minimum: float = 0.0, maximum: float | None = None) -> Reader:
 def read_when(name: str, text: str) -> datetime | float:
     """A date with a time zone as a datetime, or how long ago ("2h") as minus that many seconds."""
     return _date(name, text) or -seconds(text, name=name)
+
+
+@reader
+def read_start(name: str, text: str) -> str | datetime | float:
+    """Where a group begins: "latest", "earliest", or a time as `read_when` takes it."""
+    if text in (LATEST, EARLIEST):
+        return text
+    try:
+        return _date(name, text) or -seconds(text, name=name)
+    except InvalidArgument:
+        rule = (
+            f"is not {LATEST}, {EARLIEST}, a date or how long ago: write 2026-11-21T12:00:00Z or 2h"
+        )
+        raise click.UsageError(f"{name} {show(text)} {rule}") from None
 
 
 @reader

@@ -24,6 +24,7 @@ _DONE: Mapping[str, Callable[[Any], int]] = {
     "purge_list": lambda dropped: dropped.gone,
     "promote": lambda promoted: promoted.moved,
     "catch_up": lambda page: page.given,
+    "replay": lambda page: page.given,
 }
 """How many messages an answer is about, of the verbs that take long."""
 

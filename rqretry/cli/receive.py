@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from rqretry.cli.options import Whole, duration, json_command
+from rqretry.cli.message_filter import moment
+from rqretry.cli.options import Whole, duration, json_command, read_start
 from rqretry.cli.output import (
     body_fields,
     body_text,
@@ -22,8 +23,6 @@ from rqretry.client import SimpleConsumer
 from rqretry.consumer.simple_operations import LONGEST_WAIT_S
 from rqretry.core.durations import spell
 from rqretry.core.limits import (
-    EARLIEST,
-    LATEST,
     MAX_INVISIBLE_S,
     MAX_RECEIVE,
     MIN_INVISIBLE_S,
@@ -31,6 +30,7 @@ from rqretry.core.limits import (
     check_source,
 )
 from rqretry.core.message import Message
+from rqretry.core.start import LATEST
 
 
 @click.command(epilog="Example: rqretry receive claims --group audit --create-group --ack")
@@ -64,10 +64,12 @@ from rqretry.core.message import Message
 @click.option("--create-group", is_flag=True, help="Create the group if it does not exist.")
 @click.option(
     "--start",
-    type=click.Choice([LATEST, EARLIEST]),
+    metavar="latest|earliest|WHEN",
+    callback=read_start,
     default=LATEST,
     show_default=True,
-    help="Where a new group starts: earliest is the oldest stored message.",
+    help="Where a new group starts: earliest is the oldest stored message; WHEN, a date with a time"
+    " zone or how long ago, is that and what was consumed since then, as far as it is kept.",
 )
 @otlp_option
 @json_command
@@ -79,7 +81,7 @@ def receive(context: click.Context, /, topic: str, **given: Any) -> None:
     check_source(topic)
     group = check_group(given["group"])
     with connected(context) as client:
-        start, create = given["start"], given["create_group"]
+        start, create = moment(client, given["start"]), given["create_group"]
         with client.simple_consumer(
             topic, group=group, create_group=create, start=start
         ) as consumer:

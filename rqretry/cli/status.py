@@ -146,6 +146,7 @@ def _beside(topic: TopicStats) -> list[str]:
     shown = []
     if topic.stored or topic.max_messages is not None:
         shown.append(_size(topic))
+    shown += _kept(topic)
     if not topic.groups:
         waiting = counted(topic.backlog, "message")
         shown.append(f"topic {topic.topic} has no consumer group: {waiting} waiting for one")
@@ -175,6 +176,13 @@ def _beside(topic: TopicStats) -> list[str]:
                 " an unfinished one of their message group"
             )
     return shown
+
+
+def _kept(topic: TopicStats) -> list[str]:
+    if not topic.keep_s:
+        return []
+    takes = f"{counted(topic.kept, 'consumed message')}, {in_bytes(topic.kept_bytes)}"
+    return [f"topic {topic.topic} keeps {takes}, for {spell(topic.keep_s)}"]
 
 
 def _size(topic: TopicStats) -> str:

@@ -58,7 +58,8 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
         groups = tuple(group.group for group in found.groups)
         info = TopicInfo(found.topic, found.partitions, groups, found.max_messages)
         figures = fields_of(found, "stored scheduled backlog bytes history_bytes")
-        print_json(_fields(info) | figures | _tags(found))
+        kept = fields_of(found, "keep_s kept kept_bytes") if found.keep_s else {}
+        print_json(_fields(info) | figures | kept | _tags(found))
         return
     click.echo(f"topic {found.topic} has {counted(found.partitions, 'partition')}")
     print_stats(stats)
@@ -89,19 +90,30 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     metavar="DURATION|none",
     help="Forget history that is older, such as 72h; by default it is kept while there is room.",
 )
+@click.option(
+    "--keep",
+    metavar="DURATION|none",
+    help="Keep what was consumed so long, such as 24h, for group reset --to; default none.",
+)
+@click.option(
+    "--keep-bytes",
+    type=Whole(),
+    metavar="BYTES",
+    help="Keep at most so much of it, over all partitions; default 1073741824 (1 GiB).",
+)
 @json_command
 def set_(context: click.Context, /, name: str, *, as_json: bool, **given: Any) -> None:
     """Change a topic's settings, for all producers at once."""
     named: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
     if not named:
         raise click.UsageError(
-            "nothing to set: give --partitions, --max-messages, --max-history-bytes or"
-            " --max-history-age"
+            "nothing to set: give --partitions, --max-messages, --max-history-bytes,"
+            " --max-history-age, --keep or --keep-bytes"
         )
     with connected(context) as client:
         changed = client.admin.set_topic(name, **named)
     if as_json:
-        history = ("max_history_bytes", "max_history_age_s")
+        history = ("max_history_bytes", "max_history_age_s", "keep_s", "keep_bytes")
         shown = [name for name in history if name.removesuffix("_s") in named]
         print_json(_fields(changed) | fields_of(changed, " ".join(shown)))
         return

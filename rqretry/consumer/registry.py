@@ -19,7 +19,6 @@ from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.limits import (
     DLQ,
-    LATEST,
     check_count,
     check_flag,
     check_group,
@@ -27,11 +26,11 @@ from rqretry.core.limits import (
     check_max_retries,
     check_options,
     check_source,
-    check_start,
     check_tags,
 )
 from rqretry.core.rates import Rate, check_rate_limit
 from rqretry.core.retry_policy import RetryPolicy
+from rqretry.core.start import LATEST, Start, check_start
 
 T = TypeVar("T")
 
@@ -160,7 +159,9 @@ class ConsumerOptions(TypedDict, total=False):
         retry_on: Only these exceptions are retried, all others are dead-lettered; default all.
         dead_letter_on: These exceptions are dead-lettered at once; default none.
         start: Where the group begins in a topic that is new to it: "latest" (the default: what is
-            published from then on) or "earliest" (what is still stored, too).
+            published from then on), "earliest" (what is still stored, too) or a time (an aware
+            datetime, or seconds since the epoch: also what was consumed since then, where that is
+            kept).
         broadcast: True: every running consumer of the group gets every message that is published
             while it runs. Nothing is leased, retried or dead-lettered, so the options about that
             cannot be given; a failure is logged and counted.
@@ -180,7 +181,7 @@ class ConsumerOptions(TypedDict, total=False):
     process: bool
     retry_on: Exceptions
     dead_letter_on: Exceptions
-    start: Literal["latest", "earliest"]
+    start: Start
     broadcast: bool
 
 

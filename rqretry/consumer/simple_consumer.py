@@ -1,21 +1,15 @@
 """Simple consumers, sync and asyncio, over the same operations."""
 
 from collections.abc import Generator, Sequence
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Self, TypedDict
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.group_rules import group_settings
 from rqretry.consumer.simple_operations import SimpleOperations
 from rqretry.core.closing import AsyncClosing, Closing
 from rqretry.core.errors import InvalidArgument
-from rqretry.core.limits import (
-    LATEST,
-    check_flag,
-    check_group,
-    check_source,
-    check_start,
-    check_tags,
-)
+from rqretry.core.limits import check_flag, check_group, check_source, check_tags
+from rqretry.core.start import Start, check_start
 from rqretry.protocol.command import SyncPerformer
 from rqretry.protocol.facade import AsyncFacade, SyncFacade, Verb
 
@@ -67,14 +61,16 @@ class SimpleConsumerOptions(TypedDict, total=False):
         ordered: Whether the group gets one message of a message group at a time, in order; it
             never changes. Default as the group is; a new one is not.
         start: Where the group begins in a topic that is new to it: "latest" (what is published
-            from then on, the default) or "earliest" (what is still stored, too).
+            from then on, the default), "earliest" (what is still stored, too) or a time (an aware
+            datetime, or seconds since the epoch: also what was consumed since then, where that is
+            kept).
     """
 
     create_group: bool
     max_retries: int | str | None
     tags: str | None
     ordered: bool | None
-    start: Literal["latest", "earliest"]
+    start: Start
 
 
 def simple_operations(
@@ -87,7 +83,7 @@ def simple_operations(
     max_retries: int | str | None = None,
     tags: str | None = None,
     ordered: bool | None = None,
-    start: str = LATEST,
+    start: Start = "latest",
 ) -> SimpleOperations:
     """Check what a simple consumer is asked for.
 

@@ -19,6 +19,8 @@ HISTORY_BYTES = 64 * 1024 * 1024
 """How much history a topic keeps, unless an operator says otherwise."""
 LEAST_HISTORY_BYTES = 64 * 1024
 """Of a partition: one entry of a large call takes more."""
+KEEP_BYTES = 1024 * 1024 * 1024
+"""How much a topic keeps for a replay, unless an operator says otherwise."""
 
 PUSH, SIMPLE, BROADCAST = "push", "simple", "broadcast"
 
@@ -50,6 +52,10 @@ class TopicRecord:
     """Over all partitions."""
     max_history_ms: int = 0
     """0 for any age."""
+    keep_ms: int = 0
+    """For how long the bodies of consumed messages are kept for a replay; 0: not at all."""
+    keep_bytes: int = 0
+    """How much of them is kept, over all partitions."""
     deleting: bool = False
     """An operator has deleted it, and its partitions are being emptied."""
     growing: int = 0
@@ -98,7 +104,7 @@ class TopicRecord:
         history = max(LEAST_HISTORY_BYTES, self.max_history_bytes // self.partitions)
         return Route(
             self.version, self.partitions, queues, per_partition, broadcast, closed, history,
-            self.max_history_ms,
+            self.max_history_ms, self.keep_ms, self.keep_bytes // self.partitions,
         )  # fmt: skip
 
     def byte_of(self, group: str) -> int:
@@ -213,6 +219,10 @@ class GroupRecord:
     """(topic, what it takes of it), of each topic that it does not take everything of."""
     catching_up: tuple[str, ...] = ()
     """Topics where it gets what was stored before it came; it is paused there until it has it."""
+    begins_ms: int = 0
+    """Where it catches up: since when it also gets what was consumed; 0: it does not."""
+    replaying: tuple[int, ...] = ()
+    """Since when, and until when, what it had consumed is being delivered again; () for no time."""
     max_inflight: int = 0
     """Under a lease at once, over all partitions; 0 for no limit."""
     rate_limit: str = ""

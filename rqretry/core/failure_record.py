@@ -19,6 +19,8 @@ from rqretry.core.errors import show
 
 MAX_MESSAGE_BYTES = 256
 REDRIVEN = "redriven"
+REPLAYED = "replay"
+"""What the record of one that was sent back says, where it was not dead."""
 """The cause of a record that is not a failure: the message was sent back from the dead letters."""
 _DEEPEST = 64
 _DEEPEST_KEY = 1 + 2 * _DEEPEST
@@ -36,7 +38,7 @@ class AttemptError:
     """One attempt record of a message's failure record.
 
     Attributes:
-        attempt: Which delivery failed; 0 marks a redrive.
+        attempt: Which delivery failed; 0 marks a redrive or a replay.
         at_ms: When the server learned of it, milliseconds since the epoch.
         cause: "failure", "timeout", "expired", "undecodable", "rejected", "redriven", ...
         type: The exception's type, or "" if none was raised.
@@ -106,6 +108,11 @@ def describe_redrive(actor: str, trace: str = "") -> str:
     """The record of a dead letter that was sent back; it keeps the lineage."""
     fields = {"c": "redriven", "w": actor, "s": trace}
     return _json(fields)
+
+
+def describe_replay(actor: str) -> str:
+    """The record of a message that is delivered again though it was consumed."""
+    return _json({"c": REDRIVEN, "m": REPLAYED, "w": actor})
 
 
 def formatted(error: BaseException) -> str:

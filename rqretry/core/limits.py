@@ -36,7 +36,6 @@ DEFAULT_MAX_RETRIES = 16
 UNLIMITED = -1
 DLQ = "%DLQ%"
 """The prefix that makes a topic of a group: other groups consume its dead letters there."""
-LATEST, EARLIEST = "latest", "earliest"
 MAX_TRANSACTION_MESSAGES = 8000
 """Their due times differ by 1/1024 ms, and all lie within the 8 ms before the decision."""
 MAX_CALL_BYTES = 1024 * 1024
@@ -67,13 +66,6 @@ def check_source(value: object) -> str:
 def check_group(value: object) -> str:
     """A consumer group: 1 to 120 characters of A-Z a-z 0-9 _ -."""
     return _check_name("group", value, MAX_GROUP)
-
-
-def check_start(value: object, *, name: str = "start") -> str:
-    """Where a group begins: "latest" (what is published from now on) or "earliest" (stored)."""
-    if value not in (LATEST, EARLIEST):
-        refuse(name, value, f'must be "{LATEST}" or "{EARLIEST}"')
-    return str(value)
 
 
 def check_namespace(value: object) -> str:

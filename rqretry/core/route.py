@@ -72,6 +72,10 @@ class Route:
     """How much history a partition keeps, 0 for its own limit; known to the partitions alone."""
     history_ms: int = 0
     """For how long, 0 for any time; known to the partitions alone."""
+    keep_ms: int = 0
+    """How long what was consumed is kept, 0 for not at all; known to the partitions alone."""
+    keep_bytes: int = 0
+    """How many bytes of it; known to the partitions alone."""
     filtered: bool = field(init=False)
     """Whether a group takes only some tags."""
 

@@ -26,6 +26,8 @@ def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
             int(ordered),
             route.history_bytes,
             route.history_ms,
+            route.keep_ms,
+            route.keep_bytes,
         ),
         int,
     )

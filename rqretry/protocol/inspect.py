@@ -157,6 +157,16 @@ def stored(keys: PartitionKeys) -> Command[int]:
     return query(int, "HLEN", keys.bodies)
 
 
+def kept(keys: PartitionKeys) -> Command[int]:
+    """How many consumed messages a partition keeps."""
+    return query(int, "ZCARD", keys.kept)
+
+
+def kept_bytes(keys: PartitionKeys) -> Command[int]:
+    """What they take."""
+    return query(lambda reply: max(0, int(reply or 0)), "HGET", keys.meta, "kept_bytes")
+
+
 def in_message_groups(keys: PartitionKeys) -> Command[int]:
     """How many stored messages of a partition have a message group."""
     return query(int, "HLEN", keys.message_groups)

@@ -105,6 +105,11 @@ class PartitionKeys:
     """Sorted set, by member: message key, zero byte and id; the index of `keyed`."""
     broadcast: str = field(init=False, compare=False)
     """Stream: what broadcast groups get, one entry per call."""
+    kept: str = field(init=False, compare=False)
+    """Sorted set: id that is kept for a replay, by when the last group had finished with it."""
+    kept_bodies: str = field(init=False, compare=False)
+    """Hash: such an id -> message bytes; zero byte and id -> its fields of `message_groups` and
+    `keyed`, a tab between, where it has one."""
     events: str = field(init=False, compare=False)
     """Stream: the history, one entry per call."""
     counters: str = field(init=False, compare=False)
@@ -170,6 +175,8 @@ class GroupKeys:
     each dead letter."""
     due: str = field(init=False, compare=False)
     """Sorted set: delay level by its earliest due time."""
+    consumed: str = field(init=False, compare=False)
+    """Sorted set: id by when the group had finished with it; where bodies are kept for a replay."""
     wake: str = field(init=False, compare=False)
     """Sorted set: one member if there may be something to lease; consumers block on it."""
     order: str = field(init=False, compare=False)

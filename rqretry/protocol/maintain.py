@@ -106,7 +106,7 @@ def sweep(
     keys: PartitionKeys, groups: Sequence[GroupKeys] = (), *, limit: int = MAX_BATCH
 ) -> Command[Swept]:
     """Forget what was kept for a time that is over, and name the dead letters to be purged."""
-    of_groups = [key for group in groups for key in (group.config, group.dead)]
+    of_groups = [key for group in groups for key in (group.config, group.dead, group.consumed)]
     return Command("sweep", (*keys.scripts["sweep"], *of_groups), (limit,), _swept)
 
 

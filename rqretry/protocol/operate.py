@@ -33,6 +33,14 @@ class CatchUpCount(NamedTuple):
     """Messages that had no entry, and now have their group's byte."""
 
 
+class ReplayCount(NamedTuple):
+    """What a page of a replay answered."""
+
+    looked: int
+    """Entries that the page was about; 0: nothing is left."""
+    given: int
+
+
 class BlockedPage(NamedTuple):
     """One page of what waits behind others of its message group."""
 
@@ -129,6 +137,28 @@ def catch_up(
         lambda reply: CatchUpCount(*map(int, reply)),
         location=key,
     )
+
+
+def replay(
+    keys: GroupKeys, key: str, *, actor: str, record: str, since_ms: int, upto_ms: int,
+    limit: int = MAX_BATCH,
+) -> Command[ReplayCount]:  # fmt: skip
+    """Committed to ready: one page of what `key` has of the time, as far as bodies are kept.
+
+    `key`: what the group has consumed, or what the partition keeps. `record`: as for `redrive`.
+    """
+    return call(
+        keys.scripts,
+        "replay",
+        (keys.group, actor, record, since_ms, upto_ms, limit),
+        lambda reply: ReplayCount(*map(int, reply)),
+        location=key,
+    )
+
+
+def consumed_since(keys: GroupKeys, since_ms: int) -> Command[int]:
+    """How many messages the group has consumed since a time, where that is kept."""
+    return query(int, "ZCOUNT", keys.consumed, since_ms, "+inf")
 
 
 def backfill_check(keys: GroupKeys, cursor: str) -> Command[tuple[str, list[str]]]:

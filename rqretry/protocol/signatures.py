@@ -49,8 +49,8 @@ lease: meta config ready retry inflight attempts dead due wake bodies big pendin
     counters failures order heads message_groups, then deaths and origins of a group that consumes
     dead letters | group worker want:number byte_limit:number visibility_ms:number prefer
     tokens:flag
-leave: meta counters config attempts failures tracebacks deaths fingerprints due wake ready retry
-    heads inflight dead order, then levels | group
+leave: meta counters config attempts failures tracebacks deaths fingerprints due wake consumed
+    ready retry heads inflight dead order, then levels | group
 now: meta
 peek: meta config ready retry inflight attempts failures dead deaths bodies pending scheduled
     backlog order heads message_groups, then levels | id most:number
@@ -102,6 +102,9 @@ repair_owners: meta bodies pending scheduled backlog half_of message_groups even
 repair_places: meta config ready retry inflight attempts failures dead deaths due wake order heads
     bodies pending message_groups events counters fingerprints, then levels | group actor what,
     then ids or members
+replay: meta config ready inflight attempts failures dead bodies big pending kept kept_bodies
+    location events counters wake order heads message_groups keyed message_keys | group actor
+    record since upto limit:number
 rollback: meta halves half_of closed bodies big ids_key events counters keyed message_keys |
     transaction worker limit:number
 roster: meta workers worker_details | after_ms:number
@@ -112,12 +115,13 @@ stats: meta config ready retry inflight dead scheduled backlog counters bodies o
     message_groups, then levels
 subscribe: meta route backlog ready wake counters order heads message_groups | version:number
     route_table group limit:number max_messages ordered:flag history_bytes history_ms
+    keep_ms keep_bytes
 succeed: meta config inflight attempts failures dead bodies big pending ids_key id_expiry events
-    counters wake ready order heads message_groups keyed message_keys, then deaths of a group that
-    consumes dead letters | group worker strict:flag stride:number common_no, then id and
-    lease_no of each message
-sweep: meta ids_key id_expiry closed events broadcast, then config and dead of each group |
-    limit:number
+    counters wake ready order heads message_groups keyed message_keys kept kept_bodies consumed,
+    then deaths of a group that consumes dead letters | group worker strict:flag stride:number
+    common_no, then id and lease_no of each message
+sweep: meta ids_key id_expiry closed events broadcast kept kept_bodies, then config, dead and
+    consumed of each group | limit:number
 tally: meta counters | group, then verb and count of each counter
 """
 """Of each script its keys, as attributes of keys.py, and behind a bar its arguments.

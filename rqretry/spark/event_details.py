@@ -24,6 +24,7 @@ _OUTCOMES = {
     "succeed": "committed",
     "promote": "ready",
     "redrive": "ready",
+    "replay": "ready",
     "purge": "purged",
     "recall": "recalled",
 }

@@ -35,6 +35,13 @@ end
 """
 """Lua in place of lua/include/incarnation.lua: of one life, in which lease numbers begin at 1."""
 
+NEVER_FULL = """
+local function is_nearly_full()
+  return false
+end
+"""
+"""Lua in place of lua/include/nearly_full.lua."""
+
 
 def clock_key(namespace: str) -> str:
     """Where the time of a namespace is kept."""
@@ -45,7 +52,8 @@ def clock_key(namespace: str) -> str:
 def virtual_time() -> ScriptLibrary:
     """The scripts on the virtual clock; composed once, so that a server loads each one once."""
     own = f"'{CLOCK_PREFIX}' .. string.match(KEYS[1], '^rqretry:([^:]+):')"
-    return ScriptLibrary(overrides={"clock": virtual_clock(own), "incarnation": NO_INCARNATION})
+    linked = {"incarnation": NO_INCARNATION, "nearly_full": NEVER_FULL}
+    return ScriptLibrary(overrides={"clock": virtual_clock(own), **linked})
 
 
 class VirtualClock(ServerClock):

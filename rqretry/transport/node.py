@@ -34,7 +34,7 @@ LOOK_EVERY_S = 10.0
 LOOK_AGAIN_S = 1.0
 """The same while one of them does."""
 
-GROWING = frozenset({"publish", "publish_with_options", "catch_up", "prepare", "enlist"})
+GROWING = frozenset({"publish", "publish_with_options", "catch_up", "replay", "prepare", "enlist"})
 """Scripts that take new work; a full server refuses them, all others drain it."""
 _KEYLESS = frozenset(
     {"PING", "INFO", "TIME", "SCAN", "KEYS", "ACL", "COMMAND", "CLIENT", "SCRIPT", "CLUSTER"}

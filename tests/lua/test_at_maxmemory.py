@@ -5,10 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from rqretry.core.errors import QueueFull
+from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.lua.conftest import virtual_time
+from tests.lua.crash_cases_kept import MB, keep
 from tests.support.backends import server_backend
 from tests.support.builders import HOUR, SECOND, failure, prepared
+from tests.support.lua_hooks import VIRTUAL
 from tests.support.world import VISIBILITY_MS, World
 
 
@@ -90,3 +93,26 @@ def test_everything_else_drains_at_maxmemory(full: World) -> None:
     advance(full, HOUR)
     assert full.promote().moved == 1
     assert full.lease().ids == [receipts[0].id]
+
+
+def test_what_is_kept_goes_before_a_full_server_refuses_publishes(server: EmbeddedRedis) -> None:
+    linked = {name: text for name, text in VIRTUAL.items() if name != "nearly_full"}
+    backend = server_backend(server.version, server.url, ScriptLibrary(overrides=linked))
+    world = World(backend)
+    world.subscribe()
+    keep(world, keep_bytes=100 * MB)
+    for number in range(8):
+        world.publish(prepared(f"m{number}", b"x" * MB))
+        assert world.succeed(*world.leased(f"m{number}", publish=False)) == ["OK"]
+    used = int(world.client.info("memory")["used_memory"])
+    world.client.config_set("maxmemory", used)
+    try:
+        with pytest.raises(QueueFull):
+            world.publish("refused")
+        for _ in range(3):
+            world.sweep(1, groups=["g"])
+        assert 4 <= world.client.zcard(world.keys.kept) < 8
+        assert world.publish("taken").status == "OK"
+    finally:
+        world.client.config_set("maxmemory", 0)
+        backend.close()

@@ -18,6 +18,7 @@ from rqretry.protocol.scripts import ScriptLibrary
 from tests.conftest import ServerOf
 from tests.lua.conftest import cut, cut_writes, world_on
 from tests.lua.crash_cases import CASES, Case, subscribe
+from tests.lua.crash_cases_kept import KEPT
 from tests.lua.crash_cases_ordered import ORDERED
 from tests.lua.crash_cases_repair import REPAIRS
 from tests.support.builders import HOUR
@@ -32,7 +33,7 @@ def groups(world: World) -> list[str]:
     return [group.name for group in world.route.groups]
 
 
-@pytest.mark.parametrize("case", [*CASES, *ORDERED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *ORDERED, *KEPT], ids=lambda case: case.name)
 @pytest.mark.parametrize("repeated", [False, True], ids=["left", "repeated"])
 def test_a_script_cut_anywhere_loses_nothing(
     server_of: ServerOf, case: Case, *, repeated: bool

@@ -4,13 +4,15 @@ Every other line of a script stays what production runs (see ScriptLibrary).
 """
 
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.testing.clock import NO_INCARNATION, virtual_clock
+from rqretry.testing.clock import NEVER_FULL, NO_INCARNATION, virtual_clock
 
 CLOCK_KEY = "rqretry:virtual-clock"
 """Milliseconds. Tests set it; the scripts read it in place of TIME."""
 
 VIRTUAL_CLOCK = virtual_clock(f"'{CLOCK_KEY}'")
-VIRTUAL = {"clock": VIRTUAL_CLOCK, "incarnation": NO_INCARNATION}
+VIRTUAL = {
+    "clock": VIRTUAL_CLOCK, "incarnation": NO_INCARNATION, "nearly_full": NEVER_FULL
+}  # fmt: skip
 """What takes the place of includes."""
 
 # On a cluster a script may touch the keys of one slot only, so the clock lies in the slot of the

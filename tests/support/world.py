@@ -280,6 +280,16 @@ class World:
             )
         )
 
+    def replay(
+        self, group: str = "g", *, all_groups: bool = False, limit: int = 500, **times: int
+    ) -> operate.ReplayCount:
+        """One page of what the group has consumed, or of what any has, delivered again."""
+        keys = self.group(group)
+        key = self.keys.kept if all_groups else keys.consumed
+        span = {"since_ms": 0, "upto_ms": self.now + 1, **times}
+        command = operate.replay(keys, key, actor="ops", record="{}", limit=limit, **span)
+        return self.run(command)
+
     def missed(self, group: str = "h") -> set[str]:
         """The stored messages that the group does not owe."""
         cursor, ids = self.run(operate.backfill_check(self.group(group), "0"))

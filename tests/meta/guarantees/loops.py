@@ -28,6 +28,7 @@ LOOPS: dict[str, str] = {
     "admin/promote_purge_reset.py::_purge_list": SHRINKS,
     "admin/timeline.py::ids_of_key": PAGES,
     "catalog/backfill.py::_read_through": PAGES,
+    "catalog/backfill.py::replay_all": PAGES,
     "catalog/backfill.py::_all_pages": CURSOR,
     "catalog/drain_group.py::drop_all": SHRINKS,
     "catalog/drain_group.py::clear_all": PAGES,

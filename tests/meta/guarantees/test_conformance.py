@@ -11,8 +11,13 @@ from tests.meta.mutation.test_cases import names_in
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "conformance.md").read_text()
-RULES_OF_SECTIONS = {"1": 23, "2": 7, "3": 10, "4": 8, "5": 12, "6": 10}
+RULES_OF_SECTIONS = {"1": 23, "2": 7, "3": 10, "4": 8, "5": 12, "7": 10}
 _ROW = re.compile(r"^\| *(\d+\.\d+) *\|([^|]*)\| `(tests/[\w/]+\.py)::(\w+)` \|$", re.MULTILINE)
+_CELL = r"(?:[^|]|\\\|)+"
+_DIFFERENCE = re.compile(
+    rf"^\| (D\d+) \|{_CELL}\|{_CELL}\| ([\w, ]+) \|{_CELL}\| (?:`(tests/[\w/]+\.py)::(\w+)`)? *\|$",
+    re.MULTILINE,
+)
 
 ROWS = _ROW.findall(PAGE)
 
@@ -32,6 +37,15 @@ def test_a_rule_names_a_test_that_exists_and_a_case_breaks(
     assert test in names_in(path), f"{path} has no test {test}"
     failing = {name.partition("[")[0] for case in CASES if case.rule == rule for name in case.tests}
     assert f"{path}::{test}" in failing, f"no case breaks rule {rule} for its test"
+
+
+def test_each_difference_has_a_source_and_names_a_test_that_exists() -> None:
+    found = _DIFFERENCE.findall(PAGE)
+    lines = [line for line in PAGE.splitlines() if line.startswith("| D")]
+    assert [number for number, *_ in found] == [f"D{n + 1}" for n in range(len(lines))]
+    for number, source, path, test in found:
+        assert set(source.split(", ")) <= {"documentation", "source", "run"}, number
+        assert not path or test in names_in(path), f"{number}: {path} has no test {test}"
 
 
 def test_every_case_breaks_a_rule_of_a_page() -> None:

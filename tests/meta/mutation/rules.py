@@ -12,6 +12,7 @@ from tests.meta.mutation.cases import (
     ordered,
     places,
     push,
+    replays,
 )
 
 CASES = (
@@ -26,4 +27,5 @@ CASES = (
     *ordered.CASES,
     *places.CASES,
     *operators.CASES,
+    *replays.CASES,
 )

@@ -4,7 +4,7 @@ Nothing of the checkout is touched: what is wrong is put in while the tests run.
 case survived.
 
     python -m tests.meta.mutation.run            all of them
-    python -m tests.meta.mutation.run 1.4 6      those of rule 1.4 and of all rules of section 6
+    python -m tests.meta.mutation.run 1.4 7      those of rule 1.4 and of all rules of section 7
     python -m tests.meta.mutation.run R5 R7      those of two rules of docs/guarantees.md
     python -m tests.meta.mutation.run --list
     python -m tests.meta.mutation.run --scripts lease    the generated ones of a script (scripts.py)

@@ -14,7 +14,7 @@ from rqretry.protocol.scripts import Dialect, ScriptLibrary, script_directory
 from rqretry.testing.clock import START_MS
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.transport.connection import pack_one
-from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL_CLOCK
+from tests.support.lua_hooks import CLOCK_KEY, CUT_CALL, CUT_KEY, VIRTUAL
 
 Arguments = tuple[Any, ...]
 
@@ -210,7 +210,7 @@ def virtual_scripts(library: ScriptLibrary | None = None) -> ScriptLibrary:
 
 def _overrides(directory: Traversable) -> dict[str, str]:
     logical = (directory / "include" / "logical.lua").read_text(encoding="utf-8")
-    return {"clock": VIRTUAL_CLOCK, "incarnation": _INCARNATION, "logical": logical + _NOTED}
+    return {**VIRTUAL, "incarnation": _INCARNATION, "logical": logical + _NOTED}
 
 
 def with_cuts(library: ScriptLibrary) -> ScriptLibrary:

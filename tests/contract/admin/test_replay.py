@@ -1,0 +1,96 @@
+"""reset to a time: what was consumed is delivered again, as far as it is kept."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rqretry.catalog import backfill
+from rqretry.core.errors import InvalidArgument
+from rqretry.core.start import check_start
+from rqretry.protocol import operate
+from tests.contract.admin.bench import Bench
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def consume(bench: Bench, count: int, group: str = "g") -> list[str]:
+    """Lease so many and commit them."""
+    receipts = bench.lease(count, group=group)
+    bench.succeed(receipts, group=group)
+    return [receipt.id for receipt in receipts]
+
+
+def test_a_group_goes_back_to_a_time(bench: Bench) -> None:
+    bench.group("g")
+    bench.group("h")
+    bench.admin.set_topic("t", keep="24h")
+    ids = bench.publish("a", "b")
+    consume(bench, 2, group="g")
+    consume(bench, 2, group="h")
+    assert bench.stored() == 0
+    assert bench.admin.reset("g", to=LONG_AGO, dry_run=True) == 2
+    assert bench.admin.reset("g", to=LONG_AGO) == 2
+    assert bench.admin.reset("g", to=LONG_AGO) == 0
+    assert (bench.numbers("g"), bench.numbers("h")) == ((2, 0, 0, 0, 0), (0, 0, 0, 0, 0))
+    entry = bench.admin.audit()[0]
+    assert entry.arguments == {"group": "g", "to": "2020-01-01T00:00:00.000Z"}
+    assert [event.event for event in bench.admin.message(ids[0]).timeline][-1] == "replay"
+    assert sorted(consume(bench, 2, group="g")) == sorted(str(id_) for id_ in ids)
+    (topic,) = bench.admin.stats("t").topics
+    assert (topic.stored, topic.kept, topic.keep_s) == (0, 2, 86_400)
+    assert 512 < topic.kept_bytes < 1024
+
+
+def test_an_interrupted_replay_is_completed_and_repeats_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.group("g")
+    bench.admin.set_topic("t", keep="24h")
+    ids = [str(id_) for id_ in bench.publish(*"abcd")]
+    for _ in ids:
+        consume(bench, 1)
+
+    def one(*args: object, **options: object) -> object:
+        return replay(*args, **options, limit=1)  # type: ignore[arg-type]
+
+    replay = operate.replay
+    monkeypatch.setattr(operate, "replay", one)
+    steps = backfill.Backfill(bench.client.catalog.store).replay("g", 0)
+    answer: Any = None
+    for _ in range(8):  # cut off after some pages
+        step: Any = steps.send(answer)
+        answer = bench.client.store.run(step)
+        if bench.numbers()[0] == 2:
+            break
+    monkeypatch.undo()
+    assert consume(bench, 2) == ids[:2]
+    assert bench.admin.reset("g", to=LONG_AGO) == 2
+    assert consume(bench, 9) == ids[2:]
+    client = bench.client
+    assert client.store.perform(client.catalog.groups.get("g")).replaying == ()
+
+
+def test_a_later_group_begins_in_the_past(bench: Bench) -> None:
+    bench.group("g")
+    bench.admin.set_topic("t", keep="24h")
+    done = [str(id_) for id_ in bench.publish("done")]
+    consume(bench, 1)
+    open_ = [str(id_) for id_ in bench.publish("open")]
+    bench.group("h", start=check_start(LONG_AGO))
+    assert sorted(consume(bench, 9, group="h")) == sorted(done + open_)
+    bench.group("h", start=check_start(LONG_AGO))
+    bench.group("i", start="earliest")
+    assert consume(bench, 9, group="i") == open_
+
+
+def test_what_would_have_no_effect_is_refused(bench: Bench) -> None:
+    bench.group("g")
+    with pytest.raises(InvalidArgument, match="no topic of it keeps what was consumed"):
+        bench.admin.reset("g", to=LONG_AGO)
+    with pytest.raises(InvalidArgument, match="has no time zone"):
+        bench.admin.reset("g", to=datetime(2020, 1, 1))  # noqa: DTZ001 - that is the mistake
+    with pytest.raises(InvalidArgument, match="needs a time for which it is kept"):
+        bench.admin.set_topic("t", keep_bytes=10**6)
+    with pytest.raises(InvalidArgument, match="keep"):
+        bench.admin.set_topic("t", keep="1s")

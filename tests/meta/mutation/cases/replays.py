@@ -1,0 +1,25 @@
+"""What is kept of consumed messages, and delivered again."""
+
+from tests.meta.mutation.case import LuaCall, answers, drops, writes_state
+from tests.meta.mutation.cases.common import case
+
+REPLAY = "tests/lua/test_replay.py::"
+ALWAYS = "local i = at(args, 'keep_ms') if i then answer[i] = '3600000' end"
+
+CASES = (
+    case("R47", "everything is kept", LuaCall("HMGET", "meta", ("succeed",), answer=ALWAYS),
+         f"{REPLAY}test_by_default_nothing_is_kept"),
+    case("R47", "a replay uses the numbers of first leases",
+         writes_state("1, attempt, expiries, postpones", "replay"),
+         f"{REPLAY}test_what_is_done_is_kept_and_delivered_again_as_new"),
+    case("R47", "a replay leaves what it gave", drops("ZREM", "consumed", "replay"),
+         f"{REPLAY}test_each_group_replays_what_it_did_itself"),
+    case("R47", "a replay forgets message groups",
+         answers("HMGET", "message_groups", "for i = 1, #args do answer[i] = false end", "replay"),
+         f"{REPLAY}test_order_in_a_message_group_is_kept_also_before_what_is_unfinished"),
+    case("R47", "what is kept stays for ever",
+         answers("ZRANGEBYSCORE", "kept", "answer = {}", "sweep"),
+         f"{REPLAY}test_sweep_forgets_what_is_kept_by_time"),
+    case("R47", "any number of bytes is kept", answers("HGET", "meta", "answer = '0'", "sweep"),
+         f"{REPLAY}test_sweep_forgets_the_oldest_where_they_are_too_many_bytes"),
+)  # fmt: skip
