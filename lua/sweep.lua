@@ -57,7 +57,7 @@ for at = FIRST_OF_GROUPS, #KEYS, OF_GROUP do
 end
 
 local function look_at_groups()
-  local each = math.ceil(math.min(limit, 20 * limit / #reply))
+  local each = math.ceil(math.min(limit, 10 * limit / #reply))
   for group = 1, #reply do
     local at = FIRST_OF_GROUPS + OF_GROUP * (group - 1)
     local kept_ms = tonumber(call('HGET', KEYS[at], 'dlq_retention_ms') or '')
@@ -116,13 +116,13 @@ end
 
 -- What is to go, oldest first: by time, by bytes, and any where the server is nearly full. No more than so
 -- many bytes in a call.
-local function too_much(keep_ms, most)
+local function too_much(keep_ms, most, each)
   local FREED = 16777216
-  local gone = call('ZRANGEBYSCORE', kept, '-inf', clock.now - keep_ms, 'LIMIT', '0', limit)
+  local gone = call('ZRANGEBYSCORE', kept, '-inf', clock.now - keep_ms, 'LIMIT', '0', each)
   local over_time, bytes, freed = #gone, sane(call('HGET', meta, 'kept_bytes')), 0
-  if over_time < limit and bytes > 0 then
+  if over_time < each and bytes > 0 then
     most = is_nearly_full() and -1 or most
-    gone = bytes > most and call('ZRANGE', kept, '0', limit - 1) or gone
+    gone = bytes > most and call('ZRANGE', kept, '0', each - 1) or gone
   end
   for i, id in ipairs(gone) do
     if i > over_time and bytes - freed <= most or i > 1 and freed > FREED then
@@ -134,10 +134,9 @@ local function too_much(keep_ms, most)
 end
 
 -- Each group forgets what it consumed too long ago, and what is not there any more.
-local function forget_consumed(keep_ms, gone)
-  local most = math.ceil(4 * limit / #consumed)
+local function forget_consumed(keep_ms, gone, each)
   for _, key in ipairs(consumed) do
-    local count = math.min(most, call('ZCOUNT', key, '-inf', clock.now - keep_ms))
+    local count = math.min(each, call('ZCOUNT', key, '-inf', clock.now - keep_ms))
     if count > 0 then
       forgotten = forgotten + call('ZREMRANGEBYRANK', key, '0', count - 1)
     end
@@ -149,14 +148,15 @@ local function forget_consumed(keep_ms, gone)
 end
 
 local function forget_kept(keep_ms, keep_bytes)
-  local gone = too_much(keep_ms, keep_bytes)
+  local each = math.ceil(math.min(limit, 10 * limit / #consumed))
+  local gone = too_much(keep_ms, keep_bytes, each)
   if #gone > 0 then
     drop_kept(keys, gone)
     forgotten = forgotten + #gone
     next_at = clock.now -- there may be more
   end
   if #consumed > 0 then
-    forget_consumed(keep_ms, gone)
+    forget_consumed(keep_ms, gone, each)
   end
   if call('EXISTS', kept) == 0 then
     call('HDEL', meta, 'kept_bytes')

@@ -9,6 +9,9 @@ from rqretry.protocol.publish import scheduled_member
 
 T = TypeVar("T")
 
+MAX_REPLAYED = 150
+"""Messages in a call: each may have 16 message keys, which take 3 µs each."""
+
 
 class GroupPage(NamedTuple):
     """One page of what a group holds in one list or sorted set."""
@@ -141,7 +144,7 @@ def catch_up(
 
 def replay(
     keys: GroupKeys, key: str, *, actor: str, record: str, since_ms: int, upto_ms: int,
-    limit: int = MAX_BATCH,
+    limit: int = MAX_REPLAYED,
 ) -> Command[ReplayCount]:  # fmt: skip
     """Committed to ready: one page of what `key` has of the time, as far as bodies are kept.
 

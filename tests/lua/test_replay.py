@@ -209,7 +209,7 @@ def test_nothing_is_kept_any_more_where_it_is_turned_off(world: World) -> None:
     assert {"kept", "kept_bodies", "g:consumed"}.isdisjoint(world.state())
 
 
-@pytest.mark.parametrize("count", [1, 500])
+@pytest.mark.parametrize("count", [1, 150])
 def test_a_batch_is_kept_whole(world: World, count: int) -> None:
     world.subscribe()
     keeping(world)

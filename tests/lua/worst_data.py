@@ -242,9 +242,12 @@ def sweep(world: World) -> Command[Any]:
     for keys in groups:
         world.client.hset(keys.config, "dlq_retention_ms", 1)
         fill(world, keys.dead, old, sorted_set=True)
+        fill(world, keys.consumed, old, sorted_set=True)
+    fill(world, world.keys.kept, old, sorted_set=True)
+    fill(world, world.keys.kept_bodies, dict.fromkeys(old, "x"))
     for name in (world.keys.closed, world.keys.id_expiry):
         fill(world, name, dict.fromkeys(ids(MANY), 1), sorted_set=True)
-    world.client.hset(world.keys.meta, mapping={"bytes": 2**26, "history_ms": 1})
+    world.client.hset(world.keys.meta, mapping={"bytes": 2**26, "history_ms": 1, "keep_ms": 1})
     for number in range(200):
         world.client.xadd(world.keys.events, {"b": "x" * 2**16}, id=f"{number + 1}-0")
     return maintain.sweep(world.keys, groups)

@@ -6,6 +6,7 @@ from rqretry.core.route import Route, RouteGroup
 from rqretry.protocol import audit_log, catalog, inspect, operate, repair
 from rqretry.protocol import transaction as transactions
 from rqretry.protocol.command import Command
+from tests.lua.crash_cases_kept import keep
 from tests.lua.worst_data import (
     FULL,
     INDEXED,
@@ -13,6 +14,7 @@ from tests.lua.worst_data import (
     MANY,
     NS,
     NUL,
+    RECORD,
     WORST,
     dead,
     fill,
@@ -22,7 +24,7 @@ from tests.lua.worst_data import (
     line,
     worst,
 )
-from tests.support.builders import SECOND, prepared
+from tests.support.builders import SECOND, first, prepared
 from tests.support.world import START_MS, WORKER, World
 
 __all__ = ["WORST"]
@@ -255,6 +257,18 @@ def catch_up(world: World) -> Command[Any]:
     keys = world.group("h")
     place = world.group("g").ready
     return operate.catch_up(keys, place, actor="o", in_list=True, owner=97, offset=MANY // 2)
+
+
+@worst
+def replay(world: World) -> Command[Any]:
+    keep(world, keep_bytes=2**40)
+    names = leased(world, ordered=True, keys=KEYS)
+    for at in range(0, FULL, 100):
+        world.succeed(*first(*names[at : at + 100]))
+    keys = world.group()
+    fill(world, keys.consumed, dict.fromkeys(ids(MANY, "o"), START_MS * 3), sorted_set=True)
+    span = {"since_ms": START_MS, "upto_ms": START_MS * 2}
+    return operate.replay(keys, keys.consumed, actor="o", record=RECORD, **span)
 
 
 @worst
