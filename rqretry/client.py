@@ -264,6 +264,7 @@ class Client(_Parts[SyncStore], Closing):
 
     def close(self) -> None:
         """Close the connections."""
+        self.publisher.close()
         self.store.close()
 
 

@@ -35,9 +35,10 @@ from rqretry.core.route import Route
 from rqretry.core.traceparent import without_trace
 from rqretry.core.typed_body import PLAIN
 from rqretry.producer.unresolved import Unresolved
-from rqretry.protocol.command import Operation, Pause
+from rqretry.protocol.command import Command, Operation, Pause
 from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.publish import (
+    ON_ITS_WAY_MS,
     Front,
     PlainMessages,
     Prepared,
@@ -45,11 +46,13 @@ from rqretry.protocol.publish import (
     ids_of,
     may_be_ahead,
     publish,
+    retire,
 )
 from rqretry.transport.session import ServerClock
 
-LANE_TTL_MS = 3_660_000
-"""How long a partition remembers a silent lane's last call: an hour, and a minute on its way."""
+LANE_TTL_MS = 3_600_000 + ON_ITS_WAY_MS
+"""How long a partition remembers the last call of a silent lane: its client may repeat it for an
+hour. Where the client is closed, and knows its answer, ON_ITS_WAY_MS."""
 _ROUTE_CHANGES = 50
 _NOT_SENT = Published("STALE_ROUTE", 0, "")
 """Nothing was sent, or nothing stored: the messages belong into other partitions by now."""
@@ -208,6 +211,11 @@ class Publishing:
                 answers = [error] * len(part)
             found.update(zip(part, answers, strict=True))
         return [found[at] for at in range(len(messages))]
+
+    def retire(self, lanes: Iterable[Lane]) -> list[Command[int]]:
+        """What to send for lanes that no call uses, when their client is closed."""
+        used = [lane for lane in lanes if lane.seq]
+        return [retire(self.catalog.partition(o.topic, o.partition), o.producer) for o in used]
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has, as far as this client knows; 1 of an unknown one."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ from rqretry.producer.lane import Lane, Publishing
 from rqretry.protocol.publish import Prepared
 from rqretry.transport.pipeline import in_turn
 from rqretry.transport.store import Store
+
+_RETIRE_S = 1.0
 
 _Waiting = tuple[Sequence[Prepared], "asyncio.Future[list[MessageId | Exception]]"]
 
@@ -83,18 +86,20 @@ class LaneQueue:
         if self._busy and self._loop is asyncio.get_running_loop():
             await self.send(())
 
-    async def aclose(self) -> None:
-        """Wait until what was given to the lane is sent."""
+    async def aclose(self) -> list[Lane]:
+        """Wait until what was given to the lane is sent; the lanes that no call uses then."""
         if self._task is not None and self._loop is asyncio.get_running_loop():
             await asyncio.wait([self._task])
+        return [] if self._busy else [self._lane, *(self._two or ())]
 
     def _start_over_in_new_loop(self) -> None:
         """In another asyncio.run() nothing is under way: that ended with the other loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
+            if self._busy:  # its last call was cut off
+                self._lane.start_over()
             self._loop, self._task, self._busy = loop, None, False
             self._waiting.clear()
-            self._lane.start_over()
 
     async def _call(self, messages: Sequence[Prepared]) -> list[MessageId | Exception]:
         await self._after_older()
@@ -212,10 +217,14 @@ class Publisher:
         return ids_or_error(in_order(lanes, parts, prepared), prepared)
 
     async def aclose(self) -> None:
-        """Wait until everything given to the lanes is sent."""
-        for lanes in self._lanes.values():
-            for lane in lanes.all():
-                await lane.aclose()
+        """Wait until everything given to the lanes is sent; have partitions forget them soon."""
+        queues = [queue for lanes in self._lanes.values() for queue in lanes.all()]
+        lanes = [lane for queue in queues for lane in await queue.aclose()]
+        commands = self._publishing.retire(lanes)
+        if commands and self._store.fault is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RETIRE_S):
+                    await self._store.run_each(commands, 0.0)
 
     async def _prepare(self, topic: str, items: Iterable[Any]) -> Addressed:
         await self._store.connect()

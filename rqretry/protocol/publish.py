@@ -24,6 +24,10 @@ _BARE = ("", "", None)
 """Digest, delay and notes of a message that has none of them."""
 
 
+ON_ITS_WAY_MS = 60_000
+"""How long a call that was answered, or given up, may still reach the server a second time."""
+
+
 class Prepared(NamedTuple):
     """A message as it goes over the wire."""
 
@@ -218,6 +222,12 @@ def publish(
         return command
     confirmed = partial(_confirmed, durability)
     return replace(command, confirm=confirmation(durability), confirmed=confirmed)
+
+
+def retire(keys: PartitionKeys, producer: str) -> Command[int]:
+    """A lane makes no more calls, and none of its is in doubt: remember it for a minute."""
+    lane = keys.lane(producer)
+    return Command("retire", (lane,), (), int, arguments=("PEXPIRE", lane, ON_ITS_WAY_MS))
 
 
 def may_be_ahead(route: Route, messages: Sequence[Prepared]) -> bool:

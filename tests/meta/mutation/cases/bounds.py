@@ -9,6 +9,7 @@ from tests.meta.mutation.cases.common import always, case
 RETENTION = "tests/contract/integration/test_retention.py::"
 GROUPS = "tests/contract/admin/test_groups.py::"
 WORST = "tests/lua/test_worst_cases.py::"
+LANES = "tests/contract/integration/test_lanes.py::"
 SWEEP = "tests/lua/test_sweep.py::"
 
 
@@ -77,5 +78,11 @@ CASES = (
     case("R34", "old history is kept", drops("XDEL", "events", "sweep"),
          f"{SWEEP}test_sweep_forgets_history_that_is_too_old_and_says_when_the_next_is"),
     case("R34", "each thread begins a lane", Symbol("_Lanes.give_back", always(None)),
-         "tests/contract/integration/test_lanes.py::test_threads_that_come_and_go_leave_one_lane"),
+         f"{LANES}test_threads_that_come_and_go_leave_one_lane"),
+    case("R34", "a closed client leaves its lanes for an hour",
+         Symbol("Publishing.retire", always([])),
+         f"{LANES}test_the_lanes_of_a_closed_client_are_forgotten_in_a_minute"),
+    case("R34", "a call in doubt is forgotten with the rest when its client is closed",
+         Symbol("Lane.start_over", always(None)),
+         f"{LANES}test_what_is_in_doubt_is_remembered_for_an_hour_also_when_its_client_is_closed"),
 )  # fmt: skip
