@@ -82,7 +82,7 @@ CASES = (
     case("R34", "a closed client leaves its lanes for an hour",
          Symbol("Publishing.retire", always([])),
          f"{LANES}test_the_lanes_of_a_closed_client_are_forgotten_in_a_minute"),
-    case("R34", "a call in doubt is forgotten with the rest when its client is closed",
+    case("R32", "a call in doubt is forgotten with the rest when its client is closed",
          Symbol("Lane.start_over", always(None)),
          f"{LANES}test_what_is_in_doubt_is_remembered_for_an_hour_also_when_its_client_is_closed"),
 )  # fmt: skip
