@@ -15,7 +15,7 @@ local call = redis.call
   ARGV   group actor record (one line of JSON for the failure record) since upto (times in ms: the first
          that counts and the first that does not) limit
   REPLY  entries looked at (0: nothing is left), messages given
-  COST   O(limit * log size); 24 commands, 3 where some have message keys, 2 a message
+  COST   O(limit * log size); 25 commands, 3 where some have message keys, 2 a message
 ]]
 -- @include clock
 -- @include logical
@@ -159,6 +159,7 @@ local function give()
   if #restored > 0 then
     store()
   end
+  call('HINCRBY', counters, 'publish:' .. group, #given) -- what a group was given, less what it ended, is what it has
   call('HINCRBY', counters, 'replay:' .. group, #given)
   append_history(clock, meta, events, 'replay', group, actor, given, '', '')
 end

@@ -52,7 +52,7 @@ def test_what_is_done_is_kept_and_delivered_again_as_new(world: World) -> None:
         "g:attempts": {"a": f"{START_MS + 1}:1:0:0"},
         "g:failures": {"a": RECORD},
         "g:wake": {"1": 0},
-        "counters": {"replay:g": 1},
+        "counters": {"publish:g": 1, "replay:g": 1},
         "events": ["replay g ops a"],
     }
     assert world.replay() == (0, 0)

@@ -10,7 +10,7 @@ from tests.model.checker.places import DEFAULT_LEVELS, DELAY
 from tests.model.checker.transitions import Kind, Transition
 
 DEFAULT_RETRIES = 16
-_ENTERING = frozenset({"publish", "deliver", "subscribe", "feed", ""})
+_ENTERING = frozenset({"publish", "deliver", "subscribe", "replay", "feed", ""})
 _LISTS = ("ready", "retry", "order")
 
 

@@ -9,6 +9,7 @@ from rqretry.core.receipt import Receipt
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.lua.conftest import virtual_time
 from tests.lua.crash_cases import CASES
+from tests.lua.crash_cases_kept import KEPT, keep
 from tests.lua.crash_cases_ordered import ORDERED
 from tests.model.checker.aof import aof_files, parse, read_blocks
 from tests.model.checker.check import check
@@ -97,6 +98,23 @@ def test_a_message_expires_twice_dies_and_is_sent_back_and_purged(
     assert causes == ["expired", "rejected"]
 
 
+def test_a_message_is_kept_and_delivered_again_from_its_first_attempt(
+    world: World, checked_server: EmbeddedRedis
+) -> None:
+    world.subscribe()
+    keep(world)
+    world.succeed(*world.leased("a"))
+    world.replay()
+    ((number, _),) = world.lease().numbers
+    world.succeed(Receipt("a", number))
+
+    assert stated(checked_server) == [
+        "create a", "enter a 1:1 ready", "lease a 1:1 inflight", "succeed a 1:1", "remove a",
+        "create a", f"enter a {number}:1 ready", f"lease a {number}:1 inflight",
+        f"succeed a {number}:1", "remove a",
+    ]  # fmt: skip
+
+
 def test_a_message_is_given_back_postponed_and_changed(
     world: World, checked_server: EmbeddedRedis
 ) -> None:
@@ -162,7 +180,7 @@ def test_in_every_case_of_the_crash_points_the_journal_ends_where_the_server_doe
     world: World, checked_server: EmbeddedRedis
 ) -> None:
     snapshots = []
-    cases = [*CASES, *ORDERED]
+    cases = [*CASES, *ORDERED, *KEPT]
     for case in cases:
         world = World(world.backend)
         case.start(world)
