@@ -35,12 +35,12 @@ local call = redis.call
 -- @include restore_states
 
 -- @bind keys
-local LINE = '{"c":"expired"}'
 
 local policy = read_policy(config)
 local clock = read_clock(meta, expected_ms)
 local ordered, byte = policy.ordered, policy.byte
 -- @include ordering
+-- @include end_deliveries
 local now = clock.now
 local hold = held_back(clock, meta, expected_ms, hold_ms)
 if hold then
@@ -110,55 +110,6 @@ if #ids == 0 then
   return { 'OK', now, #overdue }
 end
 
-local entries, records = call('HMGET', attempts, unpack(ids)), call('HMGET', failures, unpack(ids))
-local plan, notes, written, changed, back, newly_dead = new_plan(), {}, {}, {}, {}, {}
-local function fail_each()
-  for i, id in ipairs(ids) do
-    local lease_no, attempt, expiries, postpones = read_entry(entries[i], policy.floor)
-    local at_once = policy.kind == 'simple' or expiries == 0
-    local note
-    if at_once and attempt < policy.max_attempts then
-      back[#back + 1], note = id, 'R'
-    else
-      note = wait_or_dead_letter(plan, policy, now, id, attempt, 'expired', { level = 0, random = random, line = LINE })
-    end
-    notes[i] = attempt .. ',' .. note
-    newly_dead[#newly_dead + 1] = note == 'D' and id or nil
-    local next_attempt = note == 'D' and attempt or attempt + 1
-    written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, next_attempt, expiries + 1, postpones)
-    changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], attempt, now, LINE)
-  end
-end
-
-local pushed, ended = 0, false
-local function write()
-  local earlier, filled = write_plan(plan, keys, levels, policy.view), false
-  if #back > 0 then
-    filled, pushed = call('RPUSH', retry, unpack(back)) == #back, #back
-  end
-  call('HSET', failures, unpack(changed))
-  call('HSET', attempts, unpack(written))
-  finish_in_order(keys, newly_dead, {})
-  drop_given_up(policy, plan, keys.deaths, attempts, failures)
-  ended = call('ZREM', inflight, unpack(ids))
-  wake_if_below_limit(policy.max_inflight, inflight, wake, #ids)
-  call('HINCRBY', counters, 'expire:' .. group, #ids)
-  if #plan.dead > 0 then
-    call('HINCRBY', counters, (policy.view and 'dropped:' or 'dead:') .. group, #plan.dead / 2)
-  end
-  if filled or earlier then
-    call('ZADD', wake, 0, '1')
-  end
-  append_history(clock, meta, events, 'expire', group, worker, ids, table.concat(notes, ' '), '')
-end
-
-fail_each()
-all_or_undo(write, function()
-  if not ended then
-    restore_states(attempts, ids, entries, written)
-    if pushed > 0 then
-      call('LTRIM', retry, '0', -1 - pushed)
-    end
-  end
-end)
+local how = { verb = 'expire', cause = 'expired', numbers = 1, expiries = 1, random = random }
+local newly_dead = end_deliveries(ids, call('HMGET', attempts, unpack(ids)), how)
 return { 'OK', now, #overdue, newly_dead }

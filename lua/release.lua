@@ -1,9 +1,10 @@
 local call = redis.call
 --[[ release.lua: inflight -> ready (head of its own lane) | waiting_retry (postponed)
 
-  Given back, not counted: a message that has not started, one that a stopping worker gives up, and
-  one that its handler postpones. Postponing is bounded: past the limit the answer is LIMIT and
-  nothing is changed, so that the caller can report a failure instead.
+  Given back, not counted: a message that has not started, one that a stopping worker gives up, one
+  that its handler postpones, and one that a simple consumer releases before its deadline. The last
+  two are bounded: past the limit the answer is LIMIT and nothing is changed, so that the caller can
+  report a failure instead.
 
   FLAGS  allow-oom
   KEYS   meta config ready retry inflight attempts dead due wake bodies pending events counters deaths, then
@@ -31,23 +32,28 @@ local FIRST, STRIDE = 4, 3
 local policy = read_policy(config)
 local clock = read_clock(meta)
 keys.floor = policy.floor
-local ids, verdicts, entries = fence(keys, policy.byte, FIRST, STRIDE)
+local by_hand = policy.kind == 'simple'
+local ids, verdicts, entries, deadlines = fence(keys, policy.byte, FIRST, STRIDE, by_hand)
 local plan, done, notes, written, heads, retries = new_plan(), {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   local delay_ms = tonumber(ARGV[FIRST + (i - 1) * STRIDE + 2])
   local lease_no, attempt, expiries, postpones = read_entry(entries[i], policy.floor)
-  if verdicts[i] == 'OK' and delay_ms and postpones >= max_postpones then
+  local bounded = by_hand or delay_ms
+  if verdicts[i] == 'OK' and by_hand and tonumber(deadlines[i]) <= clock.now then
+    verdicts[i] = 'STALE'
+  elseif verdicts[i] == 'OK' and bounded and postpones >= max_postpones then
     verdicts[i] = 'LIMIT'
   elseif verdicts[i] == 'OK' then
     local n = #done + 1
     done[n], notes[n] = id, attempt .. ',R'
     if delay_ms then
       local level, due_ms = wait(plan, policy, clock.now, id, delay_ms)
-      notes[n], postpones = attempt .. ',W,' .. level .. ',' .. due_ms, postpones + 1
+      notes[n] = attempt .. ',W,' .. level .. ',' .. due_ms
     else
       local lane = attempt > 1 and retries or heads
       table.insert(lane, 1, id) -- LPUSH puts the last one first
     end
+    postpones = bounded and postpones + 1 or postpones
     written[2 * n - 1], written[2 * n] = id, spell_entry(lease_no + 1, attempt, expiries, postpones)
   end
 end

@@ -1,13 +1,13 @@
 -- Dead letters by the fingerprint of their last error: a lex set of fingerprint, zero byte, 16 digits of
 -- when they died, zero byte and id. The cause of death ends with the fingerprint, so that a dead letter
 -- that goes is found again. Sets, unlike counters, may be written twice.
-local OF_EXPIRED = 'ccc518acea6c0152' -- such records have none of their own
+local OF_RECORD = { -- such records have none of their own
+  ['{"c":"expired"}'] = 'ccc518acea6c0152',
+  ['{"c":"given_back"}'] = '042ae7e69d7418d9',
+}
 
 local function fingerprint_of(line)
-  if line == '{"c":"expired"}' then
-    return OF_EXPIRED
-  end
-  return string.match(line, '"f":"(%x+)"')
+  return OF_RECORD[line] or string.match(line, '"f":"(%x+)"')
 end
 
 local function by_fingerprint(keys, ids)

@@ -19,6 +19,7 @@ from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.limits import (
     DLQ,
+    MAX_POSTPONES,
     check_count,
     check_flag,
     check_group,
@@ -39,7 +40,6 @@ SYNC_CONCURRENCY = 16
 MAX_CONCURRENCY = 10_000
 VISIBILITY_S = 30
 CONSUME_TIMEOUT_S = 900
-MAX_POSTPONES = 1000
 _LEAST_VISIBILITY_S, _MOST_VISIBILITY_S = 0.1, 12 * 3600
 
 _ABOUT_LEASES = (

@@ -8,7 +8,14 @@ from rqretry.catalog.group_rules import group_settings
 from rqretry.consumer.simple_operations import SimpleOperations
 from rqretry.core.closing import AsyncClosing, Closing
 from rqretry.core.errors import InvalidArgument
-from rqretry.core.limits import check_flag, check_group, check_source, check_tags
+from rqretry.core.limits import (
+    MAX_POSTPONES,
+    check_count,
+    check_flag,
+    check_group,
+    check_source,
+    check_tags,
+)
 from rqretry.core.start import Start, check_start
 from rqretry.protocol.command import SyncPerformer
 from rqretry.protocol.facade import AsyncFacade, SyncFacade, Verb
@@ -18,6 +25,7 @@ class _Verbs:
     receive = Verb(SimpleOperations.receive)
     ack = Verb(SimpleOperations.ack)
     change_invisible_duration = Verb(SimpleOperations.change_invisible_duration)
+    release = Verb(SimpleOperations.release)
 
 
 class SimpleConsumer(_Verbs, SyncFacade[SimpleOperations], Closing):
@@ -64,6 +72,7 @@ class SimpleConsumerOptions(TypedDict, total=False):
             from then on, the default), "earliest" (what is still stored, too) or a time (an aware
             datetime, or seconds since the epoch: also what was consumed since then, where that is
             kept).
+        max_postpones: How often one message may be released; default 1000.
     """
 
     create_group: bool
@@ -71,6 +80,7 @@ class SimpleConsumerOptions(TypedDict, total=False):
     tags: str | None
     ordered: bool | None
     start: Start
+    max_postpones: int
 
 
 def simple_operations(
@@ -84,6 +94,7 @@ def simple_operations(
     tags: str | None = None,
     ordered: bool | None = None,
     start: Start = "latest",
+    max_postpones: int = MAX_POSTPONES,
 ) -> SimpleOperations:
     """Check what a simple consumer is asked for.
 
@@ -100,4 +111,5 @@ def simple_operations(
         settings["ordered"] = check_flag("ordered", ordered)
     checked, sources = check_group(group), [check_source(name) for name in names]
     settings["start"] = check_start(start)
-    return SimpleOperations(catalog, checked, sources, name, settings)
+    most = check_count(max_postpones, name="max_postpones", minimum=0)
+    return SimpleOperations(catalog, checked, sources, name, settings, most)

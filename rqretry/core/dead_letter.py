@@ -28,7 +28,7 @@ class DeadLetterRecord:
     attempt: int
     """Deliveries made."""
     cause: str
-    """Why the last one ended: failure, expired, timeout, rejected, undecodable."""
+    """Why the last one ended: failure, expired, given_back, timeout, rejected, undecodable."""
     dead_since_ms: int
     errors: tuple[AttemptError, ...]
     """The failure record: the first 3 and the last 16 attempts."""

@@ -9,7 +9,7 @@ where they are raised, such as that of `TopicNotFound` in catalog/store.py.
 
 import reprlib
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 SHOWN_CHARACTERS = 120
 _CUT = "..."
@@ -47,8 +47,35 @@ class MessageNotFound(RqretryError):
     """Raised when no message with that id is stored."""
 
 
+class RefusedHandle(NamedTuple):
+    """A receipt handle that was refused."""
+
+    handle: str
+    id: str
+    """Of the message; "" if the handle is malformed."""
+    reason: str
+
+
 class InvalidReceiptHandle(RqretryError):
-    """Raised when a receipt is malformed or its lease has ended; nothing changed."""
+    """Raised when receipts are malformed or their leases have ended; nothing changed for them.
+
+    Args:
+        refused: Each of them; an ack of several has committed the others.
+    """
+
+    def __init__(self, refused: Iterable[RefusedHandle]) -> None:
+        self.refused = tuple(refused)
+        super().__init__(self.refused)
+
+    def __str__(self) -> str:
+        handle, id_, reason = self.refused[0]
+        first = f"receipt handle {show(handle)}{id_ and f' of message {show(id_)}'}"
+        if len(self.refused) == 1:
+            return f"{first} is not valid: {reason}; nothing was changed for it"
+        return (
+            f"{len(self.refused)} receipt handles are not valid; nothing was changed for them. The"
+            f" first is {first}: {reason}"
+        )
 
 
 class QueueFull(RqretryError):

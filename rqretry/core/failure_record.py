@@ -40,7 +40,7 @@ class AttemptError:
     Attributes:
         attempt: Which delivery failed; 0 marks a redrive or a replay.
         at_ms: When the server learned of it, milliseconds since the epoch.
-        cause: "failure", "timeout", "expired", "undecodable", "rejected", "redriven", ...
+        cause: "failure", "timeout", "expired", "given_back", "undecodable", "rejected", ...
         type: The exception's type, or "" if none was raised.
         message: Its text, or the handler's reason; at most 256 bytes.
         fingerprint: The same for failures of the same cause and code.

@@ -53,9 +53,9 @@ subscribe |                                    | ready                    | a gr
 deliver   | scheduled                          | ready                    | its delay is over
 lease     | ready                              | inflight                 | a consumer takes it
 renew     | inflight                           | inflight                 | its worker moves the deadline; the receipt stays valid
-change    | inflight                           | inflight ready           | a simple consumer sets a new deadline; ready at once for 0
+change    | inflight                           | inflight                 | a simple consumer sets a new deadline
 succeed   | inflight                           | committed                | the work is done
-fail      | inflight                           | waiting_retry dead       | the attempt failed; dead when no retries are left or the handler asks for it
+fail      | inflight                           | ready waiting_retry dead | the attempt failed; dead when no retries are left or the handler asks for it; ready if a simple consumer gave it back
 release   | inflight                           | ready waiting_retry      | it is given back uncounted; it waits if postponed
 expire    | inflight                           | ready waiting_retry dead | the deadline passed: ready the first time, then it waits; dead at the end
 promote   | waiting_retry                      | ready                    | its wait is over, or an operator runs it now

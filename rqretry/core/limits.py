@@ -40,6 +40,7 @@ MAX_TRANSACTION_MESSAGES = 8000
 """Their due times differ by 1/1024 ms, and all lie within the 8 ms before the decision."""
 MAX_CALL_BYTES = 1024 * 1024
 MAX_RECEIVE = 32
+MAX_POSTPONES = 1000
 MIN_INVISIBLE_S = 0.01
 MAX_INVISIBLE_S = 12 * 3600
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from rqretry.core.durations import Duration
-from rqretry.core.errors import InvalidReceiptHandle, refuse, show
+from rqretry.core.errors import InvalidReceiptHandle, RefusedHandle, refuse
 from rqretry.core.failure_record import REDRIVEN, AttemptError, read_attempt_record
 from rqretry.core.limits import UNLIMITED, check_options, read_whole
 from rqretry.core.message_id import born_ms
@@ -131,9 +131,8 @@ class ReceiptHandle(NamedTuple):
         parts = text.split("/") if isinstance(text, str) else []
         numbers = [read_whole(part) for part in parts[1::2]]
         if len(parts) != _HANDLE_PARTS or None in numbers:
-            raise InvalidReceiptHandle(
-                f"receipt handle {show(text)} is malformed; pass the message, or its receipt_handle"
-            )
+            reason = "it is malformed; pass the message, or its receipt_handle"
+            raise InvalidReceiptHandle([RefusedHandle(str(text), "", reason)])
         topic, partition, group, lease_no, id_ = parts
         return ReceiptHandle(topic, int(partition), group, int(lease_no), id_)
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rqretry.catalog.topics import Topics
-from rqretry.core.dead_letter import read_dead_letter
+from rqretry.core.dead_letter import DeadLetterRecord, read_dead_letter
 from rqretry.core.errors import RqretryError, StoreUnavailable, TopicNotFound
 from rqretry.observability import observer
 from rqretry.protocol.command import MAX_BATCH, Command, Each, Operation, query, text
@@ -117,10 +117,7 @@ class Maintenance:
         for (at, _), answer in zip(calls, answers, strict=True):
             moved[at] = moved[at].plus(answer)
             if isinstance(answer, Expired) and answer.dead:
-                try:
-                    yield from self._report_deaths(places[at].keys, answer)
-                except RqretryError as error:
-                    log.warning("dead letters could not be reported: %s", error)
+                yield from self.report_deaths(places[at].keys, answer.dead, answer.now_ms)
         return moved
 
     def _calls(self, due: Due) -> list[Command[Any]]:
@@ -208,35 +205,42 @@ class Maintenance:
         )
         return call, Delivered()
 
-    def _report_deaths(self, keys: GroupKeys, expired: Expired) -> Operation[None]:
-        """Report the dead letters that an expire has made to the observer, if there is one.
+    def report_deaths(self, keys: GroupKeys, ids: Sequence[str], now_ms: int) -> Operation[None]:
+        """Report dead letters that no attempt reports to the observer, if there is one.
 
         Costs nothing if nobody observes. Bodies over 8 KiB are not read: their headers, and
         with them the trace of the publish, are then not known.
         """
-        seen = observer.installed
-        if seen is None or keys.source:  # there is no DLQ of a DLQ
+        if observer.installed is None or keys.source:  # there is no DLQ of a DLQ
             return
-        ids = expired.dead
+        try:
+            dead_letters = yield from self._read_dead_letters(keys, ids, now_ms)
+        except RqretryError as error:
+            log.warning("dead letters could not be reported: %s", error)
+            return
+        observer.installed.dead_lettered(keys.partition.namespace, dead_letters, self._worker)
+
+    def _read_dead_letters(
+        self, keys: GroupKeys, ids: Sequence[str], now_ms: int
+    ) -> Operation[list[DeadLetterRecord]]:
         deaths, failures, sizes = yield [
             _many(key, ids) for key in (keys.deaths, keys.failures, keys.partition.big)
         ]
         small = [id_ for id_, size in zip(ids, sizes, strict=True) if size is None]
         bodies = (yield _many(keys.partition.bodies, small)) if small else []
         data = dict(zip(small, bodies, strict=True))
-        dead_letters = [
+        return [
             read_dead_letter(
                 keys.partition.topic,
                 keys.group,
                 id_,
-                expired.now_ms,
+                now_ms,
                 text(death or b""),
                 text(failure or b""),
                 data.get(id_) or b"",
             )
             for id_, death, failure in zip(ids, deaths, failures, strict=True)
         ]
-        seen.dead_lettered(keys.partition.namespace, dead_letters, self._worker)
 
 
 def _many(key: str, ids: Sequence[str]) -> Command[list[Any]]:

@@ -19,7 +19,7 @@ OUTCOMES = (SUCCESS, FAILURE, DEAD_LETTER, POSTPONED, RELEASED, STALE, LOST)
 """How an attempt ended. STALE: its result came after its lease was over. LOST: its lease was over
 while its handler ran. POSTPONED and RELEASED are not counted."""
 
-ACK, NACK, CHANGE = "ack", "nack", "change_invisible_duration"
+ACK, NACK, CHANGE, RELEASE = "ack", "nack", "change_invisible_duration", "release"
 """What a simple consumer settles with; NACK is a change to 0: visible at once."""
 
 
@@ -74,7 +74,7 @@ class Redrive(Protocol):
 
 
 class Settling(Protocol):
-    """A simple consumer's ack, or change of an invisible duration, under way."""
+    """A simple consumer's ack, change of an invisible duration or release, under way."""
 
     def done(self, rejected: Iterable[str]) -> None:
         """It ended; `rejected` are the ids of those whose lease was over."""
@@ -113,7 +113,7 @@ class Observer(Protocol):
         """A simple consumer got messages; `asked_ns`: when it asked, ns since the epoch."""
 
     def settling(self, namespace: str, verb: str, items: Sequence[Leased], client: str) -> Settling:
-        """A simple consumer settles; `verb` is ACK, NACK or CHANGE."""
+        """A simple consumer settles; `verb` is ACK, NACK, CHANGE or RELEASE."""
 
     def dead_lettered(self, namespace: str, dead_letters: Sequence[Any], worker: str) -> None:
         """Messages (DeadLetterRecord, without bodies) died because their leases ran out."""

@@ -49,7 +49,7 @@ class Meters:
             self._consumed.add(1, labels | {"messaging.consumer.group.name": message.group})
 
     def operated(self, topic: str, verb: str, seconds: float, error: BaseException | None) -> None:
-        """A simple consumer settled; `verb` is one of ack, nack, change_invisible_duration."""
+        """A simple consumer settled; `verb` is one of observer.ACK, NACK, CHANGE, RELEASE."""
         self._sending.record(seconds, _labels(verb, topic, error))
 
     def attempted(self, topic: str, group: str, outcome: str, seconds: float) -> None:

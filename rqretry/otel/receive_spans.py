@@ -70,7 +70,7 @@ def _parent_and_links(message: Message[Any], *, one_trace: bool) -> tuple[Contex
 
 @dataclass
 class TracedSettling:
-    """An ack, or a change of the invisible duration: a span for each message.
+    """An ack, a change of the invisible duration, or a release: a span for each message.
 
     It is a child of the current span, linked to the receive; without one a child of the receive.
     """

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from rqretry.core.receipt import Receipt
-from rqretry.protocol.command import MAX_BATCH_BYTES, Command, call
+from rqretry.protocol.command import MAX_BATCH_BYTES, Command, call, texts
 from rqretry.protocol.keys import GroupKeys
 
 OK, STALE, GONE, LIMIT = b"OK", b"STALE", b"GONE", b"LIMIT"
@@ -79,6 +79,18 @@ class Failed(NamedTuple):
     attempt: int = 0
     level: int = 0
     due_ms: int = 0
+
+
+class Changed(NamedTuple):
+    """What became of a lease whose deadline was to be changed."""
+
+    verdict: str
+    """"OK", "STALE" or "GONE"."""
+    lease_no: int
+    """The new one."""
+    now_ms: int
+    dead: tuple[str, ...]
+    """The id, if the message is dead: it was given back after its last delivery."""
 
 
 def lease(
@@ -196,9 +208,9 @@ def release(
 
 def change_visibility(
     keys: GroupKeys, receipt: Receipt, *, worker: str, duration_ms: int
-) -> Command[bytes | int]:
-    """Inflight to inflight with a new deadline (0: to ready); the new lease_no, STALE or GONE."""
-    args = (keys.group, worker, *receipt, duration_ms)
+) -> Command[Changed]:
+    """Inflight to inflight with a new deadline; 0 ends the delivery: to ready or dead."""
+    args = (keys.group, worker, duration_ms, *receipt)
     return call(keys.scripts, "change_visibility", args, _changed, (receipt.id,))
 
 
@@ -301,8 +313,10 @@ def outcome(verdict: bytes) -> Failed:
     return Failed("OK", attempt=int(attempt), level=int(rest[1]), due_ms=int(float(rest[2])))
 
 
-def _changed(reply: list[bytes]) -> bytes | int:
-    return reply[0] if reply[0] in (STALE, GONE) else int(reply[0])
+def _changed(reply: list[Any]) -> Changed:
+    (answer,), now, dead = reply
+    verdict, lease_no = (answer.decode(), 0) if answer in (STALE, GONE) else ("OK", int(answer))
+    return Changed(verdict, lease_no, int(now), tuple(texts(dead)))
 
 
 def expected_ms(seen: tuple[int, float] | None, now: float) -> int | None:

@@ -12,8 +12,9 @@ audit_append: meta records | actor verb arguments counts most
 backfill_check: meta config bodies pending big | cursor
 catch_up: meta config ready attempts bodies pending events counters location | group actor
     structure owner offset:number count:number
-change_visibility: meta config ready retry inflight attempts dead wake bodies pending events
-    counters | group worker, then id, lease_no and duration_ms of each message
+change_visibility: meta config retry inflight attempts failures dead deaths due wake events counters
+    bodies pending ready order heads message_groups fingerprints, then levels | group worker
+    duration_ms:number, then id and lease_no of each message
 claim: meta transactions unfinished_transactions parked_transactions, then checks of each producer
     group | lease_ms limit:number
 commit: meta scheduled halves half_of closed events counters message_groups | transaction worker

@@ -109,8 +109,6 @@ def destinations(calls: Calls) -> dict[str, pa.Array]:
         found = [_destination_of(verb, note) for note in notes.dictionary.to_pylist()]
         taken = np.array(found, np.int64)[notes.indices.to_numpy()]
         attempt[rows], outcome[rows], level[rows], due[rows] = taken.T
-    if "change" in calls.by_verb:
-        _settle_changes(calls, calls.rows(calls.by_verb["change"]), outcome, due)
     return {
         "attempt": _numbers(attempt),
         "outcome": _texts(_STATES, outcome),
@@ -197,13 +195,6 @@ def _read_destination(verb: str, note: str) -> _Destination:
         waiting = _CODES["waiting_retry"]
         return _Destination(attempt, waiting, int(float(rest[1])), int(float(rest[2])))
     return _Destination(attempt, _CODES[_STATE_CODES[rest[0]]])
-
-
-def _settle_changes(calls: Calls, rows: Numbers, outcome: Numbers, due: Numbers) -> None:
-    """A deadline that a change moved to its own time, or before, made the message ready."""
-    at_ms = np.repeat(calls.at_ms, calls.counts)[rows]
-    over = rows[(due[rows] != _NONE) & (due[rows] <= at_ms)]
-    outcome[over], due[over] = _CODES["ready"], _NONE
 
 
 def _numbers(values: Numbers) -> pa.Array:

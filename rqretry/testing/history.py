@@ -67,7 +67,8 @@ class Attempt:
         number: 1 for the first.
         at: When it was leased, in seconds since the beginning of the lab.
         outcome: "success", "postponed", "released", "running" (under a lease now), or why it
-            failed: "failure", "timeout", "rejected", "mismatch", "undecodable", "expired".
+            failed: "failure", "timeout", "rejected", "mismatch", "undecodable", "expired",
+            "given_back".
         error: The error's type and text, or the handler's reason; "" if it did not fail.
     """
 
@@ -210,8 +211,7 @@ def _steps(event: _Event, clock: VirtualClock, attempt: int, *, delayed: bool) -
     elif verb in ("fail", "release", "expire"):
         yield from _ended(event, clock, int(number), fate)
     elif verb == "change":
-        state = State.INFLIGHT if int(float(fate)) > event.at_ms else State.READY
-        yield Step(at, state.value, verb, attempt, event.worker)
+        yield Step(at, State.INFLIGHT.value, verb, attempt, event.worker)
     elif verb in _SIMPLE:
         yield Step(at, _SIMPLE[verb], verb, attempt, event.worker)
 

@@ -331,6 +331,11 @@ CASES = [
     Case("postpone", leased, lambda w: release(w, 1, postpone=True)),
     Case("change_visibility", leased, lambda w: w.change(Receipt("a", 1), SECOND)),
     Case("change to nothing", leased, lambda w: w.change(Receipt("a", 1), 0)),
+    Case(
+        "change to nothing with none left",
+        lambda w: leased(w, max_retries=0),
+        lambda w: w.change(Receipt("a", 1), 0),
+    ),
     Case("change to nothing again", leased_again, lambda w: w.change(Receipt("a", 2), 0)),
     Case("expire", overdue, lambda w: w.expire()),
     Case("expire, two groups", lambda w: overdue(w, *TWO), lambda w: w.expire()),

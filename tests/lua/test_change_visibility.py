@@ -32,32 +32,51 @@ def test_change_to_a_later_deadline_wakes_nobody(world: World) -> None:
     assert "g:wake" not in changed
 
 
-def test_change_to_nothing_gives_the_message_back_at_once_with_its_attempt(world: World) -> None:
+def test_change_to_nothing_is_a_failed_attempt_and_the_message_is_ready(world: World) -> None:
     world.subscribe(kind="simple")
     (receipt,) = world.leased("a")
     with world.changes() as changed:
         assert world.change(receipt, 0) == 2
     assert changed == {
-        "g:ready": ["a"],
+        "g:retry": ["a"],
         "g:inflight": {"a": None},
-        "g:attempts": {"a": "3:1:0:0"},
+        "g:attempts": {"a": "3:2:0:0"},
+        "g:failures": {"a": f'1 {START_MS} {{"c":"given_back"}}\n'},
         "g:wake": {"1": 0},
-        "counters": {"change:g": 1},
-        "events": ["change g w1 a 1,1000000"],
+        "counters": {"fail:g": 1},
+        "events": ["fail g w1 a 1,R"],
     }
     # Nobody ever holds lease 2, whose receipt was answered: it cannot settle for the next holder.
-    assert world.lease().numbers == [(3, 1)]
+    assert world.lease().numbers == [(3, 2)]
 
 
-def test_change_to_nothing_gives_a_retry_back_to_its_own_lane(world: World) -> None:
+def test_change_to_nothing_goes_behind_the_retries_that_wait(world: World) -> None:
     world.subscribe(kind="simple")
+    a, b = world.leased("a", "b")
+    world.change(a, 0)
+    with world.changes() as changed:
+        assert world.change(b, 0) == 2
+    assert changed["g:retry"] == ["a", "b"]
+    assert "g:wake" not in changed
+
+
+def test_change_to_nothing_after_the_last_delivery_is_dead_with_its_record(world: World) -> None:
+    world.subscribe(kind="simple", max_retries=1)
     world.leased("a")
     world.advance(VISIBILITY_MS)
     world.expire()
     world.lease()
     with world.changes() as changed:
-        assert world.change(Receipt("a", 2), 0) == 3
-    assert (changed["g:retry"], changed["g:wake"]) == (["a"], {"1": 0})
+        answer = world.changed(Receipt("a", 2), 0)
+    now = START_MS + VISIBILITY_MS
+    assert (answer.lease_no, answer.now_ms, answer.dead) == (3, now, ("a",))
+    assert changed["g:dead"] == {"a": now}
+    record = f'1 {now} {{"c":"expired"}}\n2 {now} {{"c":"given_back"}}\n'
+    assert changed["g:failures"] == {"a": record}
+    assert changed["g:graves"] == {"a": "2 given_back 042ae7e69d7418d9"}
+    assert changed["counters"] == {"fail:g": 1, "dead:g": 1}
+    assert changed["events"] == ["fail g w1 a 2,D"]
+    assert "g:retry" not in changed
 
 
 def test_change_needs_a_deadline_in_the_future(world: World) -> None:

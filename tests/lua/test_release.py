@@ -108,3 +108,19 @@ def test_release_after_the_deadline_is_accepted_while_nobody_has_expired_it(worl
     world.advance(2 * VISIBILITY_MS)
     assert world.release(*receipts) == ["OK"]
     assert world.expire().moved == 0
+
+
+def test_in_a_simple_group_a_release_is_bounded_and_needs_a_deadline_in_the_future(
+    world: World,
+) -> None:
+    world.subscribe(kind="simple")
+    a, b = world.leased("a", "b")
+    with world.changes() as changed:
+        assert world.release(a, max_postpones=1) == ["OK"]
+    assert (changed["g:ready"], changed["g:attempts"]) == (["a"], {"a": "2:1:0:1"})
+    world.lease(want=1)
+    with world.changes() as changed:
+        assert world.release(Receipt("a", 2), max_postpones=1) == ["LIMIT"]
+        world.advance(VISIBILITY_MS)
+        assert world.release(b, max_postpones=1) == ["STALE"]
+    assert changed == {}

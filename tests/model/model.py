@@ -106,6 +106,11 @@ class Group:
         else:
             del self.heads[name], self.line[name]
 
+    @property
+    def limit(self) -> int:
+        """How many deliveries there are at most."""
+        return MAX_ATTEMPTS
+
     def verdict(self, id_: str, lease_no: int) -> str:
         """Does this receipt still own its lease?"""
         one = self.leases.get(id_)
@@ -138,7 +143,7 @@ class Group:
     def fail(self, id_: str, now: int, *, level: int = 0, delay_ms: int | None = None) -> None:
         """An attempt ended badly: it waits, or is dead."""
         one = self.leases[id_]
-        if level == -1 or one.attempt >= MAX_ATTEMPTS:
+        if level == -1 or one.attempt >= self.limit:
             one.next(DEAD, now)
             self.leave(id_)
             return
@@ -154,13 +159,17 @@ class Group:
         """Deadlines have passed."""
         overdue = sorted((until, id_) for id_, until in self.at(INFLIGHT).items() if until <= now)
         for _, id_ in overdue:
-            one = self.leases[id_]
-            if (self.kind == "simple" or one.expiries == 0) and one.attempt < MAX_ATTEMPTS:
-                one.next(RETRY, attempts=1)
-                self.lists[RETRY].append(id_)
-            else:
-                self.fail(id_, now)
-            one.expiries += 1
+            self.end_delivery(id_, now)
+            self.leases[id_].expiries += 1
+
+    def end_delivery(self, id_: str, now: int) -> None:
+        """A delivery ended without a result."""
+        one = self.leases[id_]
+        if (self.kind == "simple" or one.expiries == 0) and one.attempt < self.limit:
+            one.next(RETRY, attempts=1)
+            self.lists[RETRY].append(id_)
+        else:
+            self.fail(id_, now)
 
     def promote(self, now: int) -> set[str]:
         """Waits are over; their order among each other is not promised."""

@@ -8,7 +8,7 @@ from rqretry.protocol import lease
 from rqretry.protocol.lease import Failure
 from tests.model.checked import Settle
 from tests.model.leasing import VISIBILITY_MS, Leasing, workers
-from tests.model.model import INFLIGHT, MAX_POSTPONES, WAITING
+from tests.model.model import DEAD, INFLIGHT, MAX_POSTPONES, WAITING
 from tests.model.publishing import waits
 
 picks = st.lists(st.integers(0, 10_000), min_size=1, max_size=4)
@@ -71,14 +71,29 @@ class Settling(Leasing):
             group.fail(id_, self.now, level=level, delay_ms=delay)
 
     def release(self, s: Settle, _data: st.DataObject) -> None:
-        verdicts = self.verdicts(s)
-        command = lease.release(self.group(s.part, s.name), s.batch, worker=s.worker)
+        by_hand = self.model[s.part].groups[s.name].kind == "simple"
+        verdicts = self.verdicts(s, strict=by_hand)
+        self.limit(s, verdicts, bounded=by_hand)
+        keys = self.group(s.part, s.name)
+        command = lease.release(keys, s.batch, worker=s.worker, max_postpones=MAX_POSTPONES)
         assert self.request_parts(self.run(command)) == verdicts
-        self.model[s.part].groups[s.name].give_back(list(self.won(s, verdicts)))
+        won = self.won(s, verdicts)
+        self.model[s.part].groups[s.name].give_back(list(won))
+        for one in won.values():
+            one.postpones += by_hand
+
+    def limit(self, s: Settle, verdicts: list[str], *, bounded: bool) -> None:
+        """Who was given back so often that it is refused."""
+        leases = self.model[s.part].groups[s.name].leases
+        for place, receipt in enumerate(s.batch):
+            used = verdicts[place] == "OK" and leases[receipt.id].postpones >= MAX_POSTPONES
+            verdicts[place] = "LIMIT" if bounded and used else verdicts[place]
 
     def postpone(self, s: Settle, data: st.DataObject) -> None:
         delay = data.draw(waits, "delay")
-        verdicts = self.verdicts(s)
+        by_hand = self.model[s.part].groups[s.name].kind == "simple"
+        verdicts = self.verdicts(s, strict=by_hand)
+        self.limit(s, verdicts, bounded=True)
         command = lease.release(
             self.group(s.part, s.name),
             s.batch,
@@ -86,10 +101,6 @@ class Settling(Leasing):
             delays_ms=[delay] * len(s.batch),
             max_postpones=MAX_POSTPONES,
         )
-        leases = self.model[s.part].groups[s.name].leases
-        for place, receipt in enumerate(s.batch):
-            if verdicts[place] == "OK" and leases[receipt.id].postpones >= MAX_POSTPONES:
-                verdicts[place] = "LIMIT"
         assert self.request_parts(self.run(command)) == verdicts
         for one in self.won(s, verdicts).values():
             one.next(WAITING, self.now + delay)
@@ -103,10 +114,10 @@ class Settling(Leasing):
         answer = self.run(
             lease.change_visibility(keys, Receipt(id_, old), worker=s.worker, duration_ms=duration)
         )
+        assert [answer.verdict] == verdicts
         if verdicts != ["OK"]:
-            assert answer == verdicts[0].encode()
             return
-        assert answer == old + 1
+        assert answer.lease_no == old + 1
         new = (s.part, s.name, id_, old + 1)
         assert new not in self.issued
         self.issued.append(new)
@@ -115,5 +126,6 @@ class Settling(Leasing):
         if duration:
             group.leases[id_].next(INFLIGHT, self.now + duration)
         else:
-            group.give_back([id_])
+            group.end_delivery(id_, self.now)
             group.leases[id_].lease_no += 1  # the answered receipt never owns a lease
+        assert answer.dead == ((id_,) if group.leases[id_].place == DEAD else ())

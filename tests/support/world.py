@@ -207,11 +207,15 @@ class World:
 
     def change(self, receipt: Receipt, duration_ms: int) -> int | str:
         """Change a deadline; the new lease number, or the verdict as text."""
-        command = consuming.change_visibility(
-            self.group(), receipt, worker=WORKER, duration_ms=duration_ms
+        answer = self.changed(receipt, duration_ms)
+        return answer.lease_no if answer.verdict == "OK" else answer.verdict
+
+    def changed(self, receipt: Receipt, duration_ms: int) -> consuming.Changed:
+        """The same, with the whole answer."""
+        keys = self.group()
+        return self.run(
+            consuming.change_visibility(keys, receipt, worker=WORKER, duration_ms=duration_ms)
         )
-        answer = self.run(command)
-        return answer.decode() if isinstance(answer, bytes) else answer
 
     def expire(self, *, group: str = "g", **changes: Any) -> maintain.Expired:
         """Expire what is overdue."""

@@ -99,7 +99,7 @@ def test_a_change_counts_from_the_call_and_keeps_the_attempt(
     refuses(consumer, second)
 
 
-def test_a_change_to_0_makes_it_visible_at_once_and_counts_nothing(
+def test_a_change_to_0_makes_it_visible_at_once_and_counts_the_delivery(
     lab: Lab, consumer: SimpleConsumer
 ) -> None:
     lab.publish("orders", 1)
@@ -107,10 +107,54 @@ def test_a_change_to_0_makes_it_visible_at_once_and_counts_nothing(
     old = message.receipt_handle
     new = consumer.change_invisible_duration(message, 0)
     (again,) = received(consumer, invisible_duration="20s")
-    assert again.attempt == 1
+    assert (again.attempt, str(again.last_error)) == (2, "given_back")
     refuses(consumer, old)
     refuses(consumer, new)
     consumer.ack(again)
+
+
+def test_every_delivery_counts_however_it_ends_and_its_record_has_each(
+    lab: Lab, consumer: SimpleConsumer
+) -> None:
+    order = lab.publish("orders", 1)
+    (message,) = received(consumer, invisible_duration="20s")
+    consumer.change_invisible_duration(message, 0)
+    (message,) = received(consumer, invisible_duration="20s")
+    consumer.change_invisible_duration(message, "5s")
+    lab.advance("5s")
+    (message,) = received(consumer, invisible_duration="20s")
+    assert message.attempt == 3
+    consumer.change_invisible_duration(message, 0)
+    assert received(consumer) == []
+    (dead_letter,) = lab.admin.dead_letters("audit")
+    assert (dead_letter.id, dead_letter.deliveries, dead_letter.cause) == (order, 3, "given_back")
+    causes = [error.cause for error in dead_letter.errors]
+    assert causes == ["given_back", "expired", "given_back"]
+    assert [step.outcome for step in lab.attempts(order)] == causes
+    lab.assert_path(order, "ready inflight ready inflight inflight ready inflight dead")
+
+
+def test_what_is_released_is_visible_at_once_and_uncounted(
+    lab: Lab, consumer: SimpleConsumer
+) -> None:
+    order = lab.publish("orders", 1)
+    limited = lab.client.simple_consumer("orders", group="audit", max_postpones=4)
+    for _ in range(4):
+        (message,) = received(limited, invisible_duration="20s")
+        limited.release(message)
+        assert message.remaining() == 0
+        refuses(limited, message)
+    (message,) = received(limited, invisible_duration="20s")
+    assert (message.id, message.attempt) == (order, 1)
+    with pytest.raises(InvalidArgument, match=f"{order}.* 4 times .max_postpones"):
+        limited.release(message)
+    lab.advance("20s")
+    with pytest.raises(InvalidReceiptHandle, match="lease has ended"):
+        limited.release(message)
+    (message,) = received(limited)
+    assert message.attempt == 2
+    limited.ack(message)
+    assert lab.admin.dead_letters("audit") == []
 
 
 def test_a_lease_that_is_over_cannot_be_changed(lab: Lab, consumer: SimpleConsumer) -> None:
@@ -128,6 +172,8 @@ def refuses(consumer: SimpleConsumer, stale: Message[Any] | str) -> None:
         consumer.ack(stale)
     with pytest.raises(InvalidReceiptHandle):
         consumer.change_invisible_duration(stale, 10)
+    with pytest.raises(InvalidReceiptHandle):
+        consumer.release(stale)
 
 
 def test_due_retries_and_new_messages_share_what_is_received(

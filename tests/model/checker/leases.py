@@ -12,7 +12,7 @@ from tests.model.checker.records import Records
 from tests.model.checker.report import Finding
 from tests.model.checker.transitions import COUNTED, ENDS, Entity, Kind, Transition
 
-_COUNTING_CAUSES = frozenset({"failure", "timeout", "expired"})
+_COUNTING_CAUSES = frozenset({"failure", "timeout", "expired", "given_back"})
 """Causes of death that use up attempts; with any other one somebody chose the dead letters."""
 
 _SETTLES = frozenset({Kind.SUCCEED, Kind.FAIL, Kind.EXPIRE, Kind.RELEASE})

@@ -162,7 +162,7 @@ def _end(change: Change, deadline: float) -> Iterator[tuple[Kind, dict[str, Any]
 def _end_kind(change: Change) -> Kind:
     recorded = {
         "purge": Kind.PURGE, "succeed": Kind.SUCCEED, "fail": Kind.FAIL, "expire": Kind.EXPIRE,
-        "release": Kind.RELEASE, "change": Kind.RELEASE, "redrive": Kind.REDRIVE,
+        "release": Kind.RELEASE, "redrive": Kind.REDRIVE,
     }.get(change.verb)  # fmt: skip
     if recorded is not None:
         return recorded

@@ -95,18 +95,6 @@ class Ledger(Group):
             delay_ms = self.delays[min(one.attempt, len(self.delays)) - 1]
         one.next(WAITING, now + delay_ms, attempts=1)
 
-    def expire(self, now: int) -> None:
-        """Deadlines have passed."""
-        overdue = sorted((until, id_) for id_, until in self.at(INFLIGHT).items() if until <= now)
-        for _, id_ in overdue:
-            one = self.leases[id_]
-            if (self.kind == "simple" or one.expiries == 0) and one.attempt < self.limit:
-                one.next(RETRY, attempts=1)
-                self.lists[RETRY].append(id_)
-            else:
-                self.fail(id_, now)
-            one.expiries += 1
-
     def waiting_for(self, name: str) -> set[str]:
         """The unfinished messages of a message group, without those that lost their turn."""
         mine = {id_ for id_ in self.unfinished() if self.names.get(id_) == name}

@@ -19,7 +19,7 @@ from tests.model.simulation.ledger import Ledger, Place
 from tests.model.simulation.looking import Held, Looker
 
 _ENDING = frozenset({"succeed", "purge", "purge_list", "purge_blocked", "recall", "rollback"})
-_SETTLING = {"renew": (1, 2), "succeed": (3, 2), "release": (3, 3), "change_visibility": (2, 3)}
+_SETTLING = {"renew": (1, 2), "succeed": (3, 2), "release": (3, 3), "change_visibility": (3, 2)}
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ class Observer:
         elif verb in _SETTLING and len(args) > _SETTLING[verb][0]:
             first, stride = _SETTLING[verb]
             group = self._group(verb, args)
-            for at, recorded in zip(range(first, len(args), stride), reply, strict=True):
+            verdicts = reply[0] if verb == "change_visibility" else reply
+            for at, recorded in zip(range(first, len(args), stride), verdicts, strict=True):
                 won = recorded not in (b"STALE", b"GONE")
                 live_no = before.live.get(group, {}).get(args[at]) if group else args[at + 1]
                 # A succeed that was cut before its end has left only that to do.

@@ -102,29 +102,34 @@ class Leases(Reading):
 
     def _do_release(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger, back = place.ledger(args[0]), []
+        by_hand = ledger.kind == "simple"
         answers = dict(zip(range(3, len(args), 3), reply, strict=True))
-        for id_, at in self._settled(ledger, args, 3, 3, reply):
+        for id_, at in self._settled(ledger, args, 3, 3, reply, strict=by_hand):
             one, delay = ledger.leases[id_], args[at + 2]
-            limit = delay != "" and one.postpones >= int(args[2])
+            bounded = by_hand or delay != ""
+            limit = bounded and one.postpones >= int(args[2])
             require((answers[at] == b"LIMIT") == limit, f"{id_}: {answers[at]}, {one}")
             if limit:
                 continue
+            one.postpones += bounded
             if delay == "":
                 back.append(id_)
             else:
                 one.next(WAITING, self.now + int(delay))
-                one.postpones += 1
         ledger.give_back(back)
 
     def _do_change_visibility(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])
-        for id_, at in self._settled(ledger, args, 2, 3, reply, strict=True):
-            one, duration = ledger.leases[id_], int(args[at + 2])
+        duration, dead = int(args[2]), []
+        for id_, _ in self._settled(ledger, args, 3, 2, reply[0], strict=True):
+            one = ledger.leases[id_]
+            one.lease_no += 1
             if duration:
-                one.lease_no, one.until = one.lease_no + 1, self.now + duration
+                one.until = self.now + duration
             else:
-                one.lease_no += 1
-                ledger.give_back([id_])
+                ledger.end_delivery(id_, self.now)
+                dead += [id_.encode()] if one.place == DEAD else []
+        require(reply[2] == dead, f"{reply[2]} are dead, not {dead}")
 
     # -- upkeep --------------------------------------------------------------------------------
 
