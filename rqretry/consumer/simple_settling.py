@@ -96,7 +96,7 @@ class SimpleSettling:
             if handle in over:
                 refused[text] = RefusedHandle(text, handle.id, over[handle])
         if refused:
-            raise InvalidReceiptHandle([refused[text] for text in given if text in refused])
+            raise InvalidReceiptHandle.of([refused[text] for text in given if text in refused])
 
     def change_invisible_duration(
         self, message: Acknowledgeable, duration: Duration
@@ -164,7 +164,7 @@ class SimpleSettling:
         text = _text(message, _ONE)
         known, refused = self._sort_out([text])
         if refused:
-            raise InvalidReceiptHandle([*refused.values()])
+            raise InvalidReceiptHandle.of([*refused.values()])
         return known[text], self._keys(known[text])
 
     def _sort_out(
@@ -255,4 +255,4 @@ def _text(item: object, rule: str) -> str:
 
 def _check(handle: ReceiptHandle, verdict: str) -> None:
     if verdict in _OVER:
-        raise InvalidReceiptHandle([RefusedHandle(str(handle), handle.id, _OVER[verdict])])
+        raise InvalidReceiptHandle.of([RefusedHandle(str(handle), handle.id, _OVER[verdict])])

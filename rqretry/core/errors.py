@@ -59,23 +59,27 @@ class RefusedHandle(NamedTuple):
 class InvalidReceiptHandle(RqretryError):
     """Raised when receipts are malformed or their leases have ended; nothing changed for them.
 
-    Args:
+    Attributes:
         refused: Each of them; an ack of several has committed the others.
     """
 
-    def __init__(self, refused: Iterable[RefusedHandle]) -> None:
-        self.refused = tuple(refused)
-        super().__init__(self.refused)
+    refused: tuple[RefusedHandle, ...] = ()
 
-    def __str__(self) -> str:
-        handle, id_, reason = self.refused[0]
+    @classmethod
+    def of(cls, refused: Iterable[RefusedHandle]) -> "InvalidReceiptHandle":
+        """What to raise for these."""
+        handles = tuple(refused)
+        handle, id_, reason = handles[0]
         first = f"receipt handle {show(handle)}{id_ and f' of message {show(id_)}'}"
-        if len(self.refused) == 1:
-            return f"{first} is not valid: {reason}; nothing was changed for it"
-        return (
-            f"{len(self.refused)} receipt handles are not valid; nothing was changed for them. The"
-            f" first is {first}: {reason}"
-        )
+        if len(handles) == 1:
+            error = cls(f"{first} is not valid: {reason}; nothing was changed for it")
+        else:
+            error = cls(
+                f"{len(handles)} receipt handles are not valid, and nothing was changed for them:"
+                f" the first is {first}: {reason}"
+            )
+        error.refused = handles
+        return error
 
 
 class QueueFull(RqretryError):

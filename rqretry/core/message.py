@@ -132,7 +132,7 @@ class ReceiptHandle(NamedTuple):
         numbers = [read_whole(part) for part in parts[1::2]]
         if len(parts) != _HANDLE_PARTS or None in numbers:
             reason = "it is malformed; pass the message, or its receipt_handle"
-            raise InvalidReceiptHandle([RefusedHandle(str(text), "", reason)])
+            raise InvalidReceiptHandle.of([RefusedHandle(str(text), "", reason)])
         topic, partition, group, lease_no, id_ = parts
         return ReceiptHandle(topic, int(partition), group, int(lease_no), id_)
 
