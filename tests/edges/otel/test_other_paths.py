@@ -137,8 +137,8 @@ async def test_a_nack_a_longer_lease_and_a_stale_ack_have_spans_of_their_own(
         "stale",
     )
     assert stale.parent_id == "", "a handle alone does not tell where it was received"
-    assert (second.name, second["rqretry.attempt"]) == ("receive t", 1)
-    assert (second.trace_id, second.parent_id) == (publish.trace_id, publish.span_id)
+    assert (second.name, second["rqretry.attempt"]) == ("receive t", 2)
+    assert (second.parent_id, second.links) == ("", [(publish.span_id, "publish")])
     assert (ack.name, ack.parent_id) == ("ack t", inner.span_id)
     assert ack.links == [(second.span_id, "receive")]
 

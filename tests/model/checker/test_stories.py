@@ -44,7 +44,7 @@ BUGS = {
         "include/forget.lua", "  call('HDEL', keys.bodies, unpack(last))", "", "I1c"
     ),
     "a message that kills its worker is never counted": Bug(
-        "expire.lua", "and attempt or attempt + 1", "and attempt or attempt", "I3"
+        "include/end_deliveries.lua", "and attempt or attempt + 1", "and attempt or attempt", "I3"
     ),
     "the scheduler dies between taking a due message and queueing it": Bug(
         "promote.lua", "filled = call('RPUSH', retry, unpack(first)) == #first or filled", "", "I1"
@@ -65,7 +65,10 @@ BUGS = {
         "include/policy.lua", "max_retries + 1", "max_retries + 2", "I3"
     ),
     "an expired lease is handed out again under its old number": Bug(
-        "expire.lua", "spell_entry(lease_no + 1,", "spell_entry(lease_no,", "I3"
+        "include/end_deliveries.lua",
+        "spell_entry(lease_no + how.numbers,",
+        "spell_entry(lease_no,",
+        "I3",
     ),
     "what is in flight is handed out once more": Bug(
         "lease.lua",
