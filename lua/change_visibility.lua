@@ -38,16 +38,16 @@ local ordered, byte = policy.ordered, policy.byte
 keys.floor = policy.floor
 local ids, verdicts, entries, deadlines = fence(keys, byte, 4, 2, true)
 local done, before, notes, written, moved = {}, {}, {}, {}, {}
-local due = clock.now + duration_ms
+local deadline = clock.now + duration_ms
 for i, id in ipairs(ids) do
   if verdicts[i] == 'OK' and tonumber(deadlines[i]) <= clock.now then
     verdicts[i] = 'STALE'
   elseif verdicts[i] == 'OK' then
     local lease_no, attempt, expiries, postpones = read_entry(entries[i], policy.floor)
     local n = #done + 1
-    done[n], before[n], notes[n], verdicts[i] = id, entries[i] or false, attempt .. ',' .. due, tostring(lease_no + 1)
+    done[n], before[n], notes[n], verdicts[i] = id, entries[i] or false, attempt .. ',' .. deadline, tostring(lease_no + 1)
     written[2 * n - 1], written[2 * n] = id, spell_entry(lease_no + 1, attempt, expiries, postpones)
-    moved[2 * n - 1], moved[2 * n] = due, id
+    moved[2 * n - 1], moved[2 * n] = deadline, id
   end
 end
 
@@ -55,7 +55,7 @@ local function move()
   local first = call('ZRANGE', inflight, 0, 0, 'WITHSCORES')[2]
   call('HSET', attempts, unpack(written))
   call('ZADD', inflight, 'XX', unpack(moved))
-  if due < tonumber(first) then
+  if deadline < tonumber(first) then
     call('ZADD', wake, 0, '1')
   end
   call('HINCRBY', counters, 'change:' .. group, #done)

@@ -35,15 +35,19 @@ keys.floor = policy.floor
 local by_hand = policy.kind == 'simple'
 local ids, verdicts, entries, deadlines = fence(keys, policy.byte, FIRST, STRIDE, by_hand)
 local plan, done, notes, written, heads, retries = new_plan(), {}, {}, {}, {}, {}
-for i, id in ipairs(ids) do
-  local delay_ms = tonumber(ARGV[FIRST + (i - 1) * STRIDE + 2])
-  local lease_no, attempt, expiries, postpones = read_entry(entries[i], policy.floor)
-  local bounded = by_hand or delay_ms
+local function judge(i, bounded, postpones)
   if verdicts[i] == 'OK' and by_hand and tonumber(deadlines[i]) <= clock.now then
     verdicts[i] = 'STALE'
   elseif verdicts[i] == 'OK' and bounded and postpones >= max_postpones then
     verdicts[i] = 'LIMIT'
-  elseif verdicts[i] == 'OK' then
+  end
+end
+for i, id in ipairs(ids) do
+  local delay_ms = tonumber(ARGV[FIRST + (i - 1) * STRIDE + 2])
+  local lease_no, attempt, expiries, postpones = read_entry(entries[i], policy.floor)
+  local bounded = by_hand or delay_ms
+  judge(i, bounded, postpones)
+  if verdicts[i] == 'OK' then
     local n = #done + 1
     done[n], notes[n] = id, attempt .. ',R'
     if delay_ms then
