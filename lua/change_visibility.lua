@@ -45,7 +45,8 @@ for i, id in ipairs(ids) do
   elseif verdicts[i] == 'OK' then
     local lease_no, attempt, expiries, postpones = read_entry(entries[i], policy.floor)
     local n = #done + 1
-    done[n], before[n], notes[n], verdicts[i] = id, entries[i] or false, attempt .. ',' .. deadline, tostring(lease_no + 1)
+    done[n], before[n], notes[n] = id, entries[i] or false, attempt .. ',' .. deadline
+    verdicts[i] = tostring(lease_no + 1)
     written[2 * n - 1], written[2 * n] = id, spell_entry(lease_no + 1, attempt, expiries, postpones)
     moved[2 * n - 1], moved[2 * n] = deadline, id
   end

@@ -6,13 +6,14 @@ when its invisible duration ends, and dead after max_retries + 1 deliveries.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.store import Place
 from rqretry.consumer.simple_settling import SimpleSettling, invisible_ms
 from rqretry.core.back_off import BackOff
+from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.durations import Duration, seconds
 from rqretry.core.envelope import decode
 from rqretry.core.errors import (
@@ -21,12 +22,13 @@ from rqretry.core.errors import (
     StoreUnavailable,
 )
 from rqretry.core.failure_record import describe_cause
-from rqretry.core.limits import MAX_RECEIVE, check_count
+from rqretry.core.limits import MAX_POSTPONES, MAX_RECEIVE, check_count
 from rqretry.core.message import Message, ReceiptHandle
-from rqretry.maintenance.due import STUCK_MS, Due
+from rqretry.maintenance.due import STUCK_MS, Due, Maintenance
 from rqretry.maintenance.retention import Sweeps
 from rqretry.observability import observer
 from rqretry.protocol.command import Block, Command, Operation
+from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import (
     Failure,
     Leased,
@@ -45,13 +47,53 @@ _LOOK_EVERY_S = 5.0
 class SimpleOperations(SimpleSettling):
     """What a simple consumer does, without I/O."""
 
-    def __init__(self, catalog: Catalog, *args: Any, **options: Any) -> None:
-        super().__init__(catalog, *args, **options)
+    def __init__(
+        self,
+        catalog: Catalog,
+        group: str,
+        topics: Sequence[str],
+        worker: str,
+        subscription: Mapping[str, Any],
+        max_postpones: int = MAX_POSTPONES,
+    ) -> None:
+        self.catalog = catalog
+        self.group = group
+        self.topics = topics
+        self.worker = worker
+        self.namespace = catalog.namespace
+        self._subscription = subscription
+        """What it names as it joins, beside its topics; see Catalog.join."""
+        self._max_postpones = max_postpones
+        self._record: GroupRecord | None = None
+        self._places = []
+        self._found_at = 0.0
+        self._maintenance = Maintenance(catalog.topics, worker)
         self._sweeps = Sweeps(catalog.topics, catalog.group_keys)
         self._prefer = "ready"
         self._refused: dict[Place, BackOff] = {}
         self._rated = False
         """The group has a rate limit: a lease needs tokens."""
+
+    def join(self) -> Operation[GroupRecord]:
+        """Subscribe; done once, by the first call. Raises GroupNotFound, TopicNotFound."""
+        if self._record is None:
+            record = yield from self.catalog.join(
+                self.group, SIMPLE, self.topics, create_topics=False, **self._subscription
+            )
+            yield from self._find_places()
+            self._record = record  # a call that was cut off before this joins again
+        return self._record
+
+    def _find_places(self) -> Operation[None]:
+        """Every partition, anew."""
+        self._found_at = time.monotonic()
+        self._places = yield from self.catalog.groups.places(self.group, self.topics)
+
+    def _keys(self, handle: ReceiptHandle) -> GroupKeys:
+        return self.catalog.group_keys(handle.topic, handle.partition, self.group)
+
+    def _report_deaths(self, keys: GroupKeys, ids: Sequence[str], now_ms: int) -> Operation[None]:
+        yield from self._maintenance.report_deaths(keys, ids, now_ms)
 
     def receive(
         self,
@@ -85,8 +127,7 @@ class SimpleOperations(SimpleSettling):
             asked_ns = time.time_ns()
             received, look_again_s = yield from self._look_everywhere(most, duration_ms)
             if received and observer.installed is not None:
-                namespace = self.catalog.namespace
-                observer.installed.received(namespace, received, self.worker, asked_ns)
+                observer.installed.received(self.namespace, received, self.worker, asked_ns)
             rest = end - time.monotonic()
             if received or rest <= 0:
                 return received

@@ -1,21 +1,19 @@
-"""A member of a simple group: it joins, acks, changes an invisible duration and releases. No I/O.
+"""What a simple consumer does with messages it has: ack, change, release. No I/O.
 
 Each delivery counts as an attempt, however it ends without an ack; only a release does not.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.store import Place
-from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import InvalidReceiptHandle, RefusedHandle, RqretryError, refuse, show
-from rqretry.core.limits import MAX_INVISIBLE_S, MAX_POSTPONES, MIN_INVISIBLE_S
+from rqretry.core.limits import MAX_INVISIBLE_S, MIN_INVISIBLE_S
 from rqretry.core.message import Message, ReceiptHandle
-from rqretry.maintenance.due import Maintenance
 from rqretry.observability import observer
 from rqretry.protocol.command import Each, Operation, batches
 from rqretry.protocol.keys import GroupKeys
@@ -35,44 +33,26 @@ Leases = tuple[GroupKeys, Sequence[ReceiptHandle]]
 """Leases in one place."""
 
 
-class SimpleSettling:
+class SimpleSettling(ABC):
     """What a simple consumer does with the messages that it has."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        group: str,
-        topics: Sequence[str],
-        worker: str,
-        subscription: Mapping[str, Any],
-        max_postpones: int = MAX_POSTPONES,
-    ) -> None:
-        self.catalog = catalog
-        self.group = group
-        self.topics = topics
-        self.worker = worker
-        self._subscription = subscription
-        """What it names as it joins, beside its topics; see Catalog.join."""
-        self._max_postpones = max_postpones
-        self._record: GroupRecord | None = None
-        self._places: list[Place] = []
-        self._found_at = 0.0
-        self._maintenance = Maintenance(catalog.topics, worker)
+    group: str
+    worker: str
+    namespace: str
+    _places: list[Place]
+    _max_postpones: int
 
-    def join(self) -> Operation[GroupRecord]:
+    @abstractmethod
+    def join(self) -> Operation[Any]:
         """Subscribe; done once, by the first call. Raises GroupNotFound, TopicNotFound."""
-        if self._record is None:
-            record = yield from self.catalog.join(
-                self.group, SIMPLE, self.topics, create_topics=False, **self._subscription
-            )
-            yield from self._find_places()
-            self._record = record  # a call that was cut off before this joins again
-        return self._record
 
-    def _find_places(self) -> Operation[None]:
-        """Every partition, anew."""
-        self._found_at = time.monotonic()
-        self._places = yield from self.catalog.groups.places(self.group, self.topics)
+    @abstractmethod
+    def _keys(self, handle: ReceiptHandle) -> GroupKeys:
+        """The place of a lease; after `join`."""
+
+    @abstractmethod
+    def _report_deaths(self, keys: GroupKeys, ids: Sequence[str], now_ms: int) -> Operation[None]:
+        """Report dead letters to the observer."""
 
     def ack(self, messages: Acknowledgeable | Iterable[Acknowledgeable]) -> Operation[None]:
         """Commit one message or several, given as messages or receipt handles.
@@ -125,7 +105,7 @@ class SimpleSettling:
             watch.done([handle.id] if changed.verdict in _OVER else [])
         _check(handle, changed.verdict)
         if changed.dead:
-            yield from self._maintenance.report_deaths(keys, changed.dead, changed.now_ms)
+            yield from self._report_deaths(keys, changed.dead, changed.now_ms)
         if isinstance(message, Message):
             message._moved(changed.lease_no, started + duration_ms / 1000)  # noqa: SLF001 - its own lease
         return str(handle._replace(lease_no=changed.lease_no))
@@ -190,9 +170,6 @@ class SimpleSettling:
             refused[text] = RefusedHandle(text, handle.id, reason)
         return known, refused
 
-    def _keys(self, handle: ReceiptHandle) -> GroupKeys:
-        return self.catalog.group_keys(handle.topic, handle.partition, self.group)
-
     def _commit(self, handles: Sequence[ReceiptHandle]) -> Operation[dict[ReceiptHandle, str]]:
         """Commit them; those whose lease was over, with the reason.
 
@@ -236,7 +213,7 @@ class SimpleSettling:
             return _UNSEEN
         messages = [item if isinstance(item, Message) else None for item in items]
         leases = list(zip(handles, messages, strict=True))
-        return observer.settling(self.catalog.namespace, verb, leases, self.worker)
+        return observer.settling(self.namespace, verb, leases, self.worker)
 
 
 def invisible_ms(duration: Duration) -> int:
