@@ -13,8 +13,9 @@ local call = redis.call
          keyed message_keys, then ready and wake of each group, then order and heads of each ordered
          one, then broadcast, where the topic has a broadcast group
   ARGV   route_version worker limit expected_ms (the time by the caller's own clock, or '') hold_ms groups,
-         then name and byte (and 'o' for an ordered one) of each group, then member and targets (the
-         bytes of its groups) of each message looked at (none: all that is due goes to every group)
+         then name and byte (and 'o' for an ordered one, 'q' where it orders messages without a message
+         group, too) of each group, then member and targets (the bytes of its groups) of each message
+         looked at (none: all that is due goes to every group)
   REPLY  OK, now_ms, messages delivered, next_scheduled_ms (from now; '' for none)
          or STALE_ROUTE, version, table
   COST   O(limit * groups); 12 commands and 1 a message and 4 a group, 8 more for what nobody wants (11
@@ -61,10 +62,13 @@ local function still_due()
   return due, theirs
 end
 
+local queued = false
 local function bytes_of_groups()
   local bytes = ''
   for group = 1, groups do
-    bytes = bytes .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
+    local byte = ARGV[FIRST_GROUP + 2 * group - 1]
+    bytes = bytes .. string.sub(byte, 1, 1)
+    queued = queued or string.sub(byte, 2) == 'q'
   end
   return bytes
 end
@@ -126,12 +130,29 @@ local function slots_of(ids)
   return slot_of
 end
 
+-- Where one of the groups orders what has no message group.
+local function number_the_rest(slot_of)
+  local ids = {}
+  for i, id in ipairs(live) do
+    ids[#ids + 1] = not slot_of[id] and targets[i] ~= '' and id or nil
+  end
+  if #ids > 0 then
+    local numbered = number_messages(clock, meta, message_groups, ids, {})
+    for _, id in ipairs(ids) do
+      slot_of[id] = numbered[id]
+    end
+  end
+end
+
 local function push_to_groups()
   local slot_of = call('EXISTS', message_groups) == 1 and slots_of(live) or {}
   if groups > 1 then
     note_who_owes()
   elseif groups == 0 and not stream then
     call('RPUSH', backlog, unpack(live))
+  end
+  if queued then
+    number_the_rest(slot_of)
   end
   for group = 1, groups do
     local name, byte = ARGV[FIRST_GROUP + 2 * group - 2], ARGV[FIRST_GROUP + 2 * group - 1]

@@ -18,11 +18,11 @@ local call = redis.call
          lane of the call in front, if any (not both)
   ARGV   route_version seq checksum lane_ttl_ms worker blob in_front ('' for none) groups messages mode
          ('named': each message has an id of the caller's and nothing else, and the ids differ; 'filtered':
-         each says which groups it goes to; else ''), then name and byte (and 'o' for an ordered one) of
-         each group, then id and body of each message, then options of each message (the digest, '' for an
-         id the client made, alone, or between tabs digest, delay_ms, '' for none, '@' and a date, message
-         group, message keys with blanks between, and the bytes of its groups, 'filtered', or, of one that
-         is delayed, its tag)
+         each says which groups it goes to; else ''), then name and byte (and 'o' for an ordered one, 'q'
+         where it orders messages without a message group, too) of each group, then id and body of each
+         message, then options of each message (the digest, '' for an id the client made, alone, or
+         between tabs digest, delay_ms, '' for none, '@' and a date, message group, message keys with
+         blanks between, and the bytes of its groups, 'filtered', or, of one that is delayed, its tag)
   REPLY  OK | DUPLICATE, now_ms, verdicts ('' or one character per message: A accepted, D duplicate,
          C another body has this id, H a half of an undecided transaction has it)
          or STALE_ROUTE, version, table or FULL, stored, limit
@@ -56,8 +56,11 @@ local function publish_each(time, room)
   local FIRST_MESSAGE, BIG = FIRST_GROUP + 2 * groups, 8192
   local BEHIND = FIRST_MESSAGE + 2 * messages -- where the options begin
   local now, by_options, bytes_of_groups = time.now, {}, ''
+  local queued = false
   for group = 1, groups do
-    bytes_of_groups = bytes_of_groups .. string.sub(ARGV[FIRST_GROUP + 2 * group - 1], 1, 1)
+    local byte = ARGV[FIRST_GROUP + 2 * group - 1]
+    bytes_of_groups = bytes_of_groups .. string.sub(byte, 1, 1)
+    queued = queued or string.sub(byte, 2) == 'q'
   end
 
   -- Digest, delay, message group, keys, and the bytes of its groups or its tag.
@@ -125,8 +128,8 @@ local function publish_each(time, room)
     if targets then
       targets[id] = options.where
     end
-    if options.name ~= '' then
-      named[#named + 1], name_of[id] = id, options.name
+    if queued or options.name ~= '' then
+      named[#named + 1], name_of[id] = id, options.name ~= '' and options.name or nil
     end
   end
 

@@ -13,13 +13,17 @@ local call = redis.call
   ARGV   version route_table group ('' when the topic has none) limit max_messages (0 for no limit)
          ordered ('1' where the first group is) history_bytes ('0': as it is) history_ms ('0' for any age)
          keep_ms keep_bytes ('0' where no bodies are kept)
+         queued ('1' where it orders messages without a message group, too)
   REPLY  messages still in the backlog
   COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 11 commands
 ]]
+-- @include clock
+-- @include logical
 -- @include ownership
 -- @include message_group_order
 
 -- @bind keys
+local clock = read_clock(meta)
 
 local function install()
   if version > tonumber(call('HGET', route, 'version') or 0) then
@@ -33,8 +37,20 @@ local function install()
   end
 end
 
+local function slots_of(ids)
+  local slots, rest = call('HMGET', message_groups, unpack(ids)), {}
+  for i, id in ipairs(ids) do
+    rest[#rest + 1] = queued and not slots[i] and id or nil
+  end
+  local slot_of = #rest > 0 and number_messages(clock, meta, message_groups, rest, {}) or {}
+  for i, id in ipairs(ids) do
+    slots[i] = slots[i] or slot_of[id]
+  end
+  return slots
+end
+
 local function take_in_order(ids)
-  local out, new_heads = enter_order(keys, ids, call('HMGET', message_groups, unpack(ids)))
+  local out, new_heads = enter_order(keys, ids, slots_of(ids))
   if #out > 0 then
     call('RPUSH', ready, unpack(out))
   end

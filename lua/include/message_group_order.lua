@@ -1,12 +1,14 @@
 -- Ordered groups: of each message group at most one message is out (ready, in flight or waiting), its
 -- head. All its unfinished messages are in the group's order (the key `line`), a lex set of message
 -- group, zero byte, 16 digits and id; `heads` names the heads. `message_groups` keeps the slot of each
--- message that has a message group: digits and message group. The others are ready at once, in no order.
+-- message that has a message group: digits and message group. The others are in one of their own, QUEUE,
+-- as in a queue; unless the topic says that they are unordered: then they are ready at once.
 --
 -- Entering: order, list, head. Leaving: the list gets the next one, the order loses what left, and the
 -- head is set; the caller removes its own index (in flight, dead) last. A cut before the head is set
 -- leaves an id in a list that is not a head: the next lease drops it. The old head stays, and whoever
 -- finds that its message has ended lets the next of its message group go.
+local QUEUE = ' ' -- no caller can name it
 local DIGITS, LOOK, PASSED_BY, LOOKED_THROUGH = 16, 2, 1000, 1000
 
 local function order_slot(number, message_group)
@@ -83,12 +85,12 @@ local function take_numbers(clock, meta, count)
   return call('HINCRBY', meta, 'order', count) - count
 end
 
--- Messages with a message group get numbers in the order in which they came; what a call that was
--- cut has numbered keeps its number. Returns the position of each.
+-- Messages get numbers in the order in which they came; what a call that was cut has numbered keeps its
+-- number. Returns the position of each. Those without a name in name_of are in the queue.
 local function number_messages(clock, meta, message_groups, ids, name_of)
   local kept, number, numbered, slot_of = call('HMGET', message_groups, unpack(ids)), 0, {}, {}
   for i, id in ipairs(ids) do
-    if kept[i] and message_group_of(kept[i]) == name_of[id] then
+    if kept[i] and message_group_of(kept[i]) == (name_of[id] or QUEUE) then
       slot_of[id] = kept[i]
     else
       number = number + 1
@@ -100,7 +102,7 @@ local function number_messages(clock, meta, message_groups, ids, name_of)
   for _, id in ipairs(ids) do
     if not slot_of[id] then
       number = number + 1
-      slot_of[id] = order_slot(number, name_of[id])
+      slot_of[id] = order_slot(number, name_of[id] or QUEUE)
       numbered[#numbered + 1], numbered[#numbered + 2] = id, slot_of[id]
     end
   end

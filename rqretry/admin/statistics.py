@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
+from typing import Any
 
-from rqretry.admin.views import GroupStats, Stats, TopicStats, Waiting
+from rqretry.admin.views import Blocker, GroupStats, Stats, TopicStats, Waiting
 from rqretry.catalog.catalog import Catalog
 from rqretry.core.catalog_records import TopicRecord
 from rqretry.core.errors import RqretryError, StoreUnavailable
@@ -13,11 +15,20 @@ from rqretry.core.route import RouteGroup
 from rqretry.core.worker_info import groups_of
 from rqretry.maintenance.due import Due
 from rqretry.protocol.command import Each, Operation, batches
+from rqretry.protocol.inspect import (
+    Blocking,
+    blockers,
+    kept,
+    kept_bytes,
+    memory,
+    server_memory,
+    stats,
+)
 from rqretry.protocol.inspect import Stats as Part
-from rqretry.protocol.inspect import kept, kept_bytes, memory, server_memory, stats
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.transaction import size
 
+_MOST_BLOCKERS = 10
 _NO_GROUP = RouteGroup("-", 0, "")
 MoveDue = Callable[[Sequence[Due], Sequence[PartitionKeys]], Operation[bool]]
 
@@ -45,6 +56,7 @@ def gather_stats(
                 refused += _sort_out(batch, answers, found)
         any_group = parts[groups[0].name]
         held, takes = yield from _kept(catalog, topic)
+        blocked = yield from _blocked(catalog, topic, groups)
         rows.append(
             TopicStats(
                 topic=topic.name,
@@ -53,7 +65,11 @@ def gather_stats(
                 scheduled=sum(part.scheduled for part in any_group),
                 backlog=sum(part.backlog for part in any_group),
                 groups=tuple(
-                    _add_up(g, parts[g.name], levels.ms, workers)
+                    replace(
+                        _add_up(g, parts[g.name], levels.ms, workers),
+                        other_tags=_other_tags(topic.name, g, workers),
+                        **blocked.get(g.name, {}),
+                    )
                     for g in groups
                     if g is not _NO_GROUP
                 ),
@@ -71,6 +87,35 @@ def gather_stats(
     memory = server.get("used_memory"), server.get("maxmemory")
     unique = tuple(dict.fromkeys(refused))
     return Stats(catalog.namespace, tuple(rows), *memory, unfinished, parked, unique)
+
+
+def _blocked(
+    catalog: Catalog, topic: TopicRecord, groups: Sequence[RouteGroup]
+) -> Operation[dict[str, dict[str, Any]]]:
+    """What statistics say of ordered groups alone: which message groups are blocked."""
+    found: dict[str, dict[str, Any]] = {}
+    for group in groups:
+        if not group.ordered:
+            continue
+        keys = [catalog.group_keys(topic.name, n, group.name) for n in range(topic.partitions)]
+        answers: list[tuple[int, list[Blocking]] | RqretryError] = []
+        for batch in batches(keys):
+            answers += yield Each([blockers(key, _MOST_BLOCKERS) for key in batch], seconds=None)
+        # What a place refuses is mentioned with its numbers.
+        read = [(n, a) for n, a in enumerate(answers) if not isinstance(a, RqretryError)]
+        shown = [_blocker(number, one) for number, (_, those) in read for one in those]
+        shown.sort(key=lambda blocker: -blocker.blocked_s)
+        found[group.name] = {
+            "unordered": topic.unordered,
+            "blocked_groups": sum(count for _, (count, _) in read),
+            "blockers": tuple(shown[:_MOST_BLOCKERS]),
+        }
+    return found
+
+
+def _blocker(partition: int, found: Blocking) -> Blocker:
+    name, seconds = found.message_group.strip() or None, found.blocked_ms / 1000
+    return Blocker(found.id, name, partition, found.attempt, seconds, found.behind)
 
 
 def _read(keys: Sequence[GroupKeys], move: MoveDue | None) -> Operation[list[Part | RqretryError]]:
@@ -150,6 +195,12 @@ def _add_up(
         ordered=group.ordered,
         blocked=sum(part.blocked for part in parts),
     )
+
+
+def _other_tags(topic: str, group: RouteGroup, workers: Sequence[str]) -> tuple[str, ...]:
+    named = [tags for about in workers for g, t, tags in groups_of(about).tags
+             if (g, t) == (group.name, topic) and tags != group.tags]  # fmt: skip
+    return tuple(sorted(named))
 
 
 def _summed(shares: Sequence[int | None]) -> int | None:

@@ -24,6 +24,7 @@ from rqretry.core.limits import (
     check_group,
     check_partitions,
     check_topic,
+    check_unordered,
 )
 from rqretry.core.rates import Rate
 from rqretry.core.retry_policy import RetryPolicy
@@ -65,6 +66,7 @@ def set_topic(
     max_history_age: Duration | Keep | None = KEEP,
     keep: Duration | Keep | None = KEEP,
     keep_bytes: int | Keep | None = KEEP,
+    unordered: str | None = None,
 ) -> Operation[TopicInfo]:
     """Change a topic's settings, effective everywhere at once.
 
@@ -83,6 +85,9 @@ def set_topic(
             (`reset`), from a minute to 10 years. None: not at all.
         keep_bytes: How much of it is kept, over all partitions, each message with 256 bytes more
             than its body; the oldest goes first. None: 1 GiB.
+        unordered: What its ordered groups do with messages that have no message group: "queue"
+            (one at a time, in the order of their partition), which is the default, or
+            "parallel". It is about what is published from then on.
 
     Raises:
         TopicNotFound: There is no such topic.
@@ -93,8 +98,10 @@ def set_topic(
     checked, arguments = check_topic(name), {"topic": name}
     count = None if partitions is None else check_partitions(partitions)
     record = yield from context.catalog.store.topic(checked)
-    limits = limits_of(max_messages, max_history_bytes, max_history_age)
+    limits: dict[str, Any] = limits_of(max_messages, max_history_bytes, max_history_age)
     limits |= kept_of(record, keep, keep_bytes)
+    if unordered is not None:
+        limits["unordered"] = check_unordered(unordered)
     if limits:
         record = yield from context.catalog.topics.set_limits(checked, **limits)
         yield from context.audit("set_topic", arguments | limits)
@@ -338,6 +345,7 @@ def _topic_info(record: TopicRecord) -> TopicInfo:
         record.name, record.partitions, groups, record.max_messages or None,
         record.max_history_bytes, record.max_history_ms / 1000 or None,
         record.keep_ms / 1000 or None, record.keep_bytes if record.keep_ms else None,
+        record.unordered,
     )  # fmt: skip
 
 
@@ -356,6 +364,9 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
         record.max_inflight or None,
         record.rate_limit or None,
         ordered=record.ordered,
+        tags=dict(record.tags),
+        tags_changed_by=record.tags_by or None,
+        tags_changed_at_ms=record.tags_at_ms or None,
         dlq_retention_s=record.dlq_retention_ms / 1000 if record.dlq_retention_ms else None,
     )
 

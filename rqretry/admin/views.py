@@ -24,6 +24,22 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocker:
+    """A message that has failed and holds up its message group in an ordered group."""
+
+    id: str
+    message_group: str | None
+    """None: that of the messages without one, in their partition."""
+    partition: int
+    attempt: int
+    """The number of its current delivery, else of the next one."""
+    blocked_s: float
+    """Since its first failure."""
+    behind: int
+    """How many messages wait behind it."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStats:
     """One group of one topic, summed over its partitions. Due messages count as ready."""
 
@@ -50,10 +66,24 @@ class GroupStats:
 
     tags: str = "*"
     """The tags it selects; "*" for everything."""
+    other_tags: tuple[str, ...] = ()
+    """What live workers of it named at their start that does not hold: one item for each."""
     ordered: bool = False
     """It gets one message of a message group at a time."""
     blocked: int = 0
     """In an ordered group: messages behind an unfinished one of their message group."""
+    unordered: str = ""
+    """In an ordered group: "queue" where messages without a message group are handled one at a time
+    in the order of their partition, "parallel" where all at once."""
+    blocked_groups: int = 0
+    """In an ordered group: message groups of which a message has failed and is not done."""
+    blockers: tuple[Blocker, ...] = ()
+    """Those that have been blocked for the longest time, ten at most."""
+
+    @property
+    def blocked_s(self) -> float:
+        """For how long a message group has been blocked, at most; 0 if none is."""
+        return max((blocker.blocked_s for blocker in self.blockers), default=0.0)
 
     @property
     def filtered(self) -> int:
@@ -274,6 +304,8 @@ class TopicInfo:
     """For how long it keeps what was consumed; None: not at all."""
     keep_bytes: int | None = None
     """How much of it, where it keeps some."""
+    unordered: str = "queue"
+    """What ordered groups do with messages that have no message group: "queue" or "parallel"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +373,11 @@ class GroupInfo:
     dlq_retention_s: float | None = None
     """How long dead letters are kept, in seconds; None: for ever."""
     ordered: bool = False
+    tags: dict[str, str] = field(default_factory=dict)
+    """What it takes of each topic that it does not take everything of."""
+    tags_changed_by: str | None = None
+    """Who named other tags than it had, last; None for nobody."""
+    tags_changed_at_ms: int | None = None
 
 
 def date(at_ms: int) -> str:

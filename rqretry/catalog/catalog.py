@@ -5,7 +5,12 @@ from typing import Any
 
 from rqretry.catalog.add_partitions import PartitionGrowth
 from rqretry.catalog.backfill import Backfill
-from rqretry.catalog.group_rules import check_has_dead_letters, source_of, warn_of_pins
+from rqretry.catalog.group_rules import (
+    check_has_dead_letters,
+    source_of,
+    warn_of_pins,
+    warn_of_tags,
+)
 from rqretry.catalog.groups import Groups
 from rqretry.catalog.store import CatalogStore
 from rqretry.catalog.subscriptions import Subscriptions, Wish
@@ -102,6 +107,8 @@ class Catalog:
             if set(names) <= set(record.topics):  # else an operator unsubscribed it meanwhile
                 if wish.ignored:
                     warn_of_pins(record, wish.ignored)
+                if wish.retagged:
+                    warn_of_tags(record, wish.retagged)
                 return record
         raise ConfigError(f"group {show(group)} is unsubscribed again and again; start it later")
 

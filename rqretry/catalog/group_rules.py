@@ -144,6 +144,16 @@ def warn_of_pins(record: GroupRecord, ignored: Mapping[str, Any]) -> None:
     )
 
 
+def warn_of_tags(record: GroupRecord, before: Mapping[str, str]) -> None:
+    """Log that a start changes what its group takes, for every instance of it."""
+    for topic, tags in before.items():
+        log.warning(
+            "group %s took %s of topic %s and takes %s from now on, in every instance; what was"
+            " published before stays as it was chosen",
+            record.name, tags, topic, record.tags_of(topic),
+        )  # fmt: skip
+
+
 def group_settings(
     max_retries: int | str | None,
     policy: RetryPolicy | str | None,

@@ -34,6 +34,8 @@ class Wish:
     settings: dict[str, Any]
     ignored: dict[str, Any] = field(default_factory=dict)
     """Settings that an operator has pinned to something else."""
+    retagged: dict[str, str] = field(default_factory=dict)
+    """Topics that it took something else of until now: what."""
 
 
 class Subscriptions(CatalogPart):
@@ -126,6 +128,12 @@ class Subscriptions(CatalogPart):
         wanted = {name: v for name, v in wish.settings.items() if name not in wish.ignored}
         if wish.tags is not None:
             wanted["tags"] = record.with_tags(wish.names, wish.tags)
+            there = [name for name in wish.names if name in record.topics]
+            wish.retagged = {
+                name: record.tags_of(name) for name in there if record.tags_of(name) != wish.tags
+            }
+            if wish.retagged:
+                wanted |= {"tags_by": self._store.actor, "tags_at_ms": now_ms}
         subscribed = group_rules.with_topics(record, wish.names, wanted, start=wish.start)
         return record.changed(self._store.actor, now_ms, **subscribed)
 

@@ -10,7 +10,7 @@ from rqretry.cli.confirmation import counted
 from rqretry.cli.errors import CommandGroup
 from rqretry.cli.group_operate import delete, promote, purge, reset, unsubscribe
 from rqretry.cli.options import json_command, server_options, whole_or
-from rqretry.cli.output import fields_of, print_fields, print_json, print_table, rows_of
+from rqretry.cli.output import date, fields_of, print_fields, print_json, print_table, rows_of
 from rqretry.cli.session import connected, print_all
 from rqretry.cli.status import print_stats
 from rqretry.core.durations import spell
@@ -140,6 +140,8 @@ def _print_settings(info: GroupInfo) -> None:
             ("group", info.name),
             ("kind", f"{info.kind}, ordered" if info.ordered else info.kind),
             ("topics", " ".join(info.topics)),
+            ("tags", "; ".join(f"{topic}: {taken}" for topic, taken in info.tags.items()) or None),
+            ("tags set", _since(info)),
             ("policy", info.policy),
             ("retries", info.ladder + _then(info)),
             ("max_inflight", info.max_inflight),
@@ -174,6 +176,12 @@ def _wait(seconds: float | None) -> str:
     return "dead" if seconds is None else f"waits {spell(seconds)}"
 
 
+def _since(info: GroupInfo) -> str | None:
+    """Who changed the tags that it takes, and when."""
+    at = date(info.tags_changed_at_ms)
+    return at and f"{at} by {info.tags_changed_by}: what was published before is as it was chosen"
+
+
 def _then(info: GroupInfo) -> str:
     """Where a message goes when its retries are exhausted."""
     if info.max_retries is None:
@@ -185,4 +193,10 @@ def _then(info: GroupInfo) -> str:
 def _fields(info: GroupInfo) -> dict[str, object]:
     forecast = {} if info.forecast is None else {"forecast": asdict(info.forecast)}
     ordered = {"ordered": True} if info.ordered else {}
-    return {"group": info.name, **fields_of(info, _FIELDS), **forecast, **ordered}
+    tags: dict[str, object] = {"tags": info.tags} if info.tags else {}
+    if info.tags_changed_at_ms is not None:
+        tags |= {
+            "tags_changed_by": info.tags_changed_by,
+            "tags_changed_at": date(info.tags_changed_at_ms),
+        }
+    return {"group": info.name, **fields_of(info, _FIELDS), **forecast, **ordered, **tags}

@@ -47,6 +47,13 @@ def _group_families(pairs: list[tuple[TopicStats, GroupStats]]) -> Iterator[Fami
     yield "rqretry_waiting_messages", "gauge", text, rungs
     text = "Age of the oldest message that is ready; 0 for none."
     yield "rqretry_oldest_age_seconds", "gauge", text, each("oldest_age_s")
+    ordered = [(topic, group) for topic, group in pairs if group.ordered]
+    text = "Message groups of an ordered group of which a message has failed and is not done."
+    blocked = [(_of(t, g), float(g.blocked_groups)) for t, g in ordered]
+    yield "rqretry_blocked_message_groups", "gauge", text, blocked
+    text = "How long the message group that has been blocked for longest has been; 0 for none."
+    longest = [(_of(t, g), g.blocked_s) for t, g in ordered]
+    yield "rqretry_blocked_seconds", "gauge", text, longest
     yield "rqretry_workers", "gauge", "Live worker processes of a group.", each("workers")
     yield "rqretry_paused", "gauge", "1 for a group that is paused.", each("paused")
     text = "How often each verb happened to a message of a group."

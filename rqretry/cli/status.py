@@ -19,6 +19,7 @@ from rqretry.client import Client
 from rqretry.core.durations import spell
 from rqretry.core.errors import AmbiguousResult, StoreUnavailable
 from rqretry.core.rates import describe_limits
+from rqretry.core.route import QUEUE
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
 
 WATCH_EVERY_S = 2.0
@@ -160,12 +161,7 @@ def _beside(topic: TopicStats) -> list[str]:
             shown.append(f"group {group.group} of topic {topic.topic} has {has}no live worker")
         if group.paused:
             shown.append(f"group {group.group} is paused")
-        if group.tags != "*" or group.filtered:
-            takes = "everything" if group.tags == "*" else group.tags
-            count = counted(group.filtered, "message")
-            shown.append(
-                f"group {group.group} of topic {topic.topic} takes {takes}: {count} filtered"
-            )
+        shown += _subscription(topic.topic, group)
         if group.max_inflight is not None or group.rate_limit is not None:
             limits = describe_limits(group.rate_limit, group.max_inflight)
             shown.append(f"group {group.group} is limited to {limits}")
@@ -175,6 +171,7 @@ def _beside(topic: TopicStats) -> list[str]:
                 f"group {group.group} of topic {topic.topic} is ordered: {count} blocked by"
                 " an unfinished one of their message group"
             )
+            shown += _order(topic.topic, group)
     return shown
 
 
@@ -183,6 +180,35 @@ def _kept(topic: TopicStats) -> list[str]:
         return []
     takes = f"{counted(topic.kept, 'consumed message')}, {in_bytes(topic.kept_bytes)}"
     return [f"topic {topic.topic} keeps {takes}, for {spell(topic.keep_s)}"]
+
+
+def _subscription(topic: str, group: GroupStats) -> Iterator[str]:
+    """What a group takes, and what its workers named instead."""
+    takes = "everything" if group.tags == "*" else group.tags
+    if group.tags != "*" or group.filtered:
+        count = counted(group.filtered, "message")
+        yield f"group {group.group} of topic {topic} takes {takes}: {count} filtered"
+    if group.other_tags:
+        number = counted(len(group.other_tags), "live worker")
+        yield (
+            f"group {group.group} of topic {topic} takes {takes}, and {number} named something else"
+            f" at the start: {', '.join(dict.fromkeys(group.other_tags))}"
+        )
+
+
+def _order(topic: str, group: GroupStats) -> Iterator[str]:
+    """What a group does with messages without a message group, and what is blocked for how long."""
+    how = "one at a time in each partition" if group.unordered == QUEUE else "all at once"
+    yield f"group {group.group} of topic {topic} handles messages without a message group {how}"
+    for one in group.blockers:
+        name = f"message group {one.message_group} of" if one.message_group else "the queue of"
+        yield (
+            f"{name} partition {one.partition} has been blocked for"
+            f" {spell(round(one.blocked_s))} by message {one.id}, attempt {one.attempt}, with"
+            f" {counted(one.behind, 'message')} behind it"
+        )
+    if (others := group.blocked_groups - len(group.blockers)) > 0:
+        yield f"{counted(others, 'more message group')} blocked, for less long"
 
 
 def _size(topic: TopicStats) -> str:
@@ -195,7 +221,12 @@ def _group(group: GroupStats) -> dict[str, object]:
     """The fields of every group; those of tags, order and limits only where it has them."""
     filters = group.tags != "*" or group.filtered
     tags = {"tags": group.tags, "filtered": group.filtered} if filters else {}
-    order = {"blocked": group.blocked} if group.ordered else {}
+    if group.other_tags:
+        tags["other_tags"] = list(group.other_tags)
+    order: dict[str, object] = {}
+    if group.ordered:
+        order = fields_of(group, "blocked unordered blocked_groups blocked_s")
+        order["blockers"] = [asdict(blocker) for blocker in group.blockers]
     limits = {"max_inflight": group.max_inflight, "rate_limit": group.rate_limit}
     limits = {name: value for name, value in limits.items() if value is not None}
     numbers = fields_of(group, "group kind ready retry inflight dead oldest_age_s paused workers")

@@ -12,6 +12,7 @@ from rqretry.cli.output import fields_of, print_json, rows_of
 from rqretry.cli.progress import working
 from rqretry.cli.session import connected, print_all
 from rqretry.cli.status import print_stats
+from rqretry.core.route import UNORDERED
 
 
 @click.group(cls=CommandGroup, epilog="Example: rqretry topic create claims --partitions 4")
@@ -101,6 +102,12 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
     metavar="BYTES",
     help="Keep at most so much of it, over all partitions; default 1073741824 (1 GiB).",
 )
+@click.option(
+    "--unordered",
+    type=click.Choice(UNORDERED),
+    help="Ordered groups handle messages without a message group one at a time in each partition,"
+    " or all at once; default queue.",
+)
 @json_command
 def set_(context: click.Context, /, name: str, *, as_json: bool, **given: Any) -> None:
     """Change a topic's settings, for all producers at once."""
@@ -108,13 +115,19 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: Any) -
     if not named:
         raise click.UsageError(
             "nothing to set: give --partitions, --max-messages, --max-history-bytes,"
-            " --max-history-age, --keep or --keep-bytes"
+            " --max-history-age, --keep, --keep-bytes or --unordered"
         )
     with connected(context) as client:
         changed = client.admin.set_topic(name, **named)
     if as_json:
-        history = ("max_history_bytes", "max_history_age_s", "keep_s", "keep_bytes")
-        shown = [name for name in history if name.removesuffix("_s") in named]
+        only_if_set = (
+            "max_history_bytes",
+            "max_history_age_s",
+            "keep_s",
+            "keep_bytes",
+            "unordered",
+        )
+        shown = [name for name in only_if_set if name.removesuffix("_s") in named]
         print_json(_fields(changed) | fields_of(changed, " ".join(shown)))
         return
     most = changed.max_messages

@@ -10,7 +10,7 @@ from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import CodecError, ConfigError, RqretryError, show
 from rqretry.core.limits import DEFAULT_MAX_RETRIES, UNLIMITED, check_partitions
 from rqretry.core.retry_policy import ORDERED_POLICY, RetryPolicy
-from rqretry.core.route import EVERY_TAG, MAX_GROUPS, Route, RouteGroup
+from rqretry.core.route import EVERY_TAG, MAX_GROUPS, QUEUE, Route, RouteGroup
 
 SCHEMA = 1
 """Of everything rqretry keeps in Redis. A newer one is refused at connect."""
@@ -65,6 +65,8 @@ class TopicRecord:
     leaving: tuple[tuple[str, int], ...] = ()
     """Groups that have left, with the byte that what they held is being freed of."""
 
+    unordered: str = QUEUE
+    """What its ordered groups do with messages that have no message group."""
     closed: int = 0
     """The version that closed it: publishers wait while it gets more partitions. 0: it is open."""
 
@@ -105,6 +107,7 @@ class TopicRecord:
         return Route(
             self.version, self.partitions, queues, per_partition, broadcast, closed, history,
             self.max_history_ms, self.keep_ms, self.keep_bytes // self.partitions,
+            self.unordered,
         )  # fmt: skip
 
     def byte_of(self, group: str) -> int:
@@ -217,6 +220,9 @@ class GroupRecord:
     """Topics that it has left, and where what it held is being freed."""
     tags: tuple[tuple[str, str], ...] = ()
     """(topic, what it takes of it), of each topic that it does not take everything of."""
+    tags_by: str = ""
+    tags_at_ms: int = 0
+    """Who changed what it takes of a topic that it had joined before, and when; 0 for nobody."""
     catching_up: tuple[str, ...] = ()
     """Topics where it gets what was stored before it came; it is paused there until it has it."""
     begins_ms: int = 0

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NoReturn, cast
 
 from rqretry.core.errors import refuse, show
+from rqretry.core.route import UNORDERED
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_BODY_DEPTH = 64
@@ -208,6 +209,13 @@ def check_options(options: Mapping[str, object], known: type, name: str) -> None
     unknown = sorted(options.keys() - known.__annotations__.keys())
     if unknown:
         refuse(name, unknown[0], f"is not one of {', '.join(sorted(known.__annotations__))}")
+
+
+def check_unordered(value: object) -> str:
+    """What ordered groups do with messages that have no message group."""
+    if value not in UNORDERED:
+        refuse("unordered", value, 'must be "queue" or "parallel"')
+    return str(value)
 
 
 def check_flag(name: str, value: object) -> bool:

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 MAX_GROUPS = 250
 EVERY_TAG = "*"
+QUEUE, PARALLEL = UNORDERED = ("queue", "parallel")
+"""What ordered groups do with messages without a message group: handle them in the order of their
+partition, one at a time, or all at once."""
 
 
 class RouteGroup(NamedTuple):
@@ -76,13 +79,19 @@ class Route:
     """How long what was consumed is kept, 0 for not at all; known to the partitions alone."""
     keep_bytes: int = 0
     """How many bytes of it; known to the partitions alone."""
+    unordered: str = QUEUE
+    """What ordered groups do with messages that have no message group: one of UNORDERED."""
     filtered: bool = field(init=False)
     """Whether a group takes only some tags."""
+    queued: bool = field(init=False)
+    """Whether a group orders messages without a message group."""
 
     def __post_init__(self) -> None:
         """Look once, since every publish asks."""
         filtered = any(group.tags != EVERY_TAG for group in self.groups)
         object.__setattr__(self, "filtered", filtered)
+        ordered = any(group.ordered for group in self.groups)
+        object.__setattr__(self, "queued", ordered and self.unordered == QUEUE)
 
     def targets(self, tag: str) -> bytes:
         """The bytes of the groups that take a message with this tag ("" for none)."""
@@ -98,6 +107,8 @@ class Route:
             table["b"] = 1
         if self.closed:
             table["c"] = 1
+        if self.unordered != QUEUE:
+            table["u"] = self.unordered
         return json.dumps(table, separators=(",", ":"))
 
     @staticmethod
@@ -112,7 +123,10 @@ def _decode(version: int, table: str) -> Route:
         return Route(version)
     fields = json.loads(table)
     groups = tuple(RouteGroup.decode(group) for group in fields["g"])
-    return Route(version, fields["p"], groups, broadcast="b" in fields, closed="c" in fields)
+    return Route(
+        version, fields["p"], groups, broadcast="b" in fields, closed="c" in fields,
+        unordered=fields.get("u", QUEUE),
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 class About(NamedTuple):
     """The groups and topics that a worker process consumes, and what it cannot lease from.
 
-    `scripts` is the version of its scripts; "" for one that does not say so.
+    `scripts` is the version of its scripts; "" for one that does not say so. `tags` is what its
+    consumers named at their start: group, topic and tags.
     """
 
     groups: tuple[str, ...] = ()
@@ -15,6 +16,7 @@ class About(NamedTuple):
     pid: int | None = None
     refused: tuple[str, ...] = ()
     scripts: str = ""
+    tags: tuple[tuple[str, str, str], ...] = ()
 
 
 def groups_of(about: str) -> About:
@@ -24,6 +26,7 @@ def groups_of(about: str) -> About:
         refused = tuple(fields.get("refused", ()))
         scripts = str(fields.get("scripts", ""))
         found = tuple(fields["groups"]), tuple(fields["topics"]), fields.get("pid"), refused
-        return About(*found, scripts)
+        tags = tuple((str(g), str(t), str(named)) for g, t, named in fields.get("tags", ()))
+        return About(*found, scripts, tags)
     except (ValueError, TypeError, KeyError):
         return About()

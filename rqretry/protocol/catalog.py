@@ -28,6 +28,7 @@ def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
             route.history_ms,
             route.keep_ms,
             route.keep_bytes,
+            int(route.queued),
         ),
         int,
     )

@@ -67,6 +67,17 @@ class Stats(NamedTuple):
         return self.ready + self.blocked + self.retry + self.inflight + self.dead + waiting
 
 
+class Blocking(NamedTuple):
+    """A message that has failed, and holds up its message group."""
+
+    id: str
+    message_group: str
+    """" " for messages without one."""
+    attempt: int
+    blocked_ms: int
+    behind: int
+
+
 class Peeked(NamedTuple):
     """Where one message is, for one group; None or "" wherever it is not."""
 
@@ -183,8 +194,12 @@ def scheduled_before(keys: PartitionKeys, now_ms: int) -> Command[int]:
 
 
 def messages_in_order(keys: GroupKeys) -> Command[int]:
-    """How many unfinished messages of an ordered group have a message group."""
-    return query(int, "ZCARD", keys.order)
+    """How many unfinished messages of an ordered group have a message group.
+
+    Those that have none are in one under a blank, which stands in front of all others; they stay in
+    their partition, however many there are.
+    """
+    return query(int, "ZLEXCOUNT", keys.order, "(!", "+")
 
 
 def memory(keys: PartitionKeys) -> Command[int]:
@@ -200,6 +215,11 @@ def server_memory() -> Command[dict[str, int]]:
 def stats(keys: GroupKeys) -> Command[Stats]:
     """How many messages of a group are where; what is due counts as ready."""
     return call(keys.scripts, "stats", (), _stats)
+
+
+def blockers(keys: GroupKeys, most: int) -> Command[tuple[int, list[Blocking]]]:
+    """How many message groups are blocked, and the messages that have blocked one for longest."""
+    return call(keys.scripts, "blockers", (most,), _blockers)
 
 
 def peek(keys: GroupKeys, id_: str) -> Command[Peeked]:
@@ -330,6 +350,15 @@ def _stats(reply: list[Any]) -> Stats:
         paused == b"1", rungs, pairs(counters), int(history_bytes), number(most), text(rate),
         max(0, int(blocked)), int(grouped),
     )  # fmt: skip
+
+
+def _blockers(reply: list[Any]) -> tuple[int, list[Blocking]]:
+    count, *rows = reply
+    found = [
+        Blocking(text(id_), text(name), attempt, blocked_ms, behind)
+        for id_, name, attempt, blocked_ms, behind in rows
+    ]
+    return count, found
 
 
 def _peeked(reply: list[Any]) -> Peeked:

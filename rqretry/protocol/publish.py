@@ -276,7 +276,7 @@ def _mode(route: Route, messages: Sequence[Prepared]) -> str | None:
     """None if all are bare, as most are: for publish.lua. Else publish_with_options.lua's."""
     if route.filtered:
         return _FILTERED
-    if route.broadcast:
+    if route.broadcast or route.queued:
         return ""
     if isinstance(messages, PlainMessages):
         if messages.digests is None:
@@ -307,9 +307,10 @@ def _keys_of_groups(keys: PartitionKeys, route: Route, *, bare: bool = False) ->
 
 
 def _names_of_groups(route: Route) -> Iterator[Argument]:
+    order = b"q" if route.queued else b"o"
     for group in route.groups:
         yield group.name
-        yield bytes((group.byte,)) + (b"o" if group.ordered else b"")
+        yield bytes((group.byte,)) + (order if group.ordered else b"")
 
 
 def scheduled_member(id_: str, tag: str) -> str:

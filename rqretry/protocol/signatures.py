@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 _DECLARED = """
 audit_append: meta records | actor verb arguments counts most
 backfill_check: meta config bodies pending big | cursor
+blockers: meta retry inflight attempts failures order message_groups, then levels | most:number
 catch_up: meta config ready attempts bodies pending events counters location | group actor
     structure owner offset:number count:number
 change_visibility: meta config retry inflight attempts failures dead deaths due wake events counters
@@ -116,7 +117,7 @@ stats: meta config ready retry inflight dead scheduled backlog counters bodies o
     message_groups, then levels
 subscribe: meta route backlog ready wake counters order heads message_groups | version:number
     route_table group limit:number max_messages ordered:flag history_bytes history_ms
-    keep_ms keep_bytes
+    keep_ms keep_bytes queued:flag
 succeed: meta config inflight attempts failures dead bodies big pending ids_key id_expiry events
     counters wake ready order heads message_groups keyed message_keys kept kept_bodies consumed,
     then deaths of a group that consumes dead letters | group worker strict:flag stride:number

@@ -64,7 +64,11 @@ class PartitionWatch(Generic[C]):
         if names:
             records = await self._store.run(read_these(self._catalog.keys.topics, names))
             stored = dict(zip(names, records, strict=True))
-            plain = [] if records == self._seen else [c for c in plain if _differs(c, stored)]
+            if records == self._seen:
+                plain = []
+            for consumer in plain:
+                _warn_of_tags(consumer.spec, stored)
+            plain = [c for c in plain if _differs(c, stored)]
             self._seen = records
         for consumer in self._consumers:
             if consumer in plain or source_of(consumer.spec.group, consumer.spec.topics):
@@ -93,6 +97,19 @@ class PartitionWatch(Generic[C]):
             if (old.topic, old.partition) not in there and not (old.leases or old.outbox):
                 self._remove(consumer, old)
                 log.warning("%s is not there any more", old.keys)
+
+
+def _warn_of_tags(spec: ConsumerSpec, stored: Mapping[str, str]) -> None:
+    """Log that the group takes something else than this instance named."""
+    for name in spec.topics if spec.tags is not None else ():
+        groups = TopicRecord.decode(name, stored[name]).groups if stored[name] else ()
+        taken = next((group.tags for group in groups if group.name == spec.group), spec.tags)
+        if taken != spec.tags:
+            log.warning(
+                "group %s takes %s of topic %s, as another instance of it named, and not %s as this"
+                " one did: name the same tags in all of them, or use another group name",
+                spec.group, taken, name, spec.tags,
+            )  # fmt: skip
 
 
 def _differs(consumer: Joined, stored: Mapping[str, str]) -> bool:

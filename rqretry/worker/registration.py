@@ -65,6 +65,12 @@ class Registration:
             "topics": sorted({topic for spec in specs for topic in spec.topics}),
             "pid": os.getpid(),
             "scripts": store.topology.scripts.version(),
+            "tags": [
+                (spec.group, topic, spec.tags)
+                for spec in specs
+                if spec.tags is not None
+                for topic in spec.topics
+            ],
         }
         self._refused = refused
         self._soon = asyncio.Event()

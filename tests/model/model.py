@@ -13,6 +13,8 @@ ORDERED_MS = 1_500
 LEVELS_MS = (1_000, 5_000, 60_000)
 ID_KEPT_MS = 3_600_000
 MAX_POSTPONES = 1
+QUEUE = " "
+"""The message group of messages without one, where a group is ordered."""
 
 READY, RETRY, INFLIGHT, WAITING, DEAD, DONE, BLOCKED = (
     "ready",

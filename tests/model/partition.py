@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
-from tests.model.model import DONE, Group
+from tests.model.model import DONE, QUEUE, Group
 
 ID_KEPT_MS = 3_600_000
 CLOSED_MS = 600_000
@@ -125,6 +125,8 @@ class Partition:
     def push(self, id_: str, tag: str, now: int, name: str, number: int) -> None:
         """Ready for every group that takes the tag; with none of these it is gone."""
         taking = [g for g in self.groups.values() if g.takes is None or tag in g.takes]
+        if taking and any(group.ordered for group in self.groups.values()):
+            name = name or QUEUE
         self.shared.discard(id_)
         for group in self.groups.values():
             group.leases.pop(id_, None)  # of a message long gone that had the same id
@@ -146,7 +148,8 @@ class Partition:
             self.cast.show(now, {id_: self.stored[id_] for id_ in due})
         for id_ in due:
             del self.scheduled[id_]
-            name, number = self.names.get(id_, ""), self.numbers.pop(id_, 0)
+            name, number = self.names.get(id_, ""), self.numbers.pop(id_, None)
+            number = next(self.order) if number is None else number
             self.push(id_, self.tags.pop(id_), now, name, number)
 
     def recall(self, id_: str, now: int) -> str:

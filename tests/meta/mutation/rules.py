@@ -13,10 +13,12 @@ from tests.meta.mutation.cases import (
     places,
     push,
     replays,
+    subscriptions,
 )
 
 CASES = (
     *push.CASES,
+    *subscriptions.CASES,
     *groups.CASES,
     *dead_letters.CASES,
     *limits.CASES,

@@ -207,6 +207,7 @@ class _Lines:
             self._places.pop(entity, None)  # it goes to the end of its message group
         elif entity in self._places:
             name, number = self._places[entity]
+            name = name if name != " " else f" {step.partition}"  # a queue of each partition
             yield from self._in_line(step, (step.topic, step.group, name), number)
 
     def _in_line(self, step: Transition, key: tuple[str, str, str], number: int) -> Iterator[str]:

@@ -10,7 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rqretry.core.route import Route
-from tests.model.model import BLOCKED, DEAD, DONE, INFLIGHT, READY, RETRY, WAITING, Group, Lease
+from tests.model.model import (
+    BLOCKED,
+    DEAD,
+    DONE,
+    INFLIGHT,
+    QUEUE,
+    READY,
+    RETRY,
+    WAITING,
+    Group,
+    Lease,
+)  # fmt: skip
 from tests.model.partition import Partition
 
 UNLIMITED = 1 << 30
@@ -175,6 +186,8 @@ class Place(Partition):
         for id_ in taken:
             self.tags.pop(id_, None)
             number = self.numbers.pop(id_, 0)
+            if self.ledger(name).ordered and id_ not in self.names:
+                self.names[id_], number = QUEUE, next(self.order)
             self.ledger(name).push(id_, self.names.get(id_, ""), number)
 
     def owing(self, id_: str) -> set[str]:
