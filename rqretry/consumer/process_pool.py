@@ -96,7 +96,7 @@ class ProcessSlot:
         observer = observing.installed
         carrier = {} if observer is None else observer.carrier()
         facts = attempt_facts()
-        request = ForkingPickler.dumps((*address(handler), args, kwargs, carrier, facts))
+        request = _pickled((*address(handler), args, kwargs, carrier, facts))
         process, pipe = self._running()
         self._busy = True
         try:
@@ -153,6 +153,12 @@ def _start() -> tuple[SpawnProcess, Connection]:
     return process, ours
 
 
+def _pickled(value: object) -> bytes:
+    # Not the view that `dumps` answers: where a traceback keeps it in a cycle, the collector of
+    # Python 3.12 frees the buffer below it first, and the process ends with SIGSEGV.
+    return bytes(ForkingPickler.dumps(value))
+
+
 def how_ended(code: int | None) -> str:
     """How a process ended, by its exit code: a signal, or an exit status."""
     if code is not None and code < 0:
@@ -197,7 +203,7 @@ def serve(
     while True:
         try:
             request = pipe.recv_bytes()
-            pipe.send_bytes(ForkingPickler.dumps(_answer(request)))
+            pipe.send_bytes(_pickled(_answer(request)))
         except (EOFError, OSError):
             observing.stop()
             os._exit(0)
@@ -249,7 +255,7 @@ def _portable(error: BaseException, text: str) -> bytes:
     """The exception pickled, or else a bare one of its type."""
     for candidate in (error, _Bare(type(error), text)):
         try:
-            data = bytes(ForkingPickler.dumps(candidate))
+            data = _pickled(candidate)
             ForkingPickler.loads(data)  # many exceptions can be pickled and not be read again
         except Exception:  # noqa: BLE001, S112 - as above
             continue

@@ -84,6 +84,20 @@ def test_retry_on_sees_the_class_of_an_exception_that_cannot_travel() -> None:
         slot.call(handlers.fail_badly, (_Body("wrong"),), {})
 
 
+def test_no_traceback_keeps_a_view_of_a_buffer() -> None:
+    """In a cycle the collector of Python 3.12 frees the buffer first: SIGSEGV."""
+    slot = ProcessSlot()
+    try:
+        with pytest.raises(ProcessDied) as caught:
+            slot.call(handlers.die, (_Body("kill"),), {})
+    finally:
+        slot.close()
+    frames = [entry.frame for entry in caught.traceback]
+    assert any(frame.code.name == "call" for frame in frames)
+    kept = [value for frame in frames for value in frame.f_locals.values()]
+    assert not [value for value in kept if isinstance(value, memoryview)]
+
+
 class _Body:
     def __init__(self, body: str) -> None:
         self.body = body
