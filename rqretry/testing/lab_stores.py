@@ -70,6 +70,7 @@ class LabStore(SyncStore):
         super().__init__(url, library)
         self._lab_session = LabSession(self.topology, self.repeat_seconds)
         self.session = self._lab_session
+        self.may_hold_up_a_loop = True  # a test has nothing else to do
         self._prepare()
 
     @property

@@ -3,6 +3,8 @@
 Thread-safe (each call has a connection of its own) and fork-safe (a child opens its own).
 """
 
+import asyncio
+import logging
 import os
 import threading
 import time
@@ -47,6 +49,10 @@ from rqretry.transport.topology import Handshake, topology_of
 from rqretry.transport.wakeup import wait_apart
 
 T = TypeVar("T")
+
+log = logging.getLogger("rqretry")
+
+_running_loop = asyncio._get_running_loop  # noqa: SLF001 - get_running_loop raises where none runs
 
 FIRST_CONNECT_SECONDS = 1.2
 """How long one attempt to connect takes at most; with its repetition, a user waits 3 s."""
@@ -127,6 +133,8 @@ class SyncStore(Closing):
         self._lock = threading.Lock()
         self._locating = threading.Lock()
         self._pid = os.getpid()
+        self.may_hold_up_a_loop = False
+        """Whether it is used where an event loop runs, and that is known."""
 
     @property
     def topology(self) -> Topology:
@@ -247,6 +255,8 @@ class SyncStore(Closing):
 
     def _round_trip(self, trip: RoundTrip) -> list[Any]:
         node, requests, seconds = trip
+        if not self.may_hold_up_a_loop and _running_loop() is not None:
+            self._warn_of_loop()
         connection = self.connection_to(node)
         try:
             replies = connection.exchange(requests, seconds)
@@ -255,6 +265,13 @@ class SyncStore(Closing):
             raise
         self.release(connection)
         return replies
+
+    def _warn_of_loop(self) -> None:
+        self.may_hold_up_a_loop = True
+        log.warning(
+            "a client without asyncio is used where an event loop runs, which stands still until"
+            " the server answers: await what App or AsyncClient has there, or call it in a thread"
+        )
 
     def _together(self, trips: Iterable[tuple[Node, Any]]) -> list[list[Any] | Exception]:
         # All requests are sent before the first reply is read: the servers work at once.

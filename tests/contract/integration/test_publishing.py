@@ -505,3 +505,15 @@ async def test_how_long_a_call_is_repeated_is_settable(lab: Lab, patience: Any) 
     assert lab.app().client.store.repeat_seconds == 15
     with pytest.raises(InvalidArgument, match=r"^timeout"):
         lab.app(timeout=0)
+
+
+async def test_a_client_without_asyncio_warns_once_where_a_loop_runs(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = lab.client()
+    await asyncio.to_thread(client.publish, "t", 1)
+    assert not caplog.records
+    client.publish("t", 2)
+    client.publish("t", 3)
+    (record,) = caplog.records
+    assert (record.levelname, "stands still" in record.getMessage()) == ("WARNING", True)
