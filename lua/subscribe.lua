@@ -7,17 +7,22 @@ local call = redis.call
   takes it in bounded steps, message group by message group, and the route is installed with the last
   step: until then what is published goes behind what waits.
 
+  What a client read before the server went back to older data names groups by bytes that are counted
+  again. So it says which incarnation of the data the route belongs to, and of another one it is not
+  installed.
+
   FLAGS  allow-oom
   KEYS   meta route backlog ready wake counters order heads message_groups (ready, wake, order and heads
          of the first group)
-  ARGV   version route_table group ('' when the topic has none) limit max_messages (0 for no limit)
+  ARGV   here version route_table group ('' when the topic has none) limit max_messages (0 for no limit)
          ordered ('1' where the first group is) history_bytes ('0': as it is) history_ms ('0' for any age)
          keep_ms keep_bytes ('0' where no bodies are kept)
          queued ('1' where it orders messages without a message group, too)
-  REPLY  messages still in the backlog
-  COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 11 commands
+  REPLY  messages still in the backlog, or the incarnation, where it is another one
+  COST   O(1), O(limit) when the ready list is not empty or the group is ordered; 12 commands
 ]]
 -- @include clock
+-- @include incarnation
 -- @include logical
 -- @include ownership
 -- @include message_group_order
@@ -59,6 +64,10 @@ local function take_in_order(ids)
   return #ids
 end
 
+local incarnate = incarnation()
+if incarnate ~= here then
+  return incarnate
+end
 call('HSETNX', meta, 'mark', 0)
 local waiting = call('LLEN', backlog)
 if waiting <= limit or not ordered then

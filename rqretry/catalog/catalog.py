@@ -95,7 +95,7 @@ class Catalog:
             )
         wish = Wish(group, kind, create, ordered, source, names, tags, start, settings)
         now_ms = yield from self.store.now_ms()
-        yield from self.store.check_inflight(group, settings.get("max_inflight"), names)
+        yield from self.groups.check_inflight(group, settings.get("max_inflight"), names)
         for _ in range(_ROUNDS):
             record = yield from self.subscriptions.join(wish, now_ms)
             if record is None:

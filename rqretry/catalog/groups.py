@@ -6,7 +6,7 @@ from typing import Any
 from rqretry.catalog.group_rules import source_of
 from rqretry.catalog.store import CatalogPart, Place
 from rqretry.core.catalog_records import GroupRecord
-from rqretry.core.errors import GroupNotFound, show
+from rqretry.core.errors import ConfigError, GroupNotFound, show
 from rqretry.protocol import inspect
 from rqretry.protocol.command import Operation
 
@@ -56,13 +56,33 @@ class Groups(CatalogPart):
             count += sum(part.held for part in parts)
         return count
 
+    def check_inflight(
+        self, group: str, wanted: int | None, joining: Iterable[str] = ()
+    ) -> Operation[None]:
+        """Every partition needs a share of max_inflight, or it would never deliver.
+
+        Raises:
+            ConfigError: There are fewer shares than partitions.
+        """
+        record = yield from self._store.groups.find(group)
+        if wanted is None:
+            wanted = record.max_inflight if record else 0
+        if wanted:
+            known = record.topics if record else ()
+            partitions = yield from self._store.partitions_of(dict.fromkeys((*known, *joining)))
+            if wanted < len(partitions):
+                raise ConfigError(
+                    f"max_inflight {wanted} of group {show(group)}: it is split over the partitions"
+                    f" of the group's topics, which are {len(partitions)}; give at least as many"
+                )
+
     def preview(self, name: str, **settings: Any) -> Operation[tuple[GroupRecord, GroupRecord]]:
         """A group's record as it is, and as it would be with these settings; nothing is written.
 
         Raises what `set` raises.
         """
         record = yield from self._store.group(name)
-        yield from self._store.check_inflight(name, settings.get("max_inflight"))
+        yield from self.check_inflight(name, settings.get("max_inflight"))
         return record, record.changed(record.changed_by, record.changed_at_ms, **settings)
 
     def set(self, name: str, *, pin: bool | None = None, **settings: Any) -> Operation[GroupRecord]:
@@ -72,7 +92,7 @@ class Groups(CatalogPart):
         """
         store = self._store
         yield from store.group(name)
-        yield from store.check_inflight(name, settings.get("max_inflight"))
+        yield from self.check_inflight(name, settings.get("max_inflight"))
         now_ms = yield from store.now_ms()
         named = {field for field in PINNABLE if field in settings} or set(PINNABLE)
 

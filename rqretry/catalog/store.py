@@ -11,12 +11,14 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
 from rqretry.core.catalog_records import (
     SCHEMA,
     GroupRecord,
+    Record,
     TopicRecord,
+    raised,
     schema_and_levels,
     settings_of,
     with_unknown,
@@ -33,7 +35,7 @@ from rqretry.core.errors import (
 )
 from rqretry.core.route import Route
 from rqretry.protocol import audit_log, catalog, inspect, rate_limit
-from rqretry.protocol.command import Operation, Pause
+from rqretry.protocol.command import Command, Operation, Pause
 from rqretry.protocol.keys import (
     GroupKeys,
     NamespaceKeys,
@@ -57,9 +59,6 @@ class NewerNamespace(ConfigError):
     """A newer rqretry keeps the namespace in a way that this one must not touch."""
 
 
-R = TypeVar("R", bound=TopicRecord | GroupRecord)
-
-
 class Place(NamedTuple):
     """One group in one partition of one topic."""
 
@@ -68,14 +67,14 @@ class Place(NamedTuple):
     keys: GroupKeys
 
 
-class Records(Generic[R]):
+class Records(Generic[Record]):
     """The records of all topics, or of all groups, in the namespace's slot."""
 
     def __init__(
         self,
         keys: NamespaceKeys,
         stored_in: str,
-        decode: Callable[[str, str], R],
+        decode: Callable[[str, str], Record],
         missing: Callable[[str], RqretryError],
     ) -> None:
         self._keys = keys
@@ -86,12 +85,12 @@ class Records(Generic[R]):
         self.damaged: dict[str, str] = {}
         """What `all` could not read, and why."""
 
-    def find(self, name: str) -> Operation[R | None]:
+    def find(self, name: str) -> Operation[Record | None]:
         """One record, if it is there."""
         stored: str = yield inspect.read_record(self._stored_in, name)
         return self._decode(name, stored) if stored else None
 
-    def all(self) -> Operation[list[R]]:
+    def all(self) -> Operation[list[Record]]:
         """All that can be read, by name; one that is damaged concerns itself alone."""
         stored: dict[str, str] = yield inspect.read_records(self._stored_in)
         found, before = [], self.damaged
@@ -105,13 +104,13 @@ class Records(Generic[R]):
                     log.warning("%s; it is left out", error)
         return found
 
-    def change(self, name: str, decide: Callable[[R], R]) -> Operation[R]:
+    def change(self, name: str, decide: Callable[[Record], Record]) -> Operation[Record]:
         """Change a record that is there; `decide` may be asked more than once.
 
         Raises what `missing` makes.
         """
 
-        def checked(old: R | None) -> R:
+        def checked(old: Record | None) -> Record:
             if old is None:
                 raise self.missing(name)
             return decide(old)
@@ -120,11 +119,15 @@ class Records(Generic[R]):
         assert changed is not None
         return changed
 
-    def swap(self, name: str, decide: Callable[[R | None], R | None]) -> Operation[R | None]:
+    def swap(
+        self, name: str, decide: Callable[[Record | None], Record | None]
+    ) -> Operation[Record | None]:
         """Create, change or delete a record: `decide` turns what is stored into what should be.
 
-        None stands for no record. Returns what is stored in the end.
+        None stands for no record. Returns what is stored in the end. New versions come from the
+        time: none is given out twice, not by a server that went back to older data.
         """
+        now_ms: int = yield audit_log.now(self._keys)
 
         def decided(old: str) -> str:
             was = self._decode(name, old) if old else None
@@ -133,7 +136,7 @@ class Records(Generic[R]):
                 return old
             if was is None or record is None:
                 return record.encode() if record else ""
-            return with_unknown(old, was.encode(), record.encode())
+            return with_unknown(old, was.encode(), raised(was, record, now_ms).encode())
 
         stored = yield from compare_and_set(self._keys, self._stored_in, name, decided)
         return self._decode(name, stored) if stored else None
@@ -328,13 +331,16 @@ class CatalogStore:
         self, record: TopicRecord, partitions: Iterable[int] | None = None
     ) -> Operation[None]:
         """Copy a topic's route to its partitions; the first group takes the backlog."""
-        rest = list(range(record.all_partitions) if partitions is None else partitions)
-        while rest:
-            left = yield [
-                catalog.subscribe(self.partition(record.name, number), record.route)
-                for number in rest
-            ]
-            rest = [number for number, waiting in zip(rest, left, strict=True) if waiting]
+
+        def copy(number: int, here: str) -> Command[int | str]:
+            return catalog.subscribe(self.partition(record.name, number), record.route, here)
+
+        def again() -> Operation[int]:
+            nonlocal record
+            record = yield from self.topic(record.name)
+            return record.all_partitions
+
+        yield from catalog.copied(partitions or range(record.all_partitions), copy, again)
 
     def configure(self, group: GroupRecord, topics: Iterable[str] | None = None) -> Operation[None]:
         """Copy a group's settings to the partitions of these topics; default all of its topics.
@@ -342,26 +348,36 @@ class CatalogStore:
         A rate limit is in force once the partitions ask for tokens, so the bucket comes before
         them, and is emptied after them.
         """
-        levels = yield from self.open()
-        shares = yield from self._shares(group)
+        yield from self.open()
         bucket = bucket_key(self.namespace, group.name)
         limit = rate_limit.rate_set(bucket, group.version, group.rate_limit)
         if group.rate_limit:
             yield limit
         for name in group.topics if topics is None else topics:
-            topic = yield from self.topic(name)
-            byte = topic.byte_of(group.name)
-            yield [
-                catalog.configure(
-                    self.group_keys(name, number, group.name),
-                    group.version,
-                    group.configuration(levels, byte, name, shares.get((name, number), 0)),
-                )
-                for number in range(topic.all_partitions)
-                if byte or group.source
-            ]
+            yield from self._configure_in(name, group)
         if not group.rate_limit:
             yield limit
+
+    def _configure_in(self, name: str, group: GroupRecord) -> Operation[None]:
+        shares = yield from self._shares(group)
+        topic = yield from self.topic(name)
+
+        def copy(number: int, here: str) -> Command[int | str]:
+            assert self.levels is not None
+            byte, share = topic.byte_of(group.name), shares.get((name, number), 0)
+            fields = group.configuration(self.levels, byte, name, share)
+            keys = self.group_keys(name, number, group.name)
+            return catalog.configure(keys, group.version, fields, here)
+
+        def again() -> Operation[int]:
+            nonlocal group, shares, topic
+            group = yield from self.group(group.name)
+            shares = yield from self._shares(group)
+            topic = yield from self.topic(name)
+            return topic.all_partitions if topic.byte_of(group.name) or group.source else 0
+
+        if topic.byte_of(group.name) or group.source:
+            yield from catalog.copied(range(topic.all_partitions), copy, again)
 
     def _shares(self, group: GroupRecord) -> Operation[dict[tuple[str, int], int]]:
         """Each partition's share of a group's max_inflight; none if there is no limit."""
@@ -370,26 +386,6 @@ class CatalogStore:
         partitions = yield from self.partitions_of(group.topics)
         least, more = divmod(group.max_inflight, len(partitions))
         return {partition: least + (index < more) for index, partition in enumerate(partitions)}
-
-    def check_inflight(
-        self, group: str, wanted: int | None, joining: Iterable[str] = ()
-    ) -> Operation[None]:
-        """Every partition needs a share of max_inflight, or it would never deliver.
-
-        Raises:
-            ConfigError: There are fewer shares than partitions.
-        """
-        record = yield from self.groups.find(group)
-        if wanted is None:
-            wanted = record.max_inflight if record else 0
-        if wanted:
-            known = record.topics if record else ()
-            partitions = yield from self.partitions_of(dict.fromkeys((*known, *joining)))
-            if wanted < len(partitions):
-                raise ConfigError(
-                    f"max_inflight {wanted} of group {show(group)}: it is split over the partitions"
-                    f" of the group's topics, which are {len(partitions)}; give at least as many"
-                )
 
 
 def without(names: tuple[str, ...], name: str) -> tuple[str, ...]:

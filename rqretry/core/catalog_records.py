@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import CodecError, ConfigError, RqretryError, show
@@ -352,6 +352,19 @@ def schema_and_levels(settings: str) -> tuple[int, LevelTable]:
             f"the settings of the namespace are damaged: {show(settings)}; restore them from a"
             " backup of the field `settings` of the hash `settings`"
         ) from error
+
+
+Record = TypeVar("Record", bound=TopicRecord | GroupRecord)
+
+
+def raised(old: Record, record: Record, least: int) -> Record:
+    """A record as it was changed; its version, if it has a new one, is at least so high."""
+    if record.version == old.version:
+        return record
+    version = max(record.version, least)
+    if isinstance(record, TopicRecord) and record.closed == record.version:
+        return replace(record, version=version, closed=version)
+    return replace(record, version=version)
 
 
 def with_unknown(stored: str, known: str, changed: str) -> str:

@@ -191,11 +191,16 @@ class Upkeep:
         known.changed_at = now if changed else known.changed_at
 
     def _move(self, groups: Sequence[GroupKeys]) -> Operation[list[Moved]]:
-        moved = yield from self._maintenance.move([self._due(keys) for keys in groups])
+        dues = [self._due(keys) for keys in groups]
+        moved = yield from self._maintenance.move(dues)
         self._judge(groups, [one.error for one in moved])
         at = time.monotonic()
-        seen = zip(groups, moved, strict=True)
-        self._seen |= {keys: (one.now_ms, at) for keys, one in seen if one.error is None}
+        self._seen |= {
+            due.keys: (one.now_ms, at)
+            for due, one in zip(dues, moved, strict=True)
+            # else the server has it from us, and we know it better
+            if one.error is None and one.now_ms != due.expected_ms
+        }
         return moved
 
     def _ready(self, places: Iterable[K]) -> list[K]:

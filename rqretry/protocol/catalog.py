@@ -3,21 +3,27 @@
 The records are read in inspect.py.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from rqretry.core.route import Route
-from rqretry.protocol.command import MAX_BATCH, Command, call
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, call, text
 from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
 
 
-def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
-    """Install a route; the first group takes the backlog. Returns what is left of it."""
+def subscribe(keys: PartitionKeys, route: Route, here: str = "") -> Command[int | str]:
+    """Install a route; the first group takes the backlog. Returns what is left of it.
+
+    Where the server's data are of another incarnation than `here`, that is returned instead.
+    """
     first = route.groups[0].name if route.groups else ""
     ordered = bool(route.groups) and route.groups[0].ordered
     return call(
         keys.group(first, 0).scripts,
         "subscribe",
         (
+            here,
             route.version,
             route.encode(),
             first,
@@ -30,16 +36,45 @@ def subscribe(keys: PartitionKeys, route: Route) -> Command[int]:
             route.keep_bytes,
             int(route.queued),
         ),
-        int,
+        _left,
     )
 
 
 def configure(
-    keys: GroupKeys, version: int, fields: Mapping[str, str | int | bytes]
-) -> Command[int]:
-    """Copy a group's configuration into a partition; newer wins."""
+    keys: GroupKeys, version: int, fields: Mapping[str, str | int | bytes], here: str = ""
+) -> Command[int | str]:
+    """Copy a group's configuration into a partition; newer wins. Returns 0, or as `subscribe`."""
     flat = [argument for pair in fields.items() for argument in pair]
-    return call(keys.scripts, "configure", (version, *flat), int)
+    return call(keys.scripts, "configure", (here, version, *flat), _left)
+
+
+def _left(reply: Any) -> int | str:
+    return reply if isinstance(reply, int) else text(reply)
+
+
+def copied(
+    numbers: Iterable[int],
+    copy: Callable[[int, str], Command[int | str]],
+    again: Callable[[], Operation[int]],
+) -> Operation[None]:
+    """Copy what was read from the catalog to partitions.
+
+    A server may have gone back to older data since then. So a partition takes a copy only from who
+    names the incarnation of its data, and has read what is copied after it learnt that.
+
+    Args:
+        numbers: The partitions.
+        copy: Makes the command for one of them, by its incarnation; it is done when that answers 0.
+        again: Reads what is copied anew. Returns how many partitions there are by now.
+    """
+    rest, here = list(numbers), dict[int, str]()
+    while rest:
+        left = yield [copy(number, here.get(number, "")) for number in rest]
+        found = dict(zip(rest, left, strict=True))
+        others = {number: other for number, other in found.items() if isinstance(other, str)}
+        here |= others
+        count = (yield from again()) if others else math.inf
+        rest = [number for number, more in found.items() if more != 0 and number < count]
 
 
 def compare_and_set(

@@ -21,7 +21,7 @@ claim: meta transactions unfinished_transactions parked_transactions, then check
 commit: meta scheduled halves half_of closed events counters message_groups | transaction worker
     decided_ms:number limit:number
 compare_and_set: meta records | field expected replacement
-configure: meta config wake | version:number, then field and value of each setting
+configure: meta config wake | here version:number, then field and value of each setting
 dead_clusters: deaths failures fingerprints | first count:number
 dead_letters: meta dead deaths failures fingerprints bodies big | with_bodies:flag
     byte_limit:number count:number after_ms after_id upto_ms:number fingerprint, then ids
@@ -115,7 +115,7 @@ scan_group: meta location attempts failures | structure offset:number count:numb
 scheduled: meta scheduled | limit:number
 stats: meta config ready retry inflight dead scheduled backlog counters bodies order heads
     message_groups, then levels
-subscribe: meta route backlog ready wake counters order heads message_groups | version:number
+subscribe: meta route backlog ready wake counters order heads message_groups | here version:number
     route_table group limit:number max_messages ordered:flag history_bytes history_ms
     keep_ms keep_bytes queued:flag
 succeed: meta config inflight attempts failures dead bodies big pending ids_key id_expiry events

@@ -268,9 +268,11 @@ class Schedule:
         """Nothing was seen, and there is no point in looking again before its time."""
         self.looked_at = max(self.looked_at, now)
 
-    def maintained(self, now_ms: int, now: float) -> None:
+    def maintained(self, now_ms: int, now: float, expected_ms: int | None = None) -> None:
         """What was due was moved, at this time of the server and of this process."""
-        self.looked_at, self.seen = now, (now_ms, now)
+        self.looked_at = now
+        if now_ms != expected_ms:  # else the server has it from us, and we know it better
+            self.seen = now_ms, now
 
     def promoted(self, next_due_ms: int | None, now: float) -> None:
         """Delayed messages were made ready; milliseconds until there are more."""

@@ -130,7 +130,7 @@ class Reaper:
 
     def _note(self, place: LeasedPlace, due: Due, moved: Moved) -> None:
         schedule, now = place.schedule, time.monotonic()
-        schedule.maintained(moved.now_ms, now)
+        schedule.maintained(moved.now_ms, now, due.expected_ms)
         if due.promote:
             stuck = moved.next_due_ms == 0 and not moved.promoted
             schedule.promoted(STUCK_MS if stuck else moved.next_due_ms, now)

@@ -1,6 +1,6 @@
 """One partition on one server and a virtual clock: verbs in, whole states out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -115,15 +115,24 @@ class World:
 
     def install(self) -> None:
         """Tell the partition the route."""
-        self.run(catalog.subscribe(self.keys, self.route))
+        self._copy(lambda here: catalog.subscribe(self.keys, self.route, here))
+
+    def _copy(self, copy: Callable[[str], Command[int | str]]) -> None:
+        """As those do who have read the catalog just now, whatever incarnation the data are of."""
+
+        def again() -> Operation[int]:
+            yield from ()
+            return 1
+
+        self.perform(catalog.copied([0], lambda _, here: copy(here), again))
 
     def group(self, name: str = "g") -> GroupKeys:
         """The keys of a group."""
         return self.keys.group(name, len(LEVELS))
 
-    def configure(self, name: str, version: int, **fields: Any) -> int:
+    def configure(self, name: str, version: int, **fields: Any) -> None:
         """Change a group's configuration."""
-        return self.run(catalog.configure(self.group(name), version, fields))
+        self._copy(lambda here: catalog.configure(self.group(name), version, fields, here))
 
     def publish(
         self,

@@ -10,11 +10,11 @@ from rqretry.core.message import Message, ReceiptHandle
 from tests.model.model import DONE
 from tests.model.simulation.calls import NAMESPACE, require
 from tests.model.simulation.clients import client_of
-from tests.model.simulation.loop import Process
+from tests.model.simulation.loop import Process, current
 from tests.model.simulation.network import store_of
 from tests.model.simulation.plans import DURATIONS_S, GroupPlan
 from tests.model.simulation.processes import TOPIC, SimulatedWorker, app_of, options_of
-from tests.model.simulation.world import World, current
+from tests.model.simulation.world import World
 
 _PAUSE = 0.02
 

@@ -45,9 +45,9 @@ class Journal(Publishes, Leases):
         """Whether the model has something to say about it."""
         return call.verb in self._readers
 
-    def follow(self, place: Place, call: Call) -> None:
+    def follow(self, place: Place, call: Call, reply: Any) -> None:
         """As far as the model is still needed of a partition that is only observed."""
-        if call.verb == "subscribe":
-            place.install(Route.decode(int(call.args[0]), call.args[1]))
+        if call.verb == "subscribe" and not isinstance(reply, bytes):  # of this incarnation
+            place.install(Route.decode(int(call.args[1]), call.args[2]))
         elif call.verb == "configure":
             place.settings_of(call.keys[1].split(":")[-2])

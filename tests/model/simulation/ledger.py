@@ -201,6 +201,12 @@ class Place(Partition):
         self.gone |= set(self.halves_of(transaction))
         return super().rollback(transaction, now)
 
+    def keeps_time(self) -> bool:
+        """Whether something here falls due, so that somebody looks at the time."""
+        due = (INFLIGHT, WAITING)
+        held = (one for ledger in self.routed() for one in ledger.leases.values())
+        return bool(self.scheduled) or any(one.place in due for one in held)
+
     def unfinished(self) -> set[str]:
         """What somebody still has to see to."""
         waiting = {*self.scheduled, *self.backlog, *self.halves}

@@ -229,3 +229,10 @@ def virtual(loop: VirtualLoop, chance: Chance) -> Iterator[None]:
         for place in ("rqretry.client.worker_name", "rqretry.worker.worker.worker_name"):
             stack.enter_context(mock.patch(place, who))
         yield
+
+
+def current() -> Process:
+    """The process whose code runs."""
+    process = PROCESS.get()
+    assert process is not None
+    return process

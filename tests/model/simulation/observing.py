@@ -33,6 +33,7 @@ class Seen:
         dead: By group, its dead letters.
         numbers: By group and id, the lease number.
         ending: What a cut settle left in flight without a body, until its lease ends.
+        halves: What of `common` belongs to a transaction.
     """
 
     common: frozenset[str]
@@ -41,6 +42,7 @@ class Seen:
     dead: dict[str, frozenset[str]]
     numbers: dict[tuple[str, str], int]
     ending: frozenset[str] = frozenset()
+    halves: frozenset[str] = frozenset()
 
 
 class Observer:
@@ -110,6 +112,10 @@ class Observer:
         held = (ids - now.dead[group] for group, ids in now.held.items())
         return set(now.common | now.ending).union(*held)
 
+    def halves(self) -> frozenset[str]:
+        """What is the half of a transaction."""
+        return self._before.halves
+
 
 def modelled(place: Place) -> Seen:
     """A partition as the model has it."""
@@ -144,7 +150,8 @@ def seen(place: Place, held: Held, groups: dict[str, Held]) -> Seen:
             i: numbers.get((name, i), 1) for i in found["inflight"] if i in owed - dead[name]
         }
     ending = frozenset(i for found in groups.values() for i in found["inflight"]) - bodies
-    return Seen(frozenset(common & bodies), kept, live, dead, numbers, ending)
+    halves = frozenset(held["half_of"])
+    return Seen(frozenset(common & bodies), kept, live, dead, numbers, ending, halves)
 
 
 def _everywhere(found: Held) -> set[str]:

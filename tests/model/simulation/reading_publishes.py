@@ -16,7 +16,7 @@ class Publishes(Reading):
     # -- routes and settings -------------------------------------------------------------------
 
     def _do_subscribe(self, place: Place, keys: Any, args: Any, reply: int) -> None:
-        version, table, first, limit, _, ordered, *_ = args
+        _, version, table, first, limit, _, ordered, *_ = args
         waiting = len(place.backlog)
         if not ordered or waiting <= limit:
             place.install(Route.decode(int(version), table))
@@ -28,8 +28,8 @@ class Publishes(Reading):
 
     def _do_configure(self, place: Place, keys: Any, args: Any, reply: int) -> None:
         group = keys[1].split(":")[-2]
-        done = place.settings_of(group).configure(int(args[0]), flat(args[1:]))
-        require(done == (reply == 1), f"configure of {group} answered {reply}")
+        place.settings_of(group).configure(int(args[1]), flat(args[2:]))
+        require(reply == 0, f"configure of {group} answered {reply}")
 
     # -- publishing ----------------------------------------------------------------------------
 

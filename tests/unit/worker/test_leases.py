@@ -93,6 +93,17 @@ def test_a_clock_that_steps_or_jumps_is_not_believed_until_maintenance_reads_it(
     assert schedule.expected_ms(120.5) == 3475
 
 
+def test_time_that_a_server_has_from_us_is_not_rounded_down_again_and_again() -> None:
+    schedule = Schedule(30.0)
+    schedule.maintained(3000, 120.0)
+    for each in range(1000):  # a millisecond is left until the next thing is due, it says
+        now = 120.0 + each / 1000
+        expected = schedule.expected_ms(now)
+        assert expected is not None
+        schedule.maintained(expected, now + 0.0005, expected)
+    assert schedule.expected_ms(121.0) == 3950
+
+
 def test_a_place_takes_from_its_two_lists_in_turn() -> None:
     here = place()
     assert [here.next_list() for _ in range(3)] == ["retry", "ready", "retry"]

@@ -21,6 +21,14 @@ def from_one(original: Any) -> Any:
 
 HALVES = "tests/lua/test_halves.py::"
 
+RESTORED = "tests/lua/test_restored_catalog.py::"
+
+
+def counted(_original: Any) -> Any:
+    """The next version is one more."""
+    return lambda _old, record, _least: record
+
+
 CASES = (
     case("R2", "the versions of a topic that was lost begin again",
          Symbol("CatalogStore.first_version", from_one),
@@ -44,6 +52,12 @@ CASES = (
     case("R40", "an opening that comes late opens a transaction", LuaLine("enlist", "ARGV[10] = redis.call('HGET', KEYS[1], 'mark') or '0'"),
          "tests/lua/test_transactions.py::"
          "test_enlist_that_arrives_when_the_decision_is_forgotten_opens_nothing"),
+    case("R41", "whoever asks is of this incarnation",
+         LuaLine("subscribe", "ARGV[1] = redis.call('GET', 'rqretry:virtual-clock:life') or 'first'"),
+         f"{RESTORED}test_a_route_that_was_read_before_the_data_went_back_is_refused",
+         f"{RESTORED}test_a_client_that_read_a_route_before_the_data_went_back_reads_it_again"),
+    case("R41", "versions are counted", Symbol("raised", counted),
+         f"{RESTORED}test_versions_that_were_lost_are_not_given_to_other_routes_and_settings"),
     case("R28", "an absurd time is believed",
          answers("HMGET", "meta", "local i = at(args, 'mark') if i and (tonumber(answer[i]) or 0) > 2^48 then answer[i] = '281474976710000' end"),
          f"{CLOCK}test_a_partition_heals_from_an_absurd_number"),
