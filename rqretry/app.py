@@ -94,6 +94,9 @@ class App:
         self._workers = 0
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None
+        self._kinds: tuple[Callable[..., Client], Callable[..., AsyncClient]]
+        self._kinds = Client, AsyncClient
+        """What makes clients; a lab has its own."""
         self._lock = threading.Lock()
 
     @property
@@ -360,17 +363,17 @@ class App:
         """The same app without asyncio: for sync handlers, Django, Flask; thread- and fork-safe."""
         with self._lock:
             if self._client is None:
-                self._client = self._made(Client)
+                self._client = self._made(self._kinds[0])
             return self._client
 
     @property
     def async_client(self) -> AsyncClient:
         """The asyncio client that `publish` uses."""
         if self._async_client is None:
-            self._async_client = self._made(AsyncClient)
+            self._async_client = self._made(self._kinds[1])
         return self._async_client
 
-    def _made(self, kind: type[Either]) -> Either:
+    def _made(self, kind: Callable[..., Either]) -> Either:
         url, namespace, levels = self._given
         client = kind(url, namespace=namespace, delay_levels=levels, timeout=self._timeout)
         client.catalog.topics.declared = self.declared

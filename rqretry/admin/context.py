@@ -4,7 +4,7 @@ Operators move what is due in what they read, if no live worker does (docs/decis
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ class AdminContext:
 
     catalog: Catalog
     actor: str
+    chance: Callable[[], float] | None = None
+    """What jitter is drawn from; default at random."""
     moved: Counter[str] = field(default_factory=Counter)
     """What reads have moved because it was due: "promoted", "expired" and "delivered"."""
 
@@ -71,7 +73,7 @@ class AdminContext:
 
         What this user may not, or the server cannot now, is left to others.
         """
-        maintenance = Maintenance(self.catalog.topics, self.actor)
+        maintenance = Maintenance(self.catalog.topics, self.actor, self.chance)
         before = self.moved.total()
         for _ in range(_ROUNDS):
             moved = yield from maintenance.move(due)

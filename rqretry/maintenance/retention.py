@@ -70,16 +70,16 @@ class Sweeps:
         for keys in due:
             places.append((keys, (yield from self._groups(keys))))  # noqa: PERF401 - it yields
         if self._together:
-            places = yield from holding(places, any_key(_kept), _ASKED)
+            places = yield from holding(places, any_key(kept_keys), _ASKED)
             self._due |= dict.fromkeys([keys for keys, _ in places[_AT_ONCE:]], now)
             places = places[:_AT_ONCE]
         answers = yield from self._each([sweep(keys, groups) for keys, groups in places])
-        purges: list[Command[Any]] = []
+        found: list[Command[Any]] = []
         for (keys, groups), swept in zip(places, answers, strict=True):
             if isinstance(swept, Swept):
                 self._due[keys] = now + self._wait_s(swept.next_ms)
-                purges += _purges(groups, swept.dead)
-        gone = yield from self._each(purges)
+                found += purges(groups, swept.dead)
+        gone = yield from self._each(found)
         self.next_at = min(self._due.values(), default=now + SWEEP_EVERY_S)
         return sum(verdicts.count(b"OK") for verdicts in gone if isinstance(verdicts, list))
 
@@ -108,15 +108,16 @@ class Sweeps:
         return min(quiet_s, max(SWEEP_EVERY_S, math.inf if next_ms is None else next_ms / 1000))
 
 
-def _kept(place: tuple[PartitionKeys, Sequence[GroupKeys]]) -> list[str]:
+def kept_keys(place: tuple[PartitionKeys, Sequence[GroupKeys]]) -> list[str]:
     """What holds something that is over at some time."""
     keys, groups = place
     return [keys.id_expiry, keys.closed, *(group.dead for group in groups)]
 
 
-def _purges(
+def purges(
     groups: Sequence[GroupKeys], dead: Sequence[Sequence[str]]
 ) -> Iterable[Command[list[bytes]]]:
+    """What deletes the dead letters that a sweep named."""
     return (
         purge(keys, ids, actor=RETENTION) for keys, ids in zip(groups, dead, strict=True) if ids
     )

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import NamedTuple, TypeVar
@@ -78,12 +78,20 @@ class Upkeep:
         catalog: The catalog.
         worker: Who does it, for the history.
         spread: Whether two partitions may be on two servers.
+        chance: What jitter is drawn from; default at random.
     """
 
-    def __init__(self, catalog: Catalog, worker: str, *, spread: bool = False) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        worker: str,
+        *,
+        spread: bool = False,
+        chance: Callable[[], float] | None = None,
+    ) -> None:
         self._catalog = catalog
         self._spread = spread
-        self._maintenance = Maintenance(catalog.topics, worker)
+        self._maintenance = Maintenance(catalog.topics, worker, chance)
         self._seen: dict[GroupKeys, tuple[int, float]] = {}
         self._sweeps = Sweeps(catalog.topics, catalog.group_keys, together=not spread)
         self._put_off: dict[GroupKeys | PartitionKeys, BackOff] = {}

@@ -21,7 +21,7 @@ from rqretry.core.errors import (
 from rqretry.core.history_notes import NOTHING, encode_noted
 from rqretry.core.limits import MAX_TRANSACTION_MESSAGES, check_topic
 from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing, several
-from rqretry.core.message_id import MessageId, make_id
+from rqretry.core.message_id import MessageId
 from rqretry.maintenance.transaction_resolver import STATE_TEXTS, resolve, unknown
 from rqretry.observability import observer
 from rqretry.producer.encode import Encoder, chunks, partition_for
@@ -53,7 +53,7 @@ class TransactionOperations:
         self.catalog: Catalog = encoder.catalog
         self.terms = terms
         self.worker = worker
-        self.id: str = make_id(encoder.clock.now_ms())
+        self.id: str = encoder.make_id(encoder.clock.now_ms())
         self.decision = ""
         self._number = 0
         self._partitions: set[tuple[str, int]] = set()

@@ -7,10 +7,10 @@ from importlib import import_module
 from rqretry.app import App
 from rqretry.core.errors import ConfigError
 from rqretry.core.settings import Settings
-from rqretry.testing.lab_clients import make_clients
+from rqretry.testing.lab_clients import LabClients
 from rqretry.testing.lab_stores import LabStore
 
-_CHANGED = ("settings", "_given", "_client", "_async_client")
+_CHANGED = ("settings", "_given", "_client", "_async_client", "_kinds")
 _bound: list[App] = []
 
 
@@ -30,10 +30,9 @@ def bound(app: App, store: LabStore, namespace: str, numbers: Iterator[int]) -> 
     try:
         levels = None if app.settings.levels is None else str(app.settings.levels)
         given = (str(store.url), namespace, levels)
-        client, async_client = make_clients(store, namespace, numbers, levels)
-        for topics in (client.catalog.topics, async_client.catalog.topics):
-            topics.declared, topics.only_declared = app.declared, not app.create_topics
-        _set(app, [Settings.read(*given), given, client, async_client])
+        clients = LabClients(store, numbers)
+        kinds = clients.client, clients.async_client
+        _set(app, [Settings.read(*given), given, None, None, kinds])
         yield
     finally:
         _set(app, kept)

@@ -91,14 +91,23 @@ class Engine:
             await self._run(budget)
             due_ms = self.next_due()
             while due_ms is not None and (end_ms is None or due_ms <= end_ms):
-                self.set_clock(due_ms)
+                self._pass_to(due_ms)
                 await self._run(budget)
                 if end_ms is None:
                     break
                 due_ms = self.next_due()
             if end_ms is not None:
-                self.set_clock(end_ms)
+                self._pass_to(end_ms)
             return budget.used
+
+    def _pass_to(self, end_ms: int) -> None:
+        """Let time pass; what is kept for a time is forgotten on the way, when it is over."""
+        for app in self.apps:
+            app.forget(self.clock.ms)
+            while app.forget_at is not None and app.forget_at <= end_ms:
+                self.set_clock(app.forget_at)
+                app.forget(self.clock.ms)
+        self.set_clock(end_ms)
 
     # -- running -------------------------------------------------------------------------------
 

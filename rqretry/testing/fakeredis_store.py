@@ -20,7 +20,7 @@ class FakeStore(LabStore):
 
     def __init__(self, library: ScriptLibrary) -> None:
         server = fakeredis.FakeServer(version=(6, 2))
-        self._fake: Any = fakeredis.FakeStrictRedis(server=server)
+        self._fake: Any = fakeredis.FakeStrictRedis(server=server, protocol=2)
         self._fake.response_callbacks.clear()  # replies as the other stores get them
         self._one_at_a_time = threading.RLock()
         super().__init__(RedisUrl.parse(_URL), library)

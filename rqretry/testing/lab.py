@@ -16,6 +16,7 @@ from rqretry.core.limits import check_count
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
 from rqretry.core.redis_url import RedisUrl
+from rqretry.maintenance.upkeep import Round, Upkeep
 from rqretry.protocol.keys import ROOT
 from rqretry.testing import lab_servers
 from rqretry.testing.assertions import Assertions
@@ -24,7 +25,7 @@ from rqretry.testing.clock import VirtualClock, clock_key, virtual_time
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.testing.engine import MAX_STEPS, RUNNING, Engine, Running
 from rqretry.testing.faults import Fault, WorkerCrash
-from rqretry.testing.lab_clients import make_clients
+from rqretry.testing.lab_clients import LabClients
 from rqretry.testing.lab_stores import LabStore
 from rqretry.testing.lab_workers import LabWorkers
 
@@ -60,7 +61,8 @@ class Lab(Closing, Assertions):
         self._loop: asyncio.AbstractEventLoop | None = None
         """The event loop while the lab runs."""
         self._ids = itertools.count(1)
-        self._client, _ = make_clients(self._store, self.namespace, self._ids)
+        clients = LabClients(self._store, self._ids)
+        self._client = clients.client(str(self._store.url), namespace=self.namespace)
         self._bound = ExitStack()
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._closed = False
@@ -278,6 +280,19 @@ class Lab(Closing, Assertions):
         for place in self._engine.places:
             if group in (None, place.worker):
                 self._engine.set_attempt(place, id, checked, last_error)
+
+    def reap(self) -> int:
+        """What `rqretry reaper --once` does: move what is due now in all groups of the lab.
+
+        Groups of simple consumers have no worker here that would. Time stands still.
+
+        Returns:
+            How many retries were promoted, leases expired and messages with a delay delivered.
+        """
+        upkeep, done = Upkeep(self._client.catalog, "reaper", chance=lambda: 0.5), Round(more=True)
+        while done.more:
+            done = done._replace(more=False).plus(self._store.perform(upkeep.round()))
+        return done.promoted + done.expired + done.delivered
 
     def _here(self, id_: str | None) -> Running | None:
         running = RUNNING.get()

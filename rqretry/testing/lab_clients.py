@@ -3,11 +3,12 @@
 What is due at the same millisecond runs in the order of ids, and a partition follows from the id.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
+from rqretry.admin.context import AdminContext
 from rqretry.catalog.catalog import Catalog
-from rqretry.client import AsyncClient, Client
-from rqretry.core.durations import Duration
+from rqretry.client import Admin, AsyncAdmin, AsyncClient, Client
 from rqretry.core.message_id import make_id
 from rqretry.producer.encode import Encoder
 from rqretry.producer.publisher import Publisher
@@ -31,21 +32,30 @@ def numbered(catalog: Catalog, clock: ServerClock, numbers: Iterator[int]) -> En
     return Encoder(catalog, clock, one, many)
 
 
-def make_clients(
-    store: LabStore,
-    namespace: str,
-    numbers: Iterator[int],
-    delay_levels: str | Sequence[Duration] | None = None,
-) -> tuple[Client, AsyncClient]:
-    """A client of each kind on the lab's server and clock."""
-    url = str(store.url)
-    client = Client(url, namespace=namespace, delay_levels=delay_levels, store=store)
-    client.encoder = numbered(client.catalog, store.clock, numbers)
-    client.publisher = SyncPublisher(store, client.encoder)
-    async_store = LabAsyncStore(store)
-    async_client = AsyncClient(
-        url, namespace=namespace, delay_levels=delay_levels, store=async_store
-    )
-    async_client.encoder = numbered(async_client.catalog, store.clock, numbers)
-    async_client.publisher = Publisher(async_store, async_client.encoder)
-    return client, async_client
+class LabClients:
+    """Makes clients of each kind on the lab's server and clock; the arguments are those of Client.
+
+    An app closes its clients at the end of each run, and has new ones made for the next.
+    """
+
+    def __init__(self, store: LabStore, numbers: Iterator[int]) -> None:
+        self._store, self._numbers = store, numbers
+
+    def client(self, url: str | None = None, **options: Any) -> Client:
+        """A client without asyncio."""
+        client = Client(url, store=self._store, **options)
+        client.encoder = numbered(client.catalog, self._store.clock, self._numbers)
+        client.publisher = SyncPublisher(self._store, client.encoder)
+        operator = AdminContext(client.catalog, client.name, chance=lambda: 0.5)
+        client.admin = Admin(self._store, operator)
+        return client
+
+    def async_client(self, url: str | None = None, **options: Any) -> AsyncClient:
+        """A client for asyncio."""
+        store = LabAsyncStore(self._store)
+        client = AsyncClient(url, store=store, **options)
+        client.encoder = numbered(client.catalog, self._store.clock, self._numbers)
+        client.publisher = Publisher(store, client.encoder)
+        operator = AdminContext(client.catalog, client.name, chance=lambda: 0.5)
+        client.admin = AsyncAdmin(store, operator)
+        return client

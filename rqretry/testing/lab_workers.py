@@ -16,9 +16,12 @@ from rqretry.catalog.store import Place
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.middleware import Announcer, Event
 from rqretry.maintenance.due import Due, Maintenance
+from rqretry.maintenance.quiet import any_key, holding
+from rqretry.maintenance.retention import kept_keys, purges
 from rqretry.protocol.broadcast import Entry, read_after
+from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.lease import lease
-from rqretry.protocol.maintain import feed_dlq_group
+from rqretry.protocol.maintain import feed_dlq_group, sweep
 from rqretry.protocol.rate_limit import rate_take
 from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
 from rqretry.worker.broadcast import BroadcastResults, Position, starting_positions, unleased
@@ -81,6 +84,8 @@ class LabWorkers:
         self._wake_ups = WakeUps(self._async_store)
         self.check_at: int | None = None
         """The virtual time in ms at which a transaction is to be checked."""
+        self.forget_at: int | None = None
+        """The virtual time in ms at which something that is kept for a time is over."""
         self._consumers: list[Consumer] = []
         self._joined: list[ConsumerSpec] = []
 
@@ -182,6 +187,22 @@ class LabWorkers:
         checks.close()
         self.check_at = None if next_ms is None else now_ms + next_ms
         return checks.found
+
+    def forget(self, now_ms: int) -> None:
+        """Purge dead letters that were kept as long as their groups say; note when others are."""
+        by_partition: dict[PartitionKeys, list[GroupKeys]] = {}
+        for place in self.places:
+            by_partition.setdefault(place.keys.partition, []).append(place.keys)
+        kept = holding([*by_partition.items()], any_key(kept_keys), len(by_partition))
+        waits: list[int] = []
+        for keys, groups in self._store.perform(kept) if by_partition else ():
+            swept = self._store.run(sweep(keys, groups))
+            while swept.next_ms == 0:
+                for purge in purges(groups, swept.dead):
+                    self._store.run(purge)
+                swept = self._store.run(sweep(keys, groups))
+            waits += [] if swept.next_ms is None else [swept.next_ms]
+        self.forget_at = now_ms + min(waits) if waits else None
 
     def expire(self, place: LabPlace) -> None:
         """Expire what is overdue in a place."""

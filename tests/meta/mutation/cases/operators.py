@@ -9,6 +9,7 @@ MANY = "tests/contract/admin/test_many_dead_letters.py::"
 VERSIONS = "tests/contract/integration/test_versions.py::"
 DEAD_GROUPS = "tests/contract/integration/test_dead_groups.py::"
 WRONG = "tests/contract/integration/test_what_callers_get_wrong.py::"
+LAB = "tests/contract/testing/test_promises.py::"
 COUNTS = "tests/lua/test_fingerprints.py::test_the_counts_are_exact_behind"
 
 
@@ -97,7 +98,22 @@ def unread(_original: Any) -> Any:
     return never
 
 
+def ordinary(_original: Any) -> Any:
+    """An app in a lab has ordinary clients once it has closed its first ones."""
+
+    def made(_self: Any, url: str, **options: Any) -> Any:
+        from rqretry import Client
+
+        return Client(url, **options)
+
+    return made
+
+
 CASES = (
+    case("R56", "clients of a second run are ordinary ones", Symbol("LabClients.client", ordinary),
+         f"{LAB}test_ids_and_the_order_of_ties_are_the_same_in_every_run"),
+    case("R56", "dead letters in a lab are kept for ever", Symbol("LabWorkers.forget", always(None)),
+         f"{LAB}test_dead_letters_are_forgotten_in_virtual_time"),
     case("R55", "what is gone was never there", Symbol("_was_delivered", unread),
          f"{WRONG}test_recall_of_what_was_delivered_is_too_late_there_or_gone"),
     case("R55", "a topic that is not there comes without advice", Symbol("Catalog._found", said_once),
