@@ -29,6 +29,7 @@ async def test_instances_that_disagree_warn_each_other_and_the_operator(
             assert said in caplog.text
             heard = "group g takes open of topic t, as another instance of it named, and not paid"
             await until(lambda: heard in caplog.text)
+            await until(lambda: lab.stats("g").workers == 2)
             stats = lab.stats("g")
             assert (stats.tags, stats.other_tags, stats.workers) == ("open", ("paid",), 2)
             group = await first.admin.group("g")

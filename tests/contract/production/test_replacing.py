@@ -144,6 +144,37 @@ def test_a_process_that_no_longer_turns_is_replaced(site: Site, tmp_path: Path) 
     assert service.stop() == 0
 
 
+HANGS = """
+import threading, os, redis
+from rqretry import App
+app = App()
+@app.consumer("t", group="g", ordered=True, consume_timeout="500ms", visibility="1s", max_retries=0)
+def handle(message):
+    with redis.Redis(unix_socket_path=str(app.settings.url.redis_kwargs()["path"])) as client:
+        client.rpush("ran", f"{message.body} {os.getpid()}")
+    if message.body == "hangs":
+        threading.Event().wait()
+"""
+
+
+def test_a_thread_that_holds_a_message_group_for_too_long_is_ended_with_its_process(
+    site: Site, tmp_path: Path
+) -> None:
+    (tmp_path / "hangs.py").write_text(HANGS)
+    service = site.ready("--grace", "0.1", app="hangs:app", folder=tmp_path)
+    (first,) = service.pids()
+    for body in ("hangs", "next"):
+        site.client.publish("t", body, message_group="x")
+    site.committed(1)
+    service.says("handlers of a consumer that timed out do not end")
+    service.says(f"worker process {first} was replaced")
+    (second,) = service.pids()
+    ran = site.redis.lrange("ran", 0, -1)
+    assert ran == [f"hangs {first}".encode(), f"next {second}".encode()]
+    assert site.stats().counters["expire"] == 1  # the lease ended when the process had
+    assert service.stop() == 0
+
+
 def test_only_python_files_that_are_not_hidden_are_watched(tmp_path: Path) -> None:
     watch = CodeWatch(str(tmp_path))
     names = ("a.py", "b.txt", ".git/c.py", "sub/d.py", "sub/__pycache__/e.py", "sub/.#f.py")
