@@ -104,6 +104,11 @@ class App:
         """What `@app.consumer` and `@app.task` registered."""
         return self._registry.consumers
 
+    @property
+    def named_url(self) -> str | None:
+        """The URL that the code, or `configure`, names; None: it is the environment's."""
+        return self._given[0]
+
     def configure(self, url: str | None = None, namespace: str | None = None) -> None:
         """Use another server or namespace than the code names; before the first publish.
 

@@ -74,7 +74,8 @@ class Topics(CatalogPart):
         record = yield from self._found_or_made(name, partitions or 1)
         if partitions is not None and record.partitions != partitions:
             raise InvalidArgument(
-                f"partitions {partitions} of topic {show(name)}: it exists with {record.partitions}"
+                f"partitions {partitions} of topic {show(name)}: it exists with"
+                f" {record.partitions}; {_remedy(name, partitions, record.partitions)}"
             )
         yield from self._store.install(record)
         return self._store.keep(record)
@@ -177,3 +178,10 @@ class Topics(CatalogPart):
         else:
             yield from store.install(record, partitions=[partition])
             store.noted.pop((topic, partition), None)
+
+
+def _remedy(name: str, wanted: int, has: int) -> str:
+    """What to do where a topic has another number of partitions than a program declares."""
+    if wanted > has:
+        return f"add the others with: rqretry topic set {name} --partitions {wanted}"
+    return f"partitions are never removed, so declare partitions={has}, or none"

@@ -23,6 +23,7 @@ _NOT_REACHED = " (cannot be reached yet; the workers keep trying)"
 def print_banner(
     app: App,
     findings: Sequence[Finding],
+    named: str,
     *,
     reached: bool,
     processes: int,
@@ -33,6 +34,7 @@ def print_banner(
     count = "1 process" if processes == 1 else f"{processes} processes"
     _echo(f"rqretry {__version__}: {count}, namespace {settings.namespace}")
     _echo(f"Redis    {settings.url.safe}{'' if reached else _NOT_REACHED}")
+    _echo(f"         named by {named}")
     for spec in app.consumers:
         _print_consumer(app, spec, reached=reached, concurrency=concurrency)
     for finding in findings:

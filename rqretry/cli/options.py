@@ -158,14 +158,15 @@ server_options = grouped(
         metavar="URL",
         expose_value=False,
         callback=_remember,
-        help="The Redis server; default RQRETRY_REDIS_URL, else redis://localhost:6379/0.",
+        help="The Redis server; default what the app names, else RQRETRY_REDIS_URL, else"
+        " redis://localhost:6379/0.",
     ),
     click.option(
         "--namespace",
         metavar="NAME",
         expose_value=False,
         callback=_remember,
-        help='The namespace; default RQRETRY_NAMESPACE, else "default".',
+        help='The namespace; default what the app names, else RQRETRY_NAMESPACE, else "default".',
     ),
 )
 """--url and --namespace; see `session.connected`."""

@@ -29,6 +29,7 @@ from rqretry.cli.server_checks import examine
 from rqretry.cli.trace_option import traced_workers, worker_trace_options
 from rqretry.consumer.registry import MAX_CONCURRENCY
 from rqretry.core.errors import StoreUnavailable, UnsafeServer, show
+from rqretry.core.settings import named_by
 from rqretry.observability.log_format import (
     FORMATS,
     LEVELS,
@@ -146,7 +147,9 @@ def worker(context: click.Context, /, target: str, **given: Any) -> int:
     given["health_host"] = given["health_host"] or HEALTH_HOST
     if given["reload"]:
         require_watchfiles()
-    logs = LogSettings(given["log_format"] or default_format(sys.stderr), given["log_level"])
+    for_people = given["reload"] or sys.stderr.isatty()
+    log_format = given["log_format"] or default_format(sys.stderr)
+    logs = LogSettings(log_format, given["log_level"], tracebacks=for_people)
     set_up_logging(logs)
     tracing = traced_workers(given, target.partition(":")[0])
     try:
@@ -165,8 +168,9 @@ def _run(
     require_consumers(app, target, given["app_dir"])
     with EmbeddedRedis() if given["redis"] else nullcontext() as server:
         url = where.url if server is None else server.url
+        named = named_by(url, app.named_url)
         app.configure(url, where.namespace)
-        _start(app, embedded=given["redis"] is not None, given=given)
+        _start(app, named, embedded=given["redis"] is not None, given=given)
         if server is not None:
             click.echo(_PRIVATE.format(server))
         early.check()
@@ -180,7 +184,7 @@ def _run(
         return supervise(config, given["processes"], ports, watched=watched)
 
 
-def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
+def _start(app: App, named: str, *, embedded: bool, given: dict[str, Any]) -> None:
     """Say what the worker will do. Raises UnsafeServer if it must not start."""
     client = app.client
     reached, findings = True, list[Finding]()
@@ -200,6 +204,7 @@ def _start(app: App, *, embedded: bool, given: dict[str, Any]) -> None:
     print_banner(
         app,
         findings,
+        named,
         reached=reached,
         processes=given["processes"],
         concurrency=given["concurrency"],

@@ -76,6 +76,16 @@ class Settings:
         )
 
 
+def named_by(option: str | None, code: str | None) -> str:
+    """Where the URL was named: the first of the option, the code, the environment, the default."""
+    variable = os.environ.get(URL_VARIABLE)
+    if option is None and code is None:
+        return "the default" if variable is None else URL_VARIABLE
+    named = "the code" if option is None else "--url"
+    unused = variable not in (None, code if option is None else option)
+    return f"{named}, so {URL_VARIABLE} is not used" if unused else named
+
+
 def check_variables() -> None:
     """Name each variable that begins with RQRETRY_ and means nothing: it may be misspelt.
 

@@ -36,10 +36,12 @@ class LogSettings:
     Attributes:
         format: "text" or "json".
         level: "debug", "info", "warning" or "error".
+        tracebacks: With the traceback of a failed attempt, for whoever reads along.
     """
 
     format: str = "text"
     level: str = "info"
+    tracebacks: bool = False
 
 
 class AttemptFacts(NamedTuple):
@@ -105,7 +107,8 @@ def about(message_id: str, topic: str, group: str, attempt: int) -> dict[str, An
 def set_up_logging(settings: LogSettings) -> None:
     """Log to standard error; leaves a root logger that already has a handler as it is."""
     handler: logging.StreamHandler[TextIO] = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
+    text = TextFormatter(tracebacks=settings.tracebacks)
+    handler.setFormatter(JsonFormatter() if settings.format == "json" else text)
     handler.addFilter(MessageFilter())
     logging.basicConfig(handlers=[handler], level=settings.level.upper())
     if handler in logging.getLogger().handlers:
@@ -127,8 +130,9 @@ class TextFormatter(logging.Formatter):
     What a handler logs ends with its message: `[message ID of TOPIC, group GROUP, attempt N]`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tracebacks: bool = False) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
+        self._tracebacks = tracebacks
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """The first line."""
@@ -137,7 +141,8 @@ class TextFormatter(logging.Formatter):
             fields: Any = record
             line += f" [message {fields.message_id} of {fields.topic}, group {fields.group}"
             line += f", attempt {fields.attempt}]"
-        return escape(line)
+        trace = getattr(record, "traceback", "") if self._tracebacks else ""
+        return "\n".join([escape(line), *(f"    {escape(each)}" for each in trace.splitlines())])
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """The traceback, so that no line of it looks like a record."""

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.process_pool import how_ended
 from rqretry.consumer.registry import ConsumerSpec
-from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
+from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError, StoreUnavailable
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
 from rqretry.supervision.exit_records import ExitRecords
@@ -98,7 +98,7 @@ def supervise(
             if config.max_memory is not None:
                 resident_bytes()
             app = config.load_app()
-            apply_settings(app.settings, app.consumers)
+            apply_settings(app.settings, app.consumers, app.declared)
             if ports.health is not None or ports.metrics is not None:
                 around.enter_context(ServerCheck(board, app.settings))
             watch = around.enter_context(CodeWatch(watched)) if watched is not None else None
@@ -117,14 +117,23 @@ def _open_ports(around: ExitStack, ports: Ports, board: Board) -> None:
         around.enter_context(MetricsPort(board, ports.host, ports.metrics))
 
 
-def apply_settings(settings: Settings, consumers: Sequence[ConsumerSpec]) -> None:
-    """What consumers name becomes their groups' settings: once, here, never in a worker process."""
+def apply_settings(
+    settings: Settings,
+    consumers: Sequence[ConsumerSpec],
+    declared: Mapping[str, int | None],
+) -> None:
+    """What consumers name becomes their groups' settings: once, here, never in a worker process.
+
+    Raises:
+        ConfigError, InvalidArgument: It does not go with what is there.
+    """
     with SyncStore(settings.url, repeat_seconds=2.0) as store:
         catalog = Catalog(settings.namespace, settings.levels, worker_name())
+        catalog.topics.declared = declared
         for spec in consumers:
             try:
                 store.perform(apply_spec(catalog, spec, explicit=True))
-            except ConfigError:
+            except (ConfigError, InvalidArgument):
                 raise
             except RqretryError as error:
                 log.warning("group %s: %s; the workers keep trying", spec.group, error)
@@ -170,6 +179,8 @@ class Supervisor:
         self._failed = False
         self._on_hold = False
         """The code that was loaded last cannot work: wait for it to change."""
+        self._ready = False
+        """All processes have worked since they were started."""
         self._restart_wanted = False
         self._to_restart: list[_Child] = []
         # A terminal that is closed ends what runs in it; anywhere else it is a wish to restart.
@@ -187,12 +198,20 @@ class Supervisor:
                 self._fill()
                 self._restart()
                 self._wait()
+                self._log_ready()
             return 1 if self._refused or self._failed else 0
         finally:
             for child in self._children:
                 child.process.kill()
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_IGN if self._signals else handler)
+
+    def _log_ready(self) -> None:
+        """Once, and again where all had to start anew."""
+        working = self._board.working()
+        if working == self._count and not self._ready and not self._signals:
+            log.info("ready: %d %s", working, "process" if working == 1 else "processes")
+        self._ready = working == self._count or (self._ready and working > 0)
 
     # -- starting and ending -----------------------------------------------------------------
 

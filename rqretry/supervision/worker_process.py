@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -14,7 +14,7 @@ from multiprocessing.process import parent_process
 from typing import Any, Protocol
 
 from rqretry.consumer.registry import ConsumerSpec
-from rqretry.core.errors import ConfigError, RqretryError
+from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError
 from rqretry.core.settings import Settings
 from rqretry.observability import observer
 from rqretry.observability.counters import Figures, Tally
@@ -47,6 +47,10 @@ class WorkerApp(Protocol):
     @property
     def consumers(self) -> Sequence[ConsumerSpec]:
         """Its consumers."""
+
+    @property
+    def declared(self) -> Mapping[str, int | None]:
+        """The partitions of topics that it declares."""
 
     def worker(self, *, concurrency: int | None, grace: float, explicit: bool) -> Worker:
         """A worker that runs them."""
@@ -98,7 +102,7 @@ def run_worker_process(config: WorkerConfig, reports: Connection) -> None:
             status = runner.run(_work(app, config, reports))
     except RqretryError as error:
         log.error("%s", error)  # noqa: TRY400 - one sentence, no traceback
-        status = REFUSED if isinstance(error, ConfigError) else 1
+        status = REFUSED if isinstance(error, ConfigError | InvalidArgument) else 1
     except Exception:
         log.exception("worker process failed")
     finally:

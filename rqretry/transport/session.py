@@ -270,6 +270,7 @@ class Session:
         """A call to a server failed: its idle connections are as broken as the call's own was."""
         self.faults.note(node, str(again.error))
         node.loaded.clear()  # it may have been started anew, without the scripts
+        node.greeted = False  # or replaced by one of another version, with another form of them
         self.topology.suspect(node)
         yield Drop(node)
 

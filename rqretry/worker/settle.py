@@ -43,7 +43,7 @@ class Settler:
 
     def __init__(self, store: Store, announcer: Announcer, worker: str, wake_ups: WakeUps) -> None:
         self._store = store
-        self._report = OutcomeReporter(announcer, worker)
+        self._report = OutcomeReporter(announcer, worker, store)
         self._worker = worker
         self._wake_ups = wake_ups
         self._dirty: dict[LeasedPlace, None] = {}
@@ -118,7 +118,7 @@ class Settler:
         while (self._dirty or self._busy) and time.monotonic() < until:  # noqa: ASYNC110 - at the end
             await asyncio.sleep(0.002)
         for place in self._dirty:
-            self._conclude(place, place.outbox.take_doubts(), _NOTHING_KNOWN)
+            self._conclude(place.outbox.take_doubts(), _NOTHING_KNOWN)
 
     def _want(self, place: LeasedPlace) -> None:
         if place not in self._dirty:
@@ -187,12 +187,12 @@ class Settler:
             log.warning("what became of results is not known: %s", error)
             found = _NOTHING_KNOWN
         except asyncio.CancelledError:  # the end, and nobody will ask again
-            self._conclude(place, doubts, _NOTHING_KNOWN)
+            self._conclude(doubts, _NOTHING_KNOWN)
             raise
-        self._conclude(place, doubts, found)
+        self._conclude(doubts, found)
         return None
 
-    def _conclude(self, place: LeasedPlace, doubts: Sequence[Doubt], found: Recovered) -> None:
+    def _conclude(self, doubts: Sequence[Doubt], found: Recovered) -> None:
         retried_too = self._report.wants_failures
         for doubt in doubts:
             delivery, failure = doubt.delivery, doubt.failure
@@ -202,14 +202,12 @@ class Settler:
             if taken is None:
                 self._rejected(delivery)
             elif failure is not None:
-                self._report.failed(
-                    place.keys, failure, taken, delivery.watch, retried_too=retried_too
-                )
+                self._report.failed(delivery, failure, taken, retried_too=retried_too)
             elif delivery.watch is not None:
                 delivery.watch.settled(SUCCESS)
 
     def _rejected(self, delivery: Delivery) -> None:
-        self._report.rejected(delivery.place.keys, delivery.id, delivery.attempt, delivery.watch)
+        self._report.rejected(delivery)
 
     def _doubt(
         self, delivery: Delivery, failure: Failure | None, sent_at: float, *, gone: bool
@@ -273,15 +271,15 @@ class Settler:
 
         def answered(results: list[Failed]) -> None:
             place.tracebacks.sent(tracebacks)
+            self._report.learn(tracebacks)
             retried_too = self._report.wants_failures
             for (delivery, failure), result in zip(batch, results, strict=True):
                 place.leases.end(delivery)
-                watch = delivery.watch
                 if result.verdict != "OK":
                     gone = result.verdict == "GONE"
                     self._doubt(delivery, failure, sent_at, gone=gone)
-                elif retried_too or result.dead or watch is not None:
-                    self._report.failed(place.keys, failure, result, watch, retried_too=retried_too)
+                elif retried_too or result.dead or delivery.watch is not None:
+                    self._report.failed(delivery, failure, result, retried_too=retried_too)
 
         def again() -> None:
             place.tracebacks.put_back(tracebacks)

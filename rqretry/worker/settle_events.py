@@ -1,60 +1,79 @@
 """How attempts ended, reported to the log, callbacks, spans and metrics."""
 
 import logging
+import re
+import time
+from collections.abc import Mapping
 
+from rqretry.core.durations import spell
 from rqretry.core.failure_record import reason_in
 from rqretry.core.middleware import Announcer, Event
 from rqretry.observability.log_format import about
-from rqretry.observability.observer import DEAD_LETTER, FAILURE, STALE, Attempt
+from rqretry.observability.observer import DEAD_LETTER, FAILURE, STALE
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import Failed, Failure
+from rqretry.transport.store import Store
+from rqretry.worker.leases import Delivery
 
 log = logging.getLogger("rqretry")
+
+_FOLDED_S, _MOST_KINDS = 60.0, 1000
+_KIND = re.compile(r'"f":"([0-9a-f]+)"')
+_WHERE = re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)')
 
 
 class OutcomeReporter:
     """Reports for all consumers of a process."""
 
-    def __init__(self, announcer: Announcer, worker: str) -> None:
+    def __init__(self, announcer: Announcer, worker: str, store: Store) -> None:
         self._announcer = announcer
         self._worker = worker
+        self._store = store
+        self._folded: dict[tuple[str, str], tuple[float, int]] = {}
+        """By group and kind: until when it is not logged again, and how many were not."""
+        self._traces: dict[str, str] = {}
+        """By kind of failure, its traceback."""
 
     @property
     def wants_failures(self) -> bool:
         """Whether somebody wants to hear of each failure, also of those that are retried."""
-        return log.isEnabledFor(logging.DEBUG) or self._announcer.wants("failure")
+        return log.isEnabledFor(logging.WARNING) or self._announcer.wants("failure")
+
+    def learn(self, tracebacks: Mapping[str, str]) -> None:
+        """Remember the tracebacks of kinds of failures."""
+        if len(self._traces) > _MOST_KINDS:
+            self._traces.clear()
+        self._traces.update(tracebacks)
 
     def failed(
-        self,
-        keys: GroupKeys,
-        failure: Failure,
-        result: Failed,
-        watch: Attempt | None,
-        *,
-        retried_too: bool,
+        self, delivery: Delivery, failure: Failure, result: Failed, *, retried_too: bool
     ) -> None:
         """The server has this failure; `retried_too`: what `wants_failures` was."""
+        watch, keys = delivery.watch, delivery.place.keys
         if watch is not None and result.dead:
             watch.settled(DEAD_LETTER, record=failure.record)
         elif watch is not None:
             due_ms = result.due_ms or None
             watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)
+        if result.dead:
+            _log_death(keys, failure, result)
+        elif retried_too and result.verdict == "OK":
+            self._log_failure(delivery, failure, result)
         if result.dead or (retried_too and result.verdict == "OK"):
             self._announce(keys, failure, result)
 
-    def rejected(self, keys: GroupKeys, id_: str, attempt: int, watch: Attempt | None) -> None:
+    def rejected(self, delivery: Delivery) -> None:
         """The lease was over before the result was reported."""
-        if watch is not None:
-            watch.settled(STALE)
+        keys = delivery.place.keys
+        if delivery.watch is not None:
+            delivery.watch.settled(STALE)
         log.warning(
             "a result was rejected: the lease of message %s, attempt %d, was over",
-            id_, attempt,
-            extra=about(id_, keys.partition.topic, keys.group, attempt),
+            delivery.id, delivery.attempt,
+            extra=about(delivery.id, keys.partition.topic, keys.group, delivery.attempt),
         )  # fmt: skip
 
     def _announce(self, keys: GroupKeys, failure: Failure, result: Failed) -> None:
-        if result.dead or log.isEnabledFor(logging.DEBUG):
-            _log_failure(keys, failure, result)
         dead_lettered = result.dead and not keys.source
         for name in ("failure", "dead_letter") if dead_lettered else ("failure",):
             if self._announcer.wants(name):
@@ -64,19 +83,36 @@ class OutcomeReporter:
                 event = Event(name, self._worker, keys.group, topic, id_, attempt, reason, due_ms)
                 self._announcer.post(event)
 
-
-def _log_failure(keys: GroupKeys, failure: Failure, result: Failed) -> None:
-    id_, topic, group = failure.receipt.id, keys.partition.topic, keys.group
-    if result.dead:
+    def _log_failure(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
+        """A line for the first of a kind in a group, and for one a minute where it goes on."""
+        keys, found, now = delivery.place.keys, _KIND.search(failure.record), time.monotonic()
+        kind = found[1] if found else ""
+        until, more = self._folded.get((keys.group, kind), (0.0, 0))
+        if now < until:
+            self._folded[keys.group, kind] = until, more + 1
+            return
+        if len(self._folded) > _MOST_KINDS:
+            self._folded.clear()
+        self._folded[keys.group, kind] = now + _FOLDED_S, 0
+        trace, topic = self._traces.get(kind, ""), keys.partition.topic
+        where = _WHERE.findall(trace)[-1:]
+        most = delivery.message.max_retries if delivery.message else -1
+        wait_s = (result.due_ms - self._store.clock_of(keys.partition.meta).now_ms()) / 1000
         log.warning(
-            "%s: message %s of %s, group %s, after %d %s: %s",
-            "dropped" if keys.source else "dead letter", id_, topic, group, result.attempt,
-            "delivery" if result.attempt == 1 else "deliveries", reason_in(failure.record),
-            extra=about(id_, topic, group, result.attempt),
+            "message %s of %s, group %s: attempt %d%s failed, next in %s: %s%s%s",
+            delivery.id, topic, keys.group, result.attempt, f" of {most + 1}" if most >= 0 else "",
+            spell(max(0, round(wait_s) if wait_s >= 1 else round(wait_s, 2))),
+            reason_in(failure.record), "".join(f" ({file}:{line})" for file, line in where),
+            f"; {more} more like it before" if more else "",
+            extra=about(delivery.id, topic, keys.group, result.attempt) | {"traceback": trace},
         )  # fmt: skip
-    else:
-        log.debug(
-            "message %s of %s, group %s, failed at attempt %d: %s",
-            id_, topic, group, result.attempt, reason_in(failure.record),
-            extra=about(id_, topic, group, result.attempt),
-        )  # fmt: skip
+
+
+def _log_death(keys: GroupKeys, failure: Failure, result: Failed) -> None:
+    id_, topic, group = failure.receipt.id, keys.partition.topic, keys.group
+    log.warning(
+        "%s: message %s of %s, group %s, after %d %s: %s",
+        "dropped" if keys.source else "dead letter", id_, topic, group, result.attempt,
+        "delivery" if result.attempt == 1 else "deliveries", reason_in(failure.record),
+        extra=about(id_, topic, group, result.attempt),
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 from rqretry.catalog.catalog import Catalog
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.consumer.transaction_checker import Checkers
-from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
+from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError, StoreUnavailable
 from rqretry.core.middleware import Announcer, Event, Hooks
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
@@ -197,14 +197,15 @@ class Worker:
         """Join what is not joined yet; an error keeps out its own group alone.
 
         Raises:
-            ConfigError, StoreUnavailable: Nothing can be joined.
+            ConfigError, InvalidArgument: What is declared does not go with what is there.
+            StoreUnavailable: Nothing can be joined.
         """
         joined = []
         for spec in list(self._unjoined):
             try:
                 joined.append(await self._join(spec))
                 self._unjoined.remove(spec)
-            except (ConfigError, StoreUnavailable):
+            except (ConfigError, InvalidArgument, StoreUnavailable):
                 raise
             except RqretryError as error:
                 log.warning("group %s cannot start yet, trying again: %s", spec.group, error)

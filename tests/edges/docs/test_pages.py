@@ -39,7 +39,9 @@ async def test_a_block_runs_and_its_worker_starts_and_stops(
     module = types.ModuleType(name)
     sys.modules[name] = module  # annotations are resolved in the module that holds them
     try:
-        code = text.replace(WRITTEN_URL, url).replace('"default"', f'"{name[:60]}"')
+        given = f'App("{url}", namespace="{name[:60]}", '
+        code = re.sub(r"\bApp\((?=\)|lifespan=)", given, text.replace(WRITTEN_URL, url))
+        code = code.replace('"default"', f'"{name[:60]}"')
         exec(compile(code, str(page), "exec"), module.__dict__)
         main = getattr(module, "main", None)
         if inspect.iscoroutinefunction(main):

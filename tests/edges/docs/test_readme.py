@@ -31,6 +31,7 @@ def blocks(language: str) -> list[str]:
 
 
 def run_block(text: str, url: str) -> types.ModuleType:
+    text = text.replace("App()", f'App("{WRITTEN_URL}")')
     assert WRITTEN_URL in text
     module = types.ModuleType("shop")
     sys.modules["shop"] = module  # annotations are resolved in the module that holds them

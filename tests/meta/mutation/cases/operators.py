@@ -10,6 +10,7 @@ VERSIONS = "tests/contract/integration/test_versions.py::"
 DEAD_GROUPS = "tests/contract/integration/test_dead_groups.py::"
 WRONG = "tests/contract/integration/test_what_callers_get_wrong.py::"
 LAB = "tests/contract/testing/test_promises.py::"
+FIRST = "tests/edges/cli/test_first_hour.py::"
 COUNTS = "tests/lua/test_fingerprints.py::test_the_counts_are_exact_behind"
 
 
@@ -109,7 +110,28 @@ def ordinary(_original: Any) -> Any:
     return made
 
 
+def undeclared(original: Any) -> Any:
+    """The supervisor makes topics as it likes."""
+    return lambda settings, consumers, _declared: original(settings, consumers, {})
+
+
+def trusting(original: Any) -> Any:
+    """A server that comes back is the one that went."""
+
+    def distrust(self: Any, node: Any, again: Any) -> Any:
+        yield from original(self, node, again)
+        node.greeted = True
+
+    return distrust
+
+
 CASES = (
+    case("R15", "a server keeps its version for ever", Symbol("Session.distrust", trusting),
+         f"{FIRST}test_scripts_are_loaded_again_after_the_server_was_replaced_by_an_older_one"),
+    case("R57", "the supervisor makes topics with one partition", Symbol("apply_settings", undeclared),
+         f"{FIRST}test_a_worker_makes_topics_as_they_are_declared"),
+    case("R57", "failed attempts are not logged", Symbol("OutcomeReporter._log_failure", always(None)),
+         f"{FIRST}test_failed_attempts_are_logged_and_folded"),
     case("R56", "clients of a second run are ordinary ones", Symbol("LabClients.client", ordinary),
          f"{LAB}test_ids_and_the_order_of_ties_are_the_same_in_every_run"),
     case("R56", "dead letters in a lab are kept for ever", Symbol("LabWorkers.forget", always(None)),
