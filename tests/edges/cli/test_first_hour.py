@@ -56,14 +56,23 @@ def counter(client: Client, name: str) -> int:
 def test_a_worker_makes_topics_as_they_are_declared(
     program: Program, client: Client, shop: Path
 ) -> None:
-    worker = program("worker", "first_shop:app", "--app-dir", str(shop), "--processes", "2")
-    wait_until(lambda: worked(client))
+    worker = program(
+        "worker",
+        "first_shop:app",
+        "--app-dir",
+        str(shop),
+        "--processes",
+        "2",
+        "--log-format",
+        "text",
+    )
+    assert worker.stderr is not None
+    assert "INFO ready: 2 processes" in worker.stderr.readline()
     client.publish("flights", "good")
     wait_until(lambda: counter(client, "succeed") == 1)
     assert client.admin.stats("flights").topics[0].partitions == 2
-    _, err = ended(worker, signal.SIGTERM)
+    ended(worker, signal.SIGTERM)
     assert worker.returncode == 0
-    assert "ready: 2 processes" in err
 
 
 @pytest.mark.parametrize(
