@@ -71,7 +71,7 @@ async def awaited(message: Message[Any]) -> None:
     """Nothing."""
 
 
-def consumer(
+def declared(
     topic: str = "t", handler: Callable[..., Any] = handle, **options: Any
 ) -> Callable[[App, Client], Any]:
     """Declare a consumer."""
@@ -93,11 +93,11 @@ def published(**options: Any) -> Callable[[App, Client], Any]:
 @pytest.mark.parametrize(
     "call",
     [
-        consumer(broadcast=True, ordered=True),
-        consumer(broadcast=True, start="earliest"),
-        consumer("%DLQ%old", broadcast=True),
-        consumer(ordered=True, policy=RetryPolicy.rocketmq()),
-        consumer(handler=awaited, process=True),
+        declared(broadcast=True, ordered=True),
+        declared(broadcast=True, start="earliest"),
+        declared("%DLQ%old", broadcast=True),
+        declared(ordered=True, policy=RetryPolicy.rocketmq()),
+        declared(handler=awaited, process=True),
         simple("t", "%DLQ%old"),
         simple("%DLQ%old", ordered=True),
         simple("t", start="earliest", ordered=True),
