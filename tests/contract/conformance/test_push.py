@@ -98,7 +98,7 @@ def test_none_is_a_failure_only_where_a_result_is_promised_or_by_option(
 
 
 async def test_the_interval_starts_when_the_failure_is_reported(live: LiveLab) -> None:
-    library = virtual_time()
+    live.library = library = virtual_time()
     live.redis.set(CLOCK_KEY, START_MS)
     app, client = live.app(), live.client(library=library)
 

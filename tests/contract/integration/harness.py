@@ -12,6 +12,7 @@ from rqretry import App, Client
 from rqretry.admin.views import GroupStats
 from rqretry.core.message import Message
 from rqretry.protocol.maintain import expire
+from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.worker.worker import Worker
 from tests.support.soundness import assert_sound
@@ -28,6 +29,8 @@ class Lab:
         self.server = server
         self.url = server.url
         self.redis: Any = redis.Redis(unix_socket_path=str(server.socket_path), protocol=2)
+        self.library: ScriptLibrary | None = None
+        """The scripts of who counts, for tests on virtual time."""
         self._apps: list[App] = []
         self._clients: list[Client] = []
 
@@ -58,8 +61,8 @@ class Lab:
                 await task
 
     def stats(self, group: str, topic: str | None = None) -> GroupStats:
-        """The numbers of a group of one topic."""
-        with Client(self.url, namespace=NAMESPACE) as client:
+        """The numbers of a group of one topic; whoever reads them moves what is due."""
+        with Client(self.url, namespace=NAMESPACE, library=self.library) as client:
             (found,) = client.admin.stats(topic, group=group).groups
         return found
 

@@ -22,7 +22,8 @@ def waiting(lab: Lab) -> list[tuple[int, int]]:
 
 
 async def test_sixteen_waits_then_seventeen_deliveries_then_dead_at_once(lab: Lab) -> None:
-    library, now = virtual_time(), START_MS
+    lab.library = library = virtual_time()
+    now = START_MS
     lab.redis.set(CLOCK_KEY, now)
     app, client, seen = lab.app(), lab.client(library=library), Seen()
 
@@ -60,7 +61,8 @@ async def test_sixteen_waits_then_seventeen_deliveries_then_dead_at_once(lab: La
 
 
 async def test_more_retries_than_the_ladder_is_long_wait_its_last_step(lab: Lab) -> None:
-    library, now = virtual_time(), START_MS
+    lab.library = library = virtual_time()
+    now = START_MS
     lab.redis.set(CLOCK_KEY, now)
     app, client, seen = lab.app(), lab.client(library=library), Seen()
 
