@@ -3,9 +3,10 @@
 import asyncio
 from typing import Any
 
+from rqretry.client import AsyncClient
 from rqretry.consumer.transaction_checker import TransactionCheck, TransactionResolution
 from rqretry.core.consume_result import ConsumeResult
-from rqretry.core.errors import InvalidReceiptHandle, RqretryError
+from rqretry.core.errors import InvalidArgument, InvalidReceiptHandle, RqretryError
 from rqretry.core.message import Message, ReceiptHandle
 from tests.model.model import DONE
 from tests.model.simulation.calls import NAMESPACE, require
@@ -16,7 +17,7 @@ from tests.model.simulation.plans import DURATIONS_S, GroupPlan
 from tests.model.simulation.processes import TOPIC, SimulatedWorker, app_of, options_of
 from tests.model.simulation.world import World
 
-_PAUSE = 0.02
+_PAUSE, _ANEW = 0.02, 0.1
 
 
 async def work(world: World, process: Process) -> None:
@@ -82,9 +83,25 @@ class Receiver:
         self._group = group
 
     async def receive(self, world: World, process: Process) -> None:
-        """Receive, and acknowledge most of it."""
+        """Receive, and acknowledge most of it; now and then with a consumer made anew."""
+        client = client_of(world, process)
+        consumer = self._made(client)
+        while True:
+            if world.chance.happens(world.chance.numbered(f"{process.name}/made anew"), _ANEW):
+                consumer = self._made(client)
+            try:
+                received = await consumer.receive(4, self._group.visibility_s, wait=1)
+                for message in received:
+                    await self._see_to(world, consumer, message)
+            except (InvalidReceiptHandle, InvalidArgument):  # or it was released too often
+                pass
+            except RqretryError:
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(_PAUSE)
+
+    def _made(self, client: AsyncClient) -> Any:
         options = options_of(self._group)
-        consumer = client_of(world, process).simple_consumer(
+        return client.simple_consumer(
             TOPIC,
             group=self._group.name,
             create_group=True,
@@ -92,16 +109,6 @@ class Receiver:
             tags=options["tags"],
             ordered=options["ordered"],
         )
-        while True:
-            try:
-                received = await consumer.receive(4, self._group.visibility_s, wait=1)
-                for message in received:
-                    await self._see_to(world, consumer, message)
-            except InvalidReceiptHandle:
-                pass
-            except RqretryError:
-                await asyncio.sleep(0.1)
-            await asyncio.sleep(_PAUSE)
 
     async def _see_to(self, world: World, consumer: Any, message: Message[Any]) -> None:
         chance, group = world.chance, self._group.name
@@ -117,6 +124,9 @@ class Receiver:
                 await consumer.change_invisible_duration(message, seconds)
                 if seconds == 0:
                     return
+            if chance.happens(f"{name}/releases", world.plan.fails / 3):
+                await consumer.release(message)
+                return
         await consumer.ack(message)
         handle = ReceiptHandle.parse(message.receipt_handle)
         one = world.lease_of(group, handle)
