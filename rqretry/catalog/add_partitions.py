@@ -70,9 +70,9 @@ class PartitionGrowth(CatalogPart):
 
     def resume(self, topics: Iterable[str]) -> Operation[None]:
         """Complete a growth that was cut off, unless ordered messages are in its way."""
-        for name in topics:
+        for record in (yield from self._store.topics_now(topics)):
             with suppress(ConfigError):
-                yield from self._finish((yield from self._store.topic(name)))
+                yield from self._finish(record)
 
     def unfinished_ordered(self, record: TopicRecord) -> Operation[int]:
         """How many unfinished messages of a topic must stay in order.
@@ -111,7 +111,7 @@ class PartitionGrowth(CatalogPart):
             yield from store.configure(group, topics=[record.name])
             if group.max_inflight:
                 yield from store.configure(group)
-        yield from store.install(record, range(record.partitions, record.all_partitions))
+        yield from store.install(record, partitions=range(record.partitions, record.all_partitions))
         yield from self._refuse_ordered(record)
         record = yield from self._change(record, TopicRecord.close)
         for _ in range(LOOKS_WHILE_CLOSED):

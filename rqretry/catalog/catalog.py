@@ -121,6 +121,8 @@ class Catalog:
             record = yield from self.groups.get(source)
             check_has_dead_letters(record, group)
             topics = record.topics
+        declared = self.topics.declared
+        yield from self.store.topics_now(name for name in topics if not declared.get(name))
         for name in topics:
             try:
                 yield from self.topics.get(name, create=create)

@@ -10,7 +10,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple
 
 from rqretry.core.catalog_records import (
@@ -35,7 +35,7 @@ from rqretry.core.errors import (
 )
 from rqretry.core.route import Route
 from rqretry.protocol import audit_log, catalog, inspect, rate_limit
-from rqretry.protocol.command import Command, Operation, Pause
+from rqretry.protocol.command import Command, Operation, Pause, batches
 from rqretry.protocol.keys import (
     GroupKeys,
     NamespaceKeys,
@@ -45,6 +45,7 @@ from rqretry.protocol.keys import (
 )
 
 log = logging.getLogger("rqretry")
+Partition = catalog.Partition
 
 SCHEMA_EVERY_S = 15.0
 """How often a client that goes on reads which schema the namespace has by now."""
@@ -246,6 +247,26 @@ class CatalogStore:
             raise self._no_topic(name)
         return self.keep(record)
 
+    def topics_now(self, names: Iterable[str]) -> Operation[list[TopicRecord]]:
+        """The records of many topics as they are now; those that are there."""
+        yield from self.open()
+        found = []
+        for some in batches(tuple(names)):
+            stored = yield inspect.read_these(self.keys.topics, some)
+            texts = zip(some, stored, strict=True)
+            records = (TopicRecord.decode(name, text) for name, text in texts if text)
+            found += [self.keep(record) for record in records if not record.deleting]
+        return found
+
+    def topics_of(self, names: Iterable[str]) -> Operation[list[TopicRecord]]:
+        """The same of topics that all have to be there. Raises TopicNotFound."""
+        wanted = tuple(names)
+        there = {record.name: record for record in (yield from self.topics_now(wanted))}
+        for name in wanted:
+            if name not in there:
+                there[name] = yield from self.topic(name)
+        return [there[name] for name in wanted]
+
     def group(self, name: str) -> Operation[GroupRecord]:
         """A group's record as it is now. Raises GroupNotFound."""
         yield from self.open()
@@ -319,28 +340,25 @@ class CatalogStore:
         source = self._sources.get(group, "")
         return self.partition(topic, partition).group(group, len(self.levels), source)
 
-    def partitions_of(self, topics: Iterable[str]) -> Operation[list[tuple[str, int]]]:
+    def partitions_of(self, topics: Iterable[str]) -> Operation[list[Partition]]:
         """All partitions of these topics, as they are now. Raises TopicNotFound."""
-        found = []
-        for name in topics:
-            topic = yield from self.topic(name)
-            found += [(name, number) for number in range(topic.all_partitions)]
-        return found
+        return _all_of((yield from self.topics_of(topics)))
 
-    def install(
-        self, record: TopicRecord, partitions: Iterable[int] | None = None
-    ) -> Operation[None]:
-        """Copy a topic's route to its partitions; the first group takes the backlog."""
+    def install(self, *records: TopicRecord, partitions: Iterable[int] = ()) -> Operation[None]:
+        """Copy the routes of topics to their partitions; the first group takes the backlog."""
+        there = {record.name: record for record in records}
 
-        def copy(number: int, here: str) -> Command[int | str]:
-            return catalog.subscribe(self.partition(record.name, number), record.route, here)
+        def copy(partition: Partition, here: str) -> Command[int | str]:
+            route = there[partition[0]].route
+            return catalog.subscribe(self.partition(*partition), route, here)
 
-        def again() -> Operation[int]:
-            nonlocal record
-            record = yield from self.topic(record.name)
-            return record.all_partitions
+        def again() -> Operation[list[Partition]]:
+            for record in (yield from self.topics_of([*there])):
+                there[record.name] = record
+            return _all_of(there.values())
 
-        yield from catalog.copied(partitions or range(record.all_partitions), copy, again)
+        some = [(record.name, number) for record in records for number in partitions]
+        yield from catalog.copied(some or _all_of(records), copy, again)
 
     def configure(self, group: GroupRecord, topics: Iterable[str] | None = None) -> Operation[None]:
         """Copy a group's settings to the partitions of these topics; default all of its topics.
@@ -353,39 +371,48 @@ class CatalogStore:
         limit = rate_limit.rate_set(bucket, group.version, group.rate_limit)
         if group.rate_limit:
             yield limit
-        for name in group.topics if topics is None else topics:
-            yield from self._configure_in(name, group)
+        names = tuple(group.topics if topics is None else topics)
+        yield from self._configure_in(names, group)
         if not group.rate_limit:
             yield limit
 
-    def _configure_in(self, name: str, group: GroupRecord) -> Operation[None]:
-        shares = yield from self._shares(group)
-        topic = yield from self.topic(name)
+    def _configure_in(self, names: Sequence[str], group: GroupRecord) -> Operation[None]:
+        shares: dict[Partition, int] = {}
+        there: dict[str, TopicRecord] = {}
 
-        def copy(number: int, here: str) -> Command[int | str]:
+        def read() -> Operation[list[Partition]]:
+            shares.update((yield from self._shares(group)))
+            there.update((topic.name, topic) for topic in (yield from self.topics_of(names)))
+            found = there.values()
+            return _all_of(topic for topic in found if topic.byte_of(group.name) or group.source)
+
+        def copy(partition: Partition, here: str) -> Command[int | str]:
             assert self.levels is not None
-            byte, share = topic.byte_of(group.name), shares.get((name, number), 0)
+            name, number = partition
+            byte, share = there[name].byte_of(group.name), shares.get(partition, 0)
             fields = group.configuration(self.levels, byte, name, share)
             keys = self.group_keys(name, number, group.name)
             return catalog.configure(keys, group.version, fields, here)
 
-        def again() -> Operation[int]:
-            nonlocal group, shares, topic
+        def again() -> Operation[list[Partition]]:
+            nonlocal group
             group = yield from self.group(group.name)
-            shares = yield from self._shares(group)
-            topic = yield from self.topic(name)
-            return topic.all_partitions if topic.byte_of(group.name) or group.source else 0
+            shares.clear()
+            return (yield from read())
 
-        if topic.byte_of(group.name) or group.source:
-            yield from catalog.copied(range(topic.all_partitions), copy, again)
+        yield from catalog.copied((yield from read()), copy, again)
 
-    def _shares(self, group: GroupRecord) -> Operation[dict[tuple[str, int], int]]:
+    def _shares(self, group: GroupRecord) -> Operation[dict[Partition, int]]:
         """Each partition's share of a group's max_inflight; none if there is no limit."""
         if not (group.max_inflight and group.topics):
             return {}
         partitions = yield from self.partitions_of(group.topics)
         least, more = divmod(group.max_inflight, len(partitions))
         return {partition: least + (index < more) for index, partition in enumerate(partitions)}
+
+
+def _all_of(topics: Iterable[TopicRecord]) -> list[Partition]:
+    return [(topic.name, number) for topic in topics for number in range(topic.all_partitions)]
 
 
 def without(names: tuple[str, ...], name: str) -> tuple[str, ...]:

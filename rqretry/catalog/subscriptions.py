@@ -1,6 +1,6 @@
 """Subscriptions: a group joins topics, and leaves them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -150,21 +150,28 @@ class Subscriptions(CatalogPart):
         """Subscribe, until the routes say what the record says: another start may differ."""
         names = tuple(topics)
         for _ in range(_ROUNDS):
+            copied = yield from self._copy_again(names, record)
             for name in names:
-                yield from self._subscribe(name, record)
+                if name not in copied:
+                    yield from self._subscribe(name, record)
             again = yield from self._store.group(record.name)
             if again.tags == record.tags:
                 return again
             record = again
         raise ConfigError(f"the tags of group {show(record.name)} change all the time: repeat this")
 
-    def _subscribe(self, topic: str, group: GroupRecord) -> Operation[None]:
-        def subscribed(old: TopicRecord) -> TopicRecord:
-            if group.source:
-                return old.with_dlq_group(DlqGroup(group.name, group.kind, group.source))
-            return old.with_group(group.name, group.kind, group.tags_of(topic), group.ordered)
+    def _copy_again(self, topics: Sequence[str], group: GroupRecord) -> Operation[set[str]]:
+        """Bring the partitions of those up to date that the group has as it wants; which."""
+        records = yield from self._store.topics_now(topics)
+        as_wanted = [record for record in records if _subscribed(record, group) == record]
+        names = {record.name for record in as_wanted}
+        if names:
+            yield from self._store.configure(group, topics=names)
+            yield from self._store.install(*as_wanted)
+        return names
 
-        changed = yield from self._store.topics.change(topic, subscribed)
+    def _subscribe(self, topic: str, group: GroupRecord) -> Operation[None]:
+        changed = yield from self._store.topics.change(topic, lambda old: _subscribed(old, group))
         record = self._store.keep(changed)
         # The configuration first: a worker must not find a message in a group it cannot read.
         yield from self._store.configure(group, topics=[topic])
@@ -187,3 +194,10 @@ class Subscriptions(CatalogPart):
             yield from store.configure(rest)
         yield from store.strike(group, topic, "leaving")
         return gone
+
+
+def _subscribed(topic: TopicRecord, group: GroupRecord) -> TopicRecord:
+    """A topic's record with a group as its own record says."""
+    if group.source:
+        return topic.with_dlq_group(DlqGroup(group.name, group.kind, group.source))
+    return topic.with_group(group.name, group.kind, group.tags_of(topic.name), group.ordered)

@@ -3,13 +3,15 @@
 The records are read in inspect.py.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rqretry.core.route import Route
-from rqretry.protocol.command import MAX_BATCH, Command, Operation, call, text
+from rqretry.protocol.command import MAX_BATCH, Command, Operation, batches, call, text
 from rqretry.protocol.keys import GroupKeys, NamespaceKeys, PartitionKeys
+
+Partition = tuple[str, int]
+"""Its topic and number."""
 
 
 def subscribe(keys: PartitionKeys, route: Route, here: str = "") -> Command[int | str]:
@@ -53,9 +55,9 @@ def _left(reply: Any) -> int | str:
 
 
 def copied(
-    numbers: Iterable[int],
-    copy: Callable[[int, str], Command[int | str]],
-    again: Callable[[], Operation[int]],
+    partitions: Iterable[Partition],
+    copy: Callable[[Partition, str], Command[int | str]],
+    again: Callable[[], Operation[Sequence[Partition]]],
 ) -> Operation[None]:
     """Copy what was read from the catalog to partitions.
 
@@ -63,18 +65,22 @@ def copied(
     names the incarnation of its data, and has read what is copied after it learnt that.
 
     Args:
-        numbers: The partitions.
+        partitions: Each by its topic and number.
         copy: Makes the command for one of them, by its incarnation; it is done when that answers 0.
-        again: Reads what is copied anew. Returns how many partitions there are by now.
+        again: Reads what is copied anew. Returns the partitions that there are by now.
     """
-    rest, here = list(numbers), dict[int, str]()
+    rest, here = list(partitions), dict[Partition, str]()
     while rest:
-        left = yield [copy(number, here.get(number, "")) for number in rest]
-        found = dict(zip(rest, left, strict=True))
-        others = {number: other for number, other in found.items() if isinstance(other, str)}
+        found: dict[Partition, int | str] = {}
+        for some in batches(rest):
+            left = yield [copy(partition, here.get(partition, "")) for partition in some]
+            found |= zip(some, left, strict=True)
+        others = {partition: other for partition, other in found.items() if isinstance(other, str)}
         here |= others
-        count = (yield from again()) if others else math.inf
-        rest = [number for number, more in found.items() if more != 0 and number < count]
+        rest = [partition for partition, more in found.items() if more != 0]
+        if others:
+            there = set((yield from again()))
+            rest = [partition for partition in rest if partition in there]
 
 
 def compare_and_set(

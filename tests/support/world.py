@@ -120,11 +120,12 @@ class World:
     def _copy(self, copy: Callable[[str], Command[int | str]]) -> None:
         """As those do who have read the catalog just now, whatever incarnation the data are of."""
 
-        def again() -> Operation[int]:
+        def again() -> Operation[list[catalog.Partition]]:
             yield from ()
-            return 1
+            return [only]
 
-        self.perform(catalog.copied([0], lambda _, here: copy(here), again))
+        only = ("t", 0)
+        self.perform(catalog.copied([only], lambda _, here: copy(here), again))
 
     def group(self, name: str = "g") -> GroupKeys:
         """The keys of a group."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rqretry.maintenance.upkeep import Upkeep
-from rqretry.protocol.command import Command
+from rqretry.protocol.command import Command, Operation
 from rqretry.transport.store import Store
 from rqretry.worker import fetch, wakeups
 from tests.contract.integration.harness import Lab, Seen, until
@@ -90,6 +90,28 @@ async def test_many_that_are_woken_together_are_leased_from_together(
         await seen.count(1)
 
     assert executed(lab, "bzpopmin") - before < MANY / 4
+
+
+async def test_a_group_of_many_topics_joins_again_with_a_few_calls(lab: Lab) -> None:
+    names, client = many_topics(lab), lab.client()
+
+    def counted(operation: Operation[Any]) -> Operation[tuple[int, Any]]:
+        calls, answer = 0, None
+        while True:
+            try:
+                step = operation.send(answer)
+            except StopIteration as end:
+                return calls, end.value
+            calls += 1
+            answer = yield step
+
+    join = client.catalog.join("g", "push", names)
+    calls, record = client.store.perform(counted(join))
+    assert set(record.topics) == set(names)
+    assert calls < MANY / 4
+    calls, places = client.store.perform(counted(client.catalog.groups.places("g", names)))
+    assert len(places) == MANY
+    assert calls < MANY / 4
 
 
 async def test_a_round_of_upkeep_costs_what_is_due_and_not_what_exists(lab: Lab) -> None:

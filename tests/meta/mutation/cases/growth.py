@@ -41,6 +41,16 @@ def looks_first(original: Any) -> Any:
     return made
 
 
+def none_as_wanted(_: Any) -> Any:
+    """Whatever a group has, it subscribes to each topic."""
+
+    def made(_self: Any, _topics: Any, _group: Any) -> Any:
+        yield from ()
+        return set()
+
+    return made
+
+
 def everything(_: Any) -> Any:
     """Everything that there is may hold something."""
 
@@ -69,6 +79,9 @@ CASES = (
     case("R30", "what is woken waits until others are looked at",
          Symbol("Fetcher._lease_woken", looks_first),
          f"{IDLE}test_what_was_woken_is_leased_before_others_are_looked_at"),
+    case("R30", "a group joins its topics one by one",
+         Symbol("Subscriptions._copy_again", none_as_wanted),
+         f"{IDLE}test_a_group_of_many_topics_joins_again_with_a_few_calls"),
     case("R30", "wake-ups are taken one by one", Constant("worker:_MANY", "10**9"),
          f"{IDLE}test_many_that_are_woken_together_are_leased_from_together"),
     case("R30", "a wait that has ended gives its connection up",
