@@ -5,6 +5,7 @@ to measure at (partitions, topics, messages: whatever it is about; None: as larg
 and yields what it measured. A part over some seconds reports to stderr what it does.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 
 from benchmarks.figures import Figures
@@ -23,7 +24,10 @@ PARTS: dict[str, Part] = {
 
 def scale(messages: int | None) -> Figures:
     """All parts; `rate` is the number of bars that are met."""
-    found = [measure for part in PARTS.values() for measure in part(messages)]
+    found = []
+    for measure in (measure for part in PARTS.values() for measure in part(messages)):
+        found.append(measure)
+        print(f"  {measure}", file=sys.stderr, flush=True)
     return Figures(
         rate=sum(measure.met for measure in found),
         checked=True,

@@ -10,6 +10,10 @@ class Measure(NamedTuple):
     value: float
     bar: float
 
+    def __str__(self) -> str:
+        verdict = "met" if self.met else "MISSED"
+        return f"{self.name}: {self.value:.2f}, at most {self.bar:g}: {verdict}"
+
     @property
     def met(self) -> bool:
         """Whether it is at most that."""

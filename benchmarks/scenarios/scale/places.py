@@ -21,8 +21,8 @@ from rqretry import App
 
 SIZES = (1, 8, 64, 256)
 IDLE_BAR, CONNECTIONS_BAR, RATIO_BAR = 0.5, 0, 3
-_IDLE_S, _SETTLE_S = 60.0, 12.0
-"""What a process does for itself comes every 7 to 30 s: one place is watched the longest."""
+_IDLE_S, _SETTLE_S = 60.0, 6.0
+"""What a process does for itself comes every 5 to 30 s: one place is watched the longest."""
 _MESSAGES, _EVERY_S = 200, 0.02
 
 

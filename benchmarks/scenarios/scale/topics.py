@@ -1,6 +1,6 @@
 """What 10,000 topics cost in which nothing happens: a reaper, and a worker that consumes them all.
 
-Counted is what the server executes, also inside scripts.
+Counted is what the server executes, also inside scripts; and how long such a worker takes to start.
 """
 
 import subprocess
@@ -15,10 +15,10 @@ from benchmarks.workload import run
 from rqretry import App
 
 TOPICS = 10_000
-BAR = 100
+BAR, START_BAR_S = 100, 30
 GROUP = "bench"
 _TOPICS_AT_ONCE = 500
-_SECONDS, _SETTLE_S = 20.0, 60.0
+_SECONDS, _SETTLE_S = 20.0, 30.0
 
 
 def topics(most: int | None) -> Iterator[Measure]:
@@ -28,13 +28,21 @@ def topics(most: int | None) -> Iterator[Measure]:
     names = tuple(f"topic-{number}" for number in range(count))
     with Server() as server:
         print(f"  topics: {count} of them ...", file=sys.stderr, flush=True)
+        begun = time.monotonic()
         run(_subscribe(server.url, names))
+        joined_s = time.monotonic() - begun
+        print(f"  topics: created in {joined_s:.0f} s", file=sys.stderr, flush=True)
         command = [sys.executable, "-m", "rqretry", "reaper", "--url", server.url]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as reaper:
-            time.sleep(settle_s)
-            yield Measure(f"reaper_{count}_idle_topics", _executed(server, seconds), BAR)
-            reaper.terminate()
+            try:
+                time.sleep(settle_s)
+                executed = _executed(server, seconds)
+            finally:
+                reaper.terminate()
+        yield Measure(f"reaper_{count}_idle_topics", executed, BAR)
+        begun = time.monotonic()
         with Workers(Job(server.url, "noop", topics=names, groups=(GROUP,), look_every_s=1)):
+            yield Measure(f"worker_start_s_{count}_topics", time.monotonic() - begun, START_BAR_S)
             time.sleep(settle_s)
             yield Measure(f"worker_{count}_idle_topics", _executed(server, seconds), BAR)
 
