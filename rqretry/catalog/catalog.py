@@ -1,5 +1,6 @@
 """The catalog: one client's view of a namespace, its topics and its groups."""
 
+import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,6 +48,8 @@ class Catalog:
         self.subscriptions = Subscriptions(self.store)
         self.growth = PartitionGrowth(self.store)
         self.backfill = Backfill(self.store)
+        self.chance = random.Random()
+        """Where simple consumers begin."""
 
     def open(self) -> Operation[LevelTable]:
         """The namespace's level table; see CatalogStore.open."""

@@ -98,7 +98,8 @@ def _receive(consumer: SimpleConsumer, given: dict[str, Any]) -> None:
     # What could not be printed is not acknowledged: it comes back.
     sys.stdout.flush()
     if not messages:
-        note(f"no message came within {spell(given['wait'])}")
+        paused = f": group {given['group']} is paused" if consumer.operations.paused else ""
+        note(f"no message came within {spell(given['wait'])}{paused}")
     elif given["ack"]:
         consumer.ack(messages)
 

@@ -6,17 +6,19 @@ when its invisible duration ends, and dead after max_retries + 1 deliveries.
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.store import Place
 from rqretry.consumer.simple_settling import SimpleSettling, invisible_ms
+from rqretry.consumer.turns import READY, RETRY, Turns
 from rqretry.core.back_off import BackOff
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.durations import Duration, seconds
 from rqretry.core.envelope import decode
 from rqretry.core.errors import (
+    AmbiguousResult,
     CodecError,
     RqretryError,
     StoreUnavailable,
@@ -27,13 +29,15 @@ from rqretry.core.message import Message, ReceiptHandle
 from rqretry.maintenance.due import STUCK_MS, Due, Maintenance
 from rqretry.maintenance.retention import Sweeps
 from rqretry.observability import observer
-from rqretry.protocol.command import Block, Command, Operation
+from rqretry.protocol.command import Block, Command, Each, Operation
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import (
     Failure,
     Leased,
+    Polled,
     fail,
     lease,
+    poll,
 )
 from rqretry.protocol.maintain import feed_dlq_group
 from rqretry.protocol.rate_limit import Tokens, rate_take
@@ -69,10 +73,12 @@ class SimpleOperations(SimpleSettling):
         self._found_at = 0.0
         self._maintenance = Maintenance(catalog.topics, worker)
         self._sweeps = Sweeps(catalog.topics, catalog.group_keys)
-        self._prefer = "ready"
+        self._turns = Turns(catalog.chance)
         self._refused: dict[Place, BackOff] = {}
         self._rated = False
         """The group has a rate limit: a lease needs tokens."""
+        self.paused = False
+        """The group was paused when it was last leased from."""
 
     def join(self) -> Operation[GroupRecord]:
         """Subscribe; done once, by the first call. Raises GroupNotFound, TopicNotFound."""
@@ -114,6 +120,8 @@ class SimpleOperations(SimpleSettling):
         Raises:
             InvalidArgument: A value is outside its range.
             GroupNotFound, TopicNotFound: It is not there (see `create_group`).
+            AmbiguousResult: The answer was lost. What it may have taken is delivered again when
+                the invisible duration ends, as the next attempt; nothing else was taken.
         """
         most = check_count(max_messages, name="max_messages", maximum=MAX_RECEIVE)
         duration_ms = invisible_ms(invisible_duration)
@@ -140,25 +148,90 @@ class SimpleOperations(SimpleSettling):
         """One round over all partitions; the messages, or how soon to look again."""
         received: list[Message[Any]] = []
         look_again_ms = _LOOK_EVERY_S * 1000
-        self._places = [*self._places[1:], *self._places[:1]]  # anew: other threads read it
-        self._prefer = "retry" if self._prefer == "ready" else "ready"
-        for place in self._open_places():
-            want = most - len(received)
-            if want <= 0:
-                break
-            started = time.monotonic()
-            try:
-                leased = yield from self._lease(place, want, duration_ms)
-                expires = started + duration_ms / 1000
-                received += yield from self._messages(place, leased, expires)
-            except RqretryError as error:
-                self._put_off(place, error, received)
-                continue
-            self._refused.pop(place, None)
-            for soon_ms in (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms):
-                if soon_ms is not None:
-                    look_again_ms = min(look_again_ms, soon_ms or STUCK_MS)
+        lane = self._turns.next_lane()
+        listed: dict[Place, dict[str, int]] = {}
+        if len(self._places) > 1:
+            listed = yield from self._listed(duration_ms // 3)
+        try:
+            for each, place, held in self._turns.plan(lane, listed):
+                want = min(held, most - len(received))
+                if want > 0:
+                    yield from self._take(received, each, place, want, duration_ms)
+            for place in [] if received else self._turns.order(lane, self._open_places()):
+                want = most - len(received)
+                if want > 0:
+                    soon_ms = yield from self._take(received, lane, place, want, duration_ms)
+                    look_again_ms = min(look_again_ms, soon_ms)
+        except AmbiguousResult as error:  # nothing more is leased while that may be on its way
+            if not received:
+                raise
+            log.warning("%s", error)
         return received, look_again_ms / 1000
+
+    def _listed(self, hold_ms: int) -> Operation[dict[Place, dict[str, int]]]:
+        """How many each place has in its lanes, once what is due was moved there.
+
+        Raises:
+            StoreUnavailable: No place can be asked.
+        """
+        places = self._open_places()
+        views = [place.keys for place in places if place.keys.source]
+        if views:
+            yield Each([feed_dlq_group(keys, worker=self.worker) for keys in views])
+        answers = yield Each([poll([place.keys], once=True) for place in places])
+        seen: dict[Place, Polled] = {}
+        for place, answer in zip(places, answers, strict=True):
+            if isinstance(answer, AmbiguousResult):  # nothing was asked for but a look
+                self._put_off(place, StoreUnavailable(answer.reason), seen)
+            elif isinstance(answer, RqretryError):
+                self._put_off(place, answer, seen)
+            elif answer[0] is not None:
+                seen[place] = answer[0]
+        listed = {place: {READY: found.ready, RETRY: found.retry} for place, found in seen.items()}
+        due = [p for p, found in seen.items() if 0 in (found.next_due_ms, found.next_deadline_ms)]
+        moving = self._maintenance.move([Due(place.keys, hold_ms=hold_ms) for place in due])
+        for place, moved in zip(due, (yield from moving), strict=True):
+            listed[place][RETRY] += moved.promoted + moved.expired
+        scheduled = [place for place, found in seen.items() if found.next_scheduled_ms == 0]
+        if scheduled:
+            yield from self._maintenance.deliver([place.keys.partition for place in scheduled])
+            for place in scheduled:
+                listed[place][READY] += MAX_RECEIVE
+        return listed
+
+    def _take(
+        self, received: list[Message[Any]], lane: str, place: Place, want: int, duration_ms: int
+    ) -> Operation[float]:
+        """Add what a place has; answers how soon to look there again, in milliseconds.
+
+        Raises:
+            AmbiguousResult: The answer was lost, and nothing was received yet.
+        """
+        started, before = time.monotonic(), len(received)
+        try:
+            leased = yield from self._lease(place, lane, want, duration_ms)
+            expires = started + duration_ms / 1000
+            received += yield from self._messages(place, leased, expires)
+        except AmbiguousResult:
+            raise
+        except RqretryError as error:
+            self._put_off(place, error, received)
+            return _LOOK_EVERY_S * 1000
+        self._refused.pop(place, None)
+        self._note_pause(leased.status == "PAUSED")
+        if len(received) > before:
+            self._turns.had(lane, place)
+        times = (leased.next_due_ms, leased.next_deadline_ms, leased.next_scheduled_ms)
+        return min((ms or STUCK_MS for ms in times if ms is not None), default=_LOOK_EVERY_S * 1000)
+
+    def _note_pause(self, paused: bool) -> None:  # noqa: FBT001 - the one thing to note
+        if paused and not self.paused:
+            log.warning(
+                "group %r is paused: nothing is received until `rqretry group resume %s`",
+                self.group,
+                self.group,
+            )
+        self.paused = paused
 
     def _open_places(self) -> list[Place]:
         """Those that are not put off after an error; all, if all are."""
@@ -166,7 +239,7 @@ class SimpleOperations(SimpleSettling):
         put_off = {place for place, refused in [*self._refused.items()] if refused.again_at > now}
         return [place for place in self._places if place not in put_off] or list(self._places)
 
-    def _put_off(self, place: Place, error: RqretryError, received: Sequence[object]) -> None:
+    def _put_off(self, place: Place, error: RqretryError, received: Collection[object]) -> None:
         """Leave a place alone for a while, if there are others; raises the error, if not."""
         self._refused.setdefault(place, BackOff()).failed(str(error), time.monotonic())
         alone = self._refused.keys() >= set(self._places)
@@ -174,16 +247,17 @@ class SimpleOperations(SimpleSettling):
             raise error
         log.warning("nothing can be received for %s, trying again: %s", place.keys, error)
 
-    def _lease(self, place: Place, want: int, duration_ms: int) -> Operation[Leased]:
+    def _lease(self, place: Place, lane: str, want: int, duration_ms: int) -> Operation[Leased]:
         """Lease as many as there are, and the group's rate limit has tokens for."""
         if not self._rated:
-            leased = yield from self._lease_and_maintain(place, want, duration_ms)
+            leased = yield from self._lease_and_maintain(place, lane, want, duration_ms)
             if leased.status != "RATED":
                 return leased
         bucket = place.keys.bucket
         tokens: Tokens = yield rate_take(bucket, want=want)
         self._rated = tokens.given != 0
-        leased = yield from self._lease_and_maintain(place, tokens.given or want, duration_ms)
+        given = tokens.given or want
+        leased = yield from self._lease_and_maintain(place, lane, given, duration_ms)
         self._rated = bool(leased.rate)
         if tokens.given == 0:
             return leased._replace(next_due_ms=tokens.wait_ms)
@@ -191,7 +265,9 @@ class SimpleOperations(SimpleSettling):
             yield rate_take(bucket, want=0, returned=tokens.given - len(leased.ids))
         return leased
 
-    def _lease_and_maintain(self, place: Place, want: int, duration_ms: int) -> Operation[Leased]:
+    def _lease_and_maintain(
+        self, place: Place, lane: str, want: int, duration_ms: int
+    ) -> Operation[Leased]:
         """Lease, and move what turns out to be due."""
         keys = place.keys
         command: Command[Leased] = lease(
@@ -199,8 +275,9 @@ class SimpleOperations(SimpleSettling):
             worker=self.worker,
             want=want,
             visibility_ms=duration_ms,
-            prefer=self._prefer,
+            prefer=lane,
             tokens=self._rated,
+            once=True,
         )
         if keys.source:
             yield feed_dlq_group(keys, worker=self.worker)

@@ -128,10 +128,13 @@ class AmbiguousResult(RqretryError):
 
     def __str__(self) -> str:
         because = f" ({self.reason})" if self.reason else ""
-        return f"{self.operation} of {shown_ids(self.ids)} may have happened{because}; {self._how}"
+        of = f" of {shown_ids(self.ids)}" if self.ids or self.operation != "lease" else ""
+        return f"{self.operation}{of} may have happened{because}; {self._how}"
 
     @property
     def _how(self) -> str:
+        if self.operation == "lease":
+            return "the messages it took, if any, are delivered again when their time ends"
         how = "it is safe to repeat with the same id"
         if self.operation.startswith("publish"):
             how += " through this client within an hour, or through any if you chose the id"

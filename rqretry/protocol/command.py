@@ -41,6 +41,7 @@ class Command(Generic[T]):
         confirm: A request to send right behind it on the same connection, such as WAIT
             (docs/guarantees.md R7); its reply goes to `confirmed`.
         confirmed: Puts what was confirmed into the result.
+        once: Not repeated when its answer is lost: AmbiguousResult.
     """
 
     verb: str
@@ -51,6 +52,7 @@ class Command(Generic[T]):
     ids: tuple[str, ...] = ()
     confirm: tuple[Argument, ...] = ()
     confirmed: Callable[[T, Any], T] = _as_it_is
+    once: bool = False
 
 
 def query(decode: Callable[[Any], T], *arguments: Argument) -> Command[T]:

@@ -101,32 +101,37 @@ def lease(
     visibility_ms: int,
     prefer: str = "ready",
     tokens: bool = False,
+    once: bool = False,
 ) -> Command[Leased]:
     """Ready to inflight: take up to `want` messages for `visibility_ms`.
 
-    `tokens`: the caller has taken as many of a group's rate limit.
+    `tokens`: the caller has taken as many of a group's rate limit. `once`: see Command.
     """
     touched = keys.scripts["lease"] + ((keys.deaths, keys.origins) if keys.source else ())
     args = (keys.group, worker, want, MAX_BATCH_BYTES, visibility_ms, prefer, int(tokens))
-    return Command("lease", touched, args, _leased)
+    return Command("lease", touched, args, _leased, once=once)
 
 
 class Polled(NamedTuple):
-    """What a poll found in a place that has nothing to lease; times as in Leased."""
+    """What a poll found in a place; times as in Leased."""
 
     now_ms: int
     next_due_ms: int | None
     next_deadline_ms: int | None
     next_scheduled_ms: int | None
+    ready: int = 0
+    """New messages that can be leased."""
+    retry: int = 0
+    """Retries that can be leased."""
 
 
-def poll(places: Sequence[GroupKeys]) -> Command[list[Polled | None]]:
-    """Is there anything to lease in these places, which need not be of one partition; reads only.
+def poll(places: Sequence[GroupKeys], *, once: bool = False) -> Command[list[Polled | None]]:
+    """What is there to lease in these places, which need not be of one partition; reads only.
 
-    None if there may be, also because the partition does not know the group. Not on a cluster.
+    None where the partition does not know the group. Several: not on a cluster.
     """
-    touched = chain.from_iterable(keys.scripts["poll"] for keys in places)
-    return Command("poll", tuple(touched), (), lambda reply: [_polled(each) for each in reply])
+    touched = tuple(chain.from_iterable(keys.scripts["poll"] for keys in places))
+    return Command("poll", touched, (), lambda reply: [*map(_polled, reply)], once=once)
 
 
 def something_held(places: Sequence[GroupKeys]) -> Command[bool]:
@@ -279,8 +284,8 @@ def _leased(reply: list[Any]) -> Leased:
 def _polled(found: list[Any]) -> Polled | None:
     if not found:
         return None
-    now, due, deadline, scheduled = found
-    return Polled(now, _in_ms(due), _in_ms(deadline), _in_ms(scheduled))
+    now, due, deadline, scheduled, ready, retry = found
+    return Polled(now, _in_ms(due), _in_ms(deadline), _in_ms(scheduled), ready, retry)
 
 
 def _in_ms(reply: int | bytes) -> int | None:

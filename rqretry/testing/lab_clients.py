@@ -18,6 +18,8 @@ from rqretry.transport.session import ServerClock
 
 _TIME_CHARACTERS = 7
 """The first 42 bits of an id, base 64: its time."""
+_SEED = 1
+"""Where simple consumers begin, in every run."""
 
 
 def numbered(catalog: Catalog, clock: ServerClock, numbers: Iterator[int]) -> Encoder:
@@ -44,6 +46,7 @@ class LabClients:
     def client(self, url: str | None = None, **options: Any) -> Client:
         """A client without asyncio."""
         client = Client(url, store=self._store, **options)
+        client.catalog.chance.seed(_SEED)
         client.encoder = numbered(client.catalog, self._store.clock, self._numbers)
         client.publisher = SyncPublisher(self._store, client.encoder)
         operator = AdminContext(client.catalog, client.name, chance=lambda: 0.5)
@@ -54,6 +57,7 @@ class LabClients:
         """A client for asyncio."""
         store = LabAsyncStore(self._store)
         client = AsyncClient(url, store=store, **options)
+        client.catalog.chance.seed(_SEED)
         client.encoder = numbered(client.catalog, self._store.clock, self._numbers)
         client.publisher = Publisher(store, client.encoder)
         operator = AdminContext(client.catalog, client.name, chance=lambda: 0.5)

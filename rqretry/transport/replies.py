@@ -149,6 +149,8 @@ class Call:
         """Leave it open, to be repeated; remember if a server may have executed it."""
         self.again = again
         self.sent = self.sent or again.sent
+        if again.sent and self.command.once:
+            self.fail(AmbiguousResult(self.command.verb, self.command.ids, str(again.error)))
 
     def fail(self, error: Exception) -> None:
         """End it with an error, or leave it open if the error is TryAgain."""

@@ -338,7 +338,7 @@ class Fetcher:
         if isinstance(looks, Exception):  # one of them refuses, and leasing shows which
             return idle
         for place, seen in zip(places, looks, strict=True):
-            if seen is not None:
+            if seen is not None and seen.ready + seen.retry == 0:
                 self._note(place, seen, time.monotonic())
                 self._store.clock.note(seen.now_ms, sent_at)
                 idle.add(place)

@@ -19,20 +19,21 @@ def test_a_place_without_messages_has_nothing_to_lease_and_nothing_due(world: Wo
     assert seen(world, "g") == [IDLE]
 
 
-def test_a_place_with_ready_messages_is_for_a_lease(world: World) -> None:
+def test_it_counts_the_ready_messages_of_a_place(world: World) -> None:
     world.subscribe("g")
     world.publish("a")
     world.subscribe("h")
-    assert seen(world, "g", "h", "g") == [None, IDLE, None]
+    some = IDLE._replace(ready=1)
+    assert seen(world, "g", "h", "g") == [some, IDLE, some]
 
 
-def test_a_place_with_due_retries_is_for_a_lease(world: World) -> None:
+def test_it_counts_the_retries_of_a_place(world: World) -> None:
     world.subscribe()
     world.leased("a")
     world.fail(failure("a", delay_ms=SECOND))
     world.advance(SECOND)
     world.promote()
-    assert seen(world, "g") == [None]
+    assert seen(world, "g") == [Polled(START_MS + SECOND, None, None, None, retry=1)]
 
 
 def test_a_group_that_the_partition_does_not_know_is_for_a_lease(world: World) -> None:

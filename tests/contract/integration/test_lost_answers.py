@@ -1,0 +1,115 @@
+"""A simple consumer whose answers are lost: what it costs, and what it is told."""
+
+import logging
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rqretry import AmbiguousResult, Client, StoreUnavailable
+from tests.contract.integration.harness import NAMESPACE, Lab
+from tests.support.faults.proxy import FaultProxy
+from tests.support.faults.rules import Fault, Rule
+
+REPLY_S = 0.3
+LOST = [Fault.DROP_REPLY, Fault.ONE_WAY]
+"""The connection breaks behind the request, or is silent from then on."""
+
+
+@pytest.fixture
+def proxy(lab: Lab) -> Iterator[FaultProxy]:
+    """Between a client and the server."""
+    with FaultProxy(lab.server) as proxy:
+        yield proxy
+
+
+def far(proxy: FaultProxy) -> Client:
+    """A client behind the proxy, which waits a short time for each answer."""
+    return Client(f"{proxy.url}&socket_timeout={REPLY_S}", namespace=NAMESPACE)
+
+
+@pytest.mark.parametrize("fault", LOST)
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_receive_whose_answers_are_lost_leases_once_and_says_so(
+    lab: Lab, proxy: FaultProxy, partitions: int, fault: Fault
+) -> None:
+    near = lab.client()
+    near.admin.create_topic("t", partitions=partitions)
+    with far(proxy) as client:
+        consumer = client.simple_consumer("t", group="g", create_group=True)
+        near.publish_many("t", range(100))
+        consumer.ack(consumer.receive(4, wait=0))
+        passed = proxy.passed["lease"]
+        proxy.rules = [Rule(fault, "lease", every=1)]
+        started = time.monotonic()
+
+        with pytest.raises(AmbiguousResult, match="lease may have happened .*delivered again"):
+            consumer.receive(4, invisible_duration=1, wait=0)
+
+        assert time.monotonic() - started < 5 * REPLY_S
+        assert proxy.passed["lease"] == passed + 1
+        proxy.heal()
+        assert lab.stats("g").inflight <= 4
+        seen = [message for _ in range(40) for message in consumer.receive(16, wait=0.1)]
+        assert len(seen) == 96
+        assert sum(message.attempt > 1 for message in seen) <= 4
+        consumer.ack(seen)
+
+
+def test_what_another_place_gave_is_not_lost_with_an_answer(lab: Lab, proxy: FaultProxy) -> None:
+    near = lab.client()
+    near.admin.create_topic("t", partitions=4)
+    with far(proxy) as client:
+        consumer = client.simple_consumer("t", group="g", create_group=True)
+        consumer.receive(wait=0)
+        near.publish_many("t", range(8))
+        proxy.rules = [Rule(Fault.DROP_REPLY, "lease", nth=2)]
+        first = consumer.receive(32, invisible_duration=30, wait=0)
+        assert 0 < len(first) < 8
+        assert proxy.seen["lease"] - 4 == 2, "nothing was leased after the answer was lost"
+
+
+def test_a_look_whose_answer_is_lost_takes_nothing_and_says_that(
+    lab: Lab, proxy: FaultProxy
+) -> None:
+    near = lab.client()
+    near.admin.create_topic("t", partitions=4)
+    with far(proxy) as client:
+        consumer = client.simple_consumer("t", group="g", create_group=True)
+        near.publish_many("t", range(8))
+        proxy.rules = [Rule(Fault.ONE_WAY, "poll", every=1)]
+        with pytest.raises(StoreUnavailable, match="did not answer in time"):
+            consumer.receive(wait=0)
+    assert lab.stats("g").ready == 8
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_receive_says_that_the_group_is_paused(
+    lab: Lab, partitions: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = lab.client()
+    client.admin.create_topic("t", partitions=partitions)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
+    client.publish_many("t", range(8))
+    assert not consumer.operations.paused
+    client.admin.pause("g")
+    with caplog.at_level(logging.WARNING, "rqretry"):
+        assert [consumer.receive(wait=0) for _ in range(3)] == [[], [], []]
+    assert consumer.operations.paused
+    assert [record.getMessage() for record in caplog.records] == [
+        "group 'g' is paused: nothing is received until `rqretry group resume g`"
+    ]
+    client.admin.resume("g")
+    assert len(consumer.receive(wait=1)) == 8
+    assert not consumer.operations.paused
+
+
+def test_an_empty_group_that_is_paused_is_said_to_be(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = lab.client()
+    client.admin.create_topic("t", partitions=4)
+    consumer = client.simple_consumer("t", group="g", create_group=True)
+    client.admin.pause("g")
+    assert consumer.receive(wait=0) == []
+    assert "group 'g' is paused" in caplog.text
