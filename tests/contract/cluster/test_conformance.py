@@ -4,6 +4,7 @@ from tests.contract.integration import (
     test_dead_groups,
     test_giving_back,
     test_simple_consumer,
+    test_simple_fairness,
     test_topics_and_groups,
     test_what_callers_get_wrong,
 )
@@ -15,6 +16,7 @@ _SINGLE = ("test_a_publish_wakes_a_waiting_receive",)
 globals().update(
     again(
         test_giving_back,
+        test_simple_fairness,
         test_simple_consumer,
         test_topics_and_groups,
         test_dead_groups,

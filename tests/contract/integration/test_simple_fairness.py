@@ -17,19 +17,19 @@ ONE_PARTITION = 6
 
 
 @pytest.fixture
-def client(lab: Lab) -> Client:
+def steady(lab: Lab) -> Client:
     """A client whose consumers begin where the same chance tells them in every run."""
-    client = lab.client()
-    client.catalog.chance = random.Random(7)
-    return client
+    steady = lab.client()
+    steady.catalog.chance = random.Random(7)
+    return steady
 
 
-def sources(client: Client, topics: int, partitions: int) -> list[str]:
+def sources(steady: Client, topics: int, partitions: int) -> list[str]:
     """Topics of a group g, with partitions each."""
     names = [f"t{number}" for number in range(topics)]
     for name in names:
-        client.admin.create_topic(name, partitions=partitions)
-    client.simple_consumer(names, group="g", create_group=True)
+        steady.admin.create_topic(name, partitions=partitions)
+    steady.simple_consumer(names, group="g", create_group=True)
     return names
 
 
@@ -47,21 +47,21 @@ def received(consumer: SimpleConsumer) -> list[Message[Any]]:
     return consumer.receive(16, invisible_duration=60, wait=0)
 
 
-def anew(client: Client, names: list[str]) -> list[Message[Any]]:
+def anew(steady: Client, names: list[str]) -> list[Message[Any]]:
     """The same by a consumer of its own."""
-    with client.simple_consumer(names, group="g") as consumer:
+    with steady.simple_consumer(names, group="g") as consumer:
         return received(consumer)
 
 
-def filled(client: Client, names: list[str], count: int) -> list[str]:
+def filled(steady: Client, names: list[str], count: int) -> list[str]:
     """Publish messages to all topics alike."""
     part = count // len(names)
-    return [id_ for name in names for id_ in client.publish_many(name, range(part))]
+    return [id_ for name in names for id_ in steady.publish_many(name, range(part))]
 
 
-def delivered(client: Client, names: list[str], count: int) -> set[str]:
+def delivered(steady: Client, names: list[str], count: int) -> set[str]:
     """Deliver so many messages once, and give them back."""
-    consumer = client.simple_consumer(names, group="g")
+    consumer = steady.simple_consumer(names, group="g")
     back: set[str] = set()
     while len(back) < count:
         for message in consumer.receive(min(32, count - len(back)), wait=0):
@@ -76,63 +76,63 @@ SOURCES = [(1, 1), (1, 2), (2, 1), (1, 4), (1, 8), (4, 4)]
 @pytest.mark.parametrize("fresh", [False, True], ids=["kept", "anew"])
 @pytest.mark.parametrize(("topics", "partitions"), SOURCES)
 def test_due_retries_are_seen_behind_a_backlog_of_new_messages(
-    client: Client, topics: int, partitions: int, fresh: bool
+    steady: Client, topics: int, partitions: int, fresh: bool
 ) -> None:
-    names = sources(client, topics, partitions)
-    filled(client, names, 40)
-    retries = delivered(client, names, 40)
-    filled(client, names, 2000)
-    own = partial(received, client.simple_consumer(names, group="g"))
-    receive = partial(anew, client, names) if fresh else own
+    names = sources(steady, topics, partitions)
+    filled(steady, names, 40)
+    retries = delivered(steady, names, 40)
+    filled(steady, names, 2000)
+    own = partial(received, steady.simple_consumer(names, group="g"))
+    receive = partial(anew, steady, names) if fresh else own
     assert receives(receive, retries, 3 * ONE_PARTITION) <= 3 * ONE_PARTITION
 
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["kept", "anew"])
 @pytest.mark.parametrize(("topics", "partitions"), SOURCES)
 def test_new_messages_are_seen_behind_a_backlog_of_retries(
-    client: Client, topics: int, partitions: int, fresh: bool
+    steady: Client, topics: int, partitions: int, fresh: bool
 ) -> None:
-    names = sources(client, topics, partitions)
-    filled(client, names, 960)
-    delivered(client, names, 960)
-    new = set(filled(client, names, 40 if topics == 1 else 40 // topics * topics))
-    own = partial(received, client.simple_consumer(names, group="g"))
-    receive = partial(anew, client, names) if fresh else own
+    names = sources(steady, topics, partitions)
+    filled(steady, names, 960)
+    delivered(steady, names, 960)
+    new = set(filled(steady, names, 40 if topics == 1 else 40 // topics * topics))
+    own = partial(received, steady.simple_consumer(names, group="g"))
+    receive = partial(anew, steady, names) if fresh else own
     assert receives(receive, new, 3 * ONE_PARTITION) <= 3 * ONE_PARTITION
 
 
-def test_retries_of_one_source_wait_no_longer_beside_many(client: Client) -> None:
-    names = sources(client, 8, 1)
-    filled(client, names[3:4], 40)
-    retries = delivered(client, names[3:4], 40)
-    filled(client, names, 2400)
-    receive = partial(received, client.simple_consumer(names, group="g"))
+def test_retries_of_one_source_wait_no_longer_beside_many(steady: Client) -> None:
+    names = sources(steady, 8, 1)
+    filled(steady, names[3:4], 40)
+    retries = delivered(steady, names[3:4], 40)
+    filled(steady, names, 2400)
+    receive = partial(received, steady.simple_consumer(names, group="g"))
     assert receives(receive, retries, 3 * ONE_PARTITION) <= 3 * ONE_PARTITION
 
 
-def test_what_is_due_is_moved_in_all_sources_at_once(lab: Lab, client: Client) -> None:
-    names = sources(client, 1, 8)
-    due = set(filled(client, names, 40))
-    consumer = client.simple_consumer(names, group="g")
+def test_what_is_due_is_moved_in_all_sources_at_once(lab: Lab, steady: Client) -> None:
+    names = sources(steady, 1, 8)
+    due = set(filled(steady, names, 40))
+    consumer = steady.simple_consumer(names, group="g")
     while consumer.receive(32, invisible_duration="10ms", wait=0):
         pass
-    filled(client, names, 2000)
-    own = partial(received, client.simple_consumer(names, group="g"))
+    filled(steady, names, 2000)
+    own = partial(received, steady.simple_consumer(names, group="g"))
     assert receives(own, due, 3 * ONE_PARTITION) <= 3 * ONE_PARTITION
     assert lab.stats("g").retry == 0
 
 
-def test_each_source_of_a_lane_gets_as_many_turns(client: Client) -> None:
-    names = sources(client, 4, 1)
-    filled(client, names, 1600)
-    consumer = client.simple_consumer(names, group="g")
+def test_each_source_of_a_lane_gets_as_many_turns(steady: Client) -> None:
+    names = sources(steady, 4, 1)
+    filled(steady, names, 1600)
+    consumer = steady.simple_consumer(names, group="g")
     turns = Counter(message.topic for _ in range(40) for message in received(consumer))
     assert turns == dict.fromkeys(names, 160)
 
 
-def test_a_consumer_that_is_made_anew_begins_anywhere(client: Client) -> None:
-    names = sources(client, 4, 1)
-    filled(client, names, 4000)
-    first = Counter(anew(client, names)[0].topic for _ in range(80))
+def test_a_consumer_that_is_made_anew_begins_anywhere(steady: Client) -> None:
+    names = sources(steady, 4, 1)
+    filled(steady, names, 4000)
+    first = Counter(anew(steady, names)[0].topic for _ in range(80))
     assert sorted(first) == names
     assert min(first.values()) >= 8, first

@@ -90,6 +90,15 @@ def test_receive_says_on_standard_error_that_nothing_came(shell: Shell) -> None:
     assert "no message came within 10 ms" in result.stderr
 
 
+def test_receive_says_that_its_group_is_paused(shell: Shell) -> None:
+    shell.ok("topic", "create", "claims")
+    shell("receive", "claims", "--group", "g", "--create-group", "--wait", "10ms")
+    shell.ok("group", "pause", "g")
+    result = shell("receive", "claims", "--group", "g", "--wait", "10ms")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no message came within 10 ms: group g is paused" in result.stderr
+
+
 def test_raw_bytes_are_published_as_they_are_and_shown_as_base64(shell: Shell) -> None:
     data = b"\x00\xff not text"
     shell.ok("publish", "claims", "-", "--raw", stdin=data)

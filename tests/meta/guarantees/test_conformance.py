@@ -11,7 +11,7 @@ from tests.meta.mutation.test_cases import names_in
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "conformance.md").read_text()
-RULES_OF_SECTIONS = {"1": 23, "2": 10, "3": 10, "4": 8, "5": 13, "7": 10}
+RULES_OF_SECTIONS = {"1": 23, "2": 11, "3": 10, "4": 8, "5": 13, "7": 10}
 _ROW = re.compile(r"^\| *(\d+\.\d+) *\|([^|]*)\| `(tests/[\w/]+\.py)::(\w+)` \|$", re.MULTILINE)
 _CELL = r"(?:[^|]|\\\|)+"
 _DIFFERENCE = re.compile(

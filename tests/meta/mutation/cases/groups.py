@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from rqretry.core.errors import InvalidReceiptHandle
 from tests.meta.mutation.case import (
     Symbol,
     answers,
@@ -30,6 +29,7 @@ ADMIN = "tests/contract/admin/test_groups.py::"
 MOVING = "tests/contract/admin/test_moving.py::"
 DURATIONS = f"{SIMPLE}test_a_message_is_invisible_for_10_ms_to_12_hours"
 GIVEN_BACK = f"{SIMPLE}test_a_change_to_0_makes_it_visible_at_once_and_counts_the_delivery"
+FAIR = "tests/contract/integration/test_simple_fairness.py::"
 EACH = f"{SIMPLE}test_every_delivery_counts_however_it_ends_and_its_record_has_each"
 RELEASED = f"{SIMPLE}test_what_is_released_is_visible_at_once_and_uncounted"
 EXPIRIES = f"{SIMPLE}test_every_expiry_makes_it_ready_at_once_and_the_last_one_dead"
@@ -88,14 +88,17 @@ def from_start(start: str) -> Symbol:
     return Symbol("catalog:with_topics", make)
 
 
+def in_one_order(_original: Any) -> Any:
+    """Whose turn it was is forgotten."""
+    return lambda _self, _lane, places: sorted(places)
+
+
 def all_or_nothing(original: Any) -> Any:
     """Receipts of which one that is not valid spoils all."""
 
     def sorted_out(self: Any, texts: Any) -> Any:
         known, refused = original(self, texts)
-        if refused:
-            raise InvalidReceiptHandle.of(refused.values())
-        return known, refused
+        return {} if refused else known, refused
 
     return sorted_out
 
@@ -141,6 +144,16 @@ CASES = (
          command("release", lambda _: {"max_postpones": 1000}), RELEASED),
     case("2.9", "a release after the deadline is taken",
          deadlines("score + 1e9", "release"), RELEASED),
+    case("2.11", "a receive says nothing of a pause",
+         Symbol("SimpleOperations._note_pause", always(None)),
+         "tests/contract/integration/test_lost_answers.py::"
+         "test_a_receive_says_that_the_group_is_paused"),
+    case("R44", "new messages always go first", Symbol("Turns.next_lane", always("ready")),
+         f"{FAIR}test_due_retries_are_seen_behind_a_backlog_of_new_messages"),
+    case("R44", "the places of a simple consumer keep one order",
+         Symbol("Turns.order", in_one_order),
+         f"{FAIR}test_each_source_of_a_lane_gets_as_many_turns",
+         f"{FAIR}test_a_consumer_that_is_made_anew_begins_anywhere"),
     case("2.10", "an ack stops at the first handle that is not valid",
          Symbol("SimpleSettling._sort_out", all_or_nothing),
          "tests/contract/integration/test_giving_back.py::"

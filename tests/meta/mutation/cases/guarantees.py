@@ -12,7 +12,7 @@ from tests.meta.mutation.case import (
     sends,
     writes_state,
 )
-from tests.meta.mutation.cases.common import always, any_receipt, case, takes
+from tests.meta.mutation.cases.common import always, any_receipt, case, command, takes
 
 SCRIPTS = "tests/meta/guarantees/test_scripts.py::"
 CALLS = "tests/meta/guarantees/test_calls.py::"
@@ -221,6 +221,10 @@ CASES = (
     case("R20", "a lease that nobody got ends ten minutes late",
          sends("ZRANGEBYSCORE", "inflight", "args[2] = args[2] - 600000", "expire"),
          f"{CALLS}test_a_lease_whose_reply_is_lost_costs_one_deadline_and_nothing_else"),
+    case("R20", "a receive leases again for an answer that is lost",
+         command("lease", lambda _: {"once": False}),
+         "tests/contract/integration/test_lost_answers.py::"
+         "test_a_receive_whose_answers_are_lost_leases_once_and_says_so"),
     case("R21", "a script reads a hash in the server's order",
          LuaLine("recall", "call('HKEYS', KEYS[1])"),
          f"{SCRIPTS}test_a_script_reads_no_set_or_hash_in_the_server_s_own_order[recall]"),
