@@ -46,6 +46,8 @@ log = logging.getLogger("rqretry")
 
 LONGEST_WAIT_S = 20 * 60
 _LOOK_EVERY_S = 5.0
+_LOOKED_AT = 32
+"""How many places are asked at most for whose turn it is, before each receive."""
 
 
 class SimpleOperations(SimpleSettling):
@@ -151,7 +153,7 @@ class SimpleOperations(SimpleSettling):
         lane = self._turns.next_lane()
         listed: dict[Place, dict[str, int]] = {}
         if len(self._places) > 1:
-            listed = yield from self._listed(duration_ms // 3)
+            listed = yield from self._listed(lane, duration_ms // 3)
         try:
             for each, place, held in self._turns.plan(lane, listed):
                 want = min(held, most - len(received))
@@ -168,13 +170,31 @@ class SimpleOperations(SimpleSettling):
             log.warning("%s", error)
         return received, look_again_ms / 1000
 
-    def _listed(self, hold_ms: int) -> Operation[dict[Place, dict[str, int]]]:
-        """How many each place has in its lanes, once what is due was moved there.
+    def _listed(self, lane: str, hold_ms: int) -> Operation[dict[Place, dict[str, int]]]:
+        """How many places have in their lanes, once what is due was moved there.
 
         Raises:
             StoreUnavailable: No place can be asked.
         """
-        places = self._open_places()
+        places = self._turns.order(lane, self._open_places())[:_LOOKED_AT]
+        seen = yield from self._polled(places)
+        listed = {place: {READY: found.ready, RETRY: found.retry} for place, found in seen.items()}
+        due = [p for p, found in seen.items() if 0 in (found.next_due_ms, found.next_deadline_ms)]
+        moving = self._maintenance.move([Due(place.keys, hold_ms=hold_ms) for place in due])
+        for place, moved in zip(due, (yield from moving), strict=True):
+            listed[place][RETRY] += moved.promoted + moved.expired
+        scheduled = [place for place, found in seen.items() if found.next_scheduled_ms == 0]
+        if scheduled:
+            yield from self._maintenance.deliver([place.keys.partition for place in scheduled])
+            for place in scheduled:
+                listed[place][READY] += MAX_RECEIVE
+        for place in places:
+            if not listed.get(place, {}).get(lane):
+                self._turns.had(lane, place)  # the next ones are looked at before it is again
+        return listed
+
+    def _polled(self, places: Sequence[Place]) -> Operation[dict[Place, Polled]]:
+        """What a look at each finds; those that refuse it are put off."""
         views = [place.keys for place in places if place.keys.source]
         if views:
             yield Each([feed_dlq_group(keys, worker=self.worker) for keys in views])
@@ -187,17 +207,7 @@ class SimpleOperations(SimpleSettling):
                 self._put_off(place, answer, seen)
             elif answer[0] is not None:
                 seen[place] = answer[0]
-        listed = {place: {READY: found.ready, RETRY: found.retry} for place, found in seen.items()}
-        due = [p for p, found in seen.items() if 0 in (found.next_due_ms, found.next_deadline_ms)]
-        moving = self._maintenance.move([Due(place.keys, hold_ms=hold_ms) for place in due])
-        for place, moved in zip(due, (yield from moving), strict=True):
-            listed[place][RETRY] += moved.promoted + moved.expired
-        scheduled = [place for place, found in seen.items() if found.next_scheduled_ms == 0]
-        if scheduled:
-            yield from self._maintenance.deliver([place.keys.partition for place in scheduled])
-            for place in scheduled:
-                listed[place][READY] += MAX_RECEIVE
-        return listed
+        return seen
 
     def _take(
         self, received: list[Message[Any]], lane: str, place: Place, want: int, duration_ms: int

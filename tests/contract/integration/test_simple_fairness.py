@@ -114,8 +114,8 @@ def test_what_is_due_is_moved_in_all_sources_at_once(lab: Lab, steady: Client) -
     names = sources(steady, 1, 8)
     due = set(filled(steady, names, 40))
     consumer = steady.simple_consumer(names, group="g")
-    while consumer.receive(32, invisible_duration="10ms", wait=0):
-        pass
+    for message in [m for _ in range(8) for m in received(consumer)]:
+        consumer.change_invisible_duration(message, "10ms")
     filled(steady, names, 2000)
     own = partial(received, steady.simple_consumer(names, group="g"))
     assert receives(own, due, 3 * ONE_PARTITION) <= 3 * ONE_PARTITION
@@ -128,6 +128,14 @@ def test_each_source_of_a_lane_gets_as_many_turns(steady: Client) -> None:
     consumer = steady.simple_consumer(names, group="g")
     turns = Counter(message.topic for _ in range(40) for message in received(consumer))
     assert turns == dict.fromkeys(names, 160)
+
+
+def test_what_few_of_very_many_sources_have_is_found_beside_the_others(steady: Client) -> None:
+    names = sources(steady, 1, 100)
+    filled(steady, names, 300)
+    new = set(filled(steady, names, 100))
+    receive = partial(received, steady.simple_consumer(names, group="g"))
+    assert receives(receive, new, 60) <= 60
 
 
 def test_a_consumer_that_is_made_anew_begins_anywhere(steady: Client) -> None:
