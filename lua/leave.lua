@@ -6,14 +6,14 @@ local call = redis.call
   nothing is deleted before the count is 0.
 
   FLAGS  allow-oom
-  KEYS   meta counters config attempts failures tracebacks deaths fingerprints due wake consumed ready
-         retry heads inflight dead order, then levels
+  KEYS   meta counters config attempts failures tracebacks deaths fingerprints due wake consumed positions
+         ready retry heads inflight dead order, then levels
   ARGV   group
   REPLY  messages that the group still holds
   COST   O(levels); 7 commands and 1 a level; what is left of big keys is freed in the background
 ]]
 -- @bind
-local FIRST_ZSET = 15
+local FIRST_ZSET = 16
 
 local held = call('LLEN', ready) + call('LLEN', retry)
 for i = FIRST_ZSET, #KEYS do
@@ -29,7 +29,7 @@ end
 if #own > 0 then
   call('HDEL', counters, unpack(own))
 end
-for i = 3, 11 do
+for i = 3, 12 do
   call('UNLINK', KEYS[i])
 end
 call('UNLINK', heads)

@@ -96,7 +96,7 @@ end
 local function forget_cast()
   local cast = call('HMGET', meta, 'cast_marks', 'cast_ms')
   local ms, seq, rest = string.match(cast[1] or '', '^(%d+)%-(%d+):%d+ ?(.*)$')
-  local over_at = tonumber(ms or cast[2] or 0) + CAST_KEPT_MS
+  local over_at = tonumber(ms or cast[2] or 0) + math.max(CAST_KEPT_MS, sane(clock.keep))
   if over_at > clock.now then
     next_at = math.min(next_at, over_at)
     return

@@ -29,8 +29,8 @@ local function close_segment(meta, limit, ms, seq, bytes)
 end
 
 -- The first entry that stays: of those that are young enough, and behind the last one to be dropped.
-local function first_kept(ms, dropped)
-  local oldest = ms - CAST_KEPT_MS
+local function first_kept(ms, dropped, kept_ms)
+  local oldest = math.max(0, ms - math.max(CAST_KEPT_MS, sane(kept_ms)))
   if dropped then
     local at, seq = string.match(dropped, '^(%d+)-(%d+)$')
     if tonumber(at) >= oldest then
@@ -62,5 +62,5 @@ local function cast(clock, meta, stream, ids, body_of)
   end
   call('HSET', meta, 'cast_ms', ms, 'cast_seq', seq, 'cast_count', count + #ids, 'cast_bytes', bytes,
     unpack(marks and { 'cast_marks', marks } or {}))
-  call('XADD', stream, 'MINID', '=', first_kept(ms, dropped), ms .. '-' .. seq, unpack(fields))
+  call('XADD', stream, 'MINID', '=', first_kept(ms, dropped, clock.keep), ms .. '-' .. seq, unpack(fields))
 end

@@ -19,12 +19,14 @@ from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.limits import (
     DLQ,
+    MAX_GROUP,
     MAX_POSTPONES,
     check_count,
     check_flag,
     check_group,
     check_max_inflight,
     check_max_retries,
+    check_name,
     check_options,
     check_source,
     check_tags,
@@ -79,6 +81,7 @@ class ConsumerSpec:
         dead_letter_on: These exceptions go to the dead-letter queue at once.
         start: Where the group begins in a topic that is new to it.
         broadcast: Every running consumer gets every message; nothing is leased or retried.
+        reader: The name under which a broadcast consumer's position is kept; "": it is not.
     """
 
     handler: Handler
@@ -103,6 +106,7 @@ class ConsumerSpec:
     max_inflight: int | None = None
     rate_limit: str | None = None
     broadcast: bool = False
+    reader: str = ""
 
     @property
     def name(self) -> str:
@@ -164,7 +168,8 @@ class ConsumerOptions(TypedDict, total=False):
             kept).
         broadcast: True: every running consumer of the group gets every message that is published
             while it runs. Nothing is leased, retried or dead-lettered, so the options about that
-            cannot be given; a failure is logged and counted.
+            cannot be given; a failure is logged and counted. A name: the same, and a consumer goes
+            on where it was when it starts again; each running one has a name of its own.
     """
 
     max_retries: int | str | None
@@ -182,7 +187,7 @@ class ConsumerOptions(TypedDict, total=False):
     retry_on: Exceptions
     dead_letter_on: Exceptions
     start: Start
-    broadcast: bool
+    broadcast: bool | str
 
 
 class Registry:
@@ -270,13 +275,15 @@ def _spec(
         max_inflight=_if_given(check_max_inflight, options.get("max_inflight")),
         rate_limit=_if_given(check_rate_limit, options.get("rate_limit")),
         broadcast=_broadcast(options, topics),
+        reader=_reader(options),
     )
 
 
 def _broadcast(options: ConsumerOptions, topics: Sequence[str]) -> bool:
-    wanted: object = options.get("broadcast", False)
-    if not isinstance(wanted, bool):
-        refuse("broadcast", wanted, "must be True or False")
+    given: object = options.get("broadcast", False)
+    if not isinstance(given, bool | str):
+        refuse("broadcast", given, "must be True, False or a name")
+    wanted = given is not False
     senseless = [name for name in _ABOUT_LEASES if options.get(name) is not None]
     if wanted and any(name.startswith(DLQ) for name in topics):
         raise InvalidArgument(
@@ -293,6 +300,11 @@ def _broadcast(options: ConsumerOptions, topics: Sequence[str]) -> bool:
             " dead-lettered there"
         )
     return wanted
+
+
+def _reader(options: ConsumerOptions) -> str:
+    given = options.get("broadcast", False)
+    return check_name("broadcast", given, MAX_GROUP) if isinstance(given, str) else ""
 
 
 def _check_handler(handler: Handler) -> bool:

@@ -55,7 +55,7 @@ _ID_BYTES = bytes(byte for byte in range(128) if _ID.fullmatch(chr(byte)))
 
 def check_topic(value: object) -> str:
     """A topic: 1 to 127 characters of A-Z a-z 0-9 _ -."""
-    return _check_name("topic", value, MAX_TOPIC)
+    return check_name("topic", value, MAX_TOPIC)
 
 
 def check_source(value: object) -> str:
@@ -67,12 +67,12 @@ def check_source(value: object) -> str:
 
 def check_group(value: object) -> str:
     """A consumer group: 1 to 120 characters of A-Z a-z 0-9 _ -."""
-    return _check_name("group", value, MAX_GROUP)
+    return check_name("group", value, MAX_GROUP)
 
 
 def check_namespace(value: object) -> str:
     """A namespace: 1 to 63 characters of A-Z a-z 0-9 _ -."""
-    return _check_name("namespace", value, MAX_NAMESPACE)
+    return check_name("namespace", value, MAX_NAMESPACE)
 
 
 def check_message_id(value: object, *, name: str = "message id") -> str:
@@ -240,7 +240,8 @@ def check_count(value: object, *, name: str, minimum: int = 1, maximum: int | No
     return int(value)
 
 
-def _check_name(name: str, value: object, longest: int) -> str:
+def check_name(name: str, value: object, longest: int) -> str:
+    """1 to `longest` characters of A-Z a-z 0-9 _ -."""
     if not isinstance(value, str) or not _fits(value, longest, _NAME):
         _refuse_name(name, value, longest, _NAME, _NAME_CHARACTERS)
     return _plain(value)

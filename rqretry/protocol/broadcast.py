@@ -1,5 +1,6 @@
 """Reading what is broadcast, and counting what became of it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ from rqretry.protocol.command import Argument, Command, call, number, query, tex
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 START = "0-0"
+_KEPT = re.compile(r"[0-9]{1,15}-[0-9]{1,15} [0-9]{1,15}", re.ASCII)
 
 
 class Mark(NamedTuple):
@@ -16,6 +18,11 @@ class Mark(NamedTuple):
     """Of the last entry before it."""
     passed: int
     """Messages before it."""
+
+    def behind(self, other: "Mark") -> bool:
+        """Whether the other one cannot have come before it."""
+        mine, its = (tuple(map(int, mark.id.split("-"))) for mark in (self, other))
+        return mine > its or self.passed > other.passed
 
 
 class Entry(NamedTuple):
@@ -35,6 +42,17 @@ class Entry(NamedTuple):
 def now_at(keys: PartitionKeys) -> Command[Mark]:
     """The position after which everything is still to be published."""
     return query(_mark, "HMGET", keys.meta, "cast_ms", "cast_seq", "cast_count")
+
+
+def kept_at(keys: GroupKeys, reader: str) -> Command[Mark | None]:
+    """The position that a consumer of this name has kept."""
+    return query(_kept, "HGET", keys.positions, reader)
+
+
+def keep_at(keys: GroupKeys, reader: str, mark: Mark) -> Command[int]:
+    """Keep a position under the consumer's name."""
+    arguments = ("HSET", keys.positions, reader, f"{mark.id} {mark.passed}")
+    return Command("keep_at", (keys.positions,), (), int, arguments=arguments)
 
 
 def read_after(keys: PartitionKeys, mark: Mark, *, count: int) -> Command[list[Entry]]:
@@ -65,6 +83,11 @@ def tally(keys: GroupKeys, counts: Mapping[str, int]) -> Command[int]:
 def _mark(reply: list[Any]) -> Mark:
     ms, seq, count = (number(value) or 0 for value in reply)
     return Mark(f"{ms}-{seq}", count)
+
+
+def _kept(reply: bytes | None) -> Mark | None:
+    id_, _, passed = text(reply or b"").partition(" ")
+    return Mark(id_, int(passed)) if _KEPT.fullmatch(f"{id_} {passed}") else None
 
 
 def _entries(reply: list[Any]) -> list[Entry]:

@@ -177,6 +177,8 @@ class GroupKeys:
     """Sorted set: delay level by its earliest due time."""
     consumed: str = field(init=False, compare=False)
     """Sorted set: id by when the group had finished with it; where bodies are kept for a replay."""
+    positions: str = field(init=False, compare=False)
+    """Hash: name of a broadcast consumer -> the last entry that it is done with, and messages."""
     wake: str = field(init=False, compare=False)
     """Sorted set: one member if there may be something to lease; consumers block on it."""
     order: str = field(init=False, compare=False)

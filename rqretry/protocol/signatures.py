@@ -52,7 +52,7 @@ lease: meta config ready retry inflight attempts dead due wake bodies big pendin
     dead letters | group worker want:number byte_limit:number visibility_ms:number prefer
     tokens:flag
 leave: meta counters config attempts failures tracebacks deaths fingerprints due wake consumed
-    ready retry heads inflight dead order, then levels | group
+    positions ready retry heads inflight dead order, then levels | group
 now: meta
 peek: meta config ready retry inflight attempts failures dead deaths bodies pending scheduled
     backlog order heads message_groups, then levels | id most:number

@@ -275,7 +275,7 @@ class LabWorkers:
     def _position_of(self, spec: ConsumerSpec, place: LeasedPlace) -> Position | None:
         if not spec.broadcast:
             return None
-        (position,) = self._store.perform(starting_positions(self.catalog, [place]))
+        (position,) = self._store.perform(starting_positions(self.catalog, [place], spec.reader))
         self._broadcast.begin([position])
         return position
 

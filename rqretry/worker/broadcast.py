@@ -1,15 +1,16 @@
 """Broadcast groups: every running consumer gets every message published while it runs.
 
 Nothing is leased and nothing is retried (docs/decisions/0024). A partition keeps what it broadcasts
-in a stream; each consumer has its own position in it, in memory only, and waits on a connection
-of its own (on a cluster one per partition).
+in a stream; each consumer has its own position in it, in memory, and if it has a name in the
+partition too, and waits on a connection of its own (on a cluster one per partition).
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +25,16 @@ from rqretry.core.middleware import Announcer, Event
 from rqretry.core.route import EVERY_TAG, RouteGroup
 from rqretry.observability.log_format import about
 from rqretry.observability.observer import FAILURE, RELEASED, SUCCESS
-from rqretry.protocol.broadcast import Entry, Mark, now_at, read_waited, tally, wait_arguments
+from rqretry.protocol.broadcast import (
+    Entry,
+    Mark,
+    keep_at,
+    kept_at,
+    now_at,
+    read_waited,
+    tally,
+    wait_arguments,
+)
 from rqretry.protocol.command import Command, Operation
 from rqretry.protocol.lease import Failure
 from rqretry.transport.hiredis_channel import Connection
@@ -50,14 +60,28 @@ def unleased(spec: ConsumerSpec) -> ConsumerSpec:
     return replace(spec, visibility_ms=round(NO_LEASE_S * 1000))
 
 
+@dataclass(slots=True)
+class _Unfinished:
+    """An entry of which some messages are not done with."""
+
+    end: Mark
+    messages: int
+
+
 class Position:
     """Where one consumer is in what one partition broadcasts."""
 
-    def __init__(self, place: LeasedPlace, mark: Mark, group: RouteGroup) -> None:
+    def __init__(self, place: LeasedPlace, mark: Mark, group: RouteGroup, reader: str = "") -> None:
         self.place = place
+        self.reader = reader
+        """The name under which its position is kept; "": it is not."""
         self.mark = mark
         self.group = group
         self.refused = BackOff()
+        self.done = self.kept = mark
+        """Behind what its handler has ended for, and what of that is kept; with a name."""
+        self._unfinished: deque[_Unfinished] = deque()
+        self._entry_of: dict[str, _Unfinished] = {}
         self.counts: dict[str, int] = {}
         """What became of its messages, since the server's counters had it last."""
 
@@ -86,7 +110,29 @@ class Position:
         wanted = [one for one in entry.messages if _takes(self.group, one[1])]
         self.count("filtered", len(entry.messages) - len(wanted))
         self.count("lease", len(wanted))
+        if self.reader:
+            entry_left = _Unfinished(self.mark, len(wanted))
+            self._unfinished.append(entry_left)
+            self._entry_of |= dict.fromkeys((id_ for id_, _ in wanted), entry_left)
+            self._pass_finished()
         return [Delivery(self.place, id_, data, (1, 1), now) for id_, data in wanted]
+
+    def ended(self, id_: str) -> None:
+        """A handler has ended for a message."""
+        entry_left = self._entry_of.pop(id_, None)
+        if entry_left is not None:
+            entry_left.messages -= 1
+            self._pass_finished()
+
+    def _pass_finished(self) -> None:
+        while self._unfinished and not self._unfinished[0].messages:
+            self.done = self._unfinished.popleft().end
+
+    def to_keep(self) -> Iterator[Command[int]]:
+        """What keeps its position, if that is another one."""
+        if self.reader and self.done != self.kept:
+            self.kept = self.done
+            yield keep_at(self.place.keys, self.reader, self.done)
 
 
 class BroadcastResults:
@@ -112,6 +158,7 @@ class BroadcastResults:
     def succeed(self, delivery: Delivery) -> None:
         """The attempt succeeded."""
         self.positions[delivery.place].count("succeed")
+        self.positions[delivery.place].ended(delivery.id)
         if delivery.watch is not None:
             delivery.watch.settled(SUCCESS)
 
@@ -119,6 +166,7 @@ class BroadcastResults:
         """The attempt failed, and that is the end of it here."""
         place = delivery.place
         self.positions[place].count("fail")
+        self.positions[place].ended(delivery.id)
         if delivery.watch is not None:
             delivery.watch.settled(FAILURE, record=failure.record)
         reason = reason_in(failure.record)
@@ -176,7 +224,9 @@ class Broadcaster:
     async def count(self) -> None:
         """Add to the server's counters what has become of messages since the last time."""
         counts = self._results.take_counts()
-        commands = [tally(place.keys, count) for place, count in counts]
+        commands: list[Command[int]] = [tally(place.keys, count) for place, count in counts]
+        for position in self._results.positions.values():
+            commands += position.to_keep()
         for answer in await self.store.run_each(commands, self.store.patience) if counts else ():
             if isinstance(answer, Exception):
                 log.warning("what a broadcast group did could not be counted: %s", answer)
@@ -290,16 +340,23 @@ class _Reader:
 
 
 def starting_positions(
-    catalog: Catalog, places: Sequence[LeasedPlace]
+    catalog: Catalog, places: Sequence[LeasedPlace], reader: str
 ) -> Operation[list[Position]]:
-    """Where consumers begin: behind everything that was published until now."""
+    """Where consumers begin: behind everything that was published until now, or where one was.
+
+    What is kept of a server that has lost data since then tells nothing.
+    """
     marks: list[Mark] = yield [now_at(place.keys.partition) for place in places]
+    kept: list[Mark | None] = [None] * len(places)
+    if reader:
+        kept = yield [kept_at(place.keys, reader) for place in places]
     positions = []
-    for place, mark in zip(places, marks, strict=True):
+    for place, now, before in zip(places, marks, kept, strict=True):
+        mark = now if before is None or before.behind(now) else before
         topic = yield from catalog.topics.get(place.topic)
         name = place.keys.group
         group = next((g for g in topic.groups if g.name == name), RouteGroup(name, 0, BROADCAST))
-        positions.append(Position(place, mark, group))
+        positions.append(Position(place, mark, group, reader))
     return positions
 
 

@@ -217,7 +217,7 @@ class Worker:
         places = await self._store.perform(self._catalog.groups.places(spec.group, spec.topics))
         found = [_place(spec, place) for place in places]
         if spec.broadcast:
-            begin = starting_positions(self._catalog, found)
+            begin = starting_positions(self._catalog, found, spec.reader)
             self._broadcast.begin(await self._store.perform(begin))
         for place in found:
             self._add(consumer, place)

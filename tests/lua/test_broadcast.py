@@ -6,6 +6,7 @@ from dataclasses import replace
 from rqretry.protocol import broadcast as broadcasting
 from rqretry.protocol import catalog
 from rqretry.protocol.broadcast import Entry, Mark
+from tests.lua.crash_cases_kept import keep
 from tests.lua.test_halves import commit, halves, prepare
 from tests.support.builders import MINUTE, SECOND, prepared
 from tests.support.world import START_MS, World
@@ -198,3 +199,16 @@ def test_sweep_forgets_what_was_cast_ten_minutes_ago_segment_by_segment(world: W
     assert world.run(broadcasting.now_at(world.keys)) == end
     world.publish("e")
     assert [(entry.first, len(entry.messages)) for entry in entries(world)] == [(4, 1)]
+
+
+def test_a_topic_that_keeps_what_was_consumed_keeps_what_was_cast_as_long(world: World) -> None:
+    broadcast(world)
+    keep(world, keep_ms=60 * MINUTE)
+    world.publish("a")
+    world.advance(30 * MINUTE)
+    world.publish("b")
+    assert world.sweep().next_ms == 60 * MINUTE
+    assert shown(world) == [["a"], ["b"]]
+    world.advance(31 * MINUTE)
+    world.publish("c")
+    assert shown(world) == [["b"], ["c"]]

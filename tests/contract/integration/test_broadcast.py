@@ -30,6 +30,16 @@ def listening(app: App, **options: Any) -> Seen:
     return seen
 
 
+def named(app: App, name: str) -> Seen:
+    seen = Seen()
+
+    @app.consumer("t", group="b", broadcast=name)
+    async def handle(message: Message[Any]) -> None:
+        seen.add(message)
+
+    return seen
+
+
 async def test_every_running_consumer_gets_every_message(lab: Lab) -> None:
     one, two = lab.app(), lab.app()
     first, second = listening(one), listening(two)
@@ -56,6 +66,47 @@ async def test_a_consumer_begins_with_what_is_published_after_its_start(lab: Lab
         await app.publish("t", 2)
         await seen.count(2)
     assert seen.bodies == [1, 2]
+
+
+async def test_a_consumer_with_a_name_goes_on_where_it_was(lab: Lab) -> None:
+    app, other = lab.app(), lab.app()
+    seen, unnamed = named(app, "cache-1"), named(other, "cache-2")
+    async with lab.working(app):
+        await app.publish("t", 1)
+        await seen.count(1)
+    await app.publish_many("t", [2, 3])
+    async with lab.working(app), lab.working(other):
+        await app.publish("t", 4)
+        await seen.count(4)
+        await unnamed.count(1)
+        await counted(lab, "b", gap=0)
+    assert (seen.bodies, unnamed.bodies) == ([1, 2, 3, 4], [4])
+
+
+async def test_what_a_named_consumer_has_not_finished_comes_again(lab: Lab) -> None:
+    app, begun, stop = lab.app(), Seen(), asyncio.Event()
+
+    @app.consumer("t", group="b", broadcast="cache-1", concurrency=1)
+    async def handle(message: Message[Any]) -> None:
+        begun.add(message)
+        if message.body == "slow" and len(begun.messages) == 2:
+            await stop.wait()
+
+    async with lab.working(app):
+        await app.publish("t", "quick")
+        await begun.count(1)
+        await app.publish("t", "slow")
+        await begun.count(2)
+        await counted(lab, "b", succeed=1)
+    async with lab.working(app):
+        await begun.count(3)
+    assert begun.bodies == ["quick", "slow", "slow"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 121])
+def test_a_name_that_cannot_be_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="broadcast"):
+        App().consumer("t", group="b", broadcast=name)(print)
 
 
 async def test_beside_other_groups_each_message_is_handled_once_by_them(lab: Lab) -> None:
@@ -274,10 +325,10 @@ async def test_a_broadcast_consumer_cannot_begin_with_what_is_stored(lab: Lab) -
     assert [spec.group for spec in app._registry.consumers] == ["b"]
 
 
-async def test_broadcast_is_true_or_false(lab: Lab) -> None:
+async def test_broadcast_is_true_false_or_a_name(lab: Lab) -> None:
     app = lab.app()
-    with pytest.raises(InvalidArgument, match="broadcast 'yes'"):
-        app.consumer("t", group="b", broadcast="yes")(print)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="broadcast 1"):
+        app.consumer("t", group="b", broadcast=1)(print)  # type: ignore[arg-type]
 
 
 async def test_an_operator_cannot_set_or_pause_what_a_broadcast_group_does_not_have(

@@ -1,10 +1,25 @@
 """What is kept of consumed messages, and delivered again."""
 
-from tests.meta.mutation.case import LuaCall, answers, drops, writes_state
-from tests.meta.mutation.cases.common import case
+from typing import Any
+
+from tests.meta.mutation.case import LuaCall, Symbol, answers, drops, writes_state
+from tests.meta.mutation.cases.common import always, case
 
 REPLAY = "tests/lua/test_replay.py::"
+BROADCAST = "tests/contract/integration/test_broadcast.py::"
+NEVER = "local i = at(args, 'keep_ms') if i then answer[i] = '0' end"
 ALWAYS = "local i = at(args, 'keep_ms') if i then answer[i] = '3600000' end"
+
+
+def as_read(original: Any) -> Any:
+    """A consumer is done with what it has read."""
+
+    def made(self: Any) -> Any:
+        self.done = self.mark
+        return original(self)
+
+    return made
+
 
 CASES = (
     case("R47", "everything is kept", LuaCall("HMGET", "meta", ("succeed",), answer=ALWAYS),
@@ -22,4 +37,11 @@ CASES = (
          f"{REPLAY}test_sweep_forgets_what_is_kept_by_time"),
     case("R47", "any number of bytes is kept", answers("HGET", "meta", "answer = '0'", "sweep"),
          f"{REPLAY}test_sweep_forgets_the_oldest_where_they_are_too_many_bytes"),
+    case("R48", "nobody keeps where a consumer is", Symbol("Position.to_keep", always(())),
+         f"{BROADCAST}test_a_consumer_with_a_name_goes_on_where_it_was"),
+    case("R48", "what was read is taken for done", Symbol("Position.to_keep", as_read),
+         f"{BROADCAST}test_what_a_named_consumer_has_not_finished_comes_again"),
+    case("R48", "what was cast is kept for ten minutes whatever the topic says",
+         LuaCall("HMGET", "meta", ("publish_with_options", "sweep"), answer=NEVER),
+         "tests/lua/test_broadcast.py::test_a_topic_that_keeps_what_was_consumed_keeps_what_was_cast_as_long"),
 )  # fmt: skip
