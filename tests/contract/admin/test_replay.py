@@ -9,6 +9,7 @@ from rqretry.catalog import backfill
 from rqretry.core.errors import InvalidArgument
 from rqretry.core.start import check_start
 from rqretry.protocol import operate
+from rqretry.protocol.lease import succeed
 from tests.contract.admin.bench import Bench
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -94,3 +95,44 @@ def test_what_would_have_no_effect_is_refused(bench: Bench) -> None:
         bench.admin.set_topic("t", keep_bytes=10**6)
     with pytest.raises(InvalidArgument, match="keep"):
         bench.admin.set_topic("t", keep="1s")
+
+
+def test_what_is_kept_goes_with_its_topic_and_its_group(bench: Bench) -> None:
+    bench.group("g")
+    bench.group("h")
+    bench.admin.set_topic("t", keep="24h")
+    bench.publish("a", "b")
+    consume(bench, 2, group="g")
+    consume(bench, 2, group="h")
+    bench.admin.delete_group("g")
+    assert bench.redis.keys("*group:g:*") == []
+    assert bench.admin.reset("h", to=LONG_AGO) == 2
+    bench.admin.delete_topic("t", force=True)
+    left = bench.redis.keys("*{t:*")
+    assert [key for key in left if b":lane:" not in key] == []
+
+
+def test_new_partitions_keep_what_is_consumed_too(bench: Bench) -> None:
+    bench.group("g")
+    bench.admin.set_topic("t", keep="24h", keep_bytes=10**6)
+    bench.admin.set_topic("t", partitions=4)
+    keys = [bench.keys("g", partition=number).partition.meta for number in range(4)]
+    assert {bench.redis.hget(key, "keep_ms") for key in keys} == {b"86400000"}
+    assert {bench.redis.hget(key, "keep_bytes") for key in keys} == {b"250000"}
+    bench.publish(*range(20))
+    for number in range(4):
+        receipts = bench.lease(group="g", partition=number)
+        place = bench.keys("g", partition=number)
+        verdicts = bench.client.store.run(succeed(place, receipts, worker="w"))
+        assert set(verdicts) <= {b"OK"}
+    assert bench.admin.reset("g", to=LONG_AGO) == 20
+
+
+def test_what_is_purged_or_dead_is_not_replayed(bench: Bench) -> None:
+    bench.group("g")
+    bench.admin.set_topic("t", keep="24h")
+    bench.dead_letter("dead")
+    bench.publish("purged")
+    bench.admin.purge("g", state="ready", all=True)
+    assert bench.admin.reset("g", to=LONG_AGO) == 0
+    assert bench.numbers() == (0, 0, 0, 0, 1)
