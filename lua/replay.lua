@@ -28,7 +28,7 @@ local call = redis.call
 -- @include kept
 
 -- @bind keys
-local BIG, READ_BYTES = 8192, 4194304
+local BIG, READ_BYTES = 8192, 1048576
 
 local settings = call('HMGET', config, 'byte', 'ordered', 'floor')
 local byte, clock = settings[1], read_clock(meta)

@@ -74,7 +74,7 @@ else
   sort_out()
 end
 -- So many messages are not too many bytes, whatever they are; what is kept is copied, which takes longer.
-local asked, late, HARMLESS, COPIED_BYTES = #ids, 0, 16, 8388608
+local asked, late, HARMLESS, COPIED_BYTES = #ids, 0, 16, 1048576
 
 local function put_late_ones_off()
 -- @include within_bytes

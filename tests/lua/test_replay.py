@@ -154,7 +154,7 @@ def test_a_large_body_is_large_again_and_pages_are_bounded_in_bytes(world: World
     keeping(world, keep_bytes=100 * MB)
     ids = [f"m{n}" for n in range(5)]
     for id_ in ids:
-        world.publish(prepared(id_, b"x" * 2 * MB))
+        world.publish(prepared(id_, b"x" * (MB // 2 - 100)))
         world.succeed(*world.leased(id_, publish=False))
     sizes = world.state().get("big")
     assert sizes is None
