@@ -115,6 +115,7 @@ LOOPS: dict[str, str] = {
     "transport/wakeup.py::KeyWatch._unblock": DEADLINE,
     "transport/wakeup.py::Wait.run": "blocks in each turn",
     "transport/wakeup.py::_unblock": DEADLINE,
+    "worker/broadcast.py::Position._pass_finished": SHRINKS,
     "worker/broadcast.py::Broadcaster._count_for_ever": WAITS,
     "worker/broadcast.py::_Reader.run": "blocks in each turn; waits where it cannot",
     "worker/consumer.py::Consumer.drain": DEADLINE,
