@@ -111,7 +111,8 @@ class Sweeps:
 def kept_keys(place: tuple[PartitionKeys, Sequence[GroupKeys]]) -> list[str]:
     """What holds something that is over at some time."""
     keys, groups = place
-    return [keys.id_expiry, keys.closed, *(group.dead for group in groups)]
+    of_groups = (key for group in groups for key in (group.dead, group.consumed))
+    return [keys.id_expiry, keys.closed, keys.kept, *of_groups]
 
 
 def purges(

@@ -141,3 +141,21 @@ async def test_a_round_of_the_reaper_forgets_what_is_over(lab: Lab) -> None:
     while client.store.perform(upkeep.round()).more:
         pass
     assert remembered(lab) == 0
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_was_consumed_is_forgotten_where_nothing_else_is_kept(
+    lab: Lab, *, together: bool
+) -> None:
+    client = lab.client()
+    client.admin.create_topic("t")
+    client.admin.set_topic("t", keep="24h")
+    receiver = client.simple_consumer("t", group="s", create_group=True)
+    client.publish("t", "x")
+    receiver.ack(receiver.receive())
+    client.admin.set_topic("t", keep=None)
+    place = client.catalog.group_keys("t", 0, "s")
+    sweeps = Sweeps(client.catalog.topics, client.catalog.group_keys, together=together)
+    assert lab.redis.exists(place.partition.kept, place.consumed) == 2
+    client.store.perform(sweeps.round([place.partition]))
+    assert lab.redis.exists(place.partition.kept, place.partition.kept_bodies, place.consumed) == 0
