@@ -1,5 +1,6 @@
 """The application: where handlers are registered, and where they publish from."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -7,6 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
+from rqretry.checks.server_checks import warn
 from rqretry.client import LEAST_TIMEOUT_S, AsyncAdmin, AsyncClient, Client
 from rqretry.consumer.handler_binding import bind_task
 from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec, Registry
@@ -337,10 +339,12 @@ class App:
 
         Raises:
             ConfigError: There are no consumers, or one does not fit its group.
+            UnsafeServer: Messages could be lost on the server; see `rqretry doctor`.
             RqretryError: Handlers that timed out do not end: end this process, too.
         """
         async with self.living():
             worker = self.worker(concurrency=concurrency, grace=grace)
+            await asyncio.to_thread(warn, self.settings.url, self.settings.namespace)
             await run_until_stopped(worker, signals=signals)
         if worker.needs_replacement:
             raise RqretryError(

@@ -14,6 +14,7 @@ from rqretry.core.limits import check_namespace
 from rqretry.protocol.command import Operation, query, texts
 from rqretry.protocol.keys import ROOT, NamespaceKeys, PartitionKeys
 from rqretry.protocol.scripts import ScriptLibrary
+from rqretry.transport.node import block_seconds
 
 Role = Literal["producer", "worker", "admin", "reader"]
 
@@ -45,23 +46,39 @@ _PRODUCER_GROUP_KEYS = ("ready", "wake", "order", "heads", "config")
 _CALL = re.compile(r"\bcall\(\s*'([A-Z]+)'")
 _LOOKED_UP = re.compile(r"\blooked_up\('([A-Z]+)', '([A-Z]+)'")
 """lease.lua names two commands for one of its look-ups."""
-_PROBE = """#!lua flags=no-writes
-local denied = {}
+_PROBE = """
+local key, denied = ARGV[1], {}
+local function verdict_on(...)
+  local answer = redis.pcall(...)
+  local verdict = type(answer) == 'table' and answer.err or ''
+  return verdict, string.find(verdict, 'ACL failure', 1, true) or string.find(verdict, 'The user')
+end
+local undo = {
+  HSET = { 'HDEL', key, key }, LPUSH = { 'LTRIM', key, 1, 0 }, SET = { 'PEXPIRE', key, 0 },
+}
+undo.HSETNX, undo.RPUSH = undo.HSET, undo.LPUSH
+local function may_undo(command)
+  local undone = undo[command]
+  return not undone or not select(2, verdict_on(unpack(undone)))
+end
 for at = 2, #ARGV do
-  local given, verdict = {}, ''
+  local given, verdict, refused = {}, '', false
   repeat  -- arguments are counted before rights are looked at
-    local answer = redis.pcall(ARGV[at], unpack(given))
-    verdict = type(answer) == 'table' and answer.err or ''
-    given[#given + 1] = ARGV[1]
-  until #given > 9 or not string.find(verdict, 'rong number of arg')
-  if string.find(verdict, 'ACL failure', 1, true) or string.find(verdict, 'The user', 1, true) then
+    verdict, refused = verdict_on(ARGV[at], unpack(given))
+    given[#given + 1] = key
+  until #given > 9 or not (string.find(verdict, 'rong number of arg') and may_undo(ARGV[at]))
+  may_undo(ARGV[at])
+  if refused then
     denied[#denied + 1] = ARGV[at]
   end
 end
 return denied
 """
-"""Calls commands on the key ARGV[1], and answers those that the user's rights forbid, which a
-server looks at first. It cannot write, and names no KEYS, so that any node of a cluster runs it."""
+"""Calls commands on the key ARGV[1], where there is nothing, and answers those that the user's
+rights forbid, which a server looks at first. What a command leaves there is removed at once; where
+the user may not, it is not called. It names no KEYS, so that any node of a cluster runs it."""
+_HARMLESS = "#!lua flags=no-writes"
+"""In front of it from Redis 7.0 on: then it cannot write at all."""
 
 
 def rules(
@@ -102,24 +119,30 @@ def verbs_of(role: str, library: ScriptLibrary) -> set[str]:
 
 
 def denied(
-    role: str, namespace: str, library: ScriptLibrary, *, cluster: bool = False
+    role: str,
+    namespace: str,
+    library: ScriptLibrary,
+    *,
+    cluster: bool = False,
+    flags: bool = True,
 ) -> Operation[list[str]]:
-    """The commands that a role needs and this connection's user may not run; from Redis 7.0 on.
+    """The commands that a role needs and this connection's user may not run.
 
-    A script that cannot write calls them: so the answer is that which the scripts will get, and
-    the check itself needs no right that the role has not.
+    A script calls them: so the answer is that which the scripts will get, and the check itself
+    needs no right that the role has not. `flags`: the server knows scripts that cannot write.
     """
-    key = PartitionKeys(namespace, "doctor", 0).meta
-    sha = sha1(_PROBE.encode(), usedforsecurity=False).hexdigest()
+    key = PartitionKeys(namespace, "doctor", 0).lane("doctor")
+    probe = (_HARMLESS if flags else "") + _PROBE
+    sha = sha1(probe.encode(), usedforsecurity=False).hexdigest()
     commands = sorted(name.upper() for name in _commands(role, library) if "|" not in name)
     try:
-        yield query(bytes, "SCRIPT", "LOAD", _PROBE)
+        yield query(bytes, "SCRIPT", "LOAD", probe)
         missing: list[str] = yield query(texts, "EVALSHA", sha, 0, key, *commands)
     except ConfigError:
         return ["SCRIPT LOAD or EVALSHA"]
     if "BZPOPMIN" in {*commands} - {*missing} and not cluster:  # Redis 7.0 has it in no script
         try:
-            yield query(bool, "BZPOPMIN", key, 0.001)
+            yield query(bool, "BZPOPMIN", key, block_seconds(0))
         except ConfigError:
             missing.append("BZPOPMIN")
     return sorted(missing)

@@ -1,12 +1,13 @@
 """Is this server safe for a queue? The checks of `rqretry doctor`, and of every worker's start.
 
 What could lose messages is refused, what could surprise is a warning; see
-docs/decisions/0029-what-a-server-must-offer.md. Everything is read; nothing is written.
+docs/decisions/0029-what-a-server-must-offer.md. Nothing is changed.
 """
 
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from rqretry.checks.acl import denied
@@ -25,7 +26,7 @@ PINGS = 20
 MAX_SKEW_MS = 1000
 SLOW_MS = 10.0
 _FLAGS_SINCE = 7
-"""A script without the flag `no-writes` would write in order to find out."""
+"""From here on a script can say that it does not write."""
 
 
 def check(
@@ -147,14 +148,14 @@ def _latency() -> Operation[Finding]:
 
 
 def _rights(info: Mapping[str, str], library: ScriptLibrary, namespace: str) -> Operation[Finding]:
-    if int(info.get("redis_version", "0").partition(".")[0]) < _FLAGS_SINCE:
-        return Finding("rights", "ok", "not checked: the server is older than 7.0")
     node = info.get("cluster_enabled") == "1"
+    flags = int(info.get("redis_version", "0").partition(".")[0]) >= _FLAGS_SINCE
+    look = partial(denied, namespace=namespace, library=library, cluster=node, flags=flags)
     try:
-        missing = yield from denied("worker", namespace, library, cluster=node)
+        missing = yield from look("worker")
         if not missing:
             return Finding("rights", "ok", "this user may run all that a worker does")
-        publishes = not (yield from denied("producer", namespace, library, cluster=node))
+        publishes = not (yield from look("producer"))
     except RqretryError as error:
         return Finding("rights", "ok", f"not checked: {error}")
     may = "may publish, but " if publishes else ""

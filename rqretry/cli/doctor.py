@@ -6,10 +6,10 @@ import click
 
 from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import refused
+from rqretry.checks.server_checks import examine
 from rqretry.cli.errors import DONE, FAILED
 from rqretry.cli.options import json_command, target_of
 from rqretry.cli.output import print_json, print_table
-from rqretry.cli.server_checks import examine
 from rqretry.cli.session import connected
 from rqretry.core.errors import UnsafeServer
 from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS

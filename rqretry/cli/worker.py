@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from rqretry.app import App
-from rqretry.checks.check_result import Finding
-from rqretry.checks.doctor import refused
+from rqretry.checks.server_checks import judge
 from rqretry.cli.banner import print_banner
 from rqretry.cli.options import (
     Target,
@@ -25,10 +24,9 @@ from rqretry.cli.options import (
     target_of,
     url_of,
 )
-from rqretry.cli.server_checks import examine
 from rqretry.cli.trace_option import traced_workers, worker_trace_options
 from rqretry.consumer.registry import MAX_CONCURRENCY
-from rqretry.core.errors import StoreUnavailable, UnsafeServer, show
+from rqretry.core.errors import show
 from rqretry.core.settings import named_by
 from rqretry.observability.log_format import (
     FORMATS,
@@ -42,7 +40,6 @@ from rqretry.supervision.reload import require_watchfiles
 from rqretry.supervision.supervisor import HEALTH_HOST, Ports, supervise
 from rqretry.supervision.worker_process import WorkerConfig
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from rqretry.transport.store_sync import reach
 from rqretry.worker.stop_signals import Stoppable, StoppedEarly
 
 MAX_PROCESSES = 256
@@ -187,25 +184,14 @@ def _run(
 def _start(app: App, named: str, *, embedded: bool, given: dict[str, Any]) -> None:
     """Say what the worker will do. Raises UnsafeServer if it must not start."""
     client = app.client
-    reached, findings = True, list[Finding]()
-    try:
-        reach(client.store)
-        findings = examine(client.store, app.settings.namespace)
-    except StoreUnavailable:
-        reached = False
-    if embedded:  # it is meant to be forgotten
-        findings = [f for f in findings if f.severity != "warning"]
-    bad = refused(findings, strict=given["strict"])
-    if bad:
-        reasons = "; ".join(f"{finding.sentence}: {finding.fix}" for finding in bad)
-        raise UnsafeServer(
-            f"Redis at {app.settings.url.address} is not safe for a queue: {reasons}"
-        )
+    findings = judge(
+        client.store, app.settings.namespace, strict=given["strict"], embedded=embedded
+    )
     print_banner(
         app,
-        findings,
+        findings or [],
         named,
-        reached=reached,
+        reached=findings is not None,
         processes=given["processes"],
         concurrency=given["concurrency"],
     )

@@ -34,6 +34,7 @@ from rqretry.transport.node import (
     Together,
     Topology,
     Watch,
+    block_seconds,
     key_of,
 )
 from rqretry.transport.replies import (
@@ -237,7 +238,7 @@ class Session:
 
     def block(self, step: Block) -> Procedure[str | None]:
         """Wait for a wake key; a connection that breaks while waiting counts as a wake-up."""
-        request: tuple[Argument, ...] = ("BZPOPMIN", *step.keys, max(0.001, round(step.seconds, 3)))
+        request: tuple[Argument, ...] = ("BZPOPMIN", *step.keys, block_seconds(step.seconds))
         try:
             yield from self.locate()
             if self.topology.spread and len(step.keys) > 1:

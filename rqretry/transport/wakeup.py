@@ -30,6 +30,7 @@ from rqretry.transport.node import (
     Send,
     Sleep,
     Topology,
+    block_seconds,
 )
 from rqretry.transport.replies import TryAgain, is_error
 
@@ -81,7 +82,7 @@ class Wait:
             yield Send(connection, [("CLIENT", "ID")])
             (connection.client_id,) = yield Receive(connection, 1)
         self.connection = connection
-        yield Send(connection, [("BZPOPMIN", self.key, max(0.001, round(seconds, 3)))])
+        yield Send(connection, [("BZPOPMIN", self.key, block_seconds(seconds))])
         (reply,) = yield Receive(connection, 1, seconds + BLOCK_MARGIN_SECONDS)
         return reply
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.command import Argument, Command
 from rqretry.transport.hiredis_channel import Connection
-from rqretry.transport.node import BLOCK_MARGIN_SECONDS
+from rqretry.transport.node import BLOCK_MARGIN_SECONDS, block_seconds
 from rqretry.transport.replies import TryAgain, is_error
 from rqretry.transport.store import Store, jitter
 
@@ -209,7 +209,7 @@ class WakeUps:
         after: Sequence[tuple[Any, ...]] = (),
     ) -> list[Any] | None:
         """Block on wake keys, then run `after` on the same connection; None if it broke."""
-        arguments: tuple[Argument, ...] = ("BZPOPMIN", *wakes, round(seconds, 3))
+        arguments: tuple[Argument, ...] = ("BZPOPMIN", *wakes, block_seconds(seconds))
         self._room.clear()
         if self._refusals:
             await asyncio.sleep(min(_LONGEST_PAUSE_S, _AFTER_FAILURE_S * 2**self._refusals))

@@ -11,7 +11,7 @@ from rqretry import App, Client, ConfigError, RetryPolicy
 from rqretry.checks.acl import rules
 from rqretry.checks.check_result import Finding
 from rqretry.checks.doctor import check
-from rqretry.core.errors import InvalidArgument, RqretryError
+from rqretry.core.errors import InvalidArgument, RqretryError, UnsafeServer
 from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.testing.embedded_redis import EmbeddedRedis
@@ -195,7 +195,6 @@ def test_a_producer_s_user_reaches_messages_by_hand_but_no_dead_letter_or_lease(
                 direct.hdel(key, id_)
 
 
-@pytest.mark.parametrize("server", ["valkey-8", "redis-7"], indirect=True)
 @pytest.mark.parametrize(
     ("role", "severity", "shown"),
     [
@@ -213,7 +212,6 @@ def test_a_user_of_each_role_can_have_its_rights_checked(
     assert shown in rights.sentence
 
 
-@pytest.mark.parametrize("server", ["valkey-8", "redis-7"], indirect=True)
 @pytest.mark.parametrize(
     ("rules", "missing"),
     [
@@ -232,6 +230,24 @@ def test_rights_are_proved_on_our_own_keys_by_the_commands_themselves(
         assert direct.dbsize() == 0, "the check writes nothing"
     assert rights.severity == ("refused" if missing else "ok")
     assert missing in rights.sentence
+
+
+@pytest.mark.parametrize("fault", ["LMOVE", "maxmemory-policy"])
+async def test_a_program_that_embeds_a_worker_looks_at_its_server_first(
+    server: EmbeddedRedis, fault: str
+) -> None:
+    with redis.Redis(unix_socket_path=str(server.socket_path)) as direct:
+        rules = ("+@all", "~rqretry:*", "&*", *(("-lmove",) if fault == "LMOVE" else ()))
+        direct.execute_command("ACL", "SETUSER", "broad", "reset", "on", f">{SECRET}", *rules)
+        if fault != "LMOVE":
+            direct.config_set("maxmemory-policy", "allkeys-lru")
+        app = App(f"unix://broad:{SECRET}@{server.socket_path}", namespace=NAMESPACE)
+        app.consumer("t", group="g")(print)
+        with pytest.raises(UnsafeServer, match=fault):
+            await app.run(signals=False)
+        direct.config_set("maxmemory-policy", "noeviction")
+        direct.acl_deluser("broad")
+        assert direct.dbsize() == 0
 
 
 def rights_of(url: str) -> Finding:

@@ -55,7 +55,7 @@ def test_a_sound_server_has_only_good_findings() -> None:
         ({"maxmemory": "0"}, "maxmemory", "warning", "not set"),
         ({"aof_enabled": "0"}, "persistence", "warning", "appendonly is off"),
         ({"cluster_enabled": "1"}, "cluster", "warning", "cluster node"),
-        ({"redis_version": "6.2.14"}, "rights", "ok", "not checked"),
+        ({"redis_version": "6.2.14"}, "rights", "ok", "all that a worker does"),
         ({"valkey_version": "8.1.0"}, "version", "ok", "Valkey 8.1.0"),
         ({"valkey_version": "8.0.1"}, "version", "warning", "before its file is synced"),
         ({"redis_version": "7.4.2"}, "version", "warning", "Redis 7.4.2 confirms"),
