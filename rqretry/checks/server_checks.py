@@ -32,7 +32,7 @@ def examine(store: SyncStore, namespace: str) -> list[Finding]:
     return findings
 
 
-def judge(
+def examine_before_work(
     store: SyncStore, namespace: str, *, strict: bool = False, embedded: bool = False
 ) -> list[Finding] | None:
     """Examine a server before work is begun; what is to be said, or None if it is not there yet.
@@ -65,6 +65,6 @@ def warn(url: RedisUrl, namespace: str) -> None:
         UnsafeServer: Messages could be lost there.
     """
     with SyncStore(url) as store:
-        for finding in judge(store, namespace) or ():
+        for finding in examine_before_work(store, namespace) or ():
             if finding.severity == "warning":
                 log.warning("%s: %s", finding.sentence, finding.fix)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from rqretry.app import App
-from rqretry.checks.server_checks import judge
+from rqretry.checks.server_checks import examine_before_work
 from rqretry.cli.banner import print_banner
 from rqretry.cli.options import (
     Target,
@@ -184,7 +184,7 @@ def _run(
 def _start(app: App, named: str, *, embedded: bool, given: dict[str, Any]) -> None:
     """Say what the worker will do. Raises UnsafeServer if it must not start."""
     client = app.client
-    findings = judge(
+    findings = examine_before_work(
         client.store, app.settings.namespace, strict=given["strict"], embedded=embedded
     )
     print_banner(

@@ -203,7 +203,7 @@ CASES = (
          f"{PROGRAM}test_a_worker_refuses_a_server_that_evicts"),
     case("R17", "nobody looks at the user's rights", Symbol("checks:denied", always(())),
          f"{RIGHTS}test_rights_are_proved_on_our_own_keys_by_the_commands_themselves"),
-    case("R17", "a program that embeds a worker takes any server", Symbol("judge", always(None)),
+    case("R17", "a program that embeds a worker takes any server", Symbol("examine_before_work", always(None)),
          "tests/contract/production/test_rights.py::"
          "test_a_program_that_embeds_a_worker_looks_at_its_server_first"),
     case("R17", "nobody looks at the server again",
