@@ -14,7 +14,7 @@ from rqretry.core.limits import check_namespace
 from rqretry.protocol.command import Operation, query, texts
 from rqretry.protocol.keys import ROOT, NamespaceKeys, PartitionKeys
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.node import block_seconds
+from rqretry.transport.replies import block_seconds
 
 Role = Literal["producer", "worker", "admin", "reader"]
 

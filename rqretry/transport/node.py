@@ -42,11 +42,6 @@ _KEYLESS = frozenset(
 _KEY_AT = {"EVAL": 3, "MEMORY": 2}
 
 
-def block_seconds(seconds: float) -> float:
-    """How long to block, as the server takes it: 0, and on Redis 6.2 a millisecond, is for ever."""
-    return max(0.002, round(seconds, 3))
-
-
 class Node:
     """One server: what was learnt about it, and its idle connections.
 

@@ -361,3 +361,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
+
+
+def block_seconds(seconds: float) -> float:
+    """How long to block, as the server takes it: 0, and on Redis 6.2 a millisecond, is for ever."""
+    return max(0.002, round(seconds, 3))

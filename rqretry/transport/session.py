@@ -34,13 +34,13 @@ from rqretry.transport.node import (
     Together,
     Topology,
     Watch,
-    block_seconds,
     key_of,
 )
 from rqretry.transport.replies import (
     UNREADABLE,
     Call,
     TryAgain,
+    block_seconds,
     check,
     give_up,
     moved,

@@ -30,9 +30,8 @@ from rqretry.transport.node import (
     Send,
     Sleep,
     Topology,
-    block_seconds,
 )
-from rqretry.transport.replies import TryAgain, is_error
+from rqretry.transport.replies import TryAgain, block_seconds, is_error
 
 STANDING_S = 30.0
 """How long a connection is blocked before it is blocked anew."""

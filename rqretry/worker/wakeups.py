@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from rqretry.core.errors import RqretryError
 from rqretry.protocol.command import Argument, Command
 from rqretry.transport.hiredis_channel import Connection
-from rqretry.transport.node import BLOCK_MARGIN_SECONDS, block_seconds
-from rqretry.transport.replies import TryAgain, is_error
+from rqretry.transport.node import BLOCK_MARGIN_SECONDS
+from rqretry.transport.replies import TryAgain, block_seconds, is_error
 from rqretry.transport.store import Store, jitter
 
 log = logging.getLogger("rqretry")

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from rqretry.testing.embedded_redis import EmbeddedRedis
-from rqretry.transport.node import block_seconds
+from rqretry.transport.replies import block_seconds
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.0004, 0.001, 0.0015])
