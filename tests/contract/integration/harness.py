@@ -25,12 +25,13 @@ PATIENCE_S = 10.0
 class Lab:
     """An empty server, clients and workers on it; everything is closed at the end of the test."""
 
+    library: ScriptLibrary | None = None
+    """The scripts of who counts, for tests on virtual time."""
+
     def __init__(self, server: EmbeddedRedis) -> None:
         self.server = server
         self.url = server.url
         self.redis: Any = redis.Redis(unix_socket_path=str(server.socket_path), protocol=2)
-        self.library: ScriptLibrary | None = None
-        """The scripts of who counts, for tests on virtual time."""
         self._apps: list[App] = []
         self._clients: list[Client] = []
 
