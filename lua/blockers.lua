@@ -20,18 +20,23 @@ local LOOKED_AT, DIGITS = 3000, 16
 
 local clock = read_clock(meta)
 local candidates = {}
-local function look_through(page)
+local function is_full(page)
   for _, id in ipairs(page) do
-    if #candidates < LOOKED_AT then
-      candidates[#candidates + 1] = id
+    candidates[#candidates + 1] = id
+  end
+  return #candidates >= LOOKED_AT
+end
+local function look_through()
+  for _, level in ipairs(levels) do
+    if is_full(call('ZRANGE', level, 0, LOOKED_AT - #candidates - 1)) then
+      return
     end
   end
+  if not is_full(call('LRANGE', retry, 0, LOOKED_AT - #candidates - 1)) then
+    is_full(call('ZRANGE', inflight, 0, LOOKED_AT - #candidates - 1))
+  end
 end
-for _, level in ipairs(levels) do
-  look_through(call('ZRANGE', level, 0, LOOKED_AT - #candidates - 1))
-end
-look_through(call('LRANGE', retry, 0, LOOKED_AT - #candidates - 1))
-look_through(call('ZRANGE', inflight, 0, LOOKED_AT - #candidates - 1))
+look_through()
 if #candidates == 0 then
   return { 0 }
 end

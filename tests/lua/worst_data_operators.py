@@ -24,7 +24,7 @@ from tests.lua.worst_data import (
     line,
     worst,
 )
-from tests.support.builders import SECOND, first, prepared
+from tests.support.builders import SECOND, failure, first, prepared
 from tests.support.world import START_MS, WORKER, World
 
 __all__ = ["WORST"]
@@ -199,6 +199,15 @@ def dead_clusters(world: World) -> Command[Any]:
 def scan_blocked(world: World) -> Command[Any]:
     leased(world, ordered=True)
     return operate.scan_blocked(world.group())
+
+
+@worst
+def blockers(world: World) -> Command[Any]:
+    names = leased(world, ordered=True)
+    world.fail(*(failure(id_, record=RECORD) for id_ in names))
+    fill(world, world.group().attempts, dict.fromkeys(ids(MANY, "l"), "2:2:0:0"))
+    fill_list(world, world.group().retry, prefix="l")
+    return inspect.blockers(world.group(), 10)
 
 
 @worst
