@@ -280,6 +280,8 @@ class Settler:
                     self._doubt(delivery, failure, sent_at, gone=gone)
                 elif retried_too or result.dead or delivery.watch is not None:
                     self._report.failed(delivery, failure, result, retried_too=retried_too)
+                else:
+                    self._report.log_failure(delivery, failure, result)
 
         def again() -> None:
             place.tracebacks.put_back(tracebacks)

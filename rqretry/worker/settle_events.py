@@ -18,7 +18,8 @@ from rqretry.worker.leases import Delivery
 log = logging.getLogger("rqretry")
 
 _FOLDED_S, _MOST_KINDS = 60.0, 1000
-_KIND = re.compile(r'"f":"([0-9a-f]+)"')
+_KIND = '"f":"'
+"""What the fingerprint of a failure is behind, in its record."""
 _WHERE = re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)')
 
 
@@ -29,7 +30,7 @@ class OutcomeReporter:
         self._announcer = announcer
         self._worker = worker
         self._store = store
-        self._folded: dict[tuple[str, str], tuple[float, int]] = {}
+        self._folded: dict[tuple[str, str], list[float]] = {}
         """By group and kind: until when it is not logged again, and how many were not."""
         self._traces: dict[str, str] = {}
         """By kind of failure, its traceback."""
@@ -37,7 +38,7 @@ class OutcomeReporter:
     @property
     def wants_failures(self) -> bool:
         """Whether somebody wants to hear of each failure, also of those that are retried."""
-        return log.isEnabledFor(logging.WARNING) or self._announcer.wants("failure")
+        return self._announcer.wants("failure")
 
     def learn(self, tracebacks: Mapping[str, str]) -> None:
         """Remember the tracebacks of kinds of failures."""
@@ -57,8 +58,8 @@ class OutcomeReporter:
             watch.settled(FAILURE, record=failure.record, level=result.level, due_ms=due_ms)
         if result.dead:
             _log_death(keys, failure, result)
-        elif retried_too and result.verdict == "OK":
-            self._log_failure(delivery, failure, result)
+        elif result.verdict == "OK":
+            self.log_failure(delivery, failure, result)
         if result.dead or (retried_too and result.verdict == "OK"):
             self._announce(keys, failure, result)
 
@@ -83,17 +84,21 @@ class OutcomeReporter:
                 event = Event(name, self._worker, keys.group, topic, id_, attempt, reason, due_ms)
                 self._announcer.post(event)
 
-    def _log_failure(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
+    def log_failure(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
         """A line for the first of a kind in a group, and for one a minute where it goes on."""
-        keys, found, now = delivery.place.keys, _KIND.search(failure.record), time.monotonic()
-        kind = found[1] if found else ""
-        until, more = self._folded.get((keys.group, kind), (0.0, 0))
-        if now < until:
-            self._folded[keys.group, kind] = until, more + 1
+        keys, record, now = delivery.place.keys, failure.record, time.monotonic()
+        at = record.find(_KIND) + len(_KIND)  # most end here: no more than they need is done
+        kind = record[at : record.find('"', at)]
+        folded = self._folded.get((keys.group, kind))
+        if folded is not None and now < folded[0]:
+            folded[1] += 1
             return
+        if not log.isEnabledFor(logging.WARNING):
+            return
+        more = 0 if folded is None else round(folded[1])
         if len(self._folded) > _MOST_KINDS:
             self._folded.clear()
-        self._folded[keys.group, kind] = now + _FOLDED_S, 0
+        self._folded[keys.group, kind] = [now + _FOLDED_S, 0]
         trace, topic = self._traces.get(kind, ""), keys.partition.topic
         where = _WHERE.findall(trace)[-1:]
         most = delivery.message.max_retries if delivery.message else -1
