@@ -101,11 +101,12 @@ class OutcomeReporter:
         self._folded[keys.group, kind] = [now + _FOLDED_S, 0]
         trace, topic = self._traces.get(kind, ""), keys.partition.topic
         where = _WHERE.findall(trace)[-1:]
-        most = delivery.message.max_retries if delivery.message else -1
+        most = delivery.message.max_retries if delivery.message else None
+        of = "" if most is None else f" of {most + 1}"  # None: unlimited
         wait_s = (result.due_ms - self._store.clock_of(keys.partition.meta).now_ms()) / 1000
         log.warning(
             "message %s of %s, group %s: attempt %d%s failed, next in %s: %s%s%s",
-            delivery.id, topic, keys.group, result.attempt, f" of {most + 1}" if most >= 0 else "",
+            delivery.id, topic, keys.group, result.attempt, of,
             spell(max(0, round(wait_s) if wait_s >= 1 else round(wait_s, 2))),
             reason_in(failure.record), "".join(f" ({file}:{line})" for file, line in where),
             f"; {more} more like it before" if more else "",
