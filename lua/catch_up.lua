@@ -68,8 +68,8 @@ for i = #given, 1, -1 do
   listed[#listed + 1] = given[i]
 end
 if #given > 0 then
-  call('HSET', attempts, unpack(numbers))
   call('LPUSH', ready, unpack(listed))
+  call('HSET', attempts, unpack(numbers))
   call('HSET', pending, unpack(owed))
   call('HINCRBY', counters, 'publish:' .. group, #given)
   append_history(clock, meta, events, 'subscribe', group, actor, given, '', '')

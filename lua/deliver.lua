@@ -31,6 +31,7 @@ local call = redis.call
 -- @include forget
 -- @include ownership
 -- @include message_group_order
+-- @include undo
 -- @include broadcast
 
 -- @bind keys
@@ -163,7 +164,7 @@ local function push_to_groups()
     local orders = orders_of(#byte > 1)
     if #taken > 0 then
       local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
-      push_new(orders, ready, wake, taken, slot_of)
+      push_new(orders, ready, wake, taken, slot_of, {})
       call('HINCRBY', counters, 'publish:' .. name, #taken)
     end
     if #taken < #live then

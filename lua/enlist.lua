@@ -41,12 +41,12 @@ else
   }
 end
 call('HSET', meta, 'mark', now, 'offset', clock.offset)
+if record.state == 'open' then -- before there is a record: claim drops what has none
+  call('ZADD', checks, 'NX', now + record.after, id)
+end
 if not string.find(' ' .. record.partitions .. ' ', ' ' .. partition .. ' ', 1, true) then
   record.partitions = record.partitions == '' and partition or record.partitions .. ' ' .. partition
   call('HSET', transactions, id, spell_transaction(record))
-end
-if record.state == 'open' then
-  call('ZADD', checks, 'NX', now + record.after, id)
 end
 call('ZADD', open_transactions, 'NX', now, id)
 local over = call('ZRANGEBYSCORE', finished_transactions, '-inf', now, 'LIMIT', 0, SWEPT)

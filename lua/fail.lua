@@ -194,6 +194,7 @@ if #done > 0 then
   all_or_undo(write, function()
     if not ended then
       restore_states(attempts, ids, entries, written)
+      forget_causes(plan, keys, policy.view)
     end
   end)
 end

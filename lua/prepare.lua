@@ -22,6 +22,7 @@ local call = redis.call
 -- @include dedup
 -- @include halves
 -- @include message_keys
+-- @include undo
 
 -- @bind
 local FIRST, STRIDE = 6, 7
@@ -123,14 +124,15 @@ if refused then
   return refused
 end
 
+local added = 0
 local function store()
   if #begun > 0 then
     call('HSET', ids_key, unpack(begun))
   end
+  added = call('HSET', bodies, unpack(stored))
   if #carried > 0 then
     note_keys(keyed, message_keys, carried)
   end
-  call('HSET', bodies, unpack(stored))
   if #sizes > 0 then
     call('HSET', big, unpack(sizes))
   end
@@ -138,8 +140,20 @@ local function store()
   call('HSET', half_of, unpack(noted))
 end
 
+-- Unless a call that was cut has stored some bodies before.
+local function take_back()
+  if added == #accepted then
+    for _, key in ipairs({ ids_key, bodies, big, half_of }) do
+      call('HDEL', key, unpack(accepted))
+    end
+    forget_keys(keyed, message_keys, accepted)
+    for i = 2, #lexed, 2 do
+      call('ZREM', halves, lexed[i])
+    end
+  end
+end
 if #accepted > 0 then
-  store()
+  all_or_undo(store, take_back)
 end
 if #remembered > 0 then
   call('HSET', ids_key, unpack(remembered))

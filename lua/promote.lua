@@ -65,7 +65,7 @@ local function push(members)
     filled = call('RPUSH', retry, unpack(first)) == #first or filled
   end
   if #others > 0 then
-    filled = push_others(keys, retry, others) or filled
+    filled = push_others(keys, retry, others, {}) or filled
   end
 end
 

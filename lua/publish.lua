@@ -30,7 +30,7 @@ local call = redis.call
 -- @include lane
 -- @include fan_out
 
-local meta, bodies, big = KEYS[1], KEYS[4], KEYS[5]
+local meta, bodies = KEYS[1], KEYS[4]
 local blob, groups, messages = ARGV[6], tonumber(ARGV[8]), tonumber(ARGV[9])
 local FIRST_GROUP, FIRST_KEY, BIG = 10, 10, 8192
 local FIRST_MESSAGE = FIRST_GROUP + 2 * groups
@@ -44,7 +44,7 @@ local held = limit > 0 and call('HLEN', bodies) or 0
 if limit > 0 and held + messages > limit then
   return { 'FULL', held, limit }
 end
-local ids, sizes = {}, {}
+local ids, sizes, digests = {}, {}, nil
 for i = 1, messages do
   local at = FIRST_MESSAGE + 2 * (i - 1)
   ids[i] = ARGV[at]
@@ -55,9 +55,8 @@ end
 
 if messages > 0 then
   call('HSET', bodies, unpack(ARGV, FIRST_MESSAGE, FIRST_MESSAGE + 2 * messages - 1))
-  if #sizes > 0 then
-    call('HSET', big, unpack(sizes))
-  end
-  fan_out(ids, groups, FIRST_KEY, FIRST_GROUP)
+-- @include fan_out_or_undo
+else
+  note_accepted(0, '')
 end
 return answer_accepted(clock, messages, blob == '' and ids or {}, '')

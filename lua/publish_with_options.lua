@@ -47,6 +47,7 @@ local function publish_each(time, room)
 -- @include forget
 -- @include ownership
 -- @include message_group_order
+-- @include undo
 -- @include broadcast
 
   local meta, bodies, big, pending, backlog, counters = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[9]
@@ -97,6 +98,7 @@ local function publish_each(time, room)
     end
   end
 
+  local added, made = 0, {} -- bodies that were not there, and what each group got
   local stored, sizes, begun, remembered, reborn, waiting, pushed = {}, {}, {}, {}, {}, {}, {}
   local accepted, verdicts, all_new, unwanted = {}, {}, true, {}
   local targets = mode == 'filtered' and groups > 0 and {} or nil -- by id, where messages differ in them
@@ -217,13 +219,15 @@ local function publish_each(time, room)
       note_owing()
     elseif groups == 0 and #pushed > 0 then
       call('RPUSH', backlog, unpack(pushed))
+      made[1] = { ready = backlog, pushed = #pushed }
     end
     local orders_of = orders_behind(FIRST_KEY + 2 * groups - 1)
     for group = 1, groups do
       local ready, wake = KEYS[FIRST_KEY + 2 * group - 2], KEYS[FIRST_KEY + 2 * group - 1]
       local name, byte = ARGV[FIRST_GROUP + 2 * group - 2], ARGV[FIRST_GROUP + 2 * group - 1]
       local taken = targeted(string.sub(byte, 1, 1))
-      push_new(orders_of(#byte > 1), ready, wake, taken, slot_of)
+      made[group] = { ready = ready, orders = orders_of(#byte > 1) }
+      push_new(made[group].orders, ready, wake, taken, slot_of, made[group])
       if #taken > 0 then
         call('HINCRBY', counters, 'publish:' .. name, #taken)
       end
@@ -235,12 +239,12 @@ local function publish_each(time, room)
   end
 
   local function store()
-    if #carried > 0 then
-      note_keys(keyed, message_keys, carried)
-    end
-    call('HSET', bodies, unpack(stored))
+    added = call('HSET', bodies, unpack(stored))
     if #sizes > 0 then
       call('HSET', big, unpack(sizes))
+    end
+    if #carried > 0 then
+      note_keys(keyed, message_keys, carried)
     end
   end
 
@@ -264,9 +268,6 @@ local function publish_each(time, room)
 
   local function remember_ids()
     call('HSET', ids_key, unpack(remembered))
-    if #reborn > 0 then
-      call('ZREM', id_expiry, unpack(reborn))
-    end
     if #unwanted > 0 then
       start_id_expiry({ ids_key = ids_key, id_expiry = id_expiry }, now, unwanted)
     end
@@ -275,6 +276,9 @@ local function publish_each(time, room)
   local function write()
     if #begun > 0 then
       call('HSET', ids_key, unpack(begun))
+    end
+    if #reborn > 0 then
+      call('ZREM', id_expiry, unpack(reborn))
     end
     if #stored > 0 then
       store()
@@ -286,9 +290,30 @@ local function publish_each(time, room)
     if #remembered > 0 then
       remember_ids()
     end
+    note_accepted(#accepted, verdicts)
   end
-  write()
-  return accepted, all_new and '' or table.concat(verdicts)
+
+  -- What was written before a write was refused, unless a call that was cut has stored some bodies before.
+  local function take_back_each()
+    if #accepted == 0 or added < #stored / 2 then
+      return
+    end
+    call('HDEL', ids_key, unpack(accepted))
+    call('ZREM', id_expiry, unpack(accepted))
+    for _, key in ipairs({ bodies, big, message_groups, pending }) do
+      call('HDEL', key, unpack(accepted))
+    end
+    forget_keys(keyed, message_keys, accepted)
+    for _, group in ipairs(made) do
+      take_back_pushed(group)
+    end
+    for i = 2, #waiting, 2 do
+      call('ZREM', scheduled, waiting[i])
+    end
+  end
+  verdicts = all_new and '' or table.concat(verdicts)
+  all_or_undo(write, take_back_each)
+  return accepted, verdicts
 end
 
 local function is_any_in(key, read, ids)
@@ -329,11 +354,7 @@ local function publish_named(now, groups, messages)
   end
   call('HSET', meta, BEGUN_CALL, table.concat(ids, ' '))
   call('HSET', KEYS[4], unpack(ARGV, FIRST_MESSAGE, BEHIND - 1))
-  if #sizes > 0 then
-    call('HSET', KEYS[5], unpack(sizes))
-  end
-  fan_out(ids, groups, FIRST_KEY, FIRST_GROUP)
-  call('HSET', KEYS[10], unpack(digests))
+-- @include fan_out_or_undo
   call('HDEL', meta, BEGUN_CALL)
   return ids
 end

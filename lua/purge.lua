@@ -37,6 +37,8 @@ for i, id in ipairs(ids) do
 end
 put_off(keys, ids, purged, verdicts)
 if #purged > 0 then
+  call('HDEL', failures, '') -- these change nothing: what cannot be removed is not forgotten
+  call('ZREM', location, '')
   -- The body of a dead letter is not that of a group that looks at it.
   local last = settings[3] == '1' and {} or forget(keys, byte, clock.now, purged, true)
   call('HDEL', failures, unpack(purged))

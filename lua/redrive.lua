@@ -25,6 +25,8 @@ local call = redis.call
 -- @include failures
 -- @include ownership
 -- @include message_group_order
+-- @include undo
+-- @include restore_states
 
 -- @bind keys
 local FIRST, STRIDE = 3, 3
@@ -59,17 +61,27 @@ local function send_back()
     written[2 * i - 1], written[2 * i] = id, spell_entry(lease_no + 1, 1, 0, 0)
     changed[2 * i - 1], changed[2 * i] = id, add_failure(records[i], 0, clock.now, lines[id])
   end
-  call('HSET', attempts, unpack(written))
-  call('HSET', failures, unpack(changed))
-  local earlier, filled = write_plan(plan, keys, levels), false
-  finish_in_order(keys, sent, {})
-  if #at_once > 0 then
-    filled = push_in_order(keys, ready, at_once)
-  end
-  call('ZREM', inflight, unpack(sent))
-  forget_fingerprints(keys, sent)
-  call('HDEL', deaths, unpack(sent))
-  call('ZREM', dead, unpack(sent))
+  local made, earlier, filled, ended = { ready = ready, orders = keys }, false, false, false
+  all_or_undo(function()
+    call('HDEL', deaths, '') -- changes nothing: what cannot be removed is not sent back
+    call('ZREM', inflight, unpack(sent))
+    call('HSET', attempts, unpack(written))
+    call('HSET', failures, unpack(changed))
+    earlier = write_plan(plan, keys, levels)
+    finish_in_order(keys, sent, {})
+    if #at_once > 0 then
+      filled = push_in_order(keys, ready, at_once, made)
+    end
+    forget_fingerprints(keys, sent)
+    call('HDEL', deaths, unpack(sent))
+    ended = call('ZREM', dead, unpack(sent))
+  end, function()
+    if not ended then
+      restore_states(attempts, sent, entries, written)
+      take_back_pushed(made)
+      note_fingerprints(keys, sent)
+    end
+  end)
   call('HINCRBY', counters, 'redrive:' .. group, #sent)
   if filled or earlier then
     call('ZADD', wake, 0, '1')

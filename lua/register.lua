@@ -23,8 +23,8 @@ end
 if ttl_ms > 0 then
   call('HSET', meta, 'mark', clock.now, 'offset', clock.offset)
   local since = string.match(call('HGET', worker_details, worker) or '', '^%d+') or clock.now
+  call('ZADD', workers, clock.now + ttl_ms, worker) -- first and last: nobody else's time would end the details
   call('HSET', worker_details, worker, since .. ' ' .. about)
-  call('ZADD', workers, clock.now + ttl_ms, worker)
 end
 for i = #silent, 1, -1 do
   if ttl_ms > 0 and silent[i] == worker then
@@ -32,7 +32,7 @@ for i = #silent, 1, -1 do
   end
 end
 if #silent > 0 then
-  call('ZREM', workers, unpack(silent))
   call('HDEL', worker_details, unpack(silent))
+  call('ZREM', workers, unpack(silent))
 end
 return call('HGET', settings, 'settings') or ''

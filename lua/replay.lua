@@ -127,7 +127,7 @@ local function list()
     for i, id in ipairs(given) do
       slots[i] = slot_of[id] ~= '' and slot_of[id]
     end
-    out, heads_now = enter_order(keys, given, slots)
+    out, heads_now = enter_order(keys, given, slots, {})
   end
   if #out > 0 then
     call('RPUSH', ready, unpack(out))

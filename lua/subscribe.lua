@@ -55,7 +55,7 @@ local function slots_of(ids)
 end
 
 local function take_in_order(ids)
-  local out, new_heads = enter_order(keys, ids, slots_of(ids))
+  local out, new_heads = enter_order(keys, ids, slots_of(ids), {})
   if #out > 0 then
     call('RPUSH', ready, unpack(out))
   end

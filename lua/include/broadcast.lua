@@ -60,7 +60,11 @@ local function cast(clock, meta, stream, ids, body_of)
     marks, dropped = close_segment(meta, limit, ms, seq, bytes)
     bytes = 0
   end
-  call('HSET', meta, 'cast_ms', ms, 'cast_seq', seq, 'cast_count', count + #ids, 'cast_bytes', bytes,
-    unpack(marks and { 'cast_marks', marks } or {}))
-  call('XADD', stream, 'MINID', '=', first_kept(ms, dropped, clock.keep), ms .. '-' .. seq, unpack(fields))
+  all_or_undo(function()
+    call('HSET', meta, 'cast_ms', ms, 'cast_seq', seq, 'cast_count', count + #ids, 'cast_bytes', bytes,
+      unpack(marks and { 'cast_marks', marks } or {}))
+    call('XADD', stream, 'MINID', '=', first_kept(ms, dropped, clock.keep), ms .. '-' .. seq, unpack(fields))
+  end, function()
+    call('HSET', meta, 'cast_count', count) -- no reader has missed anything
+  end)
 end

@@ -51,6 +51,7 @@ local function end_deliveries(ids, entries, how)
   all_or_undo(write, function()
     if not ended then
       restore_states(attempts, ids, entries, written)
+      forget_causes(plan, keys, policy.view)
       if pushed > 0 then
         call('LTRIM', retry, '0', -1 - pushed)
       end

@@ -28,12 +28,16 @@ local function answer_at_once(now)
   return nil, tonumber(current[2] or 0)
 end
 
--- Notes in counters, lane and history what was accepted; noted: the ids, none if the blob holds them.
-local function answer_accepted(clock, count, noted, verdicts)
+-- Notes in counters and lane what was accepted: then the call is done.
+local function note_accepted(count, verdicts)
   if count > 0 then
     call('HINCRBY', KEYS[9], 'publish', count == tonumber(ARGV[9]) and ARGV[9] or count) -- spelling one takes time
   end
   call('SET', KEYS[3], ARGV[2] .. ' ' .. ARGV[3] .. (verdicts == '' and '' or ' ' .. verdicts), 'PX', ARGV[4])
+end
+
+-- The answer to a call that is done, and its history; noted: the ids, none if the blob holds them.
+local function answer_accepted(clock, count, noted, verdicts)
   if count > 0 then
     append_history(clock, KEYS[1], KEYS[8], 'publish', '', ARGV[5], noted, '', ARGV[6])
   end

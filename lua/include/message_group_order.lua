@@ -40,8 +40,9 @@ local function orders_behind(at)
 end
 
 -- slots[i] is what `message_groups` keeps of ids[i]. Returns the ids that may go out now, in order, and
--- the new heads: the caller pushes the ids, and then calls set_heads with the heads.
-local function enter_order(o, ids, slots)
+-- the new heads: the caller pushes the ids, and then calls set_heads with the heads. What is written is noted in
+-- `made`, for take_back_pushed.
+local function enter_order(o, ids, slots, made)
   local members, asked, out, heads = {}, {}, {}, {}
   for i, id in ipairs(ids) do
     if slots[i] then
@@ -52,6 +53,7 @@ local function enter_order(o, ids, slots)
   if #asked == 0 then
     return ids, heads
   end
+  made.members = members
   call('ZADD', o.order, unpack(members))
   local known, head_of, at = call('HMGET', o.heads, unpack(asked)), {}, 0
   for i, id in ipairs(ids) do
@@ -114,23 +116,42 @@ end
 
 -- New messages of a group (an ordered one: o): who goes out now; of an ordered one, those that nobody
 -- holds up.
-local function push_new(o, ready, wake, ids, slot_of)
+local function push_new(o, ready, wake, ids, slot_of, made)
   local out, heads = ids, {}
   if o then
     local slots = {}
     for i, id in ipairs(ids) do
       slots[i] = slot_of[id] or false
     end
-    out, heads = enter_order(o, ids, slots)
+    out, heads = enter_order(o, ids, slots, made)
   end
   if #out > 0 then
     local length = call('RPUSH', ready, unpack(out))
+    made.pushed = #out
     if length == #out then
       call('ZADD', wake, '0', '1')
     end
   end
   if #heads > 0 then
+    made.heads = heads
     set_heads(o, heads)
+  end
+end
+
+-- What a group got, in `ready` and, if it is ordered, in the keys `orders`.
+local function take_back_pushed(made)
+  if made.members then
+    local gone = {}
+    for i = 2, #made.members, 2 do
+      gone[i / 2] = made.members[i]
+    end
+    call('ZREM', made.orders.order, unpack(gone))
+  end
+  if made.pushed then
+    call('LTRIM', made.ready, '0', -1 - made.pushed)
+  end
+  for i = 1, #(made.heads or {}), 2 do
+    call('HDEL', made.orders.heads, made.heads[i])
   end
 end
 
@@ -246,7 +267,7 @@ end
 
 -- Messages that come back to a list: in an ordered group to the end of their message groups. Answers
 -- whether the list was empty before.
-local function push_in_order(o, list, ids)
+local function push_in_order(o, list, ids, made)
   local out, heads = ids, {}
   if o.used and o.ordered == '1' then
     local slots, named = call('HMGET', o.message_groups, unpack(ids)), 0
@@ -260,12 +281,13 @@ local function push_in_order(o, list, ids)
         slots[i] = order_slot(number, message_group_of(slots[i]))
       end
     end
-    out, heads = enter_order(o, ids, slots)
+    out, heads = enter_order(o, ids, slots, made)
   end
   if #out == 0 then
     return false
   end
   local length = call('RPUSH', list, unpack(out))
+  made.pushed, made.heads = #out, heads
   set_heads(o, heads)
   return length == #out
 end

@@ -61,6 +61,14 @@ local function wait_or_dead_letter(plan, policy, now, id, attempt, cause, choice
   return note
 end
 
+local function ids_of(dead)
+  local ids = {}
+  for i = 2, #dead, 2 do
+    ids[i / 2] = dead[i]
+  end
+  return ids
+end
+
 -- Returns whether something is now due earlier than anything before.
 local function write_plan(plan, keys, levels, view)
   local first = call('ZRANGE', keys.due, '0', '0', 'WITHSCORES')
@@ -73,14 +81,21 @@ local function write_plan(plan, keys, levels, view)
     end
   end
   if #plan.dead > 0 and not view then
-    local ids = {}
-    for i = 2, #plan.dead, 2 do
-      ids[i / 2] = plan.dead[i]
-    end
+    local ids = ids_of(plan.dead)
     forget_fingerprints(keys, ids) -- of a call that was cut
     call('HSET', keys.deaths, unpack(plan.deaths))
     call('ZADD', keys.dead, unpack(plan.dead))
     note_fingerprints(keys, ids)
   end
   return earlier
+end
+
+-- A write was refused: who is not dead has no cause of death. A view has marks there, which stay.
+local function forget_causes(plan, keys, view)
+  local ids = view and {} or ids_of(plan.dead)
+  for i, died in ipairs(#ids > 0 and call('ZMSCORE', keys.dead, unpack(ids)) or {}) do
+    if not died then
+      call('HDEL', keys.deaths, ids[i])
+    end
+  end
 end

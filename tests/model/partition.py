@@ -160,6 +160,7 @@ class Partition:
             return "LATE"
         del self.scheduled[id_], self.tags[id_]
         self.forget(id_, now)
+        self.given.pop(id_, None)
         return "OK"
 
     # -- transactions --------------------------------------------------------------------------

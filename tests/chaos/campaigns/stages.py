@@ -24,7 +24,19 @@ from tests.support.fleets import Cluster, SentinelFleet, until
 REPLY_SECONDS = 1.0
 """What clients behind a proxy wait for a reply, so that a black hole costs seconds."""
 
-DENIED = ("hset", "hdel", "zadd", "zrem", "rpush", "lrem", "set", "hincrby", "xadd", "evalsha")
+DENIED = (
+    "hset",
+    "hdel",
+    "zadd",
+    "zrem",
+    "rpush",
+    "lpush",
+    "ltrim",
+    "set",
+    "hincrby",
+    "xadd",
+    "evalsha",
+)
 """Commands that a user may lack; a script that calls one of them stops there."""
 
 BETWEEN_KEYS_S = 0.02

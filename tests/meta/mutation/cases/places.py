@@ -50,7 +50,8 @@ def renews_all(_: Any) -> Any:
 HARMFUL = "tests/contract/integration/test_harmful_messages.py::"
 LEASES = "tests/contract/integration/test_leases.py::"
 REFUSED = "tests/lua/test_refused_writes.py::"
-UNDOES_NOTHING = "local function pcall(writes) writes() return true end"
+COMMANDS = "tests/lua/test_refused_commands.py::"
+UNDOES_NOTHING = "local function pcall(writes, ...) writes(...) return true end"
 
 CASES = (
     case("R25", "what one place refuses stops leasing from all",
@@ -64,6 +65,13 @@ CASES = (
          f"{REFUSED}test_a_key_of_another_type_burns_no_attempt[redis-7-counters-expires]"),
     case("R26", "an expiry that is refused counts", LuaLine("expire", UNDOES_NOTHING),
          f"{REFUSED}test_a_missing_right_burns_no_attempt[redis-7-ZREM-expires]"),
+    case("R42", "a publish that is refused stays half written", LuaLine("publish", UNDOES_NOTHING),
+         f"{COMMANDS}test_a_refused_publish_leaves_nothing_or_is_done[publish to two groups]"),
+    case("R42", "and one with options", LuaLine("publish_with_options", UNDOES_NOTHING),
+         f"{COMMANDS}test_a_refused_publish_leaves_nothing_or_is_done[publish in order]",
+         f"{COMMANDS}test_a_refused_publish_leaves_no_gap_that_a_broadcast_group_has_missed[one]"),
+    case("R42", "a death that is refused leaves its cause", LuaLine("fail", UNDOES_NOTHING),
+         f"{COMMANDS}test_a_refused_command_leaves_nothing_lost_or_stuck[left-fail to death]"),
     case("R12", "a text that is not UTF-8 is sent as it is",
          Symbol("core:_encodable", lambda _: lambda text: text),
          f"{HARMFUL}test_an_exception_that_cannot_be_spelled_fails_its_own_message[redis-7-surrogate]"),
