@@ -55,6 +55,7 @@ class Node:
         shas: By the name of a script, the dialect and the hash it is called by.
         idle: Open connections that nobody uses.
         greeted: Whether it has reported its version and time.
+        used: Whether it was called since it was last asked whether it evicts.
         server: Such as "Redis 7.0.15" or "Valkey 8.0.1"; "" before that.
         fault: Why calls to it fail at the moment; None while they succeed.
         retired: Whether it is not in use any more.
@@ -70,7 +71,7 @@ class Node:
         self.loaded: set[str] = set()
         self.shas: dict[str, tuple[Dialect, str]] = {}
         self.idle: list[Any] = []
-        self.greeted = False
+        self.greeted = self.used = False
         self.server = ""
         self.fault: str | None = None
         self.retired = False
@@ -298,7 +299,7 @@ class EvictionWatch:
         return time.monotonic() < self.ask_at
 
     def look(self, *, used: bool = False) -> Procedure[None]:
-        """Ask each server (`used`: that this process works with), if that was not done lately.
+        """Ask each server (`used`: that was called since), if that was not done lately.
 
         Raises TryAgain.
         """
@@ -306,12 +307,13 @@ class EvictionWatch:
         if now < self._asked_at + every:
             return
         known = self._topology.nodes.values()
-        nodes = [node for node in known if node.greeted or not used]
+        nodes = [node for node in known if node.used or self.fault or not used]
         answers = yield Together([(node, lambda: [("INFO", "memory")]) for node in nodes])
         found, before = None, self.fault
         for node, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, Exception):
                 raise answer
+            node.used = False
             if isinstance(answer[0], bytes) and (fault := evicts(read_info(answer[0]))):
                 found = f"Redis at {node.address} {fault}: set it to noeviction"
         self.fault, self._asked_at = found, now

@@ -256,6 +256,7 @@ class Store(AsyncClosing):
     def release(self, connection: Connection) -> None:
         """Give a connection back."""
         node = connection.node
+        node.used = True
         most = MAX_IDLE_SPREAD if self.spread else MAX_IDLE
         if len(node.idle) < most and not node.retired:
             node.idle.append(connection)

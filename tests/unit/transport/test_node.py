@@ -32,6 +32,7 @@ class Servers:
         monkeypatch.setattr(watched, "time", SimpleNamespace(monotonic=lambda: self.now))
         topology = Topology(URLS[0], ScriptLibrary())
         topology.nodes = {url: Node(url, ScriptLibrary()) for url in URLS}
+        self.nodes = list(topology.nodes.values())
         self.watch = EvictionWatch(topology, self._notice)
 
     def admit(self) -> RqretryError | None:
@@ -87,3 +88,26 @@ def test_what_cannot_be_asked_is_asked_again_the_next_time(servers: Servers) -> 
     servers.answers[0] = [GOOD]
     assert servers.admit() is None
     assert servers.asked == 2
+
+
+def test_a_worker_asks_the_servers_that_it_has_called_since(servers: Servers) -> None:
+    first, second = servers.nodes
+
+    def look(answers: list[Any]) -> list[Node]:
+        servers.now += LOOK_EVERY_S
+        procedure = servers.watch.look(used=True)
+        effect = next(procedure)
+        assert isinstance(effect, Together)
+        for node, _ in effect.trips:
+            node.used = True  # by this very question
+        with pytest.raises(StopIteration):
+            procedure.send(answers)
+        return [node for node, _ in effect.trips]
+
+    assert look([]) == []
+    first.used = second.used = True
+    assert look([[GOOD], [GOOD]]) == [first, second]
+    second.used = True
+    assert look([[BAD]]) == [second]
+    assert look([[GOOD], [GOOD]]) == [first, second]  # while one evicts
+    assert look([]) == []
