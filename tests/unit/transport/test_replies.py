@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import pytest
+import redis
 from redis.exceptions import ResponseError
 
 from rqretry.core.errors import (
@@ -16,8 +17,9 @@ from rqretry.core.errors import (
 from rqretry.core.redis_url import RedisUrl
 from rqretry.protocol.command import Command
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
+from rqretry.testing.embedded_redis import EmbeddedRedis
 from rqretry.transport.node import Node, dialect_of, supported
-from rqretry.transport.replies import TryAgain, broken, result_of
+from rqretry.transport.replies import TryAgain, block_seconds, broken, result_of
 from rqretry.transport.session import ServerClock, spell
 from rqretry.transport.share import load
 
@@ -198,3 +200,10 @@ def test_a_server_time_is_never_taken_for_one_in_the_future() -> None:
 
     assert clock.local(2_000_000) <= time.monotonic()
     assert clock.local(999_000) == pytest.approx(time.monotonic() - 1, abs=0.2)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.0004, 0.001, 0.0015])
+def test_the_shortest_wait_ends_on_every_server(server: EmbeddedRedis, seconds: float) -> None:
+    path = str(server.socket_path)
+    with redis.Redis(unix_socket_path=path, socket_timeout=20) as client:
+        assert client.execute_command("BZPOPMIN", "nobody", block_seconds(seconds)) is None
