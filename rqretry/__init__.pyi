@@ -8,6 +8,7 @@ from rqretry.admin.results import Repair as Repair
 from rqretry.admin.results import WorkerInfo as WorkerInfo
 from rqretry.admin.transactions import TransactionInfo as TransactionInfo
 from rqretry.admin.views import AttemptForecast as AttemptForecast
+from rqretry.admin.views import Blocker as Blocker
 from rqretry.admin.views import GroupForecast as GroupForecast
 from rqretry.admin.views import GroupInfo as GroupInfo
 from rqretry.admin.views import GroupState as GroupState
@@ -56,6 +57,7 @@ from rqretry.core.errors import MessageTooLarge as MessageTooLarge
 from rqretry.core.errors import NotConfirmed as NotConfirmed
 from rqretry.core.errors import PublishError as PublishError
 from rqretry.core.errors import QueueFull as QueueFull
+from rqretry.core.errors import RefusedHandle as RefusedHandle
 from rqretry.core.errors import RqretryError as RqretryError
 from rqretry.core.errors import StoreUnavailable as StoreUnavailable
 from rqretry.core.errors import TopicNotFound as TopicNotFound

@@ -103,7 +103,7 @@ def test_a_cut_inside_a_script_takes_the_whole_script(binary: ServerBinary) -> N
     with powered("no", binary) as machine:
         with prepared(machine.embedded) as client:
             ids = [client.publish("t", n) for n in range(5)]
-        machine.embedded.kill()
+            machine.embedded.kill()  # before the client is closed, which writes too
         (journal,) = [path for path in machine.journals() if path.stat().st_size]
         with journal.open("r+b") as file:
             file.truncate(journal.stat().st_size - 20)
@@ -116,7 +116,7 @@ def test_half_a_script_that_was_cut_off_the_file_does_not_come_back(binary: Serv
     with powered("no", binary) as machine:
         with prepared(machine.embedded) as client:
             ids = [client.publish("t", n) for n in range(3)]
-        machine.embedded.kill()
+            machine.embedded.kill()
         (journal,) = [path for path in machine.journals() if path.stat().st_size]
         with journal.open("r+b") as file:
             file.truncate(journal.stat().st_size - 20)
@@ -124,7 +124,7 @@ def test_half_a_script_that_was_cut_off_the_file_does_not_come_back(binary: Serv
         machine.embedded.start()
         with Client(machine.embedded.url, namespace=NAMESPACE) as client:
             ids[2] = client.publish("t", 2)
-        machine.embedded.kill()
+            machine.embedded.kill()
         machine.embedded.start()
         assert survivors(machine.embedded) == set(ids)
 

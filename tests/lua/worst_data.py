@@ -194,9 +194,9 @@ def release(world: World) -> Command[Any]:
 
 @worst
 def change_visibility(world: World) -> Command[Any]:
-    flat = [value for id_ in leased(world) for value in (id_, 1, 0)]
+    flat = [value for id_ in leased(world) for value in (id_, 1)]
     keys = tuple(world.group().scripts["change_visibility"])
-    return Command("change_visibility", keys, ("g", WORKER, *flat), lambda reply: reply)
+    return Command("change_visibility", keys, ("g", WORKER, 0, *flat), lambda reply: reply)
 
 
 @worst
