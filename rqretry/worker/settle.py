@@ -170,6 +170,8 @@ class Settler:
     async def _recover(self, place: LeasedPlace) -> Exception | None:
         """Ask the history what became of results that are in doubt; why it could not be asked."""
         doubts = place.outbox.take_doubts()
+        if not doubts:  # the other task was quicker, while this one asked about another place
+            return None
         now = time.monotonic()
         since = min(doubt.reported_at for doubt in doubts)
         clock = self._store.clock_of(place.keys.partition.meta)

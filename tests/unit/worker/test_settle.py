@@ -17,8 +17,9 @@ from rqretry.protocol.keys import partition_keys
 from rqretry.protocol.lease import OK
 from rqretry.transport.session import ServerClock
 from rqretry.transport.store import Store
-from rqretry.worker.leases import Delivery, LeasedPlace
+from rqretry.worker.leases import Delivery, Doubt, LeasedPlace
 from rqretry.worker.settle import Settler
+from rqretry.worker.settle_recovery import Recovered
 from rqretry.worker.wakeups import WakeUps
 
 
@@ -106,3 +107,47 @@ async def test_at_the_end_a_result_that_nobody_knows_of_is_rejected(*, hangs: bo
         running.cancel()
         await asyncio.wait([running])
     assert Figures.read(tally.snapshot()).attempts == {("t", "g", observer.STALE): 1}
+
+
+class Slow(Away):
+    """A server that settles at once, and says only late what became of the first result."""
+
+    def __init__(self) -> None:
+        super().__init__(hangs=False)
+        self.questions = 0
+        self.answered = asyncio.Event()
+
+    async def run_each(self, commands: Sequence[Command[Any]], seconds: float) -> list[Any]:
+        """As Store.run_each."""
+        return [[OK]] * len(commands)
+
+    async def perform(self, operation: Any) -> Any:
+        """As Store.perform."""
+        self.questions += 1
+        if self.questions == 1:
+            self.asked.set()
+            await self.answered.wait()
+        return Recovered({}, whole=True)
+
+
+async def test_what_another_round_has_asked_about_meanwhile_is_not_asked_about_again() -> None:
+    line, now = Slow(), time.monotonic()
+    settler = settler_of(line)
+    places = [
+        LeasedPlace("t", number, partition_keys("n", "t", number).group("g", 18), 30.0)
+        for number in (0, 1)
+    ]
+    for place in places:
+        ids = [Delivery(place, id_, b"", (1, 1), now) for id_ in ("in doubt", "early")]
+        place.leases.add(ids)
+        place.outbox.doubts.append(Doubt(ids[0], None, now, gone=False))
+        settler.succeed(ids[1])
+    late = Delivery(places[1], "late", b"", (1, 1), now)
+    places[1].leases.add([late])
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(settler.flush())
+        await line.asked.wait()  # about the first place
+        settler.succeed(late)
+        await settler.flush()
+        line.answered.set()
+    assert line.questions == 2
