@@ -82,7 +82,8 @@ class Groups(CatalogPart):
         Raises what `set` raises.
         """
         record = yield from self._store.group(name)
-        yield from self.check_inflight(name, settings.get("max_inflight"))
+        if "max_inflight" in settings:
+            yield from self.check_inflight(name, settings["max_inflight"])
         return record, record.changed(record.changed_by, record.changed_at_ms, **settings)
 
     def set(self, name: str, *, pin: bool | None = None, **settings: Any) -> Operation[GroupRecord]:
@@ -92,7 +93,8 @@ class Groups(CatalogPart):
         """
         store = self._store
         yield from store.group(name)
-        yield from self.check_inflight(name, settings.get("max_inflight"))
+        if "max_inflight" in settings:
+            yield from self.check_inflight(name, settings["max_inflight"])
         now_ms = yield from store.now_ms()
         named = {field for field in PINNABLE if field in settings} or set(PINNABLE)
 

@@ -408,7 +408,8 @@ class CatalogStore:
             return {}
         partitions = yield from self.partitions_of(group.topics)
         least, more = divmod(group.max_inflight, len(partitions))
-        return {partition: least + (index < more) for index, partition in enumerate(partitions)}
+        # None is no limit. A group that joins while a topic grows may have fewer than partitions.
+        return {place: max(1, least + (index < more)) for index, place in enumerate(partitions)}
 
 
 def _all_of(topics: Iterable[TopicRecord]) -> list[Partition]:

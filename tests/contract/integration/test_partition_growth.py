@@ -78,6 +78,21 @@ async def test_growth_is_refused_while_ordered_messages_are_unfinished(lab: Lab)
         assert client.admin.set_topic("t", partitions=2).partitions == 2
 
 
+def test_a_group_that_joins_while_its_topic_grows_is_limited_everywhere(lab: Lab) -> None:
+    client = lab.client()
+    client.admin.create_topic("t")
+    catalog, perform = client.catalog, client.store.perform
+    perform(catalog.join("g", "push", ["t"], max_inflight=1))
+    perform(catalog.store.topics.change("t", lambda record: record.growing_to(3)))
+    perform(catalog.growth.resume(["t"]))  # it was checked before the group came
+    shares = [
+        lab.redis.hget(f"rqretry:test:{{t:{n}}}:group:g:config", "max_inflight") for n in range(3)
+    ]
+    assert shares == [b"1", b"1", b"1"]
+    assert client.admin.pause("g").paused is True
+    assert client.admin.resume("g").paused is False
+
+
 async def test_growth_splits_max_inflight_anew_and_never_below_one(lab: Lab) -> None:
     client = lab.client()
     client.publish("t", 1)
