@@ -11,7 +11,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rqretry.catalog.catalog import Catalog
@@ -205,7 +205,10 @@ class Broadcaster:
     _results: BroadcastResults
     _rejoin: Callable[[], Awaitable[None]]
     _upkeep: Alarm
-    _random: random.Random = field(default_factory=random.Random, init=False)
+
+    def __post_init__(self) -> None:
+        """A chance of its own."""
+        self._random = random.Random()
 
     async def run(self) -> None:
         """Read and count for ever; one task and one connection per consumer, or per partition."""

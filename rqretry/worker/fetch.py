@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rqretry.checks.acl import denied
 from rqretry.core.errors import ConfigError, RqretryError, StoreUnavailable
@@ -54,12 +54,12 @@ class Fetcher:
     _upkeep: Alarm
     _changed: Callable[[], None]
     """A place refuses to be leased from, or does so no longer."""
-    _random: random.Random = field(default_factory=random.Random, init=False)
 
     def __post_init__(self) -> None:
         """All places of the consumers, and no tokens yet."""
         self._pairs: list[Pair] = [(c, place) for c in self._consumers for place in c.places]
         self._tokens = TokenBuckets(self._store)
+        self._random = random.Random()
         self._spaced = 0
         """Among so many places looks are divided."""
 

@@ -148,28 +148,29 @@ class Reaper:
         if now < self._others_at:
             return
         self._others_at = now + LOOK_EVERY_S
+        ours = {place.keys for place in self._places}
         others = [
             keys
-            for keys in self._simple_groups() - {place.keys for place in self._places}
-            if now >= self._put_off[keys].again_at
+            for keys in self._simple_groups()
+            if keys not in ours and now >= self._put_off[keys].again_at
         ]
         moves = self._maintenance.move([Due(keys, promote=False) for keys in others])
         for keys, moved in zip(others, await self._store.perform(moves), strict=True):
             self._failed(moved.error, self._put_off[keys], keys)
 
-    def _simple_groups(self) -> set[GroupKeys]:
-        partitions = {(place.topic, place.partition) for place in self._places}
-        return {
+    def _simple_groups(self) -> list[GroupKeys]:
+        partitions = dict.fromkeys((place.topic, place.partition) for place in self._places)
+        return [
             self._catalog.group_keys(topic, partition, group.name)
             for topic, partition in partitions
             for group in self._catalog.topics.route(topic, partition).groups
             if group.kind == SIMPLE
-        }
+        ]
 
     async def _sweep(self, now: float) -> None:
         if now < self._sweeps.next_at:
             return
-        partitions = {place.keys.partition for place in self._places}
+        partitions = dict.fromkeys(place.keys.partition for place in self._places)
         gone = await self._store.perform(self._sweeps.round(partitions))
         if gone:
             log.info("%d dead letters were older than their groups keep them", gone)

@@ -59,7 +59,7 @@ def alone(options: argparse.Namespace) -> int:
 
 def many(first: int, count: int, jobs: int) -> int:
     """All seeds, over some processes."""
-    begun, done, failed, requests, messages = time.perf_counter(), 0, 0, 0, 0
+    begun, done, failed, requests, messages, digest = time.perf_counter(), 0, 0, 0, 0, 0
     with ProcessPoolExecutor(jobs, initializer=settle, initargs=(Value("i"),)) as pool:
         parts = [
             pool.submit(several, at, min(AT_ONCE, first + count - at))
@@ -70,6 +70,7 @@ def many(first: int, count: int, jobs: int) -> int:
                 done += 1
                 requests += outcome.requests
                 messages += outcome.messages
+                digest ^= outcome.digest
                 if outcome.failure:
                     failed += 1
                     say(described(outcome))
@@ -78,7 +79,7 @@ def many(first: int, count: int, jobs: int) -> int:
     seconds = time.perf_counter() - begun
     say(
         f"{done} seeds from {first}, {failed} failed, {messages} messages,"
-        f" {requests} requests, {seconds:.0f} s, {done / seconds:.1f} seeds/s"
+        f" {requests} requests, digest {digest:08x}, {seconds:.0f} s, {done / seconds:.1f} seeds/s"
     )
     return 1 if failed else 0
 

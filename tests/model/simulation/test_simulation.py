@@ -1,5 +1,9 @@
 """Deterministic simulation (docs/simulation.md): a few fixed seeds; `make simulation` runs more."""
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +45,23 @@ def test_a_seed_gives_the_same_events_each_time(simulated: Server, seed: int) ->
     first, second = (run(simulated, seed, traced=True) for _ in range(2))
     assert first.events == second.events
     assert (first.digest, first.taken) == (second.digest, second.taken)
+
+
+def test_seeds_give_the_same_events_in_every_process() -> None:
+    """Whatever the order of its sets is, and whatever chance the code takes for itself."""
+    command = [sys.executable, "-m", "tests.model.simulation", "--jobs", "1", "--seeds", "25"]
+    runs = [
+        subprocess.run(
+            [*command, "--seed", "2330"],
+            env={**os.environ, "PYTHONHASHSEED": order},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for order in ("1", "2")
+    ]
+    first, second = (re.findall(r"digest \w+", run.stdout) for run in runs)
+    assert first == second != []
 
 
 def test_different_seeds_give_different_events(simulated: Server) -> None:
