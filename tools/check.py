@@ -78,8 +78,8 @@ def git(*arguments: str) -> list[str]:
 
 def shown(command: Sequence[str]) -> str:
     """A command in one line."""
-    words = [Path(command[0]).name, *command[1:]]
-    return " ".join(words[:8]) + (" ..." if len(words) > 8 else "")
+    parts = [Path(command[0]).name, *command[1:]]
+    return " ".join(parts[:8]) + (" ..." if len(parts) > 8 else "")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ class DeadLetterFilter:
                 object.__setattr__(self, name, epoch_ms(name, time))
 
     @property
-    def says_something(self) -> bool:
+    def narrows(self) -> bool:
         """Whether any condition is given."""
         return any(value not in (None, False) for _, value in self._values())
 
@@ -133,7 +133,7 @@ def chosen(
     wanted = DeadLetterFilter(**given) if filter_ is None else filter_
     if not isinstance(wanted, DeadLetterFilter):
         refuse("filter", wanted, "must be a DeadLetterFilter")
-    if not default_all and not wanted.says_something:
+    if not default_all and not wanted.narrows:
         raise InvalidArgument(
             f"which dead letters? {show(wanted)} selects nothing in particular: give ids, topic,"
             " fingerprint, error, since or before, or all=True"

@@ -113,7 +113,7 @@ class Deaths(DeadLetterFilter):
         return cls(when=found, where=choice.where, sent_before=sent_before)
 
     @property
-    def says_something(self) -> bool:
+    def narrows(self) -> bool:
         """It always chooses in particular, also where that is nothing."""
         return True
 

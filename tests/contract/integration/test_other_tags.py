@@ -25,8 +25,8 @@ async def test_instances_that_disagree_warn_each_other_and_the_operator(
         assert (await first.admin.group("g")).tags_changed_at_ms is None
         before = time.time() * 1000
         async with lab.working(second) as worker:
-            said = "group g took paid of topic t and takes open from now on, in every instance"
-            assert said in caplog.text
+            expected = "group g took paid of topic t and takes open from now on, in every instance"
+            assert expected in caplog.text
             heard = "group g takes open of topic t, as another instance of it named, and not paid"
             await until(lambda: heard in caplog.text)
             await until(lambda: lab.stats("g").workers == 2)

@@ -81,7 +81,7 @@ def test_a_report_that_says_the_same_differs_in_nothing() -> None:
     assert compare(PROOF, REPORTED) == []
 
 
-def test_a_report_that_says_something_else_is_reported() -> None:
+def test_a_report_that_narrows_else_is_reported() -> None:
     (dead,) = compare(PROOF, replace(REPORTED, dead={"cancelled": 3}))
     (tried,) = compare(PROOF, replace(REPORTED, succeeded={1: 7}))
 
