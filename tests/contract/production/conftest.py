@@ -100,11 +100,9 @@ class Service:
         return self.process.wait(seconds)
 
     def close(self) -> None:
-        """End everything; the workers end when they see that their supervisor is gone."""
-        for pid in self.pids() if self.process.poll() is None and self.get("/livez")[0] else ():
-            os.kill(pid, signal.SIGKILL)
+        """End the supervisor and all its processes, which are a group of their own."""
         if self.process.poll() is None:
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
 
