@@ -247,7 +247,9 @@ class Network:
             if request_parts[0] != "INFO"
             else ""
         )
-        self.note(f"{flight.name} {verb} {crc32(repr(stated).encode(), self.server.sent_sum):08x}")
+        # A worker registers what it has come across, in the words of its process.
+        sent_sum = 0 if verb == "register" else self.server.sent_sum
+        self.note(f"{flight.name} {verb} {crc32(repr(stated).encode(), sent_sum):08x}")
         cut = isinstance(reply, ResponseError) and ("cut" in str(reply) or self.server.denies)
         self.executed(verb, request_parts, reply, seen, cut=cut)
         self._wake(request_parts)
