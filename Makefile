@@ -25,7 +25,7 @@ PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
 
 .DEFAULT_GOAL := help
-.PHONY: simulation help setup demo check test campaign chaos soak lint mutants bench bench-peers dist clean
+.PHONY: simulation docs help setup demo check test campaign chaos soak lint mutants bench bench-peers dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ bench: setup ## measure every scenario three times (SCENARIOS=... for some, REPE
 
 bench-peers: setup ## install the systems that rqretry is compared with, each for itself, under .peers
 	@$(BIN)/python -m benchmarks.peers.environments
+
+docs: setup ## build the documentation site, without a network, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 dist: setup ## build the sdist and, from it, the wheel
 	@rm -rf dist
