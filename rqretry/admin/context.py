@@ -16,7 +16,7 @@ from rqretry.core.worker_info import groups_of
 from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.quiet import any_key, holding
 from rqretry.protocol.audit_log import audit_append
-from rqretry.protocol.command import MAX_BATCH, Operation
+from rqretry.protocol.command import Operation
 from rqretry.protocol.keys import PartitionKeys
 from rqretry.protocol.maintain import LiveWorker, live_workers
 
@@ -82,11 +82,7 @@ class AdminContext:
             self.moved["expired"] += sum(one.expired for one in moved)
             self.moved["delivered"] += sum(one.moved for one in delivered)
             due = [place for place, one in zip(due, moved, strict=True) if one.more]
-            scheduled = [
-                keys
-                for keys, one in zip(scheduled, delivered, strict=True)
-                if one.moved >= MAX_BATCH
-            ]
+            scheduled = [keys for keys, one in zip(scheduled, delivered, strict=True) if one.more]
             if not due and not scheduled:
                 break
         return self.moved.total() > before

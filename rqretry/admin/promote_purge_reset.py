@@ -197,10 +197,7 @@ def reset(
 def _replay(
     context: AdminContext, record: GroupRecord, since_ms: int, *, dry_run: bool
 ) -> Operation[int]:
-    places = yield from context.places(record)
-    known = []
-    for name in record.topics:
-        known.append((yield from context.catalog.topics.get(name)))  # noqa: PERF401 - it yields
+    known = yield from context.catalog.store.topics_of(record.topics)
     if not any(topic.keep_ms for topic in known):
         raise InvalidArgument(
             f"group {show(record.name)} cannot go back to a time, since no topic of it keeps what"
@@ -208,6 +205,7 @@ def _replay(
         )
     if not dry_run:
         return (yield from context.catalog.backfill.replay(record.name, since_ms))
+    places = yield from context.places(record)
     return sum((yield [operate.consumed_since(place.keys, since_ms) for place in places]))
 
 

@@ -99,8 +99,9 @@ class Task(TaskSender[P], Generic[P, R]):
         """Raises AttributeError, which names the method that other libraries call `name`."""
         ours = _ELSEWHERE.get(name)
         hint = f"; rqretry calls it {ours}" if ours else ""
+        known_as = vars(self).get("name", "?")  # a copy that is being made has no name yet
         raise AttributeError(
-            f"task {self.name} has no attribute {name!r}{hint}", name=name, obj=self
+            f"task {known_as} has no attribute {name!r}{hint}", name=name, obj=self
         )
 
     def __repr__(self) -> str:

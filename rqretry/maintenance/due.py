@@ -98,6 +98,11 @@ class Delivered(NamedTuple):
     next_ms: int | None = None
     error: RqretryError | None = None
 
+    @property
+    def more(self) -> bool:
+        """A call ended at one of its bounds, so there is more that is due already."""
+        return self.moved > 0 and self.next_ms == 0
+
 
 class Maintenance:
     """Moves what is due."""

@@ -100,7 +100,7 @@ def _deliver(catalog: Catalog, topic: str, partition: int, worker: str) -> Opera
     """Everything that is due there now, which the halves are."""
     maintenance, keys = Maintenance(catalog.topics, worker), catalog.partition(topic, partition)
     delivered = Delivered(moved=1, next_ms=0)
-    while delivered.moved and delivered.next_ms == 0:
+    while delivered.more:
         (delivered,) = yield from maintenance.deliver([keys])
 
 

@@ -173,8 +173,7 @@ class Upkeep:
         ends = yield Each([_first_score(keys.inflight) for keys in groups], None)
         parts: dict[PartitionKeys, Round] = {}
         for keys, out in zip(open_, delivered, strict=True):
-            more = out.moved > 0 and out.next_ms == 0
-            parts[keys] = Round(0, 0, out.moved, out.next_ms, more)
+            parts[keys] = Round(0, 0, out.moved, out.next_ms, out.more)
         for group, one, end in zip(groups, moved, ends, strict=True):
             first = end - one.now_ms if isinstance(end, int) else None
             ends_ms = one.held_ms if one.held_ms is not None else first and max(0, first)

@@ -1,6 +1,7 @@
 """`@app.task`: what is sent is what is called."""
 
 import asyncio
+import copy
 import threading
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -372,3 +373,16 @@ def test_the_verbs_of_other_libraries_name_ours(lab: Lab, name: str) -> None:
         getattr(task, name)
     assert not hasattr(task, name)
     assert not hasattr(task, "nothing")
+
+
+def test_a_task_can_be_copied(lab: Lab) -> None:
+    """An instance that is being made has no name yet, and asks itself for `__setstate__`."""
+
+    @lab.app().task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    twin = copy.copy(add)
+    assert (twin(1, 2), twin.name) == (3, "add")
+    with pytest.raises(AttributeError, match=r"has no attribute '__setstate__'"):
+        _ = type(add).__new__(type(add)).__setstate__
