@@ -17,7 +17,7 @@ from rqretry.protocol.scripts import ScriptLibrary
 def acl(
     context: click.Context, /, role: str, *, user: str | None, cluster: bool, as_json: bool
 ) -> None:
-    """Print the ACL SETUSER that gives a user what ROLE needs in the namespace, and no more.
+    """Print the ACL SETUSER for what ROLE needs, and no more.
 
     Nothing is sent to a server. The password is yours to add: >PASSWORD behind the name.
     """

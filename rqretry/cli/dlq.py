@@ -46,7 +46,7 @@ group_argument = click.argument(
 @click.group(cls=CommandGroup, epilog="Example: rqretry dlq list claims")
 @server_options
 def dlq() -> None:
-    """List, show, redrive, export and purge the dead letters of a group."""
+    """Show, redrive, export, replay and purge dead letters."""
 
 
 @dlq.command("list", epilog="Example: rqretry dlq list claims --by message --json")
@@ -60,7 +60,10 @@ def dlq() -> None:
 )
 @json_command
 def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None:
-    """List the dead letters of GROUP, grouped by the fingerprint of their last error."""
+    """List the dead letters of GROUP, grouped by their last error.
+
+    Those of one fingerprint are one row.
+    """
     with connected(context) as client:
         if by == "message":
             pages = pages_of(client, group, DeadLetterFilter(all=True), with_bodies=False)
@@ -78,7 +81,10 @@ def list_(context: click.Context, *, group: str, by: str, as_json: bool) -> None
 @click.argument("id_", metavar="ID")
 @json_command
 def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> None:
-    """Show one dead letter: its body, why it died, and the errors of its attempts."""
+    """Show one dead letter: body, attempts and errors.
+
+    It says why the message died, and what each of its attempts failed with.
+    """
     with connected(context) as client:
         dead_letter = find_dead_letter(client, group, id_)
         trace = _traceback(client, dead_letter)
@@ -100,9 +106,9 @@ def show_(context: click.Context, *, group: str, id_: str, as_json: bool) -> Non
 @otlp_option
 @server_command
 def redrive(context: click.Context, /, **given: Any) -> int:
-    """Send dead letters back to their group: attempt 1 again, same id, same body.
+    """Send dead letters back to their group, as attempt 1 again.
 
-    The exit status is 1 if the canaries stopped it.
+    They keep their id and body. The exit status is 1 if the canaries stopped it.
     """
     check_chosen(given)
     return redriven(context, given)
@@ -131,9 +137,10 @@ def purge(context: click.Context, /, **given: Any) -> None:
 )
 @json_command
 def export(context: click.Context, /, group: str, file: str, **given: Any) -> None:
-    """Write dead letters as JSON, one a line, the oldest first; default all of them.
+    """Write dead letters as JSON, one a line, the oldest first.
 
-    Each line has the message, with its body as JSON or as base64, and the errors of its attempts.
+    All of them unless some are chosen. Each line has the message, with its body as JSON or as
+    base64, and the errors of its attempts.
     """
     check_chosen(given, default_all=True)
     if given["as_json"] and file == "-":
@@ -165,10 +172,11 @@ def export(context: click.Context, /, group: str, file: str, **given: Any) -> No
 )
 @server_command
 def replay(context: click.Context, /, **given: Any) -> int:
-    """Run the handler of APP on a dead letter, on this machine; nothing is leased or settled.
+    """Run the handler of APP on a dead letter, on this machine.
 
-    The same body, headers, attempt and last error as when it died. What the handler itself writes
-    or publishes goes where APP says. The exit status is 1 if it fails.
+    Nothing is leased or settled. The same body, headers, attempt and last error as when it died.
+    What the handler itself writes or publishes goes where APP says. The exit status is 1 if it
+    fails.
     """
     return replayed(context, given)
 

@@ -18,10 +18,11 @@ from rqretry.transport.store_sync import FIRST_REPEAT_SECONDS
 @click.command(epilog="Example: rqretry doctor --url redis://localhost:6379/0")
 @json_command
 def doctor(context: click.Context, *, as_json: bool) -> int:
-    """Check version, role, eviction, persistence, cluster mode, clock, latency and rights.
+    """Check version, settings, clock, latency and rights of Redis.
 
-    Of Sentinels, the primary they name; of a cluster, each primary: their replicas, what happens
-    when they are cut off, and whether every slot is served.
+    Also role, eviction, persistence and cluster mode. Of Sentinels, the primary they name; of a
+    cluster, each primary: their replicas, what happens when they are cut off, and whether every
+    slot is served.
 
     The exit status is 1 if a worker would refuse to start on this server.
     """

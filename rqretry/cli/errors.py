@@ -66,6 +66,21 @@ class LazyGroup(CommandGroup):
 class Program(LazyGroup):
     """Run the program: it ends with an exit status and at most one sentence, not a traceback."""
 
+    def __init__(self, *args: Any, sections: Mapping[str, str], **extra: Any) -> None:
+        """`sections`: what the help lists under each heading, names with blanks between them."""
+        super().__init__(*args, **extra)
+        self.sections = sections
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands under their headings, in columns of one width."""
+        longest = max(map(len, self.lazy))
+        room = formatter.width - longest - 6
+        for heading, names in self.sections.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names.split()]
+            rows = [(n.ljust(longest), c.get_short_help_str(room)) for n, c in commands if c]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run, and exit with the status; only `standalone_mode=False` returns."""
         run: Callable[..., Any] = super().main

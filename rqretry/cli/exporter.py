@@ -23,10 +23,11 @@ _POLL_S = 0.2
 @host_option
 @server_command
 def exporter(context: click.Context, *, port: int, host: str) -> None:
-    """Answer GET /metrics with the depth of every state, lag, dead letters and workers.
+    """Serve metrics of groups, dead letters and workers.
 
-    One for each namespace is enough. The numbers are as of the scrape, at most a second old; while
-    Redis is away a scrape is answered with 503.
+    It answers GET /metrics with the depth of every state, lag, dead letters and workers. One for
+    each namespace is enough. The numbers are as of the scrape, at most a second old; while Redis is
+    away a scrape is answered with 503.
     """
     with suppress(StoppedEarly), Stoppable(), connected(context) as client:
         client.store.repeat_seconds = FIRST_REPEAT_SECONDS

@@ -19,7 +19,7 @@ from rqretry.cli.session import connected, elsewhere
 @confirmation_options
 @json_command
 def fsck(context: click.Context, *, repair: bool, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Read every partition of the namespace and report inconsistencies.
+    """Read every partition of the namespace; report what is wrong.
 
     With --repair, it fixes what can be fixed without losing a message, while others keep working.
     It shows the repairs and asks first; without a terminal, nothing is changed unless --yes is

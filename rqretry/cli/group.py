@@ -26,7 +26,7 @@ _SETTINGS = ("max_retries", "policy", "max_inflight", "rate_limit", "dlq_retenti
 @click.group(cls=CommandGroup, epilog="Example: rqretry group set claims --max-retries 5")
 @server_options
 def group() -> None:
-    """List, show, set, pause, promote, purge, reset and delete consumer groups."""
+    """Show, set, pause, promote, purge and reset consumer groups."""
 
 
 @group.command("list", epilog="Example: rqretry group list --json")
@@ -90,9 +90,10 @@ def show(context: click.Context, *, name: str, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show the effect on what is waiting now.")
 @json_command
 def set_(context: click.Context, /, name: str, **given: Any) -> None:
-    """Change a group's settings for all its workers, at once; the others stay.
+    """Change a group's settings for all its workers, at once.
 
-    --pin and --unpin alone apply to all settings of the group.
+    The settings that are not given stay. --pin and --unpin alone apply to all settings of the
+    group.
     """
     named = {setting: given[setting] for setting in _SETTINGS if given[setting] is not None}
     if not named:
@@ -107,7 +108,10 @@ def set_(context: click.Context, /, name: str, **given: Any) -> None:
 @click.argument("name", metavar="GROUP")
 @json_command
 def pause(context: click.Context, *, name: str, as_json: bool) -> None:
-    """Stop deliveries to GROUP; nothing is lost, and running handlers finish."""
+    """Stop deliveries to GROUP; running handlers finish.
+
+    Nothing is lost.
+    """
     with connected(context) as client:
         _print_info(client.admin.pause(name), as_json=as_json)
 

@@ -30,9 +30,9 @@ from rqretry.core.start import EARLIEST, LATEST
 @click.option("--dry-run", is_flag=True, help="Only count them.")
 @json_command
 def promote(context: click.Context, /, **given: Any) -> None:
-    """Run waiting retries of GROUP now, whatever their due time; default all of them.
+    """Run waiting retries of GROUP now, whatever their due time.
 
-    Their attempts stay counted.
+    All of them unless some are chosen. Their attempts stay counted.
     """
     name, dry_run = given["group"], given["dry_run"]
     with connected(context) as client:
@@ -55,9 +55,10 @@ def promote(context: click.Context, /, **given: Any) -> None:
 @confirmation_options
 @json_command
 def purge(context: click.Context, /, **given: Any) -> None:
-    """Delete messages of GROUP in one state for good; other groups keep theirs.
+    """Delete messages of GROUP in one state for good.
 
-    Dead letters can also be chosen by when they died: see rqretry dlq purge.
+    Other groups keep theirs. Dead letters can also be chosen by when they died: see rqretry dlq
+    purge.
     """
     state = given["state"]
     check_chosen(given, what=f"{state} messages")
@@ -78,7 +79,7 @@ def purge(context: click.Context, /, **given: Any) -> None:
 @confirmation_options
 @json_command
 def reset(context: click.Context, /, **given: Any) -> None:
-    """Restart GROUP at the end or at the beginning of what is stored, or at a time.
+    """Restart GROUP at the beginning, at the end, or at a time.
 
     Latest: everything waiting for it, ready or to be retried, is skipped: deleted for this group.
     In-flight messages finish, and dead letters stay. Earliest: it gets all messages still stored
@@ -109,7 +110,10 @@ def reset(context: click.Context, /, **given: Any) -> None:
 @confirmation_options
 @json_command
 def unsubscribe(context: click.Context, /, **given: Any) -> None:
-    """GROUP leaves TOPIC and drops its unfinished messages and dead letters there."""
+    """Remove GROUP from TOPIC, with all that it has there.
+
+    Its unfinished messages and dead letters there are dropped.
+    """
     name, topic, force = given["group"], given["topic"], given["force"]
 
     def leave(admin: Admin, *, dry_run: bool) -> int:
@@ -125,7 +129,7 @@ def unsubscribe(context: click.Context, /, **given: Any) -> None:
 @confirmation_options
 @json_command
 def delete(context: click.Context, /, **given: Any) -> None:
-    """Unsubscribe GROUP from all its topics and delete it, with its dead letters."""
+    """Unsubscribe GROUP and delete it, with its dead letters."""
     name, force = given["group"], given["force"]
 
     def delete_group(admin: Admin, *, dry_run: bool) -> int:

@@ -14,17 +14,25 @@ _ELSEWHERE = {
     "dashboard": "rqretry.dashboard.command:dashboard",
     "demo": "rqretry.demo.command:demo",
 }
-_NAMES = (
-    "worker dev publish receive recall status message topic group dlq transaction workers inflight"
-    " audit reaper exporter dashboard pipeline demo doctor acl fsck"
-)
-COMMANDS = {name: _ELSEWHERE.get(name, f"rqretry.cli.{name}:{name}") for name in _NAMES.split()}
-"""Where each command is, in the order of the help."""
+GROUPS = {
+    "Run": "worker dev dashboard exporter reaper demo",
+    "Send": "publish receive recall pipeline",
+    "Look": "status message workers inflight audit doctor",
+    "Manage": "topic group dlq transaction fsck acl",
+}
+"""The commands as the help lists them."""
+COMMANDS = {
+    name: _ELSEWHERE.get(name, f"rqretry.cli.{name}:{name}")
+    for names in GROUPS.values()
+    for name in names.split()
+}
+"""Where each command is."""
 
 
 @click.group(
     cls=Program,
     lazy=COMMANDS,
+    sections=GROUPS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example: rqretry publish claims --body '{\"flight\": 1}'",
 )

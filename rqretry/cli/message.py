@@ -34,7 +34,7 @@ _EVENT_FIELDS = "at_ms event group worker note attempt level due_ms error trace_
 @trace_url_option
 @json_command
 def message(context: click.Context, /, **given: Any) -> None:
-    """Show where a message is, why it is not running, and its history.
+    """Show where a message is, why it waits, and its history.
 
     Also of a message that is committed or purged, while its history is kept.
     """

@@ -26,4 +26,4 @@ class SparkGroup(LazyGroup):
 @click.group(cls=SparkGroup, lazy=_JOBS, epilog="Example: rqretry pipeline archive ./history")
 @server_options
 def pipeline() -> None:
-    """Run jobs on Spark: load a topic, keep its history, find what died and send it back."""
+    """Load, archive, report, redrive and simulate with Spark."""

@@ -29,10 +29,10 @@ from rqretry.spark.sessions import session_for
 @master_option
 @json_command
 def archive(context: click.Context, /, as_json: bool, **given: Any) -> None:  # noqa: FBT001 - click
-    """Add what is new in the history of topics to Parquet files in a folder, each event once.
+    """Add what is new in the history of topics to Parquet files.
 
-    Running it again continues where it stopped, however it ended. It prints how far behind it is,
-    and when unread history will be trimmed.
+    Each event is archived once. Running it again continues where it stopped, however it ended. It
+    prints how far behind it is, and when unread history will be trimmed.
     """
     master, lost, small = (given.pop(name) for name in ("master", "skip_lost", "no_compact"))
     with connected(context):

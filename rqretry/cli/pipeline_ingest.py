@@ -36,10 +36,11 @@ from rqretry.spark.sessions import session_for
 @master_option
 @json_command
 def ingest(context: click.Context, /, as_json: bool, **given: Any) -> None:  # noqa: FBT001 - click
-    """Publish each row of Parquet, CSV or JSON Lines files at PATH to a topic.
+    """Publish each row of Parquet, CSV or JSON Lines files.
 
-    The body is the row. Running it again adds what is missing and nothing twice. Rows that cannot
-    be messages are put aside in a folder of Parquet files, with the reason.
+    They are at PATH; the body of a message is its row. Running it again adds what is missing and
+    nothing twice. Rows that cannot be messages are put aside in a folder of Parquet files, with the
+    reason.
     """
     traced, master = tracing_of_tasks(given.pop("otlp")), given.pop("master")
     with connected(context):

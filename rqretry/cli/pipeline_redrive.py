@@ -45,7 +45,7 @@ _CUT = 60
 @master_option
 @json_command
 def redrive(context: click.Context, /, **given: Any) -> int:
-    """Redrive the dead letters of GROUP that match a condition of Spark SQL.
+    """Redrive dead letters that match a Spark SQL condition.
 
     It counts them by kind, shows samples, and sends them as dlq redrive does. The selection is kept
     in a file until all of it is sent: after a crash, or when a canary stopped it, the same command

@@ -23,10 +23,11 @@ from rqretry.spark.sessions import session_for
 @master_option
 @json_command
 def report(context: click.Context, /, live: bool, as_json: bool, **given: Any) -> None:  # noqa: FBT001 - click
-    """Report on deliveries, retries, times and dead letters, as Parquet tables and an HTML page.
+    """Report on deliveries, retries, times and dead letters.
 
-    The page, report.html, is one file that needs no network. It reads an archive, or with --live
-    the history that Redis has, which is cut at its limit.
+    It writes Parquet tables and an HTML page. The page, report.html, is one file that needs no
+    network. It reads an archive, or with --live the history that Redis has, which is cut at its
+    limit.
     """
     if live == (given["archive"] is not None):
         raise click.UsageError("give either --from FOLDER or --live")

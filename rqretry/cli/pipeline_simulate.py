@@ -50,7 +50,7 @@ _TIMES = ("to_success_p50", "to_success_p95")
 @json_option
 @server_options
 def simulate(*, archive: str, window: float, as_json: bool, **given: Any) -> None:
-    """Replay the outcomes of an archive through other retry policies, and compare.
+    """Replay an archive through other retry policies; compare.
 
     Committed and dead messages, deliveries, time to success and load: as observed, and at best and
     at worst where the archive does not have the outcome of an attempt. No server is needed.

@@ -89,9 +89,10 @@ _DELAYS = ("delay", "delay_level", "deliver_at")
 @otlp_option
 @server_command
 def publish(context: click.Context, /, topic: str, **given: Any) -> None:
-    """Publish one message to TOPIC, or one for each line of a file, and print the ids.
+    """Publish one message to TOPIC, or each line of a file.
 
-    The topic is created if it is not there. "-" reads lines from standard input.
+    The ids are printed. The topic is created if it is not there. "-" reads lines from standard
+    input.
     """
     check_topic(topic)
     file = _source(given)

@@ -25,10 +25,11 @@ _AGAIN_S = 0.5
 @otlp_option
 @json_command
 def reaper(context: click.Context, *, once: bool, as_json: bool) -> None:
-    """Expire, promote and deliver what is due, for all groups, until a signal stops it.
+    """Expire, promote and deliver what is due, until stopped.
 
-    Workers do this for their own groups; it is for groups whose workers are all away, or that are
-    served with receive only. Any number of reapers may run beside each other.
+    It does so for all groups, until a signal stops it. Workers do this for their own groups; it is
+    for groups whose workers are all away, or that are served with receive only. Any number of
+    reapers may run beside each other.
     """
     with connected(context) as client:
         namespace = client.settings.namespace

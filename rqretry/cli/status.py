@@ -31,7 +31,7 @@ RATED = ("publish", "lease", "succeed", "fail")
 @click.option("--watch", is_flag=True, help="Refresh every 2 s, with ladder, workers and deaths.")
 @json_command
 def status(context: click.Context, *, topic: str | None, watch: bool, as_json: bool) -> None:
-    """Show per group what is ready, in flight, waiting per level, and dead.
+    """Show per group what is ready, in flight, waiting and dead.
 
     Where no worker lives, what is due is moved first; where one does, it counts as ready. Below the
     table: groups without a live worker, topics without a group, and how much of the server's memory

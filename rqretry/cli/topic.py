@@ -143,7 +143,10 @@ def set_(context: click.Context, /, name: str, *, as_json: bool, **given: Any) -
 @confirmation_options
 @json_command
 def delete(context: click.Context, /, name: str, **given: Any) -> None:
-    """Delete a topic and all it stores; with --force also its groups' dead letters."""
+    """Delete a topic and all it stores.
+
+    With --force also the dead letters of its groups.
+    """
     dry_run, force = given["dry_run"], given["force"]
     asks = must_ask("delete", given)
     with connected(context) as client:

@@ -13,7 +13,7 @@ from rqretry.cli.session import connected, print_all
 @click.group(cls=CommandGroup, epilog="Example: rqretry transaction list --parked")
 @server_options
 def transaction() -> None:
-    """List, show, commit and roll back transactions that are not finished."""
+    """Show, commit and roll back unfinished transactions."""
 
 
 @transaction.command("list", epilog="Example: rqretry transaction list --json")

@@ -131,11 +131,11 @@ def read_size(name: str, text: str) -> int:
 @worker_trace_options
 @server_command
 def worker(context: click.Context, /, target: str, **given: Any) -> int:
-    """Run the handlers of APP, a variable of MODULE, until a signal stops them.
+    """Run the handlers of APP, a variable of MODULE, in processes.
 
-    SIGTERM or Ctrl-C stops leasing, releases what has not started, and gives running handlers
-    the grace period to finish; a second signal stops at once. SIGHUP replaces the processes one
-    after another.
+    SIGTERM or Ctrl-C stops leasing, releases what has not started, and gives running handlers the
+    grace period to finish; a second signal stops at once. SIGHUP replaces the processes one after
+    another.
     """
     if given["redis"] and target_of(context).url is not None:
         raise click.UsageError("--redis embedded cannot be given with --url: keep one")
@@ -209,7 +209,7 @@ def _start(app: App, named: str, *, embedded: bool, given: dict[str, Any]) -> No
 @app_dir_option
 @server_command
 def dev(context: click.Context, /, target: str, app_dir: str) -> int:
-    """Run APP with a Redis of its own, and restart it when the code below DIR changes.
+    """Run APP with a Redis of its own; restart when code changes.
 
     The Redis is private and forgets everything at the end; with --url that server is used instead.
     For development: use rqretry worker elsewhere.

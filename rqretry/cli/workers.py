@@ -12,7 +12,10 @@ from rqretry.cli.session import connected, print_all
 @click.command(epilog="Example: rqretry workers --json")
 @json_command
 def workers(context: click.Context, *, as_json: bool) -> None:
-    """List the live worker processes; one that died is listed for 15 seconds at most."""
+    """List the live worker processes.
+
+    One that died is listed for 15 seconds at most.
+    """
     with connected(context) as client:
         found = client.admin.workers()
         rows = rows_of(found, "name pid groups topics since_ms")
@@ -25,7 +28,7 @@ def workers(context: click.Context, *, as_json: bool) -> None:
 @click.argument("group", metavar="GROUP")
 @json_command
 def inflight(context: click.Context, *, group: str, as_json: bool) -> None:
-    """List the messages of GROUP that are under a lease, by the deadline at which it ends."""
+    """List the messages of GROUP under a lease, by its deadline."""
     with connected(context) as client:
         found = client.admin.inflight(group)
     if not found:

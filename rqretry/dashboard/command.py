@@ -57,9 +57,9 @@ _MIN_TOKEN = 16
 @otlp_option
 @server_command
 def dashboard(context: click.Context, /, **given: Any) -> None:
-    """Show topics, groups, dead letters and messages as web pages; needs rqretry[dashboard].
+    """Show topics, groups, dead letters and messages as web pages.
 
-    It only reads, unless started with --operator.
+    It needs rqretry[dashboard]. It only reads, unless started with --operator.
     """
     missing = [name for name in _NEEDS if find_spec(name) is None]
     if missing:

@@ -89,7 +89,7 @@ def demo(
     keep: bool,
     as_json: bool,
 ) -> None:
-    """Settle the delay claims of real flights, and prove that nothing was lost.
+    """Settle delay claims of real flights; prove none is lost.
 
     Flights that left New York in 2013 go to a topic, and their arrivals, a little later, to
     another. A claim fails while its arrival is not known and climbs the 16-step ladder at 1/1000 of

@@ -191,7 +191,7 @@ def test_no_command_at_all_shows_the_help_and_is_wrong_usage(shell: Shell) -> No
     result = shell()
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert "Commands:" in result.stderr
+    assert "Manage:" in result.stderr
 
 
 def test_a_bad_line_is_named_before_anything_is_published(shell: Shell, client: Client) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rqretry import Client
+from rqretry.cli.main import COMMANDS
 from rqretry.protocol.command import Command
 from rqretry.version import __version__
 from tests.edges.cli.shell import Shell, dead_letter
@@ -37,15 +38,29 @@ def test_every_command_has_help_with_an_example(shell: Shell, request_parts: lis
     assert "--namespace" in text
 
 
-def test_the_commands_of_the_program_are_those_that_work(shell: Shell) -> None:
-    text = shell.ok("--help")
-    listed = [
-        line.split()[0] for line in text.split("Commands:")[1].splitlines() if line[:2] == "  "
+def test_the_help_lists_each_command_once_in_four_groups_each_summary_whole(shell: Shell) -> None:
+    text = shell.ok("--help").split("Show this message and exit.")[1].rpartition("Example:")[0]
+    sections = text.strip().split("\n\n")
+    assert [section.splitlines()[0] for section in sections] == [
+        "Run:",
+        "Send:",
+        "Look:",
+        "Manage:",
     ]
-    wanted = ["worker", "dev", "publish", "receive", "recall", "status", "message", "topic"]
-    wanted += ["group", "dlq", "workers", "inflight", "audit", "reaper", "exporter", "dashboard"]
-    wanted += ["demo", "doctor", "fsck"]
-    assert [name for name in wanted if name in listed] == wanted
+    rows = [row for section in sections for row in section.splitlines()[1:]]
+    assert sorted(row.split()[0] for row in rows) == sorted(COMMANDS)
+    for row in rows:
+        assert len(row) <= 80
+        assert row.endswith(".")
+        assert not row.endswith("..."), row
+
+
+@pytest.mark.parametrize("group", ["topic", "group", "dlq", "transaction", "pipeline"])
+def test_the_summaries_of_a_group_of_commands_are_whole(shell: Shell, group: str) -> None:
+    text = shell.ok(group, "--help").split("Commands:")[1].rpartition("Example:")[0]
+    rows = text.strip().splitlines()
+    assert rows
+    assert [row for row in rows if not row.endswith(".") or row.endswith("...")] == []
 
 
 def test_publish_prints_the_id_and_receive_prints_the_message(shell: Shell) -> None:
