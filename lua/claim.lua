@@ -4,21 +4,29 @@ local call = redis.call
   Claimed for a while, so that two do not check at once; a claim that is not answered comes again, and
   counts as a check. One that was checked often enough is parked: it stays, for an operator.
 
+  When the server's time jumped forward, nothing is taken for a while, as in expire.lua.
+
   FLAGS  allow-oom
   KEYS   meta transactions unfinished_transactions parked_transactions, then checks of each producer group
-  ARGV   lease_ms limit
-  REPLY  now_ms, next_due_ms (from now; '' for none), ids and records taken, ids parked
+  ARGV   lease_ms limit expected_ms (the time by the caller's own clock; '' on a first look) hold_ms
+  REPLY  now_ms (as expected while nothing is taken), next_due_ms (from now; '' for none), ids and records
+         taken, ids parked
   COST   O(groups + 500 * log transactions); 4 commands a group, 4 a transaction; 500 or 256 KiB of them
 ]]
 -- @include clock
 -- @include logical
+-- @include jump
 -- @include transaction
 
 -- @bind
 local FIRST_CHECKS, LOOKED_AT, READ_BYTES = 5, 500, 262144
 
-local clock = read_clock(meta)
+local clock = read_clock(meta, expected_ms)
 local now = clock.now
+local hold = held_back(clock, meta, expected_ms, hold_ms)
+if hold then
+  return { expected_ms or now, hold, {}, {} }
+end
 local taken, just_parked, rest, bytes = {}, {}, LOOKED_AT, 0
 
 local function each_due(key, visit)
@@ -72,5 +80,5 @@ for i = 3, #KEYS do
     next_due = tonumber(first)
   end
 end
-keep_time(clock, meta)
+keep_time(clock, meta, true)
 return { now, next_due and math.max(0, math.ceil(next_due - now)) or '', taken, just_parked }

@@ -5,7 +5,7 @@ local call = redis.call
   KEYS   meta transactions checks (of its producer group) parked_transactions
   ARGV   id claim reason
   REPLY  OK | PARKED | STALE (its turn is over, or the transaction is decided)
-  COST   O(log transactions); 5 commands
+  COST   O(log transactions); 6 commands
 ]]
 -- @include clock
 -- @include logical
@@ -19,6 +19,7 @@ local record = text and read_transaction(text)
 if not record or record.state ~= 'open' or record.claim ~= claim then
   return 'STALE'
 end
+keep_time(clock, meta, true)
 record.reason = reason
 if tonumber(record.checks) < tonumber(record.most) then
   call('HSET', transactions, id, spell_transaction(record))

@@ -17,7 +17,7 @@ change_visibility: meta config retry inflight attempts failures dead deaths due 
     bodies pending ready order heads message_groups fingerprints, then levels | group worker
     duration_ms:number, then id and lease_no of each message
 claim: meta transactions unfinished_transactions parked_transactions, then checks of each producer
-    group | lease_ms limit:number
+    group | lease_ms limit:number expected_ms:number hold_ms:number
 commit: meta scheduled halves half_of closed events counters message_groups | transaction worker
     decided_ms:number limit:number
 compare_and_set: meta records | field expected replacement

@@ -91,6 +91,8 @@ class Claimed(NamedTuple):
     """Milliseconds until the next transaction needs somebody; None for none."""
     records: list[Record]
     parked: list[str]
+    now_ms: int
+    """The server's time; what was expected, while it is not believed."""
 
 
 class StoredHalf(NamedTuple):
@@ -205,12 +207,22 @@ def finish(
 
 
 def claim(
-    keys: NamespaceKeys, groups: Sequence[str], *, lease_ms: int, limit: int
+    keys: NamespaceKeys,
+    groups: Sequence[str],
+    *,
+    lease_ms: int,
+    limit: int,
+    expected_ms: int | None = None,
+    hold_ms: int = 0,
 ) -> Command[Claimed]:
-    """Take decided transactions that were cut off, and open ones of these groups to check."""
-    return Command(
-        "claim", (*keys.scripts["claim"], *map(keys.checks, groups)), (lease_ms, limit), _claimed
-    )
+    """Take decided transactions that were cut off, and open ones of these groups to check.
+
+    `expected_ms` and `hold_ms` are those of maintain.expire.
+    """
+    args: tuple[Argument, ...] = (
+        lease_ms, limit, "" if expected_ms is None else expected_ms, hold_ms
+    )  # fmt: skip
+    return Command("claim", (*keys.scripts["claim"], *map(keys.checks, groups)), args, _claimed)
 
 
 def defer(
@@ -341,9 +353,9 @@ def _decided(reply: list[Any]) -> Decided:
 
 
 def _claimed(reply: list[Any]) -> Claimed:
-    _, next_due, taken, parked = reply
+    now, next_due, taken, parked = reply
     records = _readable(zip(texts(taken[::2]), taken[1::2], strict=True))
-    return Claimed(number(next_due), records, texts(parked))
+    return Claimed(number(next_due), records, texts(parked), int(now))
 
 
 def _readable(pairs: Iterable[tuple[str, bytes | None]]) -> list[Record]:

@@ -9,6 +9,7 @@ import contextvars
 import inspect
 import logging
 import random
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,9 +23,11 @@ from rqretry.consumer.transaction_checker import (
 )
 from rqretry.core.envelope import decode
 from rqretry.core.errors import RqretryError, show
+from rqretry.maintenance.due import HOLD_MS
 from rqretry.maintenance.transaction_resolver import complete, halves_of, resolve
 from rqretry.protocol import transaction
 from rqretry.protocol.command import Operation
+from rqretry.protocol.lease import expected_ms
 from rqretry.protocol.transaction import COMMITTED, OPEN, ROLLED_BACK, Claimed, Record
 from rqretry.transport.store import Store, jitter
 from rqretry.worker.daemon_threads import DaemonThreads
@@ -55,6 +58,8 @@ class TransactionChecks:
         self._threads: DaemonThreads | None = None
         self.found = False
         """The last look found something to see to."""
+        self._seen: tuple[int, float] | None = None
+        """The server's time, and ours, at the last look."""
         every = [CHECKER_LOOKS_S, *(spec.every_s for spec in checkers.values())]
         self._every_s = max(_SOONEST_S, min(every)) if checkers else LOOK_EVERY_S
         longest = max((spec.timeout_s for spec in checkers.values()), default=10.0)
@@ -79,10 +84,14 @@ class TransactionChecks:
 
     async def look(self) -> int | None:
         """Take what needs somebody, and see to it; milliseconds until there may be more."""
+        expected = expected_ms(self._seen, time.monotonic())
         command = transaction.claim(
-            self._catalog.keys, sorted(self._checkers), lease_ms=self._lease_ms, limit=_AT_ONCE
-        )
+            self._catalog.keys, sorted(self._checkers), lease_ms=self._lease_ms, limit=_AT_ONCE,
+            expected_ms=expected, hold_ms=HOLD_MS,
+        )  # fmt: skip
         claimed: Claimed = await self._store.run(command)
+        if claimed.now_ms != expected:
+            self._seen = claimed.now_ms, time.monotonic()
         self.found = bool(claimed.records or claimed.parked)
         for id_ in claimed.parked:
             _log_parked(id_, "the last check was never answered")

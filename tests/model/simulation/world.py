@@ -299,15 +299,10 @@ class World:
         self.healed, self.network.faults = True, NO_FAULTS
         self.server.allow()
         heal = self.loop.spawn(Process("healer"), prepare(self, Process("healer")))
-        # What is claimed while the clock is ahead takes that for time that passed, and waits.
-        clock = self.plan.clock
-        patience_s = HEAL_S + (abs(clock.step_s) if clock else 0)
-        drained = self.loop.run(lambda: heal.done() and self._drained(), patience_s)
+        drained = self.loop.run(lambda: heal.done() and self._drained(), HEAL_S)
         if not drained:
             left = {str(where): self._unfinished(where) for where in self.journal.places}
-            raise Broken(
-                f"not drained after {patience_s:g} s: {left}, {self.unpublished} publishers"
-            )
+            raise Broken(f"not drained after {HEAL_S:g} s: {left}, {self.unpublished} publishers")
         self._audit()
 
     async def _deny(self) -> None:
