@@ -8,13 +8,18 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta counters config attempts failures tracebacks deaths fingerprints due wake consumed positions
          ready retry heads inflight dead order, then levels
-  ARGV   group
-  REPLY  messages that the group still holds
-  COST   O(levels); 7 commands and 1 a level; what is left of big keys is freed in the background
+  ARGV   group membership ('' or the byte that the group had: under another one nothing is done)
+  REPLY  messages that the group still holds; 0 where it has joined again
+  COST   O(levels); 8 commands and 1 a level; what is left of big keys is freed in the background
 ]]
+-- @include membership
+
 -- @bind
 local FIRST_ZSET = 16
 
+if joined_again(call('HGET', config, 'byte'), membership) then
+  return 0
+end
 local held = call('LLEN', ready) + call('LLEN', retry)
 for i = FIRST_ZSET, #KEYS do
   held = held + call('ZCARD', KEYS[i])

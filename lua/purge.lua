@@ -8,7 +8,8 @@ local call = redis.call
   KEYS   meta config attempts failures location (the sorted set) deaths bodies big pending ids_key id_expiry
          inflight events counters ready wake order heads message_groups dead keyed message_keys
          fingerprints
-  ARGV   group actor, then ids
+  ARGV   group actor membership ('' or the byte that the group had: under another one nothing is done),
+         then ids
   REPLY  OK | GONE | LATER (too many bytes or message keys for one call) of each message
   COST   O(messages * log size); 18 commands, up to 5 more where some have message keys
 ]]
@@ -20,6 +21,7 @@ local call = redis.call
 -- @include forget
 -- @include fingerprints
 -- @include ownership
+-- @include membership
 -- @include message_group_order
 
 -- @bind keys
@@ -29,7 +31,8 @@ local byte = settings[1] or ''
 local clock = read_clock(meta)
 local ordered = settings[2]
 -- @include ordering
-local scores, verdicts, purged, seen = call('ZMSCORE', location, unpack(ids)), {}, {}, {}
+local verdicts, purged, seen = {}, {}, {}
+local scores = scores_under(membership, byte, location, ids)
 for i, id in ipairs(ids) do
   local here = scores[i] and not seen[id]
   verdicts[i], seen[id] = here and 'OK' or 'GONE', true

@@ -7,7 +7,8 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta config order heads message_groups attempts failures bodies big pending ids_key id_expiry
          events counters keyed message_keys
-  ARGV   group actor, then members of the order
+  ARGV   group actor membership ('' or the byte that the group had: under another one nothing is done),
+         then members of the order
   REPLY  OK | GONE | LATER (too many bytes or message keys for one call) of each message
   COST   O(messages * log line); 16 commands, up to 5 more where some have message keys
 ]]
@@ -18,17 +19,19 @@ local call = redis.call
 -- @include within_bytes
 -- @include forget
 -- @include ownership
+-- @include membership
 -- @include message_group_order
 
 -- @bind keys
-local members, names = { unpack(ARGV, 3) }, {}
+local members, names = { unpack(ARGV, 4) }, {}
 
 for i, member in ipairs(members) do
   names[i] = string.match(member, '^%Z+')
 end
 local byte = call('HGET', config, 'byte') or ''
 local clock = read_clock(meta)
-local here, known = call('ZMSCORE', order, unpack(members)), call('HMGET', heads, unpack(names))
+local here = scores_under(membership, byte, order, members)
+local known = call('HMGET', heads, unpack(names))
 local verdicts, gone, ids, seen, asked = {}, {}, {}, {}, {}
 for i, member in ipairs(members) do
   local id = id_of_member(member, names[i])

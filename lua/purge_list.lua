@@ -10,7 +10,8 @@ local call = redis.call
   FLAGS  allow-oom
   KEYS   meta config location (the list) attempts failures dead inflight bodies big pending ids_key id_expiry
          events counters ready wake order heads message_groups keyed message_keys
-  ARGV   group actor limit, then id and answer ('1' goes, '0' stays) of each message looked at
+  ARGV   group actor limit membership ('' or the byte that the group had: under another one nothing is done),
+         then id and answer ('1' goes, '0' stays) of each message looked at
   REPLY  messages gone, window
   COST   O(limit); 18 commands, up to 5 more where some have message keys
 ]]
@@ -21,10 +22,11 @@ local call = redis.call
 -- @include within_bytes
 -- @include forget
 -- @include ownership
+-- @include membership
 -- @include message_group_order
 
 -- @bind keys
-local FIRST, STRIDE = 4, 2
+local FIRST, STRIDE = 5, 2
 
 local answers, all = {}, #ARGV < FIRST
 for at = FIRST, #ARGV, STRIDE do
@@ -36,7 +38,7 @@ local clock = read_clock(meta)
 local ordered = settings[2]
 -- @include ordering
 local ids, window = call('LRANGE', location, 0, limit - 1), 0
-if #ids == 0 then
+if #ids == 0 or joined_again(byte, membership) then
   return { 0, 0 }
 end
 ids = { unpack(ids, 1, within_bytes(keys, ids)) }

@@ -17,6 +17,7 @@ from rqretry.protocol.transaction import COMMITTED, OPEN, PARKED, ROLLED_BACK, D
 
 FINISH_LEASE_MS = 15_000
 """How long whoever has decided is left alone with carrying it out."""
+_FINISHED_AT_ONCE = 100
 STATE_TEXTS = {OPEN: "open", PARKED: "parked", COMMITTED: "committed", ROLLED_BACK: "rolled back"}
 _VERBS = {COMMITTED: "commit", ROLLED_BACK: "rollback"}
 
@@ -92,8 +93,9 @@ def carry_out(
             _, left = moved
         if decision == COMMITTED:
             yield from _deliver(catalog, topic, partition, worker)
-    if decided.partitions:
-        yield transaction.finish(catalog.keys, id_, decided.partitions)
+    for at in range(0, len(decided.partitions), _FINISHED_AT_ONCE):
+        done = decided.partitions[at : at + _FINISHED_AT_ONCE]
+        yield transaction.finish(catalog.keys, id_, done)
 
 
 def _deliver(catalog: Catalog, topic: str, partition: int, worker: str) -> Operation[None]:

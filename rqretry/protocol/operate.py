@@ -82,13 +82,21 @@ def redrive(
 
 
 def purge(
-    keys: GroupKeys, ids: Sequence[str], *, actor: str, key: str | None = None
+    keys: GroupKeys,
+    ids: Sequence[str],
+    *,
+    actor: str,
+    key: str | None = None,
+    membership: bytes = b"",
 ) -> Command[list[bytes]]:
-    """Dead (or in another sorted set, `key`) to gone; OK or GONE for each id."""
+    """Dead (or in another sorted set, `key`) to gone; OK or GONE for each id.
+
+    `membership`: see leave.
+    """
     return call(
         keys.scripts,
         "purge",
-        (keys.group, actor, *ids),
+        (keys.group, actor, membership, *ids),
         list,
         tuple(ids),
         location=key or keys.dead,
@@ -116,13 +124,17 @@ def purge_list(
     actor: str,
     answers: Sequence[tuple[str, bool]] = (),
     limit: int = MAX_BATCH,
+    membership: bytes = b"",
 ) -> Command[PurgeCount]:
-    """Ready to gone, at the head of one list; `answers` says which go, none: all."""
+    """Ready to gone, at the head of one list; `answers` says which go, none: all.
+
+    `membership`: see leave.
+    """
     flat = [argument for id_, goes in answers for argument in (id_, int(goes))]
     return call(
         keys.scripts,
         "purge_list",
-        (keys.group, actor, limit, *flat),
+        (keys.group, actor, limit, membership, *flat),
         lambda reply: PurgeCount(*map(int, reply)),
         location=key,
     )
@@ -188,14 +200,19 @@ def scan_blocked(
     return call(keys.scripts, "scan_blocked", (after, count), _blocked)
 
 
-def purge_blocked(keys: GroupKeys, members: Sequence[str], *, actor: str) -> Command[list[bytes]]:
-    """Blocked to gone; OK or GONE for each member of the line."""
-    return call(keys.scripts, "purge_blocked", (keys.group, actor, *members), list)
+def purge_blocked(
+    keys: GroupKeys, members: Sequence[str], *, actor: str, membership: bytes = b""
+) -> Command[list[bytes]]:
+    """Blocked to gone; OK or GONE for each member of the line; `membership`: see leave."""
+    return call(keys.scripts, "purge_blocked", (keys.group, actor, membership, *members), list)
 
 
-def leave(keys: GroupKeys) -> Command[int]:
-    """Forget a group in a partition where it holds nothing; answers what it still holds."""
-    return call(keys.scripts, "leave", (keys.group,), int)
+def leave(keys: GroupKeys, *, membership: bytes = b"") -> Command[int]:
+    """Forget a group in a partition where it holds nothing; answers what it still holds.
+
+    `membership`: the byte that it had, in case that it has joined again.
+    """
+    return call(keys.scripts, "leave", (keys.group, membership), int)
 
 
 def forget_heads(keys: GroupKeys) -> Command[int]:

@@ -52,7 +52,7 @@ lease: meta config ready retry inflight attempts dead due wake bodies big pendin
     dead letters | group worker want:number byte_limit:number visibility_ms:number prefer
     tokens:flag
 leave: meta counters config attempts failures tracebacks deaths fingerprints due wake consumed
-    positions ready retry heads inflight dead order, then levels | group
+    positions ready retry heads inflight dead order, then levels | group membership
 now: meta
 peek: meta config ready retry inflight attempts failures dead deaths bodies pending scheduled
     backlog order heads message_groups, then levels | id most:number
@@ -75,12 +75,13 @@ publish_with_options: meta route lane bodies big pending backlog events counters
     of each message, then options of each message
 purge: meta config attempts failures location deaths bodies big pending ids_key id_expiry inflight
     events counters ready wake order heads message_groups dead keyed message_keys fingerprints |
-    group actor, then ids
+    group actor membership, then ids
 purge_blocked: meta config order heads message_groups attempts failures bodies big pending ids_key
-    id_expiry events counters keyed message_keys | group actor, then members of the order
+    id_expiry events counters keyed message_keys | group actor membership, then members of
+    the order
 purge_list: meta config location attempts failures dead inflight bodies big pending ids_key
     id_expiry events counters ready wake order heads message_groups keyed message_keys | group
-    actor limit:number, then id and answer of each message looked at
+    actor limit:number membership, then id and answer of each message looked at
 rate_set: bucket | version:number tokens_per_ms burst:number
 rate_take: bucket | want:number returned:number
 recall: meta scheduled bodies big pending ids_key id_expiry events counters keyed message_keys |

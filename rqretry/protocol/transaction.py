@@ -202,7 +202,7 @@ def decide(
 def finish(
     keys: NamespaceKeys, transaction: str, partitions: Sequence[tuple[str, int]]
 ) -> Command[int]:
-    """The decision is carried out in these partitions; answers how many are left."""
+    """The decision is carried out in these, in the record's order; answers 1 if some are left."""
     return call(keys.scripts, "finish", (transaction, *map(_spell, partitions)), int)
 
 

@@ -1,9 +1,15 @@
 """leave: a group that holds nothing more in a partition is forgotten there."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from rqretry.catalog.drain_group import drain
-from rqretry.protocol import catalog
+from rqretry.protocol import catalog, operate
+from rqretry.protocol.command import Command
+from rqretry.protocol.keys import GroupKeys
 from tests.support.builders import SECOND, failure, prepared
 from tests.support.world import World
 
@@ -86,3 +92,45 @@ def test_a_group_that_is_drained_leaves_the_other_groups_theirs(world: World) ->
     leased = world.leased("w", "d", "i", "r", "n", group="h", publish=False)
     assert set(world.succeed(*leased, group="h")) == {"OK"}
     assert "bodies" not in world.state()
+
+
+Late = Callable[[GroupKeys, bytes], Command[Any]]
+IN_LINE = "name\0" + f"{3:018}" + "b"
+ENDS: dict[str, tuple[Late, Any]] = {
+    "leave": (lambda keys, byte: operate.leave(keys, membership=byte), 0),
+    "purge_list": (
+        lambda keys, byte: operate.purge_list(keys, keys.ready, actor="ops", membership=byte),
+        operate.PurgeCount(0, 0),
+    ),
+    "purge_blocked": (
+        lambda keys, byte: operate.purge_blocked(keys, [IN_LINE], actor="ops", membership=byte),
+        [b"GONE"],
+    ),
+    "purge": (
+        lambda keys, byte: operate.purge(
+            keys, ["c"], actor="ops", key=keys.inflight, membership=byte
+        ),
+        [b"GONE"],
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_ended_a_membership_does_nothing_in_the_next_one(world: World, end: str) -> None:
+    world.subscribe("g", ordered=True)
+    first = world.route.groups[0].byte
+    gone_from_the_route(world, "g")
+    assert world.leave("g") == 0
+    request, nothing = ENDS[end]
+    world.subscribe("h")  # takes the byte that was free
+    again = world.subscribe("g", ordered=True)
+    if end != "leave":
+        world.publish("c")
+        world.lease(1)
+        world.publish(prepared("a", group="name"), prepared("b", group="name"))
+    with world.changes() as changed:
+        assert world.run(request(again, bytes((first,)))) == nothing
+    assert changed == {}
+    with world.changes() as changed:
+        world.run(request(again, bytes((world.route.groups[-1].byte,))))
+    assert changed

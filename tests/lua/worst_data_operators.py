@@ -69,7 +69,7 @@ def defer(world: World) -> Command[Any]:
 
 @worst
 def finish(world: World) -> Command[Any]:
-    done = [("t" * 120, number) for number in range(4000)]
+    done = [("t" * 120, number) for number in range(7900, 8000)]
     return transactions.finish(NS, transaction(world, "committed"), done)
 
 
