@@ -26,6 +26,7 @@ from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
 from rqretry.core.middleware import Callback, EventName, Hooks, Middleware
 from rqretry.core.settings import Settings
+from rqretry.core.suggestion import hinted
 from rqretry.producer.transaction import AsyncTransaction
 from rqretry.transport.session import REPEAT_SECONDS
 from rqretry.worker.stop_signals import run_until_stopped
@@ -71,6 +72,7 @@ class App:
         InvalidArgument: The namespace or the level table is outside its limits.
     """
 
+    @hinted
     def __init__(
         self,
         url: str | None = None,
@@ -131,11 +133,12 @@ class App:
         self, name: str, *, body: Any = None, partitions: int | None = None
     ) -> Topic[Any]: ...
 
+    @hinted
     def topic(self, name: str, *, body: Any = None, partitions: int | None = None) -> Topic[Any]:
         """Declare a topic: its body type, and its partitions for when it is created.
 
         Args:
-            name: 1 to 127 characters of A-Z a-z 0-9 _ -.
+            name: 1 to 127 characters of A-Z a-z 0-9 _ . -, the first no dot.
             body: A dataclass, TypedDict, msgspec Struct, pydantic model, or another type that a
                 body must fit; default anything.
             partitions: 1 to 1024; default 1 for a new topic.
@@ -146,6 +149,7 @@ class App:
             self.declared[checked] = check_partitions(partitions)
         return Topic(self, checked, body)
 
+    @hinted
     def consumer(
         self, topics: str | Sequence[str], *, group: str, **options: Unpack[ConsumerOptions]
     ) -> Callable[[F], F]:

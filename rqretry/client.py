@@ -18,10 +18,11 @@ from rqretry.consumer.simple_consumer import (
 from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
 from rqretry.core.closing import AsyncClosing, Closing
 from rqretry.core.durations import Duration, seconds
-from rqretry.core.limits import check_flag, check_topic
+from rqretry.core.limits import check_flag, check_options, check_topic
 from rqretry.core.message import PublishOptions, durable
 from rqretry.core.message_id import MessageId
 from rqretry.core.settings import Settings
+from rqretry.core.suggestion import hinted
 from rqretry.core.worker_name import worker_name
 from rqretry.producer.cancel import recall
 from rqretry.producer.encode import Encoder
@@ -93,6 +94,7 @@ class AsyncAdmin(_AdminVerbs, AsyncFacade[AdminContext]):
 class _Parts(ABC, Generic[S]):
     """What both clients are made of."""
 
+    @hinted
     def __init__(
         self,
         url: str | None = None,
@@ -239,6 +241,7 @@ class Client(_Parts[SyncStore], Closing):
         """
         return self.store.perform(recall(self.catalog, id, topic, worker=self.name))
 
+    @hinted
     def simple_consumer(
         self,
         topics: str | Sequence[str],
@@ -259,6 +262,7 @@ class Client(_Parts[SyncStore], Closing):
             InvalidArgument: A value is outside its limits.
             ConfigError: The group is of another kind.
         """
+        check_options(options, SimpleConsumerOptions, "simple consumer option")
         operations = simple_operations(self.catalog, self.name, topics, group, **options)
         return SimpleConsumer(self.store, operations)
 
@@ -302,6 +306,7 @@ class AsyncClient(_Parts[Store], AsyncClosing):
         """Cancel a message that was published with a delay and is not due; see Client.recall."""
         return await self.store.perform(recall(self.catalog, id, topic, worker=self.name))
 
+    @hinted
     def simple_consumer(
         self,
         topics: str | Sequence[str],
@@ -310,6 +315,7 @@ class AsyncClient(_Parts[Store], AsyncClosing):
         **options: Unpack[SimpleConsumerOptions],
     ) -> AsyncSimpleConsumer:
         """A consumer that receives and acknowledges by hand; see Client.simple_consumer."""
+        check_options(options, SimpleConsumerOptions, "simple consumer option")
         operations = simple_operations(self.catalog, self.name, topics, group, **options)
         return AsyncSimpleConsumer(self.store, operations)
 

@@ -44,7 +44,7 @@ def create_topic(
     """Create a topic, or return the existing one.
 
     Args:
-        name: 1 to 127 characters of A-Z a-z 0-9 _ -.
+        name: 1 to 127 characters of A-Z a-z 0-9 _ . -, the first no dot.
         partitions: 1 to 1024; default 1 for a new topic.
 
     Raises:

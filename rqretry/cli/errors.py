@@ -2,9 +2,8 @@
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -13,6 +12,7 @@ import click
 
 from rqretry.cli.streams import flush_output, forget_output, prepare_streams
 from rqretry.core.errors import InvalidArgument, RqretryError, escape, show
+from rqretry.core.suggestion import did_you_mean
 
 DONE, FAILED, USAGE = 0, 1, 2
 _LONGEST = 1200
@@ -36,7 +36,7 @@ class CommandGroup(click.Group):
         name = args[0]
         if name.startswith("-") or self.get_command(ctx, name) is not None:
             return super().resolve_command(ctx, args)
-        hint = _suggest(name, self.list_commands(ctx))
+        hint = did_you_mean(name, self.list_commands(ctx))
         raise click.UsageError(f"there is no command {show(name)}{hint}", ctx)
 
 
@@ -96,12 +96,6 @@ def sentence(text: str) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
-def _suggest(name: str, known: Sequence[str]) -> str:
-    """A question such as "; did you mean publish?", or nothing."""
-    near = get_close_matches(name, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
 def _status(run: Callable[[], Any]) -> int:
     try:
         answer = run()
@@ -135,7 +129,7 @@ def _report(error: click.ClickException | RqretryError) -> int:
 
 def _usage_message(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption):
-        hint = _suggest(error.option_name, error.possibilities or ())
+        hint = did_you_mean(error.option_name, error.possibilities or ())
         return f"there is no option {show(error.option_name)}{hint}"
     return error.format_message().rstrip(".")
 

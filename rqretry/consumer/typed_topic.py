@@ -8,6 +8,7 @@ from rqretry.consumer.registry import ConsumerOptions
 from rqretry.consumer.task import Publishes
 from rqretry.core.message import OutgoingMessage, PublishOptions, outgoing, several
 from rqretry.core.message_id import MessageId
+from rqretry.core.suggestion import hinted
 from rqretry.core.typed_body import fitting, packed, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,6 +53,7 @@ class Topic(Generic[T]):
         self.body = body
         self._fit = None if body is None else fitting(body)
 
+    @hinted
     def consumer(self, *, group: str, **options: Unpack[ConsumerOptions]) -> Callable[[F], F]:
         """Register a handler for this topic; see App.consumer."""
         return self._app.register(self.name, group, options, body_type=self.body)

@@ -13,6 +13,7 @@ from typing import NoReturn, cast
 
 from rqretry.core.errors import refuse, show
 from rqretry.core.route import UNORDERED
+from rqretry.core.suggestion import did_you_mean
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_BODY_DEPTH = 64
@@ -46,15 +47,17 @@ MIN_INVISIBLE_S = 0.01
 MAX_INVISIBLE_S = 12 * 3600
 
 _DIGITS = 16
-_NAME_CHARACTERS = "A-Z a-z 0-9 _ -"
+_NAMESPACE_CHARACTERS = "A-Z a-z 0-9 _ -"
+_NAME_CHARACTERS = "A-Z a-z 0-9 _ . -, the first no dot"
 _ID_CHARACTERS = "A-Z a-z 0-9 _ . : -"
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-]+")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _ID = re.compile(r"[A-Za-z0-9_.:-]+")
 _ID_BYTES = bytes(byte for byte in range(128) if _ID.fullmatch(chr(byte)))
 
 
 def check_topic(value: object) -> str:
-    """A topic: 1 to 127 characters of A-Z a-z 0-9 _ -."""
+    """A topic: 1 to 127 characters of A-Z a-z 0-9 _ . -, the first no dot."""
     return check_name("topic", value, MAX_TOPIC)
 
 
@@ -66,13 +69,15 @@ def check_source(value: object) -> str:
 
 
 def check_group(value: object) -> str:
-    """A consumer group: 1 to 120 characters of A-Z a-z 0-9 _ -."""
+    """A consumer group: 1 to 120 characters of A-Z a-z 0-9 _ . -, the first no dot."""
     return check_name("group", value, MAX_GROUP)
 
 
 def check_namespace(value: object) -> str:
     """A namespace: 1 to 63 characters of A-Z a-z 0-9 _ -."""
-    return check_name("namespace", value, MAX_NAMESPACE)
+    if not isinstance(value, str) or not _fits(value, MAX_NAMESPACE, _NAMESPACE):
+        _refuse_name("namespace", value, MAX_NAMESPACE, _NAMESPACE, _NAMESPACE_CHARACTERS)
+    return _plain(value)
 
 
 def check_message_id(value: object, *, name: str = "message id") -> str:
@@ -208,7 +213,9 @@ def check_options(options: Mapping[str, object], known: type, name: str) -> None
     """Whether each option is one that a TypedDict names. Raises InvalidArgument."""
     unknown = sorted(options.keys() - known.__annotations__.keys())
     if unknown:
-        refuse(name, unknown[0], f"is not one of {', '.join(sorted(known.__annotations__))}")
+        names = sorted(known.__annotations__)
+        hint = did_you_mean(unknown[0], names)
+        refuse(name, unknown[0], f"is not one of {', '.join(names)}{hint}")
 
 
 def check_unordered(value: object) -> str:
@@ -241,7 +248,7 @@ def check_count(value: object, *, name: str, minimum: int = 1, maximum: int | No
 
 
 def check_name(name: str, value: object, longest: int) -> str:
-    """1 to `longest` characters of A-Z a-z 0-9 _ -."""
+    """1 to `longest` characters of A-Z a-z 0-9 _ . -, the first no dot."""
     if not isinstance(value, str) or not _fits(value, longest, _NAME):
         _refuse_name(name, value, longest, _NAME, _NAME_CHARACTERS)
     return _plain(value)

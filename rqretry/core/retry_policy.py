@@ -14,6 +14,7 @@ from typing import Any, Literal, NoReturn
 from rqretry.core.durations import Duration, compact, milliseconds, spell
 from rqretry.core.errors import CodecError, InvalidArgument, refuse, show
 from rqretry.core.limits import MAX_DELAY_S, UNLIMITED, check_max_retries
+from rqretry.core.suggestion import hinted
 
 MAX_STEPS = 32
 FIRST_RETRY_LEVEL = 3
@@ -68,11 +69,13 @@ class RetryPolicy:
     max_retries: int | None = None
 
     @classmethod
+    @hinted
     def rocketmq(cls, max_retries: int | str | None = None) -> "RetryPolicy":
         """RocketMQ's ladder: the k-th retry waits delay level 2 + k (10s 30s 1m ...)."""
         return cls("rocketmq", max_retries=_retries(max_retries))
 
     @classmethod
+    @hinted
     def ladder(
         cls, steps: str | Sequence[Duration], max_retries: int | str | None = None
     ) -> "RetryPolicy":
@@ -90,12 +93,14 @@ class RetryPolicy:
         return cls("ladder", _check_steps(steps), max_retries=_retries(max_retries))
 
     @classmethod
+    @hinted
     def fixed(cls, interval: Duration, max_retries: int | str | None = None) -> "RetryPolicy":
         """Every retry waits the same, 1 ms to 40 days."""
         step = _step(interval, "fixed interval")
         return cls("fixed", (step,), max_retries=_retries(max_retries))
 
     @classmethod
+    @hinted
     def exponential(
         cls,
         initial: Duration = 5,

@@ -127,7 +127,7 @@ async def test_a_body_of_4_mib_is_stored_and_one_byte_more_is_not(
 
 async def test_names_at_their_limits(live: LiveLab) -> None:
     client, app = live.client(), live.app()
-    bad = ["", *(f"a{one}b" for one in "/ {}%*é\n.:|")]
+    bad = ["", ".", "..", ".a", *(f"a{one}b" for one in "/ {}%*é\n:|")]
     for name in [*bad, "x" * 128]:
         with pytest.raises(InvalidArgument, match=r"^topic "):
             client.publish(name, 1)
@@ -140,14 +140,14 @@ async def test_names_at_their_limits(live: LiveLab) -> None:
             app.consumer("t", group=name)(print)
         with pytest.raises(InvalidArgument, match=r"^group "):
             client.simple_consumer("t", group=name, create_group=True)
-    for name in [*bad, "x" * 64]:
+    for name in [*bad, "a.b", "x" * 64]:
         with pytest.raises(InvalidArgument, match=r"^namespace "):
             Client(live.url, namespace=name)
         with pytest.raises(InvalidArgument, match=r"^namespace "):
             App(live.url, namespace=name)
     assert live.redis.dbsize() == 0
 
-    longest = (NAME * 2)[:127]
+    longest = ("a." + NAME * 2)[:127]
     client.publish(longest, 1)
     consumer = client.simple_consumer(longest, group=longest[:120], create_group=True)
     (message,) = consumer.receive(wait=1)

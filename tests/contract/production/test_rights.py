@@ -43,7 +43,7 @@ def test_a_producer_lives(url_of: Callable[[str], str]) -> None:
         admin.admin.create_topic("known", partitions=2)
         admin.simple_consumer("known", group="g", create_group=True)
     with client_of(url_of, "producer") as client:
-        for topic in ("new", "known"):
+        for topic in ("new.orders", "known"):
             client.publish(topic, "a", tag="x", keys="k", headers={"h": "1"}, id="mine")
             assert client.publish(topic, "a", tag="x", keys="k", headers={"h": "1"}, id="mine")
             client.publish_many(topic, range(20))
@@ -59,10 +59,10 @@ def test_a_producer_lives(url_of: Callable[[str], str]) -> None:
 
 async def test_a_worker_lives(url_of: Callable[[str], str]) -> None:
     app = App(url_of("worker"), namespace=NAMESPACE)
-    app.topic("t", partitions=2)
+    app.topic("t.paid", partitions=2)
     seen: list[Any] = []
 
-    @app.consumer("t", group="g", policy=RetryPolicy.ladder("10ms", max_retries=1))
+    @app.consumer("t.paid", group="g.mail", policy=RetryPolicy.ladder("10ms", max_retries=1))
     async def handle(message: Any) -> None:
         seen.append(message.attempt)
         if message.body == "bad":
@@ -71,8 +71,8 @@ async def test_a_worker_lives(url_of: Callable[[str], str]) -> None:
     worker = app.worker(grace=1)
     task = asyncio.ensure_future(worker.run())
     await worker.started.wait()
-    await app.publish("t", "good")
-    await app.publish("t", "bad")
+    await app.publish("t.paid", "good")
+    await app.publish("t.paid", "bad")
     async with asyncio.timeout(10):
         while len(seen) < 3:  # noqa: ASYNC110 - handlers of another task fill it
             await asyncio.sleep(0.01)

@@ -104,20 +104,20 @@ def test_every_event_is_archived_once_run_after_run(pipeline: Pipeline, tmp_path
     pipeline.client.admin.create_topic("a", 2)
     output, done = tmp_path / "out", []
     where: dict[str, Any] = {"url": pipeline.url, "namespace": pipeline.namespace}
-    for topic in ("a", "b"):
+    for topic in ("a", "b.created"):
         pipeline.client.publish_many(topic, list(range(30)))
         run = archive(pipeline.spark, str(output), **where, max_events=25, compact=False)
         done.append(run)
     assert [run.events for run in done] == [30, 30]
     assert [(lag.topic, lag.partition, lag.events) for lag in done[-1].lags] == [
-        ("a", 0, 0), ("a", 1, 0), ("b", 0, 0),
+        ("a", 0, 0), ("a", 1, 0), ("b.created", 0, 0),
     ]  # fmt: skip
     table = pq.read_table(output)
     kept = [(str(row["topic"]), row["partition"], row["offset"]) for row in table.to_pylist()]
     rows = pipeline.read("*").select("topic", "partition", "offset").collect()
     assert sorted(kept) == sorted(tuple(row) for row in rows)
     folders = {path.relative_to(output).parts[0] for path in output.rglob("*.parquet")}
-    assert folders == {"topic=a", "topic=b"}
+    assert folders == {"topic=a", "topic=b.created"}
     assert {"event", "message_id", "topic", "date"} <= set(table.schema.names)
 
 

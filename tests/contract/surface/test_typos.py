@@ -1,0 +1,62 @@
+"""A misspelt option in Python is answered as one of the command line is: with what was meant."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rqretry import App, Client, RetryPolicy
+from rqretry.core.suggestion import hinted
+
+# As a program without a type checker sees them.
+apps: Any = App
+clients: Any = Client
+policies: Any = RetryPolicy
+app: Any = App()
+
+
+def given(_message: Any) -> None:
+    """A handler."""
+
+
+TYPOS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: apps(redis_ulr="x"), "'redis_ulr'; did you mean url[?]"),
+    (lambda: apps(namespce="x"), "did you mean namespace[?]"),
+    (lambda: apps(frobnicate=1), "there are url, namespace, delay_levels"),
+    (lambda: clients(namspace="x"), "did you mean namespace[?]"),
+    (lambda: app.consumer("t", gruop="g"), "'gruop'; did you mean group[?]"),
+    (lambda: app.consumer("t", group="g", retires=1)(given), "did you mean max_retries[?]"),
+    (lambda: app.topic("t", partitons=2), "did you mean partitions[?]"),
+    (lambda: app.topic("t").consumer(gruop="g"), "did you mean group[?]"),
+    (lambda: app.task(max_retires=1)(given), "did you mean max_retries[?]"),
+    (lambda: app.client.publish("t", 1, dealy="1s"), "'dealy' .*did you mean delay[?]"),
+    (lambda: app.client.simple_consumer("t", gruop="g"), "did you mean group[?]"),
+    (lambda: app.client.simple_consumer("t", group="g", visibilty=1), "'visibilty' is not one of"),
+    (lambda: policies.exponential(multiplyer=3), "did you mean multiplier[?]"),
+]
+
+
+@pytest.mark.parametrize(("typo", "answer"), TYPOS, ids=[answer for _, answer in TYPOS])
+def test_a_misspelt_option_is_answered_with_what_was_meant(
+    typo: Callable[[], Any], answer: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=answer) as caught:
+        typo()
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+async def test_publishing_with_asyncio_names_the_option_too() -> None:
+    with pytest.raises(ValueError, match=r"did you mean delay[?]"):
+        await app.publish("t", 1, dealy="1s")
+
+
+def test_what_a_function_itself_raises_stays_as_it_is() -> None:
+    @hinted
+    def broken(first: int) -> None:
+        raise TypeError(f"'frist' is not {first}")
+
+    with pytest.raises(TypeError, match=r"^'frist' is not 1$"):
+        broken(first=1)
+    assert list(inspect.signature(App).parameters)[:2] == ["url", "namespace"]
