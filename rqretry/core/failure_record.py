@@ -1,12 +1,14 @@
 """Why an attempt failed: its attempt record, of which a failure record has many, as text and back.
 
-A fingerprint names a failure by its exception type and the code positions it came through, so that
-ten thousand dead letters of one bug are one row. Walking a traceback costs a few microseconds,
-formatting one many times that: it is formatted once per fingerprint (docs/decisions/0021).
+A fingerprint names a failure by its exception type and the code positions it came through, or by
+the reason given, without its numbers, ids and quoted parts, so that ten thousand dead letters of
+one bug are one row. Walking a traceback costs a few microseconds, formatting one many times that:
+it is formatted once per fingerprint (docs/decisions/0021).
 """
 
 import hashlib
 import json
+import re
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +21,9 @@ from rqretry.core.errors import show
 
 MAX_MESSAGE_BYTES = 256
 REDRIVEN = "redriven"
+"""The cause of a record that is not a failure: the message was sent back from the dead letters."""
 REPLAYED = "replay"
 """What the record of one that was sent back says, where it was not dead."""
-"""The cause of a record that is not a failure: the message was sent back from the dead letters."""
 _DEEPEST = 64
 _DEEPEST_KEY = 1 + 2 * _DEEPEST
 _FINGERPRINTS_KEPT = 4096
@@ -31,6 +33,18 @@ _CARRIED = "_rqretry_fingerprint"
 _TRACEBACK_CHARACTERS = 16_000
 _NO_TIME_S = 0.0005
 """What is less is recorded as 0 s."""
+_TEMPLATE_CHARACTERS = 1_000
+"""Of a reason; what differs only after these is of one kind."""
+_VARIABLE = "#"
+_PARTS = re.compile(
+    r"""(?<!\w)(?:'[^'\n]*'|"[^"\n]*"|`[^`\n]*`)(?!\w)  # quoted
+    | \w+://[^\s,;)\]}>]+ | [\w.+-]+@[\w-][\w.-]*        # addresses
+    | [\w.:+-]+                                           # words, dates, numbers, hosts""",
+    re.VERBOSE,
+)
+_HEX = re.compile(r"[0-9a-f]{8,}|[0-9A-F]{8,}")
+_HOST = re.compile(r"(?:[a-z][a-z-]*\.){2,}[a-z-]{2,}")
+_REPEATED = re.compile(r"#(?:[\s,;|/-]+#)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +98,29 @@ def carry_fingerprint(error: BaseException, fingerprint: str) -> None:
 
 
 def fingerprint_of_text(cause: str, text: str) -> str:
-    """The fingerprint of a failure that is not an exception: its cause, and the reason given."""
-    return hashlib.blake2b(f"{cause}\0{text}".encode(errors="replace"), digest_size=8).hexdigest()
+    """The fingerprint of a failure that is not an exception: its cause and its kind of reason."""
+    return _fingerprint_of_reason(cause, text[:_TEMPLATE_CHARACTERS])
+
+
+def template_of(text: str) -> str:
+    """A reason without what differs from message to message.
+
+    Numbers, times, ids, addresses, hosts and quoted parts become `#`, and a list of them one.
+    """
+    return _REPEATED.sub(_VARIABLE, _PARTS.sub(_without_values, text))
+
+
+def _without_values(part: re.Match[str]) -> str:
+    word = part[0]
+    if word[0] in "'\"`" or "://" in word or "@" in word or any(map(str.isdigit, word)):
+        return _VARIABLE
+    return _VARIABLE if _HEX.fullmatch(word) or _HOST.fullmatch(word.rstrip(".:")) else word
+
+
+@lru_cache(maxsize=_FINGERPRINTS_KEPT)
+def _fingerprint_of_reason(cause: str, text: str) -> str:
+    data = f"{cause}\0{template_of(text)}".encode(errors="replace")
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def describe_exception(

@@ -113,7 +113,14 @@ def test_clusters_of_many_partitions_are_added_up(bench: Bench) -> None:
     for partition in range(3):
         receipts = bench.lease(100, partition=partition)
         rows = [
-            Failure(r, -1, "", 0.5, "failure", describe_cause("failure", f"{n % 2}", "w"))
+            Failure(
+                r,
+                -1,
+                "",
+                0.5,
+                "failure",
+                describe_cause("failure", "odd" if n % 2 else "even", "w"),
+            )
             for n, r in enumerate(receipts)
         ]
         bench.client.store.run(

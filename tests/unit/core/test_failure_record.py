@@ -14,6 +14,7 @@ from rqretry.core.failure_record import (
     fingerprint_of_text,
     formatted,
     read_record,
+    template_of,
 )
 
 
@@ -68,6 +69,36 @@ def test_reasons_given_as_text_have_fingerprints_too() -> None:
     assert fingerprint_of_text("failure", "a") != fingerprint_of_text("failure", "b")
     assert fingerprint_of_text("failure", "a") != fingerprint_of_text("timeout", "a")
     assert len(fingerprint_of_text("failure", "\ud800")) == 16
+
+
+KINDS = [
+    ("card of 17 declined", "card of # declined"),
+    ("order ord_8fK2x9 not found", "order # not found"),
+    ("f47ac10b-58cc-4372-a567-0e02b2c3d479 is gone", "# is gone"),
+    ("no session deadbeefcafe", "no session #"),
+    ("db-1.eu.example.com:5432 timed out after 3.2 s", "# timed out after # s"),
+    ("host api.payments.example.com refused", "host # refused"),
+    ("mail to ann@example.org bounced at 2026-11-22T10:00:01Z", "mail to # bounced at #"),
+    ("https://example.org/a?b=1 answers 503", "# answers #"),
+    ("can't open the file, won't retry", "can't open the file, won't retry"),
+    ("key 'a b' is missing in \"orders\"", "key # is missing in #"),
+    ("seats [1, 2, 3] are taken", "seats [#] are taken"),
+    ("GET /orders/17/lines failed", "GET /orders/#/lines failed"),
+    ("no such order", "no such order"),
+]
+
+
+@pytest.mark.parametrize(("reason", "kind"), KINDS)
+def test_a_reason_is_of_one_kind_whatever_its_values_are(reason: str, kind: str) -> None:
+    assert template_of(reason) == kind
+    assert fingerprint_of_text("failure", reason) == fingerprint_of_text("failure", kind)
+
+
+def test_reasons_of_one_template_have_one_fingerprint() -> None:
+    texts = [f"card of {n} declined" for n in range(28_571)]
+    assert len({fingerprint_of_text("rejected", text) for text in texts}) == 1
+    kinds = ["card declined", "card of {} is stolen", "no card of {}", "card of {} declined twice"]
+    assert len({fingerprint_of_text("rejected", kind.format(1)) for kind in kinds}) == len(kinds)
 
 
 def test_a_line_of_an_exception_can_be_read_back() -> None:
