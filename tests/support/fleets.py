@@ -234,8 +234,18 @@ class SentinelFleet(Fleet):
     def fail_over(self) -> None:
         """Have the Sentinels promote the replica in an orderly way; returns when they have."""
         before = self.primary
-        self.ask(self.sentinel_ports[0], "SENTINEL", "FAILOVER", SERVICE)
+        until(self._begins_failover)
         until(lambda: self.primary is not before)
+
+    def _begins_failover(self) -> bool:
+        """A Sentinel that has not heard of the replica lately refuses, for a moment."""
+        try:
+            self.ask(self.sentinel_ports[0], "SENTINEL", "FAILOVER", SERVICE)
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOGOODSLAVE"):
+                raise
+            return False
+        return True
 
     def settled(self) -> None:
         """Wait until one server follows the other, and all Sentinels agree."""
