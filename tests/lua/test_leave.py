@@ -95,7 +95,7 @@ def test_a_group_that_is_drained_leaves_the_other_groups_theirs(world: World) ->
 
 
 Late = Callable[[GroupKeys, bytes], Command[Any]]
-IN_LINE = "name\0" + f"{3:018}" + "b"
+IN_LINE = "name\0" + f"{3:016}" + "b"
 ENDS: dict[str, tuple[Late, Any]] = {
     "leave": (lambda keys, byte: operate.leave(keys, membership=byte), 0),
     "purge_list": (

@@ -185,7 +185,7 @@ class Leases(Reading):
     def _do_purge(self, place: Place, keys: Any, args: Any, reply: Any) -> None:
         ledger = place.ledger(args[0])
         wanted = {"dead": DEAD, "inflight": INFLIGHT}.get(keys[4].split(":")[-1], WAITING)
-        for id_, recorded in zip(args[2:], reply, strict=True):
+        for id_, recorded in zip(args[3:], reply, strict=True):
             here = id_ in ledger.leases and ledger.leases[id_].place == wanted
             require((recorded == b"OK") == here, f"purge of {id_}: {recorded}")
             if here:
