@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rqretry import App, Client, ConsumeResult, Message, OutgoingMessage, RetryPolicy
-from rqretry.core.errors import NotConfirmed, PublishError, RqretryError
+from rqretry.core.errors import NotConfirmed, PublishError, RqretryError, UnsafeServer
 from tests.model.checker.history import HistoryWriter
 from tests.model.checker.recording import RecordedClient, recorded
 
@@ -28,7 +28,18 @@ _REFUSED_S = 0.15
 
 
 def work(order: dict[str, Any]) -> None:
-    """A worker process: one handler per group, which notes when it starts and how it ends."""
+    """A worker process: one handler per group, which notes when it starts and how it ends.
+
+    It does not start while it lacks a right; then it is started again, as a service manager does.
+    """
+    while True:
+        try:
+            return asyncio.run(_app(order).run(grace=5.0))
+        except UnsafeServer:
+            time.sleep(_REFUSED_S)
+
+
+def _app(order: dict[str, Any]) -> App:
     app = App(order["url"], namespace=NAMESPACE)
     for number in range(order["groups"]):
         app.consumer(
@@ -38,7 +49,7 @@ def work(order: dict[str, Any]) -> None:
             concurrency=16,
             policy=RetryPolicy.fixed("50ms", max_retries=1000),
         )(recorded(Path(order["folder"]))(_in_thread if number % 2 else _in_loop))
-    asyncio.run(app.run(grace=5.0))
+    return app
 
 
 async def _in_loop(message: Message[Any]) -> ConsumeResult:
