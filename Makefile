@@ -22,7 +22,7 @@ LANES     ?=
 BIN   := .venv/bin
 STAMP := .venv/.complete
 PIP   := $(BIN)/python -m pip --quiet --disable-pip-version-check install
-CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools)
+CODE  := $(wildcard rqretry tests typing_tests workers benchmarks tools docs/examples)
 
 .DEFAULT_GOAL := help
 .PHONY: simulation docs help setup demo check test campaign chaos soak lint mutants bench bench-peers dist clean

@@ -104,7 +104,7 @@ class App:
         self._lock = threading.Lock()
 
     @property
-    def consumers(self) -> Sequence[ConsumerSpec]:
+    def consumers(self) -> list[ConsumerSpec]:
         """What `@app.consumer` and `@app.task` registered."""
         return self._registry.consumers
 

@@ -16,7 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-PYTHON_FOLDERS = ("rqretry/", "tests/", "typing_tests/", "workers/", "benchmarks/", "tools/")
+PYTHON_FOLDERS = (
+    "rqretry/", "tests/", "typing_tests/", "workers/", "benchmarks/", "tools/", "docs/examples/",
+)  # fmt: skip
 TESTS = ("tests/unit", "tests/lua")
 SERVER = "redis-7"
 TEST_OPTIONS = ("-q", "-n", "3", "--dist", "worksteal", "--server", SERVER)

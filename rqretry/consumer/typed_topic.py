@@ -62,7 +62,7 @@ class Topic(Generic[T]):
         self, body: T | OutgoingMessage, **options: Unpack[PublishOptions]
     ) -> MessageId:
         """Publish one message; see Client.publish. Raises BodyMismatch too."""
-        return await self._app.publish(self.name, self._item(outgoing(body, options)))
+        return await self._app.publish(self.name, self.checked(outgoing(body, options)))
 
     async def publish_many(
         self, bodies: Iterable[T | OutgoingMessage], *, durability: str | None = None
@@ -71,29 +71,32 @@ class Topic(Generic[T]):
 
         Raises BodyMismatch before any is written.
         """
-        items = [self._item(body) for body in several(bodies)]
+        items = [self.checked(body) for body in several(bodies)]
         return await self._app.publish_many(self.name, items, durability=durability)
 
     def publish_sync(
         self, body: T | OutgoingMessage, **options: Unpack[PublishOptions]
     ) -> MessageId:
         """`publish` without asyncio."""
-        return self._app.publish_sync(self.name, self._item(outgoing(body, options)))
+        return self._app.publish_sync(self.name, self.checked(outgoing(body, options)))
 
     def publish_many_sync(
         self, bodies: Iterable[T | OutgoingMessage], *, durability: str | None = None
     ) -> list[MessageId]:
         """`publish_many` without asyncio."""
-        items = [self._item(body) for body in several(bodies)]
+        items = [self.checked(body) for body in several(bodies)]
         return self._app.publish_many_sync(self.name, items, durability=durability)
 
-    def _item(self, item: Any) -> Any:
-        if isinstance(item, OutgoingMessage):
-            return replace(item, body=self._checked(item.body))
-        return self._checked(item)
+    def checked(self, item: T | OutgoingMessage) -> Any:
+        """What can be published later: a body, or one in an OutgoingMessage, as plain values.
 
-    def _checked(self, body: Any) -> Any:
-        """A body as plain values that consumers can read. Raises BodyMismatch."""
+        Raises BodyMismatch: Consumers could not read it.
+        """
+        if isinstance(item, OutgoingMessage):
+            return replace(item, body=self._plain(item.body))
+        return self._plain(item)
+
+    def _plain(self, body: Any) -> Any:
         if self._fit is None:
             return plain(body)
         values = body if isinstance(body, bytes | bytearray) else packed(body)

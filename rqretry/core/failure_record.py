@@ -31,6 +31,7 @@ _MOST_BYTES = 4
 """Of one character in UTF-8."""
 _CARRIED = "_rqretry_fingerprint"
 _TRACEBACK_CHARACTERS = 16_000
+_FINGERPRINT = '"f":"'
 _NO_TIME_S = 0.0005
 """What is less is recorded as 0 s."""
 _TEMPLATE_CHARACTERS = 1_000
@@ -195,6 +196,12 @@ def read_attempt_record(line: str) -> AttemptError | None:
 def reason_in(record: str) -> str:
     """What a new attempt record says: the exception's type and text, or the reason or cause."""
     return str(read_attempt_record(f"0 0 {record}") or "")
+
+
+def fingerprint_in(record: str) -> str:
+    """The fingerprint in a new attempt record."""
+    at = record.find(_FINGERPRINT) + len(_FINGERPRINT)
+    return record[at : record.find('"', at)]
 
 
 def _record(

@@ -34,6 +34,7 @@ class Event:
         attempt: Which delivery it was.
         reason: The error's type and message, or the handler's reason.
         next_due_ms: When it will be tried again, server time in milliseconds; None for never.
+        fingerprint: The same for failures of the same cause and code; "" where nothing failed.
     """
 
     name: EventName
@@ -44,6 +45,7 @@ class Event:
     attempt: int = 0
     reason: str = ""
     next_due_ms: int | None = None
+    fingerprint: str = ""
 
 
 Callback = Callable[[Event], Any]

@@ -20,7 +20,7 @@ from rqretry.core.back_off import FIRST_S, BackOff
 from rqretry.core.catalog_records import BROADCAST
 from rqretry.core.envelope import decode
 from rqretry.core.errors import CodecError, RqretryError, StoreUnavailable
-from rqretry.core.failure_record import reason_in
+from rqretry.core.failure_record import fingerprint_in, reason_in
 from rqretry.core.middleware import Announcer, Event
 from rqretry.core.route import EVERY_TAG, RouteGroup
 from rqretry.observability.log_format import about
@@ -177,8 +177,9 @@ class BroadcastResults:
         )  # fmt: skip
         if self._announcer.wants("failure"):
             group = place.keys.group
-            event = Event("failure", self._worker, group, place.topic, delivery.id, 1, reason, None)
-            self._announcer.post(event)
+            facts = (group, place.topic, delivery.id, 1, reason, None)
+            kind = fingerprint_in(failure.record)
+            self._announcer.post(Event("failure", self._worker, *facts, kind))
 
     def release(self, delivery: Delivery, _delay_ms: int | str) -> None:
         """The worker stops before it has started."""

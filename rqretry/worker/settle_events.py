@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from rqretry.core.durations import spell
-from rqretry.core.failure_record import reason_in
+from rqretry.core.failure_record import fingerprint_in, reason_in
 from rqretry.core.middleware import Announcer, Event
 from rqretry.observability.log_format import about
 from rqretry.observability.observer import DEAD_LETTER, FAILURE, STALE
@@ -18,8 +18,6 @@ from rqretry.worker.leases import Delivery
 log = logging.getLogger("rqretry")
 
 _FOLDED_S, _MOST_KINDS = 60.0, 1000
-_KIND = '"f":"'
-"""What the fingerprint of a failure is behind, in its record."""
 _WHERE = re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)')
 
 
@@ -78,17 +76,16 @@ class OutcomeReporter:
         dead_lettered = result.dead and not keys.source
         for name in ("failure", "dead_letter") if dead_lettered else ("failure",):
             if self._announcer.wants(name):
-                topic, reason = keys.partition.topic, reason_in(failure.record)
+                topic, record = keys.partition.topic, failure.record
                 due_ms = None if result.dead else result.due_ms
-                id_, attempt = failure.receipt.id, result.attempt
-                event = Event(name, self._worker, keys.group, topic, id_, attempt, reason, due_ms)
-                self._announcer.post(event)
+                id_, attempt, reason = failure.receipt.id, result.attempt, reason_in(record)
+                facts = (keys.group, topic, id_, attempt, reason, due_ms, fingerprint_in(record))
+                self._announcer.post(Event(name, self._worker, *facts))
 
     def log_failure(self, delivery: Delivery, failure: Failure, result: Failed) -> None:
         """A line for the first of a kind in a group, and for one a minute where it goes on."""
-        keys, record, now = delivery.place.keys, failure.record, time.monotonic()
-        at = record.find(_KIND) + len(_KIND)  # most end here: no more than they need is done
-        kind = record[at : record.find('"', at)]
+        keys, now = delivery.place.keys, time.monotonic()
+        kind = fingerprint_in(failure.record)  # most end here: no more than they need is done
         folded = self._folded.get((keys.group, kind))
         if folded is not None and now < folded[0]:
             folded[1] += 1
