@@ -184,13 +184,15 @@ async def test_events_report_of_failures_dead_letters_start_and_stop(lab: Lab) -
         id_ = await app.publish("t", 1)
         await until(lambda: len(events) == 4)
         due = events[1].next_due_ms
+        (dead,) = await app.admin.dead_letters("g")
     assert isinstance(due, int)
+    kind = dead.fingerprint
     common = (worker.name, "g", "t", str(id_))
     assert events == [
         Event("started", worker.name),
-        Event("failure", *common, 1, "ValueError: wrong", due),
-        Event("failure", *common, 2, "ValueError: wrong", None),
-        Event("dead_letter", *common, 2, "ValueError: wrong", None),
+        Event("failure", *common, 1, "ValueError: wrong", due, kind),
+        Event("failure", *common, 2, "ValueError: wrong", None, kind),
+        Event("dead_letter", *common, 2, "ValueError: wrong", None, kind),
         Event("stopped", worker.name),
     ]
 
