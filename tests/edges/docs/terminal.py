@@ -32,7 +32,7 @@ NO_ASYNCIO = "-p no:asyncio"
 ANY = "..."
 DIFFER = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3}Z?", "<time>"),
-    (r"\b[0-9A-Za-z_-]{16}\b(?! {4,}\d)(?=[ .]|$)", "<id>"),
+    (r"\b[0-9A-Za-z_-]{16}\b(?=[ .,]|$)", "<id>"),
     (r"\S+:\d+:\d+(?=\s|$)", "<worker>"),
     (r"\bin \d+\.\d\ds\b", "in <seconds>"),
     (r"(?<=failure) +\d\.\d+", " <seconds>"),
@@ -156,19 +156,24 @@ class Reader(AbstractContextManager["Reader"]):
         for terminal in self._terminals.values():
             terminal.__exit__()
 
-    def read(self, page: Path) -> int:
-        """Do all of it; how many commands were typed."""
-        typed = 0
-        for language, title, text in BLOCK.findall(page.read_text()):
+    def write(self, page: Path) -> None:
+        """Write the files of a page."""
+        for language, _, text in BLOCK.findall(page.read_text()):
             if language == "python" and (name := FILE.match(text)):
                 (self._folder / name[1]).write_text(text)
-            elif language == "console":
-                for command, expected in commands(text):
-                    self._type(title, command, expected)
-                    typed += bool(command)
+
+    def read(self, page: Path) -> int:
+        """Do all of it; how many commands were typed."""
+        self.write(page)
+        typed = 0
+        for language, title, text in BLOCK.findall(page.read_text()):
+            for command, expected in commands(text) if language == "console" else ():
+                self.type(title, command, expected)
+                typed += bool(command)
         return typed
 
-    def _type(self, title: str, command: str, expected: str) -> None:
+    def type(self, title: str, command: str, expected: str) -> None:
+        """Type a command into the terminal of this title, "" for the first, and compare."""
         if title not in self._terminals:
             self._terminals[title] = Terminal(self._folder, self._variables, tty=bool(title))
         terminal = self._terminals[title]

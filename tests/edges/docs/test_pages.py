@@ -70,3 +70,11 @@ async def started_and_stopped(app: App) -> None:
 
 def test_the_page_on_handlers_has_blocks_that_run() -> None:
     assert len(BLOCK.findall((DOCS / "handlers.md").read_text())) >= 5
+
+
+def test_the_simple_consumer_of_the_page_receives_what_it_published(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text,) = [t for t in BLOCK.findall((DOCS / "handlers.md").read_text()) if "receive(" in t]
+    exec(compile(text.replace(WRITTEN_URL, url), "handlers.md", "exec"), {})
+    assert capsys.readouterr().out == "{'amount': 12} 1\n"
