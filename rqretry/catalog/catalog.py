@@ -20,7 +20,7 @@ from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.errors import ConfigError, InvalidArgument, TopicNotFound, show
 from rqretry.core.start import LATEST
-from rqretry.protocol.command import Operation
+from rqretry.protocol.command import Operation, side_by_side
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 
 _ROUNDS = 20
@@ -104,7 +104,8 @@ class Catalog:
             if record is None:
                 continue
             yield from self.growth.resume(names)
-            yield from self.store.configure(record)
+            if record.max_inflight or not set(record.topics) <= set(names):
+                yield from self.store.configure(record)  # its settings, and shares, elsewhere too
             yield from self.backfill.finish(record)
             record = yield from self.groups.get(group)
             if set(names) <= set(record.topics):  # else an operator unsubscribed it meanwhile
@@ -126,13 +127,15 @@ class Catalog:
             topics = record.topics
         declared = self.topics.declared
         yield from self.store.topics_now(name for name in topics if not declared.get(name))
-        for name in topics:
-            try:
-                yield from self.topics.get(name, create=create)
-            except TopicNotFound as error:
-                raise TopicNotFound(
-                    f"{error}; a consumer that receives by hand creates groups but no topics:"
-                    f" publish to it first, or create it with admin.create_topic({name!r})"
-                    f" (rqretry topic create {name})"
-                ) from None
+        yield from side_by_side([self._topic(name, create=create) for name in topics])
         return source, topics
+
+    def _topic(self, name: str, *, create: bool) -> Operation[None]:
+        try:
+            yield from self.topics.get(name, create=create)
+        except TopicNotFound as error:
+            raise TopicNotFound(
+                f"{error}; a consumer that receives by hand creates groups but no topics:"
+                f" publish to it first, or create it with admin.create_topic({name!r})"
+                f" (rqretry topic create {name})"
+            ) from None

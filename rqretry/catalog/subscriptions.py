@@ -11,7 +11,7 @@ from rqretry.core.catalog_records import DlqGroup, GroupRecord, TopicRecord
 from rqretry.core.errors import ConfigError, GroupNotFound, show
 from rqretry.core.route import EVERY_TAG
 from rqretry.protocol import inspect
-from rqretry.protocol.command import Operation
+from rqretry.protocol.command import Operation, side_by_side
 from rqretry.protocol.keys import bucket_key
 
 _ROUNDS = 20
@@ -147,35 +147,36 @@ class Subscriptions(CatalogPart):
         return replace(record, version=version - 1)
 
     def _subscribe_all(self, topics: Iterable[str], record: GroupRecord) -> Operation[GroupRecord]:
-        """Subscribe, until the routes say what the record says: another start may differ."""
+        """Subscribe, until the topics have what the record says: another start may differ."""
         names = tuple(topics)
         for _ in range(_ROUNDS):
             copied = yield from self._copy_again(names, record)
-            for name in names:
-                if name not in copied:
-                    yield from self._subscribe(name, record)
+            yield from self._subscribe([name for name in names if name not in copied], record)
             again = yield from self._store.group(record.name)
-            if again.tags == record.tags:
+            if again == record:
                 return again
             record = again
-        raise ConfigError(f"the tags of group {show(record.name)} change all the time: repeat this")
+        raise ConfigError(f"group {show(record.name)} is changed all the time: repeat this")
 
     def _copy_again(self, topics: Sequence[str], group: GroupRecord) -> Operation[set[str]]:
         """Bring the partitions of those up to date that the group has as it wants; which."""
         records = yield from self._store.topics_now(topics)
         as_wanted = [record for record in records if _subscribed(record, group) == record]
-        names = {record.name for record in as_wanted}
-        if names:
-            yield from self._store.configure(group, topics=names)
-            yield from self._store.install(*as_wanted)
-        return names
+        yield from self._copy(as_wanted, group)
+        return {record.name for record in as_wanted}
 
-    def _subscribe(self, topic: str, group: GroupRecord) -> Operation[None]:
-        changed = yield from self._store.topics.change(topic, lambda old: _subscribed(old, group))
-        record = self._store.keep(changed)
-        # The configuration first: a worker must not find a message in a group it cannot read.
-        yield from self._store.configure(group, topics=[topic])
-        yield from self._store.install(record)
+    def _subscribe(self, topics: Iterable[str], group: GroupRecord) -> Operation[None]:
+        change = self._store.topics.change
+        changed = yield from side_by_side(
+            [change(name, lambda old: _subscribed(old, group)) for name in topics]
+        )
+        yield from self._copy([self._store.keep(record) for record in changed], group)
+
+    def _copy(self, records: Sequence[TopicRecord], group: GroupRecord) -> Operation[None]:
+        if records:
+            # The configuration first: no worker may find a message in a group that it cannot read.
+            yield from self._store.configure(group, topics=[record.name for record in records])
+            yield from self._store.install(*records)
 
     def _finish_leaving(self, group: str, topic: str) -> Operation[int]:
         store = self._store

@@ -19,6 +19,9 @@ MAX_BATCH = 500
 MAX_BATCH_BYTES = 1024 * 1024
 """Bytes of bodies per lease; at least one message is always leased."""
 
+_SIDE_BY_SIDE = 100
+"""Operations whose calls share round trips."""
+
 Argument = str | bytes | int | float
 
 
@@ -121,6 +124,77 @@ class SyncPerformer(Protocol):
 def batches(items: Sequence[T], most: int = MAX_BATCH) -> Iterator[Sequence[T]]:
     """Cut a sequence into what one script call may take."""
     return (items[at : at + most] for at in range(0, len(items), most))
+
+
+def side_by_side(operations: Sequence[Operation[T]]) -> Operation[list[T]]:
+    """Perform operations a step at a time, the calls of some of them in one round trip.
+
+    None of them may wait for another one. A call is repeated as long as any. An error ends its own
+    operation; the first one is raised when the others have ended.
+    """
+    results: list[T] = []
+    for some in batches(operations, _SIDE_BY_SIDE):
+        results += yield from _in_step(some)
+    return results
+
+
+def _in_step(operations: Sequence[Operation[T]]) -> Operation[list[T]]:
+    sides = [_Side(operation) for operation in operations]
+    while any(side.step is not None for side in sides):
+        asking = [(side, side.calls) for side in sides if side.step is not None]
+        outcomes = iter((yield Each([call for _, calls in asking for call in calls], None)))
+        for side, calls in asking:
+            found = [next(outcomes) for _ in calls]
+            if isinstance(side.step, Block | Pause):
+                found = yield side.step
+            side.answer(found)
+    for side in sides:
+        if side.error is not None:
+            raise side.error
+    return [side.result for side in sides]
+
+
+class _Side(Generic[T]):
+    """One of the operations that are performed side by side."""
+
+    result: T
+
+    def __init__(self, operation: Operation[T]) -> None:
+        self.step: Step | None = None
+        self.error: Exception | None = None
+        self._operation = operation
+        self._go_on(operation.send, None)
+
+    @property
+    def calls(self) -> Sequence[Command[Any]]:
+        match self.step:
+            case Command():
+                return [self.step]
+            case Each():
+                return self.step.commands
+            case Block() | Pause() | None:
+                return []
+            case _:
+                return self.step
+
+    def answer(self, found: Any) -> None:
+        if isinstance(self.step, Each | Block | Pause):
+            self._go_on(self._operation.send, found)
+            return
+        for one in found:
+            if isinstance(one, Exception):
+                self._go_on(self._operation.throw, one)
+                return
+        self._go_on(self._operation.send, found[0] if isinstance(self.step, Command) else found)
+
+    def _go_on(self, advance: Callable[[Any], Step], outcome: Any) -> None:
+        self.step = None
+        try:
+            self.step = advance(outcome)
+        except StopIteration as end:
+            self.result = end.value
+        except Exception as error:  # noqa: BLE001 - raised when all have ended
+            self.error = error
 
 
 def text(value: Argument) -> str:

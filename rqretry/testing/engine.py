@@ -68,7 +68,7 @@ class Engine:
     def set_clock(self, now_ms: int) -> None:
         """Virtual time is now this; it never goes back."""
         self.clock.ms = max(now_ms, self.clock.ms)
-        self._store.write("SET", self._key, self.clock.ms)
+        self._store.set_clock(self._key, self.clock.ms)
 
     def set_attempt(self, place: LabPlace, id_: str, number: int, last_error: str) -> None:
         """Number the next delivery of a message, where its partition has it."""
@@ -120,8 +120,6 @@ class Engine:
 
     async def _run(self, budget: Budget, done: Callable[[], bool] = bool) -> None:
         self.join()
-        for place in self.places:
-            place.polled = -1
         while not done():
             taken = self._take()
             if taken is None:
@@ -135,14 +133,16 @@ class Engine:
             await self._attempt(*taken)
 
     def _take(self) -> tuple[LabPlace, Delivery] | None:
-        while True:
-            stale = [place for place in self.places if place.polled != self._store.changes]
-            if not stale:
-                return None
-            for place in stale:
-                delivery = place.workers.next(place, self.clock.ms)
-                if delivery is not None:
-                    return place, delivery
+        idle = False
+        while not idle:
+            idle, now_ms = True, self.clock.ms
+            for place in self.places:
+                if place.workers.may_have(place, now_ms):
+                    idle = False
+                    delivery = place.workers.next(place, now_ms)
+                    if delivery is not None:
+                        return place, delivery
+        return None
 
     async def _attempt(self, place: LabPlace, delivery: Delivery) -> None:
         fault = self.faults.take(place.worker, delivery.id)
@@ -183,6 +183,8 @@ class Engine:
         async with AsyncExitStack() as stack:
             for app in self.apps:
                 await stack.enter_async_context(app.at_work())
+            for place in self.places:
+                place.polled = -1  # somebody may have published from elsewhere
             yield
 
     # -- leases that end while a handler runs ----------------------------------------------------

@@ -1,13 +1,14 @@
 """The stores of the lab: both kinds of client, one order of calls, on a real server."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rqretry.core.errors import InvalidArgument
 from rqretry.core.redis_url import RedisUrl
-from rqretry.protocol.command import Argument, Block, Command, number
+from rqretry.protocol.command import Argument, Block, Command, number, text
 from rqretry.protocol.scripts import ScriptLibrary
-from rqretry.transport.node import Procedure
+from rqretry.transport.node import Procedure, Topology
 from rqretry.transport.session import Session
 from rqretry.transport.store import Store
 from rqretry.transport.store_sync import SyncStore
@@ -15,16 +16,28 @@ from rqretry.transport.store_sync import SyncStore
 T = TypeVar("T")
 
 _CHANGES_NOTHING_READY = frozenset(
-    {"lease", "feed_dlq_group", "rate_take", "succeed", "read", "peek", "stats", "dead_letters"}
+    {
+        *("lease", "feed_dlq_group", "rate_take", "succeed"),
+        *("read", "peek", "stats", "dead_letters", "clock"),
+    }
 )
-"""What feed makes ready is for the very group that leases next."""
+"""What feed makes ready is for the very group that leases next; what is due is looked at anyway."""
+
+
+def tag_of(key: str) -> str:
+    """A key up to its hash tag; "" where it has none."""
+    return key.rpartition("}")[0]
 
 
 class LabSession(Session):
     """A session that also counts the calls that may have made a message ready."""
 
     ahead = False
-    changes = 0
+
+    def __init__(self, topology: Topology, repeat_seconds: float) -> None:
+        super().__init__(topology, repeat_seconds)
+        self.changes = Counter[str]()
+        """By hash slot; "" is all of them."""
 
     def run(self, command: Command[T], seconds: float | None = None) -> Procedure[T]:
         """Run one command; see Session."""
@@ -59,8 +72,10 @@ class LabSession(Session):
         )
 
     def _count(self, commands: Sequence[Command[Any]]) -> None:
-        if any(command.verb not in _CHANGES_NOTHING_READY for command in commands):
-            self.changes += 1
+        for command in commands:
+            if command.verb not in _CHANGES_NOTHING_READY:
+                key = (*command.keys, *map(text, command.arguments[1:2]), "")[0]
+                self.changes[tag_of(key)] += 1
 
 
 class LabStore(SyncStore):
@@ -73,10 +88,10 @@ class LabStore(SyncStore):
         self.may_hold_up_a_loop = True  # a test has nothing else to do
         self._prepare()
 
-    @property
-    def changes(self) -> int:
-        """How many calls may have made a message ready."""
-        return self._lab_session.changes
+    def changes(self, slots: Sequence[str]) -> int:
+        """How many calls may have made a message ready in these slots."""
+        changes = self._lab_session.changes
+        return changes[""] + sum(changes[slot] for slot in slots)
 
     def _prepare(self) -> None:
         """Greet the server by its own clock, before the virtual one takes its place."""
@@ -89,6 +104,10 @@ class LabStore(SyncStore):
     def write(self, *arguments: Argument) -> None:
         """Send a plain command that may have made a message ready."""
         self.run(Command("write", (), (), bool, arguments=arguments))
+
+    def set_clock(self, key: str, now_ms: int) -> None:
+        """Scripts read this time from now on."""
+        self.run(Command("clock", (), (), bool, arguments=("SET", key, now_ms)))
 
     def close(self) -> None:
         """Nothing: an app that closes its clients in mid-test does not close the lab."""

@@ -6,12 +6,13 @@ time and in tasks (fetching, heartbeat, reaper) the lab does step by step; see e
 
 import random
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from rqretry.app import App
 from rqretry.catalog.catalog import Catalog
+from rqretry.catalog.group_rules import source_of
 from rqretry.catalog.store import Place
 from rqretry.consumer.registry import ConsumerSpec
 from rqretry.core.middleware import Announcer, Event
@@ -19,11 +20,12 @@ from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.quiet import any_key, holding
 from rqretry.maintenance.retention import kept_keys, purges
 from rqretry.protocol.broadcast import Entry, read_after
+from rqretry.protocol.command import Operation, side_by_side
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
 from rqretry.protocol.lease import lease
 from rqretry.protocol.maintain import feed_dlq_group, sweep
 from rqretry.protocol.rate_limit import rate_take
-from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score
+from rqretry.testing.lab_stores import LabAsyncStore, LabStore, first_score, tag_of
 from rqretry.worker.broadcast import BroadcastResults, Position, starting_positions, unleased
 from rqretry.worker.consumer import Consumer, ConsumerContext
 from rqretry.worker.leases import Delivery, LeasedPlace
@@ -47,7 +49,7 @@ class LabPlace(LeasedPlace):
         consumer: What runs its messages.
         workers: The workers that the consumer belongs to.
         next_due_ms: The virtual time in ms at which something is due, as of the last poll.
-        polled: Which change of the store that poll has seen.
+        polled: How many changes of its slots that poll has seen.
         position: Of a broadcast consumer: how far it has read.
         shown: Of a broadcast consumer: what it has read and not handled.
     """
@@ -58,6 +60,7 @@ class LabPlace(LeasedPlace):
         self.workers = workers
         self.next_due_ms: int | None = None
         self.polled = -1
+        self.slots = tag_of(self.keys.wake), tag_of(self.keys.bucket)
         self.position: Position | None = None
         self.shown: deque[Delivery] = deque()
 
@@ -91,9 +94,11 @@ class LabWorkers:
 
     def join(self) -> None:
         """Subscribe the groups of the app's consumers that are not subscribed yet."""
-        for spec in self.app.consumers[len(self._joined) :]:
-            self._joined.append(spec)
-            self._join(spec)
+        for specs in _apart(self.app.consumers[len(self._joined) :]):
+            self._joined += specs
+            joining = side_by_side([self._subscribe(spec) for spec in specs])
+            for spec, joined in zip(specs, self._store.perform(joining), strict=True):
+                self._join(spec, *joined)
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
@@ -112,6 +117,11 @@ class LabWorkers:
 
     # -- leasing and maintenance -----------------------------------------------------------------
 
+    def may_have(self, place: LabPlace, now_ms: int) -> bool:
+        """Whether something may be ready in a place since it was polled."""
+        due = place.next_due_ms is not None and place.next_due_ms <= now_ms
+        return due or place.polled != self._store.changes(place.slots)
+
     def next(self, place: LabPlace, now_ms: int) -> Delivery | None:
         """The next message of a place, leased or broadcast; None: nothing is ready."""
         if place.position is not None:
@@ -121,7 +131,7 @@ class LabWorkers:
     def lease(self, place: LabPlace, now_ms: int) -> Delivery | None:
         """Lease the next message of a place, after what is due there; None: nothing is ready."""
         while True:
-            changes = self._store.changes
+            changes = self._store.changes(place.slots)
             if place.keys.source:
                 self._store.run(feed_dlq_group(place.keys, worker=place.worker))
             tokens_in_ms = self._wait_for_tokens(place)
@@ -143,7 +153,7 @@ class LabWorkers:
             if found:
                 return found[0]
             if leased.status == "NO_GROUP":
-                self._subscribe(place.consumer.spec)
+                self._store.perform(self._subscribe(place.consumer.spec))
                 continue
             if leased.status == "RATED":
                 continue
@@ -168,7 +178,7 @@ class LabWorkers:
     def _next_shown(self, place: LabPlace, position: Position, now_ms: int) -> Delivery | None:
         partition = place.keys.partition
         while not place.shown:
-            changes = self._store.changes
+            changes = self._store.changes(place.slots)
             due_ms = first_score(self._store, partition.scheduled)
             if due_ms is not None and due_ms <= now_ms:
                 self._store.perform(self._maintenance.deliver([partition]))
@@ -252,7 +262,7 @@ class LabWorkers:
 
     # -- joining -------------------------------------------------------------------------------
 
-    def _join(self, spec: ConsumerSpec) -> None:
+    def _join(self, spec: ConsumerSpec, max_retries: int, places: list[Place]) -> None:
         settler = self._settlers.get(spec.group)
         if settler is None:
             settler = Settler(self._async_store, self.announcer, spec.group, self._wake_ups)
@@ -263,9 +273,9 @@ class LabWorkers:
         rooms = self._broadcast if spec.broadcast else self._wake_ups
         spec = unleased(spec) if spec.broadcast else spec
         context = ConsumerContext(spec.group, self.app.hooks, results, rooms, events=self)
-        consumer = Consumer(spec, context, self._subscribe(spec))
+        consumer = Consumer(spec, context, max_retries)
         consumer.execution._random = random.Random(0)  # noqa: SLF001 - the same jitter every time
-        for one in self._store.perform(self.catalog.groups.places(spec.group, spec.topics)):
+        for one in places:
             place = LabPlace(self, consumer, one)
             place.position = self._position_of(spec, place)
             consumer.places.append(place)
@@ -279,5 +289,21 @@ class LabWorkers:
         self._broadcast.begin([position])
         return position
 
-    def _subscribe(self, spec: ConsumerSpec) -> int:
-        return self._store.perform(apply_spec(self.catalog, spec, explicit=True))
+    def _subscribe(self, spec: ConsumerSpec) -> Operation[tuple[int, list[Place]]]:
+        max_retries = yield from apply_spec(self.catalog, spec, explicit=True)
+        return max_retries, (yield from self.catalog.groups.places(spec.group, spec.topics))
+
+
+def _apart(specs: Sequence[ConsumerSpec]) -> Iterator[list[ConsumerSpec]]:
+    """Consumers in their order, cut where one changes the same records as another one before it."""
+    some: list[ConsumerSpec] = []
+    taken: set[str] = set()
+    for spec in specs:
+        names = {spec.group, source_of(spec.group, spec.topics), *spec.topics}
+        if names & taken:
+            yield some
+            some, taken = [], set()
+        some.append(spec)
+        taken |= names - {""}
+    if some:
+        yield some

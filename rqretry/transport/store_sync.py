@@ -83,7 +83,9 @@ class SyncConnection:
     def send(self, requests: Requests) -> None:
         """Send requests. TryAgain."""
         try:
-            self.raw.send_packed_command(list(map(pack_one, requests)), check_health=False)
+            # In one system call: redis-py makes one for each item of a list.
+            packed = [b"".join(map(pack_one, requests))]
+            self.raw.send_packed_command(packed, check_health=False)
         except (RedisError, OSError, TimeoutError) as error:
             raise broken(self.node, error, sent=True) from error
 

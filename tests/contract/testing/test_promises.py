@@ -6,8 +6,11 @@ import sys
 import textwrap
 from typing import Any
 
+import pytest
+
 from rqretry import App, Message
 from rqretry.testing import Lab
+from rqretry.transport.store_sync import SyncConnection
 
 PROGRAM = """
     import asyncio
@@ -131,8 +134,34 @@ def test_a_group_more_costs_as_much_as_the_one_before(lab: Lab) -> None:
 
 def changes(lab: Lab) -> int:
     """How many calls of the lab may have changed something."""
-    return lab.client.store.changes  # type: ignore[attr-defined,no-any-return]
+    counted: int = lab.client.store.session.changes.total()  # type: ignore[attr-defined]
+    return counted
 
 
 def handle(message: Message[Any]) -> None:
     """Nothing."""
+
+
+def test_what_many_groups_cost_follows_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, groups, trips = App(), 60, 0
+    receive = SyncConnection.receive
+
+    def counted(connection: SyncConnection, count: int, seconds: float | None = None) -> Any:
+        nonlocal trips
+        trips += 1
+        return receive(connection, count, seconds)
+
+    def fail_once(message: Message[int]) -> None:
+        if message.attempt == 1:
+            raise ValueError
+
+    for number in range(groups):
+        app.consumer(f"t{number}", group=f"g{number}")(fail_once)
+    monkeypatch.setattr(SyncConnection, "receive", counted)
+    with Lab(app, server="redis") as lab:
+        joined, trips = trips, 0
+        for number in range(groups):
+            lab.publish(f"t{number}", number)
+        assert lab.advance("1m") == 2 * groups
+        assert joined < groups
+        assert trips < 20 * groups

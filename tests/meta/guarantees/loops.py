@@ -80,6 +80,7 @@ LOOPS: dict[str, str] = {
     "protocol/maintain.py::live_workers": PAGES,
     "protocol/operate.py::scan": PAGES,
     "protocol/publish.py::PlainMessages.cut": WALKS,
+    "protocol/command.py::_in_step": "ends when the operations have ended",
     "spark/archive_job.py::_wait": WAITS,
     "spark/archive_job.py::_let_finish": DEADLINE,
     "spark/dead_letters.py::_dead": PAGES,

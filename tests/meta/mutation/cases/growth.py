@@ -7,6 +7,7 @@ from tests.meta.mutation.cases.common import always, case
 
 IDLE = "tests/contract/integration/test_idle_costs.py::"
 LOOPS = "tests/contract/integration/test_idle_loops.py::"
+JOINS = "tests/contract/testing/test_promises.py::test_what_many_groups_cost_follows_their_number"
 GROWTH = "tests/contract/integration/test_growth_order.py::"
 
 
@@ -18,6 +19,18 @@ def stays_open(_: Any) -> Any:
 def as_addressed(original: Any) -> Any:
     """A call is sent to the partition that its messages were addressed to, whatever came since."""
     return lambda self, call, *rest: original(self, call._replace(partitions=0), *rest)
+
+
+def one_by_one(_: Any) -> Any:
+    """Each operation ends before the next one begins."""
+
+    def made(operations: Any) -> Any:
+        results = []
+        for operation in operations:
+            results.append((yield from operation))  # noqa: PERF401 - it yields
+        return results
+
+    return made
 
 
 def ping(_: Any) -> Any:
@@ -80,8 +93,12 @@ CASES = (
          Symbol("Fetcher._lease_woken", looks_first),
          f"{IDLE}test_what_was_woken_is_leased_before_others_are_looked_at"),
     case("R30", "a group joins its topics one by one",
+         Symbol("protocol:side_by_side", one_by_one),
          Symbol("Subscriptions._copy_again", none_as_wanted),
-         f"{IDLE}test_a_group_of_many_topics_joins_again_with_a_few_calls"),
+         f"{IDLE}test_a_group_of_many_topics_joins_with_a_few_calls"),
+    case("R30", "operations side by side have round trips of their own",
+         Symbol("protocol:side_by_side", one_by_one), JOINS),
+    case("R30", "what one group of a lab does wakes all of them", Symbol("tag_of", always("")), JOINS),
     case("R30", "wake-ups are taken one by one", Constant("worker:_MANY", "10**9"),
          f"{IDLE}test_many_that_are_woken_together_are_leased_from_together"),
     case("R30", "a wait that has ended gives its connection up",
