@@ -13,9 +13,10 @@ _ELSEWHERE = {
     "inflight": "rqretry.cli.workers:inflight",
     "dashboard": "rqretry.dashboard.command:dashboard",
     "demo": "rqretry.demo.command:demo",
+    "gateway": "rqretry.gateway.command:gateway",
 }
 GROUPS = {
-    "Run": "worker dev dashboard exporter reaper demo",
+    "Run": "worker dev dashboard gateway exporter reaper demo",
     "Send": "publish receive recall pipeline",
     "Look": "status message workers inflight audit doctor",
     "Manage": "topic group dlq transaction fsck acl",

@@ -53,6 +53,9 @@ _LOOKED_AT = 32
 class SimpleOperations(SimpleSettling):
     """What a simple consumer does, without I/O."""
 
+    kind = SIMPLE
+    """Of its group."""
+
     def __init__(
         self,
         catalog: Catalog,
@@ -86,7 +89,7 @@ class SimpleOperations(SimpleSettling):
         """Subscribe; done once, by the first call. Raises GroupNotFound, TopicNotFound."""
         if self._record is None:
             record = yield from self.catalog.join(
-                self.group, SIMPLE, self.topics, create_topics=False, **self._subscription
+                self.group, self.kind, self.topics, create_topics=False, **self._subscription
             )
             yield from self._find_places()
             self._record = record  # a call that was cut off before this joins again
@@ -130,19 +133,29 @@ class SimpleOperations(SimpleSettling):
         end = time.monotonic() + seconds(wait, name="wait", maximum=LONGEST_WAIT_S)
         yield from self.join()
         while True:
-            if time.monotonic() >= self._found_at + _LOOK_EVERY_S:
-                yield from self._find_places()
-            if time.monotonic() >= self._sweeps.next_at:
-                yield from self._sweeps.round({place.keys.partition for place in self._places})
-            asked_ns = time.time_ns()
-            received, look_again_s = yield from self._look_everywhere(most, duration_ms)
-            if received and observer.installed is not None:
-                observer.installed.received(self.namespace, received, self.worker, asked_ns)
+            received, look_again_s = yield from self.look(most, duration_ms)
             rest = end - time.monotonic()
             if received or rest <= 0:
                 return received
-            wakes = tuple(keys.wake for _, _, keys in self._open_places())
-            yield Block(wakes, min(rest, look_again_s))
+            yield Block(self.wake_keys, min(rest, look_again_s))
+
+    def look(self, most: int, duration_ms: int) -> Operation[tuple[list[Message[Any]], float]]:
+        """Lease what is there now, for `receive`; the messages, or how soon to look again."""
+        yield from self.join()
+        if time.monotonic() >= self._found_at + _LOOK_EVERY_S:
+            yield from self._find_places()
+        if time.monotonic() >= self._sweeps.next_at:
+            yield from self._sweeps.round({place.keys.partition for place in self._places})
+        asked_ns = time.time_ns()
+        received, look_again_s = yield from self._look_everywhere(most, duration_ms)
+        if received and observer.installed is not None:
+            observer.installed.received(self.namespace, received, self.worker, asked_ns)
+        return received, look_again_s
+
+    @property
+    def wake_keys(self) -> tuple[str, ...]:
+        """What is set when there may be something to receive; after `join`."""
+        return tuple(keys.wake for _, _, keys in self._open_places())
 
     def _look_everywhere(
         self, most: int, duration_ms: int

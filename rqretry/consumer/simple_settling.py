@@ -36,6 +36,8 @@ Leases = tuple[GroupKeys, Sequence[ReceiptHandle]]
 class SimpleSettling(ABC):
     """What a simple consumer does with the messages that it has."""
 
+    strict = True
+    """Whether a lease must not be past its deadline, though nothing has ended it yet."""
     group: str
     worker: str
     namespace: str
@@ -201,7 +203,7 @@ class SimpleSettling(ABC):
 
     def _committing(self, keys: GroupKeys, batch: Sequence[ReceiptHandle]) -> Any:
         receipts = [handle.receipt for handle in batch]
-        return succeed(keys, receipts, worker=self.worker, strict=True)
+        return succeed(keys, receipts, worker=self.worker, strict=self.strict)
 
     def _watched(
         self,

@@ -1,0 +1,155 @@
+"""One port for TLS and plain text, as RocketMQ's own proxy has: the first byte tells which.
+
+The gRPC server listens on a unix socket behind it. A plain HTTP request is a probe: GET /readyz.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+
+FIRST_BYTE_S = 10.0
+"""How long a new connection may say nothing."""
+_TLS_HANDSHAKE = b"\x16"
+_HTTP_GET = b"G"
+_MOST_HEAD = 8192
+_REQUEST_S = 5.0
+
+Ready = Callable[[], str | None]
+"""Why the gateway cannot work; None if it can."""
+
+
+class _Half(asyncio.Protocol):
+    """One side of a relayed connection: what comes here goes to the other side."""
+
+    transport: asyncio.Transport | None = None
+    other: "_Half"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other.transport is not None:
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if self.other.transport is not None:
+            self.other.transport.close()
+
+
+class _Client(_Half):
+    """The side of the client; nothing is read before the other side is there."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._connecting: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.other = _Half()
+        self.other.other = self
+        assert self.transport is not None
+        self.transport.pause_reading()
+        self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert self.transport is not None
+        try:
+            await loop.create_unix_connection(lambda: self.other, self._backend)
+            self.transport.resume_reading()
+        except OSError:
+            self.transport.close()
+
+
+class Front:
+    """Accepts connections and relays them to the gRPC server.
+
+    Args:
+        listening: The socket that clients connect to; other processes may accept from it, too.
+        backend: The unix socket of the gRPC server.
+        tls: The certificate.
+        fault: What /readyz answers.
+    """
+
+    def __init__(
+        self, listening: socket.socket, backend: str, tls: ssl.SSLContext, fault: Ready
+    ) -> None:
+        listening.setblocking(False)  # noqa: FBT003 - of the standard library
+        self._listening = listening
+        self._backend = backend
+        self._tls = tls
+        self._fault = fault
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def serve(self) -> None:
+        """Accept, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(self._listening)
+            except OSError:  # too many open files, or the client is gone already
+                await asyncio.sleep(0.05)
+                continue
+            accepted.setblocking(False)  # noqa: FBT003 - as above
+            task = loop.create_task(self._admit(accepted))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _admit(self, accepted: socket.socket) -> None:
+        try:
+            async with asyncio.timeout(FIRST_BYTE_S):
+                first = await _first_byte(accepted)
+            if not first:
+                accepted.close()
+            elif first == _HTTP_GET:
+                await self._probe(accepted)
+            else:
+                tls = self._tls if first == _TLS_HANDSHAKE else None
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: _Client(self._backend), accepted, ssl=tls
+                )
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            accepted.close()
+
+    async def _probe(self, accepted: socket.socket) -> None:
+        """Answer GET /readyz."""
+        reader, writer = await asyncio.open_connection(sock=accepted, limit=_MOST_HEAD)
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                known = head.split(b" ", 2)[1:2] == [b"/readyz"]
+                fault = self._fault()
+                line, text = ("200 OK", "ready") if fault is None else ("503 Unavailable", fault)
+                if not known:
+                    line, text = "404 Not Found", "GET /readyz, or gRPC"
+                body = f"{text}\n".encode()
+                answer = f"HTTP/1.1 {line}\r\nContent-Length: {len(body)}\r\nConnection: close"
+                writer.write(answer.encode() + b"\r\n\r\n" + body)
+                await writer.drain()
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+async def _first_byte(accepted: socket.socket) -> bytes:
+    """The first byte that comes, left where it is; b"" for none."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(accepted, readable.set)
+    try:
+        await readable.wait()
+        return accepted.recv(1, socket.MSG_PEEK)
+    finally:
+        loop.remove_reader(accepted)

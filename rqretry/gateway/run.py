@@ -1,0 +1,57 @@
+"""One gateway process, from its start to a signal."""
+
+import asyncio
+import signal
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rqretry.client import AsyncClient
+from rqretry.gateway.access import AccessKeys
+from rqretry.gateway.certificate import tls_context
+from rqretry.gateway.front import Front
+from rqretry.gateway.requests import endpoints_of
+from rqretry.gateway.server import Gateway, Terms
+
+CALL_S = 2.0
+"""How long a call is repeated while Redis is away; clients wait 3 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a gateway is started with."""
+
+    url: str | None
+    namespace: str | None
+    host: str
+    advertise: tuple[str, int] | None
+    cert: Path | None
+    key: Path | None
+    keys: AccessKeys
+    create: bool
+
+
+async def run(listening: socket.socket, options: Options) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    endpoints: Any = endpoints_of(*options.advertise) if options.advertise else None
+    tls = tls_context(options.cert, options.key, options.host)
+    with tempfile.TemporaryDirectory(prefix="rqretry-") as folder:
+        backend = f"{folder}/grpc.sock"
+        async with AsyncClient(options.url, namespace=options.namespace, timeout=CALL_S) as client:
+            client.catalog.topics.only_declared = not options.create
+            gateway = Gateway(client, options.keys, Terms(endpoints, options.create))
+            await gateway.serve(f"unix:{backend}")
+            front = Front(listening, backend, tls, lambda: client.store.fault)
+            accepting = loop.create_task(front.serve())
+            try:
+                await stopped.wait()
+            finally:
+                accepting.cancel()
+                await asyncio.gather(accepting, return_exceptions=True)
+                await gateway.aclose()

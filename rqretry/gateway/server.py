@@ -1,0 +1,222 @@
+"""The gRPC server: which call is whose, who calls, and errors as the protocol's codes."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from rqretry.client import AsyncClient
+from rqretry.core.errors import RqretryError
+from rqretry.gateway.access import AccessKeys
+from rqretry.gateway.clients import Clients
+from rqretry.gateway.codes import Code, status, status_of
+from rqretry.gateway.groups import Groups
+from rqretry.gateway.leases import Leases
+from rqretry.gateway.protocol import SERVICE, service, v2
+from rqretry.gateway.receiving import Receiving
+from rqretry.gateway.requests import Caller, Names
+from rqretry.gateway.routes import Routes
+from rqretry.gateway.sending import Sending
+from rqretry.gateway.settling import Settling
+from rqretry.gateway.telemetry import Telemetry
+from rqretry.gateway.transactions import Transactions
+from rqretry.maintenance.upkeep import Upkeep
+
+log = logging.getLogger("rqretry")
+
+_MOST_BYTES = 8 * 1024 * 1024
+"""Of one request; a body may have 4 MiB, and is refused with a status of its own."""
+_UNSUPPORTED = ["PullMessage", "UpdateOffset", "GetOffset", "QueryOffset", "SyncLiteSubscription"]
+"""Queues here have no offsets, and there are no lite topics."""
+_LOOK_EVERY_S, _SHORTEST_S, _AGAIN_S = 1.0, 0.005, 0.5
+Answer = Callable[[Any, Caller], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a gateway serves.
+
+    Attributes:
+        endpoints: Where clients reach it, for routes; None: as they have.
+        create: Whether unknown topics and groups are created.
+    """
+
+    endpoints: Any = None
+    create: bool = False
+
+
+class Calls:
+    """The calls of the service."""
+
+    def __init__(self, client: AsyncClient, keys: AccessKeys, terms: Terms) -> None:
+        store, catalog = client.store, client.catalog
+        self.names = Names(client.settings.namespace)
+        self.keys = keys
+        self.clients = Clients(store, catalog.keys)
+        self.groups = Groups(store, catalog, create=terms.create)
+        self.leases = Leases(store)
+        self.transactions = Transactions(self.names, client, self.clients)
+        self._sending = Sending(self.names, client, self.transactions.prepare)
+        self._routes = Routes(self.names, self.groups, terms.endpoints)
+
+    def handlers(self) -> dict[str, Any]:
+        """A handler for each method of the service."""
+        names, store, groups = self.names, self.groups.store, self.groups
+        transactions, routes, sending = self.transactions, self._routes, self._sending
+        telemetry = Telemetry(names, groups, self.clients, self.leases)
+        settling = Settling(names, store, groups, self.leases)
+        receiving = Receiving(names, store, groups, self.leases)
+        unary: dict[str, Answer] = {
+            "QueryRoute": routes.query_route,
+            "QueryAssignment": routes.query_assignment,
+            "Heartbeat": telemetry.heartbeat,
+            "NotifyClientTermination": telemetry.notify_client_termination,
+            "SendMessage": sending.send_message,
+            "RecallMessage": sending.recall_message,
+            "AckMessage": settling.ack_message,
+            "ChangeInvisibleDuration": settling.change_invisible_duration,
+            "ForwardMessageToDeadLetterQueue": settling.forward_message_to_dead_letter_queue,
+            "EndTransaction": transactions.end_transaction,
+        }
+        made = {name: self._unary(name, answer) for name, answer in unary.items()}
+        made["ReceiveMessage"] = self._stream("ReceiveMessage", receiving.receive_message)
+        made["Telemetry"] = self._both_ways("Telemetry", telemetry.telemetry)
+        for name in _UNSUPPORTED:
+            made[name] = self._unsupported(name)
+        return made
+
+    def _caller(self, context: Any) -> Caller:
+        metadata = dict(context.invocation_metadata())
+        self.keys.check(metadata)
+        client = self.clients.heard(str(metadata.get("x-mq-client-id", "")))
+        return Caller(client, metadata, context.time_remaining())
+
+    def _unary(self, name: str, answer: Answer) -> Any:
+        response = _response_of(name)
+
+        async def handle(request: Any, context: Any) -> Any:
+            try:
+                return await answer(request, self._caller(context))
+            except Exception as error:  # noqa: BLE001 - it becomes a status
+                return response(status=status_of(error))
+
+        return _handler(grpc.unary_unary_rpc_method_handler, name, handle)
+
+    def _stream(self, name: str, answer: Callable[[Any, Caller], AsyncIterator[Any]]) -> Any:
+        response = _response_of(name)
+
+        async def handle(request: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                async for part in answer(request, self._caller(context)):
+                    yield part
+            except Exception as error:  # noqa: BLE001 - it becomes a status
+                yield response(status=status_of(error))
+
+        return _handler(grpc.unary_stream_rpc_method_handler, name, handle)
+
+    def _both_ways(self, name: str, answer: Callable[[Any, Caller], AsyncIterator[Any]]) -> Any:
+        response = _response_of(name)
+
+        async def handle(requests: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                async for part in answer(requests, self._caller(context)):
+                    yield part
+            except Exception as error:  # noqa: BLE001 - it becomes a status
+                yield response(status=status_of(error))
+
+        return _handler(grpc.stream_stream_rpc_method_handler, name, handle)
+
+    def _unsupported(self, name: str) -> Any:
+        refused = _response_of(name)(
+            status=status(Code.UNSUPPORTED, f"{name} is not supported: receive and ack")
+        )
+
+        async def handle(_request: Any, _context: Any) -> Any:
+            return refused
+
+        async def stream(_request: Any, _context: Any) -> AsyncIterator[Any]:
+            yield refused
+
+        if service.methods_by_name[name].server_streaming:
+            return _handler(grpc.unary_stream_rpc_method_handler, name, stream)
+        return _handler(grpc.unary_unary_rpc_method_handler, name, handle)
+
+
+class Gateway:
+    """A gRPC server for one namespace, and what it does beside answering."""
+
+    def __init__(self, client: AsyncClient, keys: AccessKeys, terms: Terms) -> None:
+        self._client = client
+        self.calls = Calls(client, keys, terms)
+        self._stack = AsyncExitStack()
+
+    async def serve(self, address: str) -> int:
+        """Answer at this address from now on; the port, if it has one."""
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", _MOST_BYTES),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, self.calls.handlers()),)
+        )
+        port: int = server.add_insecure_port(address)
+        await server.start()
+        self._stack.push_async_callback(self._end, server)
+        beside = (
+            self.calls.clients.keep_registered(),
+            self.calls.leases.keep_renewed(),
+            self.calls.transactions.keep_checking(),
+            self._keep_up(),
+        )
+        for work in beside:
+            task = asyncio.get_running_loop().create_task(work)
+            self._stack.push_async_callback(_cancelled, task)
+        return port
+
+    async def aclose(self) -> None:
+        """Answer what waits, and end."""
+        await self._stack.aclose()
+
+    async def _end(self, server: Any) -> None:
+        await self.calls.groups.aclose()
+        await server.stop(grace=2.0)
+        await self.calls.clients.unregister()
+
+    async def _keep_up(self) -> None:
+        """Move what is due in the namespace, as a worker does for its groups."""
+        client = self._client
+        upkeep = Upkeep(client.catalog, client.name, spread=client.store.spread)
+        while True:
+            pause = _AGAIN_S
+            try:
+                done = await client.store.perform(upkeep.round())
+                next_s = _LOOK_EVERY_S if done.next_ms is None else done.next_ms / 1000
+                pause = 0.0 if done.more else min(_LOOK_EVERY_S, max(_SHORTEST_S, next_s))
+            except RqretryError as error:
+                log.warning("maintenance failed, trying again: %s", error)
+            await asyncio.sleep(pause)
+
+
+async def _cancelled(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _response_of(name: str) -> Any:
+    return getattr(v2, service.methods_by_name[name].output_type.name)
+
+
+def _handler(kind: Callable[..., Any], name: str, handle: Callable[..., Any]) -> Any:
+    request = getattr(v2, service.methods_by_name[name].input_type.name)
+    return kind(
+        handle,
+        request_deserializer=request.FromString,
+        response_serializer=_response_of(name).SerializeToString,
+    )

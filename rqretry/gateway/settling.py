@@ -1,0 +1,173 @@
+"""AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue."""
+
+import time
+from typing import Any
+
+from rqretry.consumer.simple_operations import SimpleOperations
+from rqretry.core.catalog_records import GroupRecord
+from rqretry.core.errors import InvalidReceiptHandle, RqretryError, show
+from rqretry.core.limits import DLQ
+from rqretry.core.message import ReceiptHandle
+from rqretry.gateway.codes import OK, Code, Refused, overall, status, status_of
+from rqretry.gateway.groups import Groups, handle_of
+from rqretry.gateway.leases import Held, Leases
+from rqretry.gateway.operations import DEAD, PushOperations, on_behalf
+from rqretry.gateway.policies import attempts_of, check_invisible, delays_of
+from rqretry.gateway.protocol import seconds_of, v2
+from rqretry.gateway.requests import Caller, Names
+from rqretry.transport.store import Store
+
+
+class Settling:
+    """How deliveries end."""
+
+    def __init__(self, names: Names, store: Store, groups: Groups, leases: Leases) -> None:
+        self._names = names
+        self._store = store
+        self._groups = groups
+        self._leases = leases
+
+    async def ack_message(self, request: Any, caller: Caller) -> Any:
+        """Commit; each handle has a result of its own."""
+        group, _ = self._named(request)
+        texts = [entry.receipt_handle for entry in request.entries]
+        refused = dict[str, Any]()
+        handles = dict[str, ReceiptHandle]()
+        for text in texts:
+            try:
+                handles[text] = handle_of(text, group)
+            except (InvalidReceiptHandle, Refused) as error:
+                refused[text] = status_of(error)
+        for topic in {handle.topic for handle in handles.values()}:
+            mine = [text for text, handle in handles.items() if handle.topic == topic]
+            refused |= await self._ack(group, topic, mine, caller)
+        entries = [
+            v2.AckMessageResultEntry(
+                message_id=entry.message_id,
+                receipt_handle=entry.receipt_handle,
+                status=refused.get(entry.receipt_handle, OK),
+            )
+            for entry in request.entries
+        ]
+        return v2.AckMessageResponse(
+            status=overall(entry.status for entry in entries), entries=entries
+        )
+
+    async def _ack(
+        self, group: str, topic: str, texts: list[str], caller: Caller
+    ) -> dict[str, Any]:
+        try:
+            operations = await self._operations(group, topic, caller)
+            await self._store.perform(operations.ack(texts))
+        except InvalidReceiptHandle as error:
+            code = Code.INVALID_RECEIPT_HANDLE
+            refused = {
+                handle: status(code, f"the receipt handle is not valid: {reason}")
+                for handle, _, reason in error.refused
+            }
+        except RqretryError as error:
+            return dict.fromkeys(texts, status_of(error))
+        else:
+            refused = {}
+        self._leases.drop(texts)
+        return refused
+
+    async def change_invisible_duration(self, request: Any, caller: Caller) -> Any:
+        """In a group of simple consumers a new deadline; in one of push consumers a failure."""
+        group, handle = self._named(request)
+        assert handle is not None
+        seconds = seconds_of(request.invisible_duration)
+        if seconds:
+            check_invisible(seconds)
+        operations = await self._operations(group, handle.topic, caller)
+        if isinstance(operations, PushOperations):
+            await self._retry(operations, handle, seconds, caller)
+            return v2.ChangeInvisibleDurationResponse(status=OK, receipt_handle=str(handle))
+        text = await self._store.perform(operations.change_invisible_duration(str(handle), seconds))
+        return v2.ChangeInvisibleDurationResponse(status=OK, receipt_handle=text)
+
+    async def _retry(
+        self, operations: PushOperations, handle: ReceiptHandle, seconds: float, caller: Caller
+    ) -> None:
+        held = self._leases.find(str(handle))
+        record = await self._groups.record(handle.group)
+        reason = f"client {caller.client.id} reported a failure"
+        delay_ms: int | None = round(seconds * 1000)
+        if held is not None and self._is_by_policy(seconds, held, record):
+            delay_ms = None
+        await self._fail(operations, handle, reason, held, delay_ms=delay_ms)
+
+    def _is_by_policy(self, seconds: float, held: Held, record: GroupRecord) -> bool:
+        """Whether a delay is what the group's policy says; clients know it in whole seconds."""
+        delays = delays_of(record, self._groups.levels)
+        own_s = delays[min(held.message.attempt, len(delays)) - 1] / 1000
+        return seconds in (own_s, int(own_s))
+
+    async def forward_message_to_dead_letter_queue(self, request: Any, caller: Caller) -> Any:
+        """Dead at once; in an ordered group a failed attempt, until the group's limit is reached.
+
+        See attempts_of: an ordered client is allowed one attempt.
+        """
+        group, handle = self._named(request)
+        assert handle is not None
+        operations = await self._operations(group, handle.topic, caller)
+        if not isinstance(operations, PushOperations):
+            raise Refused(
+                Code.FORBIDDEN, "a group of simple consumers has no failures to forward: ack it"
+            )
+        record = await self._groups.record(group)
+        held = self._leases.find(str(handle))
+        retried = record.ordered and request.max_delivery_attempts == attempts_of(record)
+        reason = f"client {caller.client.id} reported a failure"
+        if not retried:
+            reason = f"client {caller.client.id} forwarded it to the dead-letter queue"
+        await self._fail(operations, handle, reason, held, level=0 if retried else DEAD)
+        return v2.ForwardMessageToDeadLetterQueueResponse(status=OK)
+
+    async def _fail(
+        self,
+        operations: PushOperations,
+        handle: ReceiptHandle,
+        reason: str,
+        held: Held | None,
+        *,
+        level: int = 0,
+        delay_ms: int | None = None,
+    ) -> None:
+        ran = 0.0 if held is None else time.monotonic() - held.since
+        cause = "failure" if level == 0 else "rejected"
+        failing = operations.fail(
+            handle, cause, reason, level=level, delay_ms=delay_ms, seconds=ran
+        )
+        try:
+            await self._store.perform(failing)
+        except InvalidReceiptHandle:
+            self._leases.drop([str(handle)])
+            raise
+        self._leases.drop([str(handle)])
+
+    def _named(self, request: Any) -> tuple[str, ReceiptHandle | None]:
+        """The group of a request, and the lease that it names."""
+        group = self._names.group(request.group)
+        topic = self._names.topic(request.topic, source=True)
+        text = getattr(request, "receipt_handle", None)
+        if text is None:
+            return group, None
+        handle = handle_of(text, group)
+        if handle.topic != topic:
+            raise Refused(
+                Code.INVALID_RECEIPT_HANDLE,
+                f"receipt handle {show(text)} is not of topic {show(topic)}",
+            )
+        return group, handle
+
+    async def _operations(self, group: str, topic: str, caller: Caller) -> SimpleOperations:
+        record = await self._groups.record(group)
+        if not record.source and topic not in record.topics:
+            raise Refused(
+                Code.INVALID_RECEIPT_HANDLE,
+                f"group {show(group)} does not consume topic {show(topic)}",
+            )
+        subscribed = f"{DLQ}{record.source}" if record.source else topic
+        reader = await self._groups.reader(caller.client, group, subscribed)
+        return on_behalf(reader.operations, caller.client.worker)
