@@ -24,6 +24,10 @@ def _families(stats: Stats, evicts: float) -> Iterator[Family]:
     yield "rqretry_redis_used_memory_bytes", "gauge", text, [] if used is None else [({}, used)]
     text = "The server's maxmemory; 0 for none."
     yield "rqretry_redis_max_memory_bytes", "gauge", text, [] if most is None else [({}, most)]
+    text = "Transactions that are not decided, including parked ones."
+    yield "rqretry_open_transactions", "gauge", text, [({}, float(stats.open_transactions))]
+    text = "Transactions that are not asked about any more and wait for an operator."
+    yield "rqretry_parked_transactions", "gauge", text, [({}, float(stats.parked_transactions))]
     text = "1 while a server throws messages away when it is full (maxmemory-policy)."
     yield "rqretry_redis_evicts", "gauge", text, [({}, evicts)]
 

@@ -2,7 +2,11 @@
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
+
+import pytest
 
 import rqretry.cli.metrics
 import rqretry.supervision.metrics_port
@@ -45,8 +49,25 @@ def test_the_dashboard_shows_metrics_that_exist_and_names_a_runbook_in_every_pan
 
 def test_every_alert_asks_for_metrics_that_exist_and_has_a_runbook() -> None:
     text = (ROOT / "deploy/alerts.yaml").read_text()
-    exprs = re.findall(r"expr: (.*)", text)
+    exprs = re.findall(r"expr: ((?:.|\n {10})*)", text)
     runbooks = re.findall(r"runbook: docs/operations\.md#(.*)", text)
-    assert len(exprs) == len(runbooks) == text.count("- alert:") == 7
+    assert len(exprs) == len(runbooks) == text.count("- alert:") == 16
     assert asked(" ".join(exprs)) <= known()
     assert set(runbooks) <= anchors()
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool (Debian: prometheus)")
+def test_every_alert_fires_and_stays_silent_where_it_should() -> None:
+    promtool = [shutil.which("promtool") or "", "test", "rules", "deploy/alerts_test.yaml"]
+    done = subprocess.run(promtool, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rules = set(re.findall(r"- alert: (\w+)", (ROOT / "deploy/alerts.yaml").read_text()))
+    tests = (ROOT / "deploy/alerts_test.yaml").read_text().split("\n  - name: ")[1:]
+    silent = {name for test in tests if "exp_alerts: []" in test for name in _alerts(test)}
+    assert {name for test in tests for name in _alerts(test)} == rules
+    assert rules - silent == set()
+    assert rules - {n for t in tests if "exp_labels" in t for n in _alerts(t)} == set()
+
+
+def _alerts(test: str) -> list[str]:
+    return re.findall(r"alertname: (\w+)", test)
