@@ -11,8 +11,10 @@ _ROUNDS = 20
 LONGEST_PAUSE_S = 1.0
 
 
-def drain(keys: GroupKeys, actor: str) -> Operation[int]:
+def drain(keys: GroupKeys, actor: str, byte: int = 0) -> Operation[int]:
     """Remove everything of a group that has left the route, then the group itself.
+
+    `byte`: what stood for it; where the group has another one, it has joined again, and stays.
 
     Returns:
         How many messages went with it.
@@ -22,16 +24,16 @@ def drain(keys: GroupKeys, actor: str) -> Operation[int]:
     """
     if keys.source:
         return (yield from _let_go(keys))
-    gone = 0
+    gone, membership = 0, bytes((byte,)) if byte else b""
     for round_ in range(_ROUNDS):
         before = gone
-        gone += yield from clear_all(keys, actor)
+        gone += yield from clear_all(keys, actor, membership)
         for key in keys.lists:
-            gone += yield from drop_all(keys, key, actor)
+            gone += yield from drop_all(keys, key, actor, membership)
         for key in (*keys.levels, keys.inflight, keys.dead):
-            gone += yield from purge_all(keys, key, actor)
+            gone += yield from purge_all(keys, key, actor, membership)
         # What moved from one list to another meanwhile is found in the next round.
-        if not (yield operate.leave(keys)):
+        if not (yield operate.leave(keys, membership=membership)):
             return gone
         if gone == before:  # a message that is out, but lost: nobody waits behind it any more
             yield operate.forget_heads(keys)
@@ -55,13 +57,13 @@ def _length(keys: GroupKeys, key: str) -> Operation[int]:
     return page.total
 
 
-def drop_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
+def drop_all(keys: GroupKeys, key: str, actor: str, membership: bytes = b"") -> Operation[int]:
     """What a list holds now is gone; what is added meanwhile stays."""
     rest = yield from _length(keys, key)
     gone = 0
     while rest > 0:
         dropped: operate.PurgeCount = yield operate.purge_list(
-            keys, key, actor=actor, limit=min(rest, MAX_BATCH)
+            keys, key, actor=actor, limit=min(rest, MAX_BATCH), membership=membership
         )
         if dropped.window == 0:
             break
@@ -70,20 +72,20 @@ def drop_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
     return gone
 
 
-def clear_all(keys: GroupKeys, actor: str) -> Operation[int]:
+def clear_all(keys: GroupKeys, actor: str, membership: bytes) -> Operation[int]:
     """What waits behind others of its message group is gone; who is out stays."""
     gone, after = 0, ""
     while True:
         page: operate.BlockedPage = yield operate.scan_blocked(keys, after=after)
         if page.members:
-            command = partial(operate.purge_blocked, keys, actor=actor)
+            command = partial(operate.purge_blocked, keys, actor=actor, membership=membership)
             gone += yield from operate.purge_each(command, page.members)
         after = page.after
         if not after:
             return gone
 
 
-def purge_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
+def purge_all(keys: GroupKeys, key: str, actor: str, membership: bytes = b"") -> Operation[int]:
     """What a sorted set holds now is gone; of what is added meanwhile, as many stay."""
     rest, gone = -1, 0
     while rest:
@@ -92,7 +94,7 @@ def purge_all(keys: GroupKeys, key: str, actor: str) -> Operation[int]:
         ids = page.ids[:rest]
         if not ids:
             break
-        command = partial(operate.purge, keys, actor=actor, key=key)
+        command = partial(operate.purge, keys, actor=actor, key=key, membership=membership)
         gone += yield from operate.purge_each(command, ids)
         rest -= len(ids)
     return gone

@@ -181,15 +181,25 @@ class Subscriptions(CatalogPart):
     def _finish_leaving(self, group: str, topic: str) -> Operation[int]:
         store = self._store
         gone = 0
+        before = yield from store.topics.find(topic)
+        leaver = yield from store.groups.find(group)
+        if leaver is None or topic not in leaver.leaving:
+            return 0  # somebody else has completed this, and it may have joined again
+        byte = (before.byte_of(group) or dict(before.leaving).get(group, 0)) if before else 0
         record = yield from store.topics.swap(
-            topic, lambda old: old.without_group(group) if old else None
+            topic, lambda old: old.without_group(group, byte) if old else None
         )
         if record is not None:
             if not record.deleting:
                 yield from store.install(store.keep(record))
             for number in range(record.all_partitions):
-                gone += yield from drain(store.group_keys(topic, number, group), store.actor)
-            yield from store.topics.swap(topic, lambda old: old.freed(group) if old else None)
+                keys = store.group_keys(topic, number, group)
+                gone += yield from drain(keys, store.actor, byte)
+            record = yield from store.topics.swap(
+                topic, lambda old: old.freed(group, byte) if old else None
+            )
+        if record is not None and (record.byte_of(group) or group in dict(record.leaving)):
+            return gone  # it has joined again meanwhile
         rest = yield from store.groups.find(group)
         if rest is not None and rest.max_inflight:  # what it might lease here, it may elsewhere
             yield from store.configure(rest)

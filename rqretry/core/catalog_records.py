@@ -140,19 +140,19 @@ class TopicRecord:
             " unsubscribe one that is not needed any more"
         )
 
-    def without_group(self, group: str) -> "TopicRecord":
-        """The record with this group gone; its byte is free once `freed` says so."""
-        rest = self._with(tuple(other for other in self.groups if other.name != group))
+    def without_group(self, group: str, byte: int) -> "TopicRecord":
+        """The record with this group gone, if that is its byte; free once `freed` says so."""
+        rest = self._with(tuple(g for g in self.groups if (g.name, g.byte) != (group, byte)))
         if rest is not self:
-            rest = replace(rest, leaving=(*self.leaving, (group, self.byte_of(group))))
+            rest = replace(rest, leaving=(*self.leaving, (group, byte)))
         kept = tuple(other for other in self.dlq_groups if other.name != group)
         if kept == self.dlq_groups:
             return rest
         return replace(rest, version=rest.version + 1, dlq_groups=kept)
 
-    def freed(self, group: str) -> "TopicRecord":
+    def freed(self, group: str, byte: int) -> "TopicRecord":
         """The record when nothing is left of what a group held that has left."""
-        kept = tuple(other for other in self.leaving if other[0] != group)
+        kept = tuple(other for other in self.leaving if other != (group, byte))
         return self if kept == self.leaving else replace(self, leaving=kept)
 
     def with_dlq_group(self, group: DlqGroup) -> "TopicRecord":

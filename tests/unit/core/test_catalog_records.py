@@ -36,13 +36,13 @@ def test_a_byte_is_used_again_when_nothing_of_its_group_is_left_and_the_oldest_f
         topic = topic.with_group(f"g{byte}", PUSH)
     with pytest.raises(ConfigError, match="has 250 groups"):
         topic.with_group("too many", PUSH)
-    left = topic.without_group("g7").without_group("g3")
+    left = topic.without_group("g7", 7).without_group("g3", 3)
     assert TopicRecord.decode("t", left.encode()) == left
     with pytest.raises(ConfigError, match="has 250 groups"):
         left.with_group("too early", PUSH)
-    freed = left.freed("g3").with_group("one", PUSH).freed("g7").with_group("other", PUSH)
+    freed = left.freed("g3", 3).with_group("one", PUSH).freed("g7", 7).with_group("other", PUSH)
     assert (freed.byte_of("one"), freed.byte_of("other")) == (3, 7)
-    again = freed.without_group("g9").freed("g9").without_group("g5").freed("g5")
+    again = freed.without_group("g9", 9).freed("g9", 9).without_group("g5", 5).freed("g5", 5)
     assert again.with_group("next", PUSH).byte_of("next") == 9
 
 

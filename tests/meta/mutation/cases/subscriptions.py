@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.meta.mutation.case import Symbol
+from tests.meta.mutation.case import LuaLine, Symbol
 from tests.meta.mutation.cases.common import always, case
 
 OTHER_TAGS = "tests/contract/integration/test_other_tags.py::"
@@ -19,6 +19,15 @@ def undated(original: Any) -> Any:
     return changed
 
 
+def of_any_byte(original: Any) -> Any:
+    """A group leaves the route, whichever membership was meant."""
+    return lambda self, group, _byte: original(self, group, self.byte_of(group))
+
+
+NEXT_ONE = "tests/lua/test_leave.py::test_what_ended_a_membership_does_nothing_in_the_next_one"
+ENDS = {"leave": 2, "purge": 3, "purge_blocked": 3, "purge_list": 4}
+
+
 CASES = (
     case("R63", "instances do not hear of other tags",
          Symbol("worker:_warn_of_tags", always(None)), DISAGREE),
@@ -27,4 +36,11 @@ CASES = (
     case("R63", "operators do not see who named other tags",
          Symbol("admin:_other_tags", always(())), DISAGREE),
     case("R63", "a change of tags is not dated", Symbol("GroupRecord.changed", undated), DISAGREE),
+    case("R64", "a group is taken out of the route although it has joined again",
+         Symbol("TopicRecord.without_group", of_any_byte),
+         "tests/lua/test_two_leaves.py::"
+         "test_a_slower_leave_takes_nothing_from_a_group_that_has_joined_again"),
+    *(case("R64", f"{script} does not ask which membership is meant",
+           LuaLine(script, f"ARGV[{at}] = ''"), f"{NEXT_ONE}[redis-7-{script}]")
+      for script, at in ENDS.items()),
 )  # fmt: skip
