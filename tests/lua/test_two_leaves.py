@@ -3,7 +3,7 @@
 from typing import Any
 
 from rqretry.catalog.catalog import Catalog
-from rqretry.protocol.command import Command, Operation
+from rqretry.protocol.command import Command, Each, Operation
 from tests.conftest import ServerOf
 from tests.lua.conftest import virtual_time, world_on
 from tests.lua.test_restored_catalog import joined
@@ -23,11 +23,12 @@ class Paused:
         """Make so many calls; whether the operation is done."""
         for _ in range(calls):
             step = self._step
-            assert isinstance(step, list | Command), step
+            assert isinstance(step, list | Each | Command), step
+            commands = step.commands if isinstance(step, Each) else step
             found: Any = (
-                [self._world.run(command) for command in step]
-                if isinstance(step, list)
-                else self._world.run(step)
+                self._world.run(commands)
+                if isinstance(commands, Command)
+                else [self._world.run(command) for command in commands]
             )
             try:
                 self._step = self._operation.send(found)

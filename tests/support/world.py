@@ -11,7 +11,7 @@ from rqretry.core.route import Route, RouteGroup
 from rqretry.protocol import catalog, maintain, operate
 from rqretry.protocol import lease as consuming
 from rqretry.protocol import publish as producing
-from rqretry.protocol.command import Command, Operation, Pause
+from rqretry.protocol.command import Command, Each, Operation, Pause
 from rqretry.protocol.keys import GroupKeys, PartitionKeys, partition_keys
 from rqretry.protocol.lease import Failed, Failure, Leased
 from rqretry.protocol.publish import Front, Prepared, Published
@@ -77,6 +77,8 @@ class World:
                 result = self.run(step)
             elif isinstance(step, list):
                 result = [self.run(command) for command in step]
+            elif isinstance(step, Each):
+                result = [self.run(command) for command in step.commands]
             else:
                 assert isinstance(step, Pause), step
                 result = None
