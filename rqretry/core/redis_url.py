@@ -57,7 +57,7 @@ _BOOLEAN = _Rule(
     "must be true or false",
     lambda value: value.lower() in {"true", "yes", "1"},
 )
-_OPTIONS = {
+OPTIONS = {
     "socket_timeout": _SECONDS,
     "socket_connect_timeout": _SECONDS,
     "client_name": _Rule(r"[!-~]+", "must be visible ASCII without blanks"),
@@ -366,17 +366,17 @@ def _rule(parts: SplitResult, name: str, several: str) -> _Rule:
         )
     if name == "ssl_cert_reqs":
         refuse("ssl_cert_reqs is refused: certificates are always checked; name ssl_ca_certs")
-    if name not in _OPTIONS:
+    if name not in OPTIONS:
         # Not shown: behind a '?' that was not percent-encoded it is a piece of the password.
-        near = get_close_matches(name, _OPTIONS, 1)
+        near = get_close_matches(name, OPTIONS, 1)
         meant = f", did you mean {near[0]}" if near else ""
-        refuse(f"the Redis URL has an unknown option{meant}: known are {', '.join(_OPTIONS)}")
+        refuse(f"the Redis URL has an unknown option{meant}: known are {', '.join(OPTIONS)}")
     if name.startswith("ssl_") and not parts.scheme.startswith("rediss"):
         secure = "rediss" + parts.scheme.removeprefix("redis").removeprefix("unix")
         refuse(f"{name} needs TLS: begin the Redis URL with {secure}://")
     if name.startswith("sentinel_") and several != "sentinel":
         refuse(f"{name} is for Sentinels: begin the Redis URL with redis+sentinel://")
-    return _OPTIONS[name]
+    return OPTIONS[name]
 
 
 def _check(what: str, value: str, rule: _Rule) -> None:

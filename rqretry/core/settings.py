@@ -25,7 +25,7 @@ LEVELS_VARIABLE = "RQRETRY_DELAY_LEVELS"
 TOKEN_VARIABLE = "RQRETRY_DASHBOARD_TOKEN"  # noqa: S105 - the name of the variable
 TRACE_URL_VARIABLE = "RQRETRY_TRACE_URL"
 _PREFIX = "RQRETRY_"
-_VARIABLES = (
+VARIABLES = (
     URL_VARIABLE, NAMESPACE_VARIABLE, LEVELS_VARIABLE, TOKEN_VARIABLE, TRACE_URL_VARIABLE,
 )  # fmt: skip
 _OF_KUBERNETES = re.compile(r".*_SERVICE_(HOST|PORT\w*)|.*_PORT(_[0-9]+_\w+)?")
@@ -93,14 +93,14 @@ def check_variables() -> None:
         ConfigError: It is nearly one that does.
     """
     for name in os.environ:
-        if name.startswith(_PREFIX) and name not in _VARIABLES:
+        if name.startswith(_PREFIX) and name not in VARIABLES:
             _refuse_variable(name)
 
 
 @cache
 def _refuse_variable(name: str) -> None:
     """Refuse a name that is nearly right; warn once of any other."""
-    short = {known.removeprefix(_PREFIX): known for known in _VARIABLES}
+    short = {known.removeprefix(_PREFIX): known for known in VARIABLES}
     text = name.removeprefix(_PREFIX).upper()
     near = get_close_matches(text, short, 1, _ALIKE) or [s for s in short if text and text in s]
     if near:
@@ -109,7 +109,7 @@ def _refuse_variable(name: str) -> None:
             f" {short[near[0]]}?"
         )
     if not _OF_KUBERNETES.fullmatch(name):
-        known = ", ".join(_VARIABLES)
+        known = ", ".join(VARIABLES)
         log.warning("environment variable %s means nothing: known are %s", show(name), known)
 
 
