@@ -84,11 +84,11 @@ class _AdminVerbs:
 
 
 class Admin(_AdminVerbs, SyncFacade[AdminContext]):
-    """The operators' API; each method's own text says what it takes and answers."""
+    """The operators' verbs, as `Client.admin`."""
 
 
 class AsyncAdmin(_AdminVerbs, AsyncFacade[AdminContext]):
-    """The operators' API for asyncio: the methods of `Admin`, awaited."""
+    """The methods of `Admin`, awaited, as `AsyncClient.admin` and `App.admin`."""
 
 
 class _Parts(ABC, Generic[S]):

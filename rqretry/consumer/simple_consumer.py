@@ -29,7 +29,7 @@ class _Verbs:
 
 
 class SimpleConsumer(_Verbs, SyncFacade[SimpleOperations], Closing):
-    """Receive and ack without asyncio; see SimpleOperations for each verb.
+    """Receives and acknowledges without asyncio; made by `Client.simple_consumer`.
 
     `close` gives nothing back: what was received stays leased until its duration ends.
     """
@@ -40,7 +40,7 @@ class SimpleConsumer(_Verbs, SyncFacade[SimpleOperations], Closing):
 
 
 class AsyncSimpleConsumer(_Verbs, AsyncFacade[SimpleOperations], AsyncClosing):
-    """Receive and ack with asyncio; see SimpleOperations for each verb.
+    """The methods of SimpleConsumer, awaited; made by `AsyncClient.simple_consumer`.
 
     It joins its group at the first use; `await` it, or enter it, to join before that. `aclose`
     gives nothing back: what was received stays leased until its duration ends.

@@ -99,7 +99,7 @@ class UnsafeServer(RqretryError):
 
 
 class StoreUnavailable(RqretryError):
-    """Raised when the server cannot be reached, or cannot answer now."""
+    """Raised when the server cannot be reached, or cannot answer now; the call did nothing."""
 
 
 class AmbiguousResult(RqretryError):

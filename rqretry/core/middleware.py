@@ -15,9 +15,12 @@ from rqretry.core.message import Message
 log = logging.getLogger("rqretry")
 
 CallNext = Callable[[Message[Any]], Awaitable[ConsumeResult]]
+"""What a middleware calls: the middleware further in, or the handler."""
 Middleware = Callable[[Message[Any], CallNext], Awaitable[ConsumeResult]]
+"""An async function around every attempt; see `App.middleware`."""
 
 EventName = Literal["failure", "dead_letter", "lease_lost", "started", "stopped"]
+"""What `App.on` can be asked for."""
 EVENTS: tuple[EventName, ...] = get_args(EventName)
 
 
@@ -49,6 +52,7 @@ class Event:
 
 
 Callback = Callable[[Event], Any]
+"""A function, plain or async, that `App.on` registers; what it returns means nothing."""
 
 
 class Hooks:
