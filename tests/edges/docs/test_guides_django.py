@@ -76,7 +76,7 @@ def test_what_the_web_process_publishes_the_worker_of_manage_py_handles(
     assert "[202, 202]" in shown  # the second publishes nothing
     database = sqlite3.connect(project / "shop.sqlite3")
     log = project / "worker.log"
-    command = ("manage.py", "rqretry_worker", "--processes", "2", "--grace", "1s")
+    command = ("manage.py", "rqretry_worker", "--grace", "1s")
     with running(*command, folder=project, env=environment(url), log=log):
         query = "SELECT shipped FROM shop_order WHERE key = ?"
         until(lambda: database.execute(query, (key.hex,)).fetchall() == [(1,)], log.read_text)

@@ -17,6 +17,7 @@ import pytest
 from fastapi import FastAPI
 
 from rqretry import Client
+from rqretry.testing import Lab
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.docs.examples import EXAMPLES, environment, example, running, until
 from tests.support.servers import free_port
@@ -76,6 +77,17 @@ def test_without_redis_the_answer_is_503_within_the_timeout(
     status, answer = ask(shop, uuid4(), TEA)
     assert (status, "is unreachable" in answer["detail"]) == (503, True)
     shop.app.client.close()
+
+
+async def test_a_request_publishes_into_the_lab_and_its_handler_runs_there(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with example("fastapi_shop") as shop:
+        lab.app(shop.app)
+        reply = await ask_asgi(shop.web, f"/orders/{uuid4()}", TEA)
+        assert reply.status_code == 202
+        await lab.arun_until_idle()
+    assert capsys.readouterr().out == "shipped 2 tea\n"
 
 
 def put(port: int, key: UUID) -> tuple[int, str]:
