@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -19,6 +20,8 @@ ALIVE_S = 30.0
 ROSTER_EVERY_S = 7.5
 _ROSTER_TTL_MS = 15_000
 _LAST_CALL_S = 1.0
+_GATHER_S = 0.1
+"""For so long those that connect are gathered, before they are registered."""
 _MOST_CLIENTS = 50_000
 _LONGEST_NAME = 120
 
@@ -35,6 +38,7 @@ class ConnectedClient:
     expressions: dict[tuple[str, str], str] = field(default_factory=dict)
     """The tags that it takes, by group and topic."""
     seen_at: float = 0.0
+    registered_at: float = -math.inf
     streams: list["asyncio.Queue[Any]"] = field(default_factory=list)
     """What it is to be sent on its telemetry streams; the newest is the last."""
 
@@ -57,6 +61,7 @@ class Clients:
         self._store = store
         self._keys = keys
         self._known: dict[str, ConnectedClient] = {}
+        self._news = asyncio.Event()
 
     def __iter__(self) -> Iterator[ConnectedClient]:
         return iter([*self._known.values()])
@@ -73,6 +78,7 @@ class Clients:
             if len(self._known) >= _MOST_CLIENTS:
                 raise Refused(Code.TOO_MANY_REQUESTS, f"{_MOST_CLIENTS} clients are connected")
             found = self._known[id_] = ConnectedClient(id_)
+            self._news.set()
         found.seen_at = time.monotonic()
         return found
 
@@ -93,8 +99,16 @@ class Clients:
             for client in self:
                 if not client.alive:
                     del self._known[client.id]
-            await self._register(self, _ROSTER_TTL_MS)
-            await asyncio.sleep(ROSTER_EVERY_S)
+            now = time.monotonic()
+            due = [c for c in self if c.groups and now >= c.registered_at + ROSTER_EVERY_S]
+            await self._register(due, _ROSTER_TTL_MS)
+            for client in due:
+                client.registered_at = now
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ROSTER_EVERY_S / 2):
+                    await self._news.wait()
+            await asyncio.sleep(_GATHER_S)
 
     async def unregister(self) -> None:
         """Take all of them out: this gateway ends."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import sys
 from contextlib import closing, nullcontext
 from functools import partial
@@ -81,6 +82,7 @@ def gateway(context: click.Context, /, **given: Any) -> None:
         )
     if given["tls_key"] and not given["tls_cert"]:
         raise click.UsageError("--tls-key is given without --tls-cert: give both")
+    keys, tls = _secrets(host, given)
     where = target_of(context)
     if given["redis"] and where.url is not None:
         raise click.UsageError("--redis embedded cannot be given with --url: keep one")
@@ -91,7 +93,7 @@ def gateway(context: click.Context, /, **given: Any) -> None:
             settings = client.settings
         with closing(_listen(host, port)) as listening:
             click.echo(f"gateway of namespace {settings.namespace} at {given['listen']}")
-            serve = partial(_serve, listening, where, (host, advertise), given)
+            serve = partial(_serve, listening, where, (keys, tls, advertise), given)
             if given["processes"] == 1:
                 serve()
             else:
@@ -101,25 +103,30 @@ def gateway(context: click.Context, /, **given: Any) -> None:
 def _serve(
     listening: socket.socket,
     where: Target,
-    addresses: tuple[str, tuple[str, int] | None],
+    terms: tuple[Any, ssl.SSLContext, tuple[str, int] | None],
     given: dict[str, Any],
 ) -> None:
-    """One process. What it needs of the extra is imported after the fork."""
-    from rqretry.gateway.access import AccessKeys  # noqa: PLC0415
+    """One process. gRPC is imported after the fork, which it would not survive."""
     from rqretry.gateway.run import Options, run  # noqa: PLC0415
 
     tracing = trace_settings(given["otlp"], service="rqretry")
     if tracing is not None:
         start_tracing(tracing)
-    keys = AccessKeys({})
-    if given["access_keys"] is not None:
-        keys = AccessKeys.read(given["access_keys"])
-    cert, key, create = given["tls_cert"], given["tls_key"], given["auto_create"]
-    options = Options(where.url, where.namespace, *addresses, cert, key, keys, create)
+    options = Options(where.url, where.namespace, *terms, create=given["auto_create"])
     try:
         asyncio.run(run(listening, options))
     finally:
         observer.stop()
+
+
+def _secrets(host: str, given: dict[str, Any]) -> tuple[Any, ssl.SSLContext]:
+    """The access keys and the certificate; of the extra, so `rqretry --help` works without."""
+    from rqretry.gateway.access import AccessKeys  # noqa: PLC0415
+    from rqretry.gateway.certificate import tls_context  # noqa: PLC0415
+
+    path = given["access_keys"]
+    keys = AccessKeys({}) if path is None else AccessKeys.read(path)
+    return keys, tls_context(given["tls_cert"], given["tls_key"], host)
 
 
 def _is_there(module: str) -> bool:

@@ -3,14 +3,13 @@
 import asyncio
 import signal
 import socket
+import ssl
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rqretry.client import AsyncClient
 from rqretry.gateway.access import AccessKeys
-from rqretry.gateway.certificate import tls_context
 from rqretry.gateway.front import Front
 from rqretry.gateway.requests import endpoints_of
 from rqretry.gateway.server import Gateway, Terms
@@ -25,11 +24,9 @@ class Options:
 
     url: str | None
     namespace: str | None
-    host: str
-    advertise: tuple[str, int] | None
-    cert: Path | None
-    key: Path | None
     keys: AccessKeys
+    tls: ssl.SSLContext
+    advertise: tuple[str, int] | None
     create: bool
 
 
@@ -40,14 +37,13 @@ async def run(listening: socket.socket, options: Options) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     endpoints: Any = endpoints_of(*options.advertise) if options.advertise else None
-    tls = tls_context(options.cert, options.key, options.host)
     with tempfile.TemporaryDirectory(prefix="rqretry-") as folder:
         backend = f"{folder}/grpc.sock"
         async with AsyncClient(options.url, namespace=options.namespace, timeout=CALL_S) as client:
             client.catalog.topics.only_declared = not options.create
             gateway = Gateway(client, options.keys, Terms(endpoints, options.create))
             await gateway.serve(f"unix:{backend}")
-            front = Front(listening, backend, tls, lambda: client.store.fault)
+            front = Front(listening, backend, options.tls, lambda: client.store.fault)
             accepting = loop.create_task(front.serve())
             try:
                 await stopped.wait()

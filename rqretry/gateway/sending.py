@@ -4,7 +4,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rqretry.client import AsyncClient
-from rqretry.core.errors import MessageNotFound, PublishError, show
+from rqretry.core.errors import (
+    InvalidArgument,
+    MessageNotFound,
+    MessageTooLarge,
+    PublishError,
+    show,
+)
 from rqretry.core.limits import check_message_id
 from rqretry.core.message import OutgoingMessage
 from rqretry.gateway.codes import OK, Code, Refused, checked, overall, status, status_of
@@ -43,13 +49,21 @@ class Sending:
             if len(items) > 1:
                 raise Refused(Code.BAD_REQUEST, "a transaction's message is sent alone")
             entries = [await self._prepare(topic, items[0], messages[0], caller)]
-        elif len(items) == 1:
-            entries = [entry(items[0], await self._client.publish(topic, items[0]))]
         else:
-            entries = await self._publish_many(topic, items)
+            entries = await self._publish(topic, items)
         return v2.SendMessageResponse(
             status=overall(one.status for one in entries), entries=entries
         )
+
+    async def _publish(self, topic: str, items: list[OutgoingMessage]) -> list[Any]:
+        try:
+            if len(items) > 1:
+                return await self._publish_many(topic, items)
+            return [entry(items[0], await self._client.publish(topic, items[0]))]
+        except MessageTooLarge:
+            raise
+        except InvalidArgument as error:  # all else was checked before
+            raise Refused(Code.ILLEGAL_DELIVERY_TIME, str(error)) from None
 
     async def _publish_many(self, topic: str, items: list[OutgoingMessage]) -> list[Any]:
         try:

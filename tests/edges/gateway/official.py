@@ -8,9 +8,10 @@ from typing import Any
 class Official:
     """They are shut down at the end."""
 
-    def __init__(self, library: ModuleType, address: str) -> None:
+    def __init__(self, library: ModuleType, address: str, credentials: Any = None) -> None:
         self.library = library
-        self.configuration = library.ClientConfiguration(address, library.Credentials())
+        signed = credentials or library.Credentials()
+        self.configuration = library.ClientConfiguration(address, signed)
         self._started: list[Any] = []
 
     def producer(self, *topics: str, **options: Any) -> Any:
