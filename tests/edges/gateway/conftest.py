@@ -6,13 +6,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from importlib import import_module
 from types import ModuleType
 
 import pytest
 
-from rqretry import Client
+from rqretry import AsyncClient, Client
+from rqretry.gateway.access import AccessKeys
+from rqretry.gateway.server import Gateway, Terms
 from rqretry.testing.embedded_redis import EmbeddedRedis
 from tests.edges.gateway.official import Official
 from tests.support.servers import python_path
@@ -87,6 +90,32 @@ def probe(address: str, path: str = "/readyz") -> tuple[int, str]:
 def gateway(start_gateway: Callable[..., str]) -> str:
     """Where a gateway listens that creates topics and groups."""
     return start_gateway("--auto-create")
+
+
+@asynccontextmanager
+async def serving(url: str, *, create: bool) -> AsyncIterator[str]:
+    """A gateway in this process."""
+    async with AsyncClient(url, create_topics=create) as ours:
+        gateway = Gateway(ours, AccessKeys({}), Terms(create=create))
+        port = await gateway.serve("127.0.0.1:0")
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            await gateway.aclose()
+
+
+@pytest.fixture
+async def strict(redis_server: EmbeddedRedis) -> AsyncIterator[str]:
+    """Where a gateway listens that creates nothing; in this process."""
+    async with serving(redis_server.url, create=False) as address:
+        yield address
+
+
+@pytest.fixture
+async def lenient(redis_server: EmbeddedRedis) -> AsyncIterator[str]:
+    """The same, and it creates topics and groups."""
+    async with serving(redis_server.url, create=True) as address:
+        yield address
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def send(*messages: Any) -> Any:
 def receive(group: str, topic: str, **fields: Any) -> Any:
     """A receive of one message for 30 s that does not wait."""
     wait, invisible = fields.pop("wait", 0), fields.pop("invisible", 30)
-    made = v2.ReceiveMessageRequest(batch_size=fields.pop("batch_size", 1), **fields)
+    made = v2.ReceiveMessageRequest(**{"batch_size": 1} | fields)
     made.group.name, made.message_queue.topic.name = group, topic
     if not made.auto_renew:
         made.invisible_duration.seconds = invisible

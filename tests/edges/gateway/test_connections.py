@@ -61,28 +61,6 @@ async def test_a_poll_that_its_client_left_takes_no_message(gateway: str) -> Non
         assert (code, found.system_properties.delivery_attempt) == ("OK", 1)
 
 
-async def test_what_a_client_had_when_it_said_goodbye_comes_again_uncounted(gateway: str) -> None:
-    async with Raw(gateway) as raw:
-        assert (await raw.receive(receive("pushed", "bye", auto_renew=True)))[0] == (
-            "MESSAGE_NOT_FOUND"
-        )
-        await raw.call("SendMessage", send(message("bye", "01" + 32 * "E")))
-        for _ in range(2):
-            code, (found,) = await raw.receive(receive("pushed", "bye", auto_renew=True))
-            assert (code, found.system_properties.delivery_attempt) == ("OK", 1)
-            goodbye = v2.NotifyClientTerminationRequest()
-            assert await raw.code("NotifyClientTermination", goodbye) == "OK"
-        code, (found,) = await raw.receive(receive("pushed", "bye", auto_renew=True))
-        handle = found.system_properties.receipt_handle
-        forward = named(
-            "ForwardMessageToDeadLetterQueueRequest", "pushed", "bye", receipt_handle=handle
-        )
-        assert await raw.code("ForwardMessageToDeadLetterQueue", forward) == "OK"
-        assert await raw.code("ForwardMessageToDeadLetterQueue", forward) == (
-            "INVALID_RECEIPT_HANDLE"
-        )
-
-
 async def test_connected_clients_are_among_the_workers(gateway: str, client: Client) -> None:
     async with Raw(gateway) as raw:
         beat = named("HeartbeatRequest", "all", client_type=v2.ClientType.SIMPLE_CONSUMER)
