@@ -266,7 +266,7 @@ class Groups:
         except GroupNotFound:
             if not self.create:
                 raise
-            return SIMPLE if client.kind == SIMPLE else PUSH
+            return PUSH if client.kind == PUSH else SIMPLE
 
 
 def check_kind(client: ConnectedClient, kind: str, group: str) -> None:

@@ -4,6 +4,7 @@ from tests.meta.mutation.cases import (
     bounds,
     clock,
     dead_letters,
+    gateway,
     groups,
     growth,
     guarantees,
@@ -19,6 +20,7 @@ from tests.meta.mutation.cases import (
 CASES = (
     *push.CASES,
     *subscriptions.CASES,
+    *gateway.CASES,
     *groups.CASES,
     *dead_letters.CASES,
     *limits.CASES,

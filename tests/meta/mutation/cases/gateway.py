@@ -1,0 +1,41 @@
+"""What RocketMQ's clients are promised."""
+
+from dataclasses import replace
+from typing import Any
+
+from tests.meta.mutation.case import Symbol
+from tests.meta.mutation.cases.common import always, case
+
+DELIVERIES = "tests/edges/gateway/test_deliveries.py::"
+TWICE = f"{DELIVERIES}test_what_is_sent_twice_is_stored_once_and_keeps_its_id"
+CHANGED = f"{DELIVERIES}test_a_change_in_a_push_group_is_a_failed_attempt"
+FORWARDED = f"{DELIVERIES}test_what_an_ordered_client_forwards_is_a_failed_attempt"
+GOODBYE = f"{DELIVERIES}test_what_a_client_had_when_it_said_goodbye_comes_again_uncounted"
+FORGED = "tests/edges/gateway/test_bad_requests.py::test_handles_that_name_no_lease_are_refused"
+
+
+def own_id(original: Any) -> Any:
+    """A message gets an id of ours."""
+    return lambda message: replace(original(message), id=None)
+
+
+def nothing_given_back(_: Any) -> Any:
+    """The messages of a client that left wait for their deadline."""
+
+    async def give_back(*_: Any) -> None:
+        """Do nothing."""
+
+    return give_back
+
+
+CASES = (
+    case("R85", "what is sent again is another message", Symbol("gateway:outgoing", own_id), TWICE),
+    case("R86", "errors are bugs of the gateway",
+         Symbol("gateway:status_of", lambda original: lambda _: original(RuntimeError())), FORGED),
+    case("R87", "a delay of the policy is one that the client asked for",
+         Symbol("Settling._is_by_policy", always(False)), CHANGED),
+    case("R87", "what an ordered client forwards is dead at once",
+         Symbol("gateway:attempts_of", always(17)), FORWARDED),
+    case("R88", "what a client had waits for its deadline",
+         Symbol("gateway:give_back", nothing_given_back), GOODBYE),
+)  # fmt: skip
