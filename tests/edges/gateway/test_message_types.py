@@ -46,7 +46,7 @@ def test_a_transaction_is_committed_or_rolled_back(
 ) -> None:
     topic = f"halves-{verb}"
     producer = official.producer(topic, checker=checker(official.library, []))
-    consumer = official.simple("all", topic, wait=2)
+    consumer = official.simple("all", topic, wait=1)
     transaction = producer.begin_transaction()
     producer.send(official.message(topic, b"half"), transaction)
     assert consumer.receive(16, 30) == []
