@@ -32,6 +32,8 @@ class Kind(StrEnum):
     """On a cluster partitions move to other primaries, key by key. A trial is a move."""
     EMPTY = "empty"
     """The server is emptied, or comes back without its data. A trial is one of these."""
+    EVICTING = "evicting"
+    """Eviction is switched on, with room left. A trial is one time of it."""
     MIXED = "mixed"
     """All that one server can suffer from, at once. A trial is a run."""
 
@@ -53,6 +55,7 @@ class What(StrEnum):
     MOVE_SLOT = "move a slot"
     FLUSH = "flush all data"
     LOSE_DATA = "restart without data"
+    EVICT = "switch eviction on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,7 @@ _COUNTED = {
     Kind.RIGHTS: (What.DENY,),
     Kind.SLOTS: (What.MOVE_SLOT,),
     Kind.EMPTY: (What.FLUSH, What.LOSE_DATA),
+    Kind.EVICTING: (What.EVICT,),
 }
 KILLS = (
     What.KILL_WORKER, What.KILL_PUBLISHER, What.KILL_REDIS, What.POWER_LOSS, What.KILL_PRIMARY,
@@ -138,7 +142,7 @@ Draw = Callable[[random.Random, float], list[Strike]]
 
 FULL = {
     Kind.WORKER: 60, Kind.REDIS: 12, Kind.FAILOVER: 5, Kind.POWER: 6, Kind.EVERYSEC: 3,
-    Kind.RIGHTS: 6, Kind.SLOTS: 8, Kind.EMPTY: 4,
+    Kind.RIGHTS: 6, Kind.SLOTS: 8, Kind.EMPTY: 4, Kind.EVICTING: 2,
 }  # fmt: skip
 """Trials of a full-size run; of the other kinds a run is a trial."""
 
@@ -246,6 +250,13 @@ def _empty(chance: random.Random, size: float) -> list[Strike]:
     ]
 
 
+def _evicting(chance: random.Random, size: float) -> list[Strike]:
+    return [
+        _strike(chance, What.EVICT, 0.5, 2.0, (0.5, 2.0))
+        for _ in range(max(1, round(FULL[Kind.EVICTING] * size)))
+    ]
+
+
 _ANY = (
     What.KILL_WORKER, What.KILL_WORKER, What.KILL_WORKER, What.STOP_WORKER, What.KILL_PUBLISHER,
     What.KILL_REDIS, What.FLUSH_SCRIPTS, What.PAUSE_WRITES, What.NEW_RULES,
@@ -270,6 +281,7 @@ _DRAWS: dict[Kind, Draw] = {
     Kind.RIGHTS: _rights,
     Kind.SLOTS: _slots,
     Kind.EMPTY: _empty,
+    Kind.EVICTING: _evicting,
     Kind.MIXED: _mixed,
 }
 

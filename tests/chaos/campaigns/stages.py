@@ -39,11 +39,17 @@ DENIED = (
 )
 """Commands that a user may lack; a script that calls one of them stops there."""
 
+NOTICED_S = 15.0
+"""How long it may take until no publisher sends anything to a server that evicts."""
+
 BETWEEN_KEYS_S = 0.02
 """While a slot moves, so that calls find some of its keys here and some there."""
 
 BETWEEN_FAILOVERS_MS = 1500
 """Half of what Sentinels wait between two failovers."""
+
+
+_FLUSHES = {What.FLUSH: ("FLUSHALL",), What.FLUSH_SCRIPTS: ("SCRIPT", "FLUSH")}
 
 
 class SingleStage:
@@ -55,7 +61,7 @@ class SingleStage:
         self._around = contextlib.ExitStack()
         self._chance = random.Random(plan.seed)
         data = folder / "data"
-        self._data = data
+        self._data, self._partitions = data, plan.partitions
         self.data: Path | None = None if plan.kind is Kind.EMPTY else data
         if plan.kind in (Kind.POWER, Kind.EVERYSEC):
             how = "always" if plan.kind is Kind.POWER else "everysec"
@@ -106,8 +112,8 @@ class SingleStage:
                 self._call("ACL", "SETUSER", "default", f"-{denied}")
                 time.sleep(strike.for_s)
                 self._call("ACL", "SETUSER", "default", f"+{denied}")
-            case What.FLUSH:
-                self._call("FLUSHALL")
+            case What.FLUSH | What.FLUSH_SCRIPTS:
+                self._call(*_FLUSHES[strike.what])
             case What.LOSE_DATA:
                 self._server.kill()
                 for left in [*self._data.glob("*.aof"), *self._data.glob("*.rdb")]:
@@ -115,8 +121,8 @@ class SingleStage:
                 shutil.rmtree(self._data / "appendonlydir", ignore_errors=True)
                 time.sleep(strike.for_s)
                 self._server.start()
-            case What.FLUSH_SCRIPTS:
-                self._call("SCRIPT", "FLUSH")
+            case What.EVICT:
+                self._evict(strike.for_s)
             case What.PAUSE_WRITES:
                 self._call("CLIENT", "PAUSE", int(strike.for_s * 1000), "WRITE")
                 time.sleep(strike.for_s)
@@ -126,6 +132,21 @@ class SingleStage:
                 time.sleep(strike.for_s)
             case _:
                 raise AssertionError(f"one server cannot {strike.what}")
+
+    def _evict(self, for_s: float) -> None:
+        """With room, so that nothing is lost before it is noticed; then nothing is accepted."""
+        self._call("CONFIG", "SET", "maxmemory", "8gb")
+        self._call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        time.sleep(NOTICED_S)
+        before = self._published()
+        time.sleep(for_s)
+        assert self._published() == before, "messages are accepted by a server that evicts"
+        self._call("CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+    def _published(self) -> list[Any]:
+        keys = [partition_keys(NAMESPACE, TOPIC, number) for number in range(self._partitions)]
+        with self.raw() as client:
+            return [client.hget(each.counters, "publish:g0") for each in keys]
 
     def heal(self) -> None:
         """No more faults."""
