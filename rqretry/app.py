@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
-from rqretry.checks.server_checks import warn
+from rqretry.checks.server_checks import require_safe_server
 from rqretry.client import LEAST_TIMEOUT_S, AsyncAdmin, AsyncClient, Client
 from rqretry.consumer.handler_binding import bind_task
 from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec, Registry
@@ -348,7 +348,7 @@ class App:
         """
         async with self.living():
             worker = self.worker(concurrency=concurrency, grace=grace)
-            await asyncio.to_thread(warn, self.settings.url, self.settings.namespace)
+            await asyncio.to_thread(require_safe_server, self.settings.url, self.settings.namespace)
             await run_until_stopped(worker, signals=signals)
         if worker.needs_replacement:
             raise RqretryError(

@@ -20,7 +20,7 @@ from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.errors import ConfigError, InvalidArgument, refuse, show
 from rqretry.core.failure_record import read_record
 from rqretry.core.limits import check_count, check_group
-from rqretry.core.start import EARLIEST, LATEST, check_start
+from rqretry.core.start import LATEST, check_start
 from rqretry.protocol import maintain, operate
 from rqretry.protocol.command import MAX_BATCH, Operation, batches
 from rqretry.protocol.inspect import Stats, read_these, stats
@@ -180,16 +180,16 @@ def reset(
     start = check_start(to, name="to")
     record = yield from context.catalog.groups.get(check_group(group))
     _refuse_view(record, "reset")
-    if start == LATEST:
+    if isinstance(start, int):
+        count = yield from _replay(context, record, start, dry_run=dry_run)
+    elif start == LATEST:
         count = yield from _skip(context, record, dry_run=dry_run)
-    elif start == EARLIEST:
+    else:
         count = yield from (
             _not_held(context, record) if dry_run else context.catalog.backfill.start(group)
         )
-    else:
-        count = yield from _replay(context, record, int(start), dry_run=dry_run)
     if not dry_run:
-        shown = start if start in (LATEST, EARLIEST) else date(int(start))
+        shown = date(start) if isinstance(start, int) else start
         yield from context.audit("reset", {"group": group, "to": shown}, {"messages": count})
     return count
 

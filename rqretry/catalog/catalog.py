@@ -72,7 +72,7 @@ class Catalog:
         create: bool = True,
         create_topics: bool = True,
         tags: str | None = None,
-        start: str = LATEST,
+        start: str | int = LATEST,
         ordered: bool | None = None,
         **settings: Any,
     ) -> Operation[GroupRecord]:

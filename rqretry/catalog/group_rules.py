@@ -15,7 +15,7 @@ from rqretry.core.errors import ConfigError, InvalidArgument, show
 from rqretry.core.limits import DLQ, KEEP, Keep, check_max_inflight, check_max_retries
 from rqretry.core.rates import Rate, check_rate_limit
 from rqretry.core.retry_policy import RetryPolicy
-from rqretry.core.start import EARLIEST, LATEST
+from rqretry.core.start import LATEST
 
 log = logging.getLogger("rqretry")
 
@@ -109,7 +109,7 @@ def refuse_tags(group: str, topics: Iterable[str], tags: Iterable[tuple[str, str
 
 
 def with_topics(
-    record: GroupRecord, topics: Iterable[str], changes: Mapping[str, Any], *, start: str
+    record: GroupRecord, topics: Iterable[str], changes: Mapping[str, Any], *, start: str | int
 ) -> dict[str, Any]:
     """The changes of a group's record with topics to subscribe to. Raises InvalidArgument."""
     new = tuple(name for name in topics if name not in record.topics)
@@ -117,7 +117,7 @@ def with_topics(
         return {**changes, "topics": record.topics + new}
     refuse_ordered(record)
     refuse_tags(record.name, new, changes.get("tags", record.tags))
-    behind, begins_ms = record.catching_up + new, 0 if start == EARLIEST else int(start)
+    behind, begins_ms = record.catching_up + new, start if isinstance(start, int) else 0
     changed = {"topics": record.topics + new, "catching_up": behind}
     return {**changes, **changed, "begins_ms": begins_ms if new else record.begins_ms}
 

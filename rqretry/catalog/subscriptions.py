@@ -30,7 +30,7 @@ class Wish:
     """Whose dead letters it consumes; "" for none."""
     names: tuple[str, ...]
     tags: str | None
-    start: str
+    start: str | int
     settings: dict[str, Any]
     ignored: dict[str, Any] = field(default_factory=dict)
     """Settings that an operator has pinned to something else."""

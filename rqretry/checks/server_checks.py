@@ -58,7 +58,7 @@ def examine_before_work(
     return findings
 
 
-def warn(url: RedisUrl, namespace: str) -> None:
+def require_safe_server(url: RedisUrl, namespace: str) -> None:
     """Examine a server before a worker that another program embeds; what is weak is logged.
 
     Raises:

@@ -102,7 +102,7 @@ class ConsumerSpec:
     dead_letter_on: tuple[type[BaseException], ...] = ()
     tags: str | None = None
     ordered: bool = False
-    start: str = LATEST
+    start: str | int = LATEST
     max_inflight: int | None = None
     rate_limit: str | None = None
     broadcast: bool = False

@@ -12,7 +12,7 @@ from typing import Any
 from rqretry.catalog.catalog import Catalog
 from rqretry.catalog.store import Place
 from rqretry.consumer.simple_settling import SimpleSettling, invisible_ms
-from rqretry.consumer.turns import READY, RETRY, Turns
+from rqretry.consumer.turns import Turns
 from rqretry.core.back_off import BackOff
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.durations import Duration, seconds
@@ -32,6 +32,8 @@ from rqretry.observability import observer
 from rqretry.protocol.command import Block, Command, Each, Operation
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import (
+    READY,
+    RETRY,
     Failure,
     Leased,
     Polled,

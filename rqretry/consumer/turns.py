@@ -5,9 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 
 from rqretry.catalog.store import Place
-
-READY, RETRY = "ready", "retry"
-"""The lanes of a place: new messages, and retries."""
+from rqretry.protocol.lease import READY, RETRY, other_list
 
 
 class Turns:
@@ -24,7 +22,7 @@ class Turns:
 
     def next_lane(self) -> str:
         """The lane that is preferred this time."""
-        self._lane = other(self._lane)
+        self._lane = other_list(self._lane)
         return self._lane
 
     def order(self, lane: str, places: Iterable[Place]) -> list[Place]:
@@ -44,12 +42,7 @@ class Turns:
         """What to lease, by how many each place has: all of this lane, then of the other."""
         return [
             (each, place, listed[place][each])
-            for each in (lane, other(lane))
+            for each in (lane, other_list(lane))
             for place in self.order(each, listed)
             if listed[place][each] > 0
         ]
-
-
-def other(lane: str) -> str:
-    """The other lane."""
-    return RETRY if lane == READY else READY

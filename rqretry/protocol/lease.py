@@ -16,6 +16,9 @@ LATER = b"LATER"
 _USUAL = {(0, "", "failure")}
 """Level, delay and cause of a failure that asks for nothing and says no other cause."""
 
+READY, RETRY = "ready", "retry"
+"""The lists of a place that leases take from: new messages, and retries."""
+
 
 class Leased(NamedTuple):
     """What a lease answered.
@@ -322,6 +325,11 @@ def _changed(reply: list[Any]) -> Changed:
     (answer,), now, dead = reply
     verdict, lease_no = (answer.decode(), 0) if answer in (STALE, GONE) else ("OK", int(answer))
     return Changed(verdict, lease_no, int(now), tuple(texts(dead)))
+
+
+def other_list(name: str) -> str:
+    """The other list of a place that leases take from."""
+    return RETRY if name == READY else READY
 
 
 def expected_ms(seen: tuple[int, float] | None, now: float) -> int | None:

@@ -16,7 +16,7 @@ from rqretry.core.failure_record import formatted
 from rqretry.core.receipt import Receipt
 from rqretry.observability.observer import Attempt
 from rqretry.protocol.keys import GroupKeys
-from rqretry.protocol.lease import Failure, Leased, Polled, expected_ms
+from rqretry.protocol.lease import READY, Failure, Leased, Polled, expected_ms, other_list
 
 LOOK_EVERY_S = 20.0
 """How often each place is looked at, at least, whatever its server reported; as often as its
@@ -320,7 +320,7 @@ class LeasedPlace:
     """The last lease left nothing, and no wake-up came since."""
     rated: bool = field(default=False, init=False)
     """Its group has a rate limit: a lease needs tokens."""
-    _first: str = field(default="ready", init=False)
+    _first: str = field(default=READY, init=False)
 
     def __post_init__(self) -> None:
         """A schedule for its visibility."""
@@ -333,7 +333,7 @@ class LeasedPlace:
 
     def next_list(self) -> str:
         """The list that the next lease takes from first: fresh messages and retries in turn."""
-        self._first = "retry" if self._first == "ready" else "ready"
+        self._first = other_list(self._first)
         return self._first
 
     def leased(self, answer: Leased, sent_at: float) -> list[Delivery]:
