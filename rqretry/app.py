@@ -20,7 +20,7 @@ from rqretry.consumer.transaction_checker import (
 )
 from rqretry.consumer.typed_topic import Topic
 from rqretry.core.durations import Duration, seconds
-from rqretry.core.errors import ConfigError, RqretryError, show
+from rqretry.core.errors import ConfigError, RqretryError, end_at_caller, show
 from rqretry.core.limits import check_flag, check_group, check_partitions, check_topic
 from rqretry.core.message import PublishOptions
 from rqretry.core.message_id import MessageId
@@ -401,24 +401,40 @@ class App:
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish."""
-        client = self._async_client or self.async_client
-        return await client.publisher.publish(topic, body, options)
+        try:
+            client = self._async_client or self.async_client
+            return await client.publisher.publish(topic, body, options)
+        except RqretryError as error:
+            end_at_caller(error)
+            raise
 
     async def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
-        return await self.async_client.publish_many(topic, messages, durability=durability)
+        try:
+            return await self.async_client.publish_many(topic, messages, durability=durability)
+        except RqretryError as error:
+            end_at_caller(error)
+            raise
 
     def publish_sync(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """`publish` without asyncio."""
-        return self.client.publish(topic, body, **options)
+        try:
+            return self.client.publish(topic, body, **options)
+        except RqretryError as error:
+            end_at_caller(error)
+            raise
 
     def publish_many_sync(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """`publish_many` without asyncio."""
-        return self.client.publish_many(topic, messages, durability=durability)
+        try:
+            return self.client.publish_many(topic, messages, durability=durability)
+        except RqretryError as error:
+            end_at_caller(error)
+            raise
 
     def transaction(
         self,

@@ -18,6 +18,7 @@ from rqretry.consumer.simple_consumer import (
 from rqretry.consumer.transaction_checker import Checkers, TransactionOptions
 from rqretry.core.closing import AsyncClosing, Closing
 from rqretry.core.durations import Duration, seconds
+from rqretry.core.errors import RqretryError, end_at_caller
 from rqretry.core.limits import check_flag, check_options, check_topic
 from rqretry.core.message import PublishOptions, durable
 from rqretry.core.message_id import MessageId
@@ -181,7 +182,11 @@ class Client(_Parts[SyncStore], Closing):
             TopicNotFound: There is no such topic, and `create_topics` is False.
             NotConfirmed: It is stored, but not as durably as was asked for.
         """
-        return self.publisher.publish(topic, body, options)
+        try:
+            return self.publisher.publish(topic, body, options)
+        except RqretryError as error:
+            end_at_caller(error)
+            raise
 
     def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
@@ -199,7 +204,11 @@ class Client(_Parts[SyncStore], Closing):
             PublishError: A part was not stored; it says which ids are where.
             NotConfirmed: All are stored, some not as durably as was asked for.
         """
-        return self.publisher.publish_many(topic, durable(messages, durability))
+        try:
+            return self.publisher.publish_many(topic, durable(messages, durability))
+        except RqretryError as error:
+            end_at_caller(error)
+            raise
 
     def transaction(
         self,
@@ -284,13 +293,21 @@ class AsyncClient(_Parts[Store], AsyncClosing):
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
         """Publish one message; see Client.publish."""
-        return await self.publisher.publish(topic, body, options)
+        try:
+            return await self.publisher.publish(topic, body, options)
+        except RqretryError as error:
+            end_at_caller(error)
+            raise
 
     async def publish_many(
         self, topic: str, messages: Iterable[Any], *, durability: str | None = None
     ) -> list[MessageId]:
         """Publish any number of bodies or OutgoingMessages; see Client.publish_many."""
-        return await self.publisher.publish_many(topic, durable(messages, durability))
+        try:
+            return await self.publisher.publish_many(topic, durable(messages, durability))
+        except RqretryError as error:
+            end_at_caller(error)
+            raise
 
     def transaction(
         self,

@@ -1,6 +1,7 @@
 """What `rqretry worker` prints at its start: what it will do, and on which server."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -15,9 +16,31 @@ from rqretry.core.errors import GroupNotFound
 from rqretry.core.limits import DLQ, UNLIMITED
 from rqretry.core.rates import describe_limits
 from rqretry.core.retry_policy import RetryPolicy
+from rqretry.observability.log_format import JsonFormatter
 from rqretry.version import __version__
 
 _NOT_REACHED = " (cannot be reached yet; the workers keep trying)"
+
+
+def announce(lines: Iterable[str], *, as_json: bool, level: int = logging.INFO) -> None:
+    """Print to standard output what is known before there is anything to log.
+
+    As JSON where logs are: one object for each line, with those that are indented under it.
+    """
+    if not as_json:
+        for line in lines:
+            click.echo(clean(line))
+        return
+    entries: list[str] = []
+    for line in lines:
+        text = " ".join(line.split())
+        if line.startswith(" "):
+            entries[-1] += f"; {text}"
+        else:
+            entries.append(text)
+    for entry in entries:
+        record = logging.LogRecord("rqretry", level, __file__, 0, entry, None, None)
+        click.echo(JsonFormatter().format(record))
 
 
 def print_banner(
@@ -28,35 +51,40 @@ def print_banner(
     reached: bool,
     processes: int,
     concurrency: int | None,
+    as_json: bool = False,
 ) -> None:
     """Print it to standard output."""
     settings = app.settings
     count = "1 process" if processes == 1 else f"{processes} processes"
-    _echo(f"rqretry {__version__}: {count}, namespace {settings.namespace}")
-    _echo(f"Redis    {settings.url.safe}{'' if reached else _NOT_REACHED}")
-    _echo(f"         named by {named}")
+    lines = [
+        f"rqretry {__version__}: {count}, namespace {settings.namespace}",
+        f"Redis    {settings.url.safe}{'' if reached else _NOT_REACHED}",
+        f"         named by {named}",
+    ]
     for spec in app.consumers:
-        _print_consumer(app, spec, reached=reached, concurrency=concurrency)
+        lines += _consumer(app, spec, reached=reached, concurrency=concurrency)
+    announce(lines, as_json=as_json)
     for finding in findings:
         if finding.severity != "ok":
-            _echo(f"{finding.severity}  {finding.sentence}; {finding.fix}")
+            text = f"{finding.severity}  {finding.sentence}; {finding.fix}"
+            announce([text], as_json=as_json, level=logging.WARNING)
 
 
-def _print_consumer(
+def _consumer(
     app: App, spec: ConsumerSpec, *, reached: bool, concurrency: int | None
-) -> None:
+) -> Iterator[str]:
     runs = "async" if spec.is_async else "threads"
     topics = ", ".join(spec.topics)
     plural = "topic" if len(spec.topics) == 1 else "topics"
-    _echo(f"handler  {spec.name}: group {spec.group}, {plural} {topics}")
-    _echo(f"         {concurrency or spec.concurrency} at once in each process ({runs})")
+    yield f"handler  {spec.name}: group {spec.group}, {plural} {topics}"
+    yield f"         {concurrency or spec.concurrency} at once in each process ({runs})"
     record, levels = GroupRecord.new(spec.group, PUSH, ordered=spec.ordered), DEFAULT_LEVELS
     if reached and not spec.broadcast:
         record, levels = _stored(app, record)
-    _echo(f"         {describe_retries(spec, record, levels)}")
+    yield f"         {describe_retries(spec, record, levels)}"
     if limits := _describe_limits(spec, record):
-        _echo(f"         at most {limits}, over all workers")
-    _echo(f"         None means {'success' if spec.none_is_success else 'failure'}")
+        yield f"         at most {limits}, over all workers"
+    yield f"         None means {'success' if spec.none_is_success else 'failure'}"
 
 
 def describe_retries(spec: ConsumerSpec, record: GroupRecord, levels: LevelTable) -> str:
@@ -88,7 +116,3 @@ def _stored(app: App, default: GroupRecord) -> tuple[GroupRecord, LevelTable]:
         return store.perform(catalog.groups.get(default.name)), levels
     except GroupNotFound:
         return default, levels
-
-
-def _echo(line: str) -> None:
-    click.echo(clean(line))

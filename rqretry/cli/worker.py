@@ -11,7 +11,8 @@ import click
 
 from rqretry.app import App
 from rqretry.checks.server_checks import examine_before_work
-from rqretry.cli.banner import print_banner
+from rqretry.cli.banner import announce, print_banner
+from rqretry.cli.dev_home import home_of
 from rqretry.cli.options import (
     Target,
     Whole,
@@ -27,7 +28,7 @@ from rqretry.cli.options import (
 from rqretry.cli.trace_option import traced_workers, worker_trace_options
 from rqretry.consumer.registry import MAX_CONCURRENCY
 from rqretry.core.errors import show
-from rqretry.core.settings import named_by
+from rqretry.core.settings import URL_VARIABLE, named_by
 from rqretry.observability.log_format import (
     FORMATS,
     LEVELS,
@@ -167,9 +168,11 @@ def _run(
         url = where.url if server is None else server.url
         named = named_by(url, app.named_url)
         app.configure(url, where.namespace)
-        _start(app, named, embedded=given["redis"] is not None, given=given)
+        as_json = logs.format == "json"
+        _start(app, named, embedded=given["redis"] is not None, given=given, as_json=as_json)
         if server is not None:
-            click.echo(_PRIVATE.format(server))
+            announce([_PRIVATE.format(server)], as_json=as_json)
+            sys.stdout.flush()
         early.check()
         config = WorkerConfig(
             partial(load_worker_app, target, given["app_dir"], url, where.namespace),
@@ -181,7 +184,7 @@ def _run(
         return supervise(config, given["processes"], ports, watched=watched)
 
 
-def _start(app: App, named: str, *, embedded: bool, given: dict[str, Any]) -> None:
+def _start(app: App, named: str, *, embedded: bool, given: dict[str, Any], as_json: bool) -> None:
     """Say what the worker will do. Raises UnsafeServer if it must not start."""
     client = app.client
     findings = examine_before_work(
@@ -194,12 +197,14 @@ def _start(app: App, named: str, *, embedded: bool, given: dict[str, Any]) -> No
         reached=findings is not None,
         processes=given["processes"],
         concurrency=given["concurrency"],
+        as_json=as_json,
     )
-    host = given["health_host"]
+    host, lines = given["health_host"], []
     if given["health_port"] is not None:
-        click.echo(f"health   {url_of(host, given['health_port'], '/livez')} and /readyz")
+        lines.append(f"health   {url_of(host, given['health_port'], '/livez')} and /readyz")
     if given["metrics_port"] is not None:
-        click.echo(f"metrics  {url_of(host, given['metrics_port'], '/metrics')}")
+        lines.append(f"metrics  {url_of(host, given['metrics_port'], '/metrics')}")
+    announce(lines, as_json=as_json)
     sys.stdout.flush()
     client.close()
 
@@ -212,7 +217,8 @@ def dev(context: click.Context, /, target: str, app_dir: str) -> int:
     """Run APP with a Redis of its own; restart when code changes.
 
     The Redis is private and forgets everything at the end; with --url that server is used instead.
-    For development: use rqretry worker elsewhere.
+    Its URL is the same at every start for the same DIR: a web app beside it gets it as
+    RQRETRY_REDIS_URL. For development: use rqretry worker elsewhere.
     """
     where = target_of(context)
     where.settings()
@@ -220,12 +226,15 @@ def dev(context: click.Context, /, target: str, app_dir: str) -> int:
     try:
         with ExitStack() as stack, Stoppable():
             if where.url is None:
-                server = stack.enter_context(EmbeddedRedis())
+                server = stack.enter_context(EmbeddedRedis(home=home_of(app_dir)))
                 where.url = server.url
                 space = f" --namespace {quote(where.namespace)}" if where.namespace else ""
-                options = f"--url {quote(where.url)}{space}"
-                click.echo(f"publish  rqretry publish TOPIC --body JSON {options}")
-                click.echo(_PRIVATE.format(server))
+                lines = [
+                    f"publish  rqretry publish TOPIC --body JSON --url {quote(where.url)}{space}",
+                    f"web app  export {URL_VARIABLE}={quote(where.url)}",
+                    _PRIVATE.format(server),
+                ]
+                announce(lines, as_json=default_format(sys.stderr) == "json")
                 sys.stdout.flush()
             status: int = context.invoke(
                 worker, target=target, app_dir=app_dir, reload=True, grace=DEV_GRACE_S

