@@ -10,6 +10,8 @@ from rqretry.core.settings import variable
 
 _SHOWN = 20
 """Characters of the folder's name in the path, which must stay short for a socket."""
+_LONGEST = 50
+"""Bytes of the directory below which they are."""
 
 
 def home_of(folder: str) -> Path:
@@ -18,8 +20,9 @@ def home_of(folder: str) -> Path:
     Raises:
         ConfigError: Somebody else has made that.
     """
-    where = variable("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    own = Path(where) / f"rqretry-{os.getuid()}"
+    places = (variable("XDG_RUNTIME_DIR"), tempfile.gettempdir())
+    fit = [p for p in places if p and len(os.fsencode(p)) <= _LONGEST and Path(p).is_dir()]
+    own = Path(*fit[:1] or ["/tmp"]) / f"rqretry-{os.getuid()}"  # noqa: S108 - its owner is checked
     own.mkdir(mode=0o700, exist_ok=True)
     if own.stat().st_uid != os.getuid():
         raise ConfigError(f"{own} belongs to another user: remove it, or set XDG_RUNTIME_DIR")

@@ -6,6 +6,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -240,7 +241,7 @@ def test_dev_starts_a_redis_says_how_to_publish_and_reloads(
     code = tmp_path / "cli_dev_shop.py"
     code.write_text(SHOP.format(body="raise ValueError('first')"))
     here = ("dev", "cli_dev_shop:app", "--app-dir", str(tmp_path))
-    runtime = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    runtime = {"XDG_RUNTIME_DIR": tempfile.mkdtemp()}
     dev = program(*here, env=runtime)
     url = announced_by(dev)
     _, err = program(*here, env=runtime).communicate(timeout=30)
