@@ -266,12 +266,11 @@ def test_dev_starts_a_redis_says_how_to_publish_and_reloads(
 def announced_by(dev: subprocess.Popen[str]) -> str:
     """The URL that is printed for publishing, and for a web app beside it."""
     assert dev.stdout is not None
-    request_parts, (_, _, variable) = (
-        shlex.split(json.loads(dev.stdout.readline())["message"]) for _ in range(2)
-    )
+    messages = [json.loads(dev.stdout.readline())["message"] for _ in range(2)]
+    request_parts, exported = map(shlex.split, messages)
     assert request_parts[:5] == ["publish", "rqretry", "publish", "TOPIC", "--body"]
     url = request_parts[-1]
-    assert variable == f"export RQRETRY_REDIS_URL={url}"
+    assert exported == ["web", "app", "export", f"RQRETRY_REDIS_URL={url}"]
     return url
 
 
