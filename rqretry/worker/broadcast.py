@@ -231,7 +231,7 @@ class Broadcaster:
         commands: list[Command[int]] = [tally(place.keys, count) for place, count in counts]
         for position in self._results.positions.values():
             commands += position.to_keep()
-        for answer in await self.store.run_each(commands, self.store.patience) if counts else ():
+        for answer in await self.store.run_each(commands, self.store.patience) if commands else ():
             if isinstance(answer, Exception):
                 log.warning("what a broadcast group did could not be counted: %s", answer)
 

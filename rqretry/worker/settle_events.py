@@ -4,6 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rqretry.core.durations import spell
 from rqretry.core.failure_record import fingerprint_in, reason_in
@@ -21,6 +22,16 @@ _FOLDED_S, _MOST_KINDS = 60.0, 1000
 _WHERE = re.compile(r'File "(?:[^"]*/)?([^"/]+)", line (\d+)')
 
 
+@dataclass(slots=True)
+class _Folded:
+    """Failures of one kind in one group: only the first of a minute is logged."""
+
+    until: float
+    """When the next one is logged again."""
+    count: int = 0
+    """How many were not."""
+
+
 class OutcomeReporter:
     """Reports for all consumers of a process."""
 
@@ -28,8 +39,8 @@ class OutcomeReporter:
         self._announcer = announcer
         self._worker = worker
         self._store = store
-        self._folded: dict[tuple[str, str], list[float]] = {}
-        """By group and kind: until when it is not logged again, and how many were not."""
+        self._folded: dict[tuple[str, str], _Folded] = {}
+        """By group and kind."""
         self._traces: dict[str, str] = {}
         """By kind of failure, its traceback."""
 
@@ -87,15 +98,15 @@ class OutcomeReporter:
         keys, now = delivery.place.keys, time.monotonic()
         kind = fingerprint_in(failure.record)  # most end here: no more than they need is done
         folded = self._folded.get((keys.group, kind))
-        if folded is not None and now < folded[0]:
-            folded[1] += 1
+        if folded is not None and now < folded.until:
+            folded.count += 1
             return
         if not log.isEnabledFor(logging.WARNING):
             return
-        more = 0 if folded is None else round(folded[1])
+        more = 0 if folded is None else folded.count
         if len(self._folded) > _MOST_KINDS:
             self._folded.clear()
-        self._folded[keys.group, kind] = [now + _FOLDED_S, 0]
+        self._folded[keys.group, kind] = _Folded(now + _FOLDED_S)
         trace, topic = self._traces.get(kind, ""), keys.partition.topic
         where = _WHERE.findall(trace)[-1:]
         most = delivery.message.max_retries if delivery.message else None

@@ -8,13 +8,13 @@ of lists that are searched; the bounds are a third of that or less, and of searc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import pytest
 
 from rqretry.protocol import operate, transaction
 from tests.conftest import ServerOf
 from tests.lua.conftest import world_on
+from tests.lua.worst_data import fill
 from tests.support import lua_hooks
 from tests.support.builders import MINUTE, SECOND, failure, first, prepared
 from tests.support.lua_hooks import WORK_KEY
@@ -55,15 +55,6 @@ def bounded(world: World) -> Iterator[None]:
 
 def ids(count: int) -> list[str]:
     return [f"m{number:06}" for number in range(count)]
-
-
-def fill(world: World, key: str, rows: dict[str, Any], *, sorted_set: bool = False) -> None:
-    """Store so much that publishing it would take long."""
-    put = world.client.zadd if sorted_set else world.client.hset
-    items = list(rows.items())
-    for at in range(0, len(items), 20_000):
-        part = dict(items[at : at + 20_000])
-        put(key, part) if sorted_set else put(key, mapping=part)
 
 
 def large(world: World, *names: str) -> None:

@@ -14,5 +14,4 @@ _MOST = (
     "test_a_publish_into_any_partition_wakes_an_idle_worker",
     "test_a_publish_into_any_partition_wakes_a_simple_consumer",
 )
-_found = again(test_idle, test_moving, test_waking)
-globals().update({name: _found[name] for name in _MOST})
+globals().update(again(test_idle, test_moving, test_waking, only=_MOST))

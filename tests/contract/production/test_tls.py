@@ -48,6 +48,8 @@ class Tls:
         if signer:
             request += ["-CA", f"{signer}.crt", "-CAkey", f"{signer}.key"]
             request += ["-addext", "basicConstraints=CA:FALSE"]
+        else:  # Python 3.13 and newer ask an authority for it
+            request += ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
         if extra:
             request += ["-addext", f"subjectAltName={extra}"]
         made = subprocess.run(request, cwd=self.folder, capture_output=True, text=True, check=False)

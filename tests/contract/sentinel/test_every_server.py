@@ -16,5 +16,4 @@ _MOST = (
     "test_what_no_replica_confirms_is_stored_and_says_so",
     "unresponsive",
 )
-_found = again(test_durability)
-globals().update({name: _found[name] for name in _MOST})
+globals().update(again(test_durability, only=_MOST))

@@ -141,10 +141,12 @@ class Terminal(AbstractContextManager["Terminal"]):
 class Reader(AbstractContextManager["Reader"]):
     """Somebody who does what a page says."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, installed: Path | None = None) -> None:
+        """`installed`: the programs of an environment that has rqretry; default this tree's."""
         names = {k: v for k, v in os.environ.items() if not k.startswith(("RQRETRY_", "PYTEST_"))}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{names['PATH']}"
-        named = {"RQRETRY_REDIS_URL": url, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "PATH": path}
+        path = f"{installed or Path(sys.executable).parent}{os.pathsep}{names['PATH']}"
+        tree = "" if installed else str(ROOT)
+        named = {"RQRETRY_REDIS_URL": url, "PYTHONPATH": tree, "COLUMNS": "200", "PATH": path}
         self._variables = {**names, **named, "TERM": "xterm", "PYTEST_ADDOPTS": NO_ASYNCIO}
         self._folder = folder
         self._terminals: dict[str, Terminal] = {}

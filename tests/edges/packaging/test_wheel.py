@@ -5,11 +5,14 @@ import json
 import subprocess
 import sys
 import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
 from rqretry.protocol.scripts import Dialect, ScriptLibrary
+from rqretry.testing.embedded_redis import EmbeddedRedis
+from tests.edges.docs.terminal import Reader
 
 ROOT = Path(__file__).parents[3]
 REPORT_SCRIPTS = """
@@ -41,12 +44,20 @@ def run(*command: str | Path, cwd: Path) -> str:
     return finished.stdout
 
 
+def built(folder: Path, *options: str) -> Path:
+    """A wheel, with the build backend of the developers' environment."""
+    run(
+        sys.executable, "-m", "build", "--no-isolation", *options, "--outdir", folder, ROOT,
+        cwd=folder,
+    )  # fmt: skip
+    (wheel,) = folder.glob("rqretry-*.whl")
+    return wheel
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)  # wheel from sdist
-    (built,) = folder.glob("rqretry-*.whl")
-    return built
+    """Made from the sdist."""
+    return built(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +85,42 @@ def modules_of(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom):
         return [node.module or ""]
     return []
+
+
+def test_the_wheel_from_the_sdist_is_the_one_from_the_tree(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(built(tmp_path, "--wheel")) as other:
+        assert one.namelist() == other.namelist()
+        differ = [name for name in one.namelist() if one.read(name) != other.read(name)]
+    assert differ == []
+
+
+def test_the_metadata_say_who_what_and_where(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("dist-info/METADATA"))
+        metadata = Parser().parsestr(archive.read(name).decode())
+    links = dict(text.split(", ") for text in metadata.get_all("Project-URL", []))
+    assert {"Homepage", "Documentation", "Source", "Changelog"} <= set(links)
+    assert all(url.startswith("https://pypi.org/project/rqretry/") for url in links.values())
+    assert metadata["Author"]
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    assert metadata["License-Expression"] == "Apache-2.0"
+
+
+def test_the_first_page_works_with_what_is_installed(
+    wheel: Path, environment: Path, tmp_path: Path
+) -> None:
+    install(environment, f"{wheel}[testing]")
+    with (
+        EmbeddedRedis() as server,
+        Reader(tmp_path, server.url, environment / "bin") as reader,
+    ):
+        readme = ROOT / "README.md"
+        reader.write(readme)
+        reader.type("Terminal 2", "rqretry worker shop:app", "...\n<time> INFO ready: 1 process\n")
+        assert reader.read(readme)
+        reader.type("", "which rqretry", f"{environment / 'bin' / 'rqretry'}\n")
+        (tmp_path / "bank-is-open").unlink()
+        reader.type("", "pytest -q", ". [100%]\n1 passed in 0.31s\n")
 
 
 def test_the_command_runs_in_an_empty_environment(environment: Path) -> None:
