@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -39,7 +40,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    finished = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    finished = subprocess.run(
+        command, cwd=cwd, env=alone, capture_output=True, text=True, check=False
+    )
     assert finished.returncode == 0, f"{command}\n{finished.stdout}\n{finished.stderr}"
     return finished.stdout
 
