@@ -4,6 +4,7 @@ from collections import Counter
 
 from rqretry.admin.views import AttemptForecast, GroupForecast
 from rqretry.catalog.store import Place
+from rqretry.core import retry_policy
 from rqretry.core.catalog_records import SIMPLE, GroupRecord
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.limits import UNLIMITED
@@ -43,4 +44,4 @@ def wait_after(record: GroupRecord, levels: LevelTable, attempt: int) -> float |
         return None
     if record.kind == SIMPLE:  # the message is ready again when the lease ends
         return 0.0
-    return record.policy.compile(levels.ms).delay_ms(attempt) / 1000
+    return retry_policy.compiled(record.policy, levels.ms).delay_ms(attempt) / 1000

@@ -8,6 +8,7 @@ from rqretry.admin.policy_preview import forecast
 from rqretry.admin.topic_limits import kept_ms, kept_of, limits_of
 from rqretry.admin.views import GroupInfo, TopicInfo
 from rqretry.catalog.group_rules import group_settings
+from rqretry.core import retry_policy
 from rqretry.core.catalog_records import (
     BROADCAST,
     SIMPLE,
@@ -374,7 +375,7 @@ def _group_info(record: GroupRecord, levels: LevelTable) -> GroupInfo:
 def _describe_policy(record: GroupRecord, levels: LevelTable) -> str:
     """How often and when messages are retried; simple consumers do not use the policy."""
     if record.kind != SIMPLE:
-        return record.policy.describe(record.max_retries, levels.ms)
+        return retry_policy.describe(record.policy, record.max_retries, levels.ms)
     if record.max_retries < 0:
         return "unlimited deliveries, each when the previous one was not acknowledged in time"
     retries = "1 retry" if record.max_retries == 1 else f"{record.max_retries} retries"

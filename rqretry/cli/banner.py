@@ -10,6 +10,7 @@ from rqretry.app import App
 from rqretry.checks.check_result import Finding
 from rqretry.cli.output import clean
 from rqretry.consumer.registry import ConsumerSpec
+from rqretry.core import retry_policy
 from rqretry.core.catalog_records import PUSH, GroupRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import GroupNotFound
@@ -95,7 +96,7 @@ def describe_retries(spec: ConsumerSpec, record: GroupRecord, levels: LevelTable
     policy: RetryPolicy = _holds(spec, record, "policy")
     end = "dropped" if spec.topics[0].startswith(DLQ) else DLQ + spec.group
     then = "" if retries == UNLIMITED else f", then {end}"
-    return policy.describe(retries, levels.ms) + then
+    return retry_policy.describe(policy, retries, levels.ms) + then
 
 
 def _describe_limits(spec: ConsumerSpec, record: GroupRecord) -> str:

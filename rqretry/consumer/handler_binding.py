@@ -44,7 +44,7 @@ class Binding:
         """The arguments for one message. Raises ReceivedMismatch."""
         if self.fit is not None:
             try:
-                message.checked_body(self.fit)
+                message._checked_body(self.fit)  # noqa: SLF001 - for consumers only
             except BodyMismatch as error:
                 raise ReceivedMismatch(str(error)) from error
         return tuple(message if role == "m" else message.body for role in self.takes), {}

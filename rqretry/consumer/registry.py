@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar
 
 from rqretry.consumer.handler_binding import Binding, TaskBinding, address, bind
+from rqretry.core import retry_policy
 from rqretry.core.consume_result import (
     ConsumeResult,
     classify_return,
@@ -361,7 +362,7 @@ def _policy(policy: RetryPolicy | None) -> RetryPolicy | None:
 def _ordered(given: object, policy: RetryPolicy | None) -> bool:
     ordered = check_flag("ordered", given)
     if ordered and policy is not None:
-        policy.check_ordered()
+        retry_policy.check_ordered(policy)
     return ordered
 
 

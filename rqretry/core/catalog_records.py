@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
+from rqretry.core import retry_policy
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import CodecError, ConfigError, RqretryError, show
 from rqretry.core.limits import DEFAULT_MAX_RETRIES, UNLIMITED, check_partitions
@@ -266,7 +267,7 @@ class GroupRecord:
 
         `share` is the partition's part of `max_inflight`.
         """
-        compiled = self.policy.compile(levels.ms)
+        compiled = retry_policy.compiled(self.policy, levels.ms)
         catching_up = topic in self.catching_up
         ordered = {"ordered": 1} if self.ordered else {}
         return {
@@ -291,7 +292,7 @@ class GroupRecord:
         Raises InvalidArgument if an ordered group would get a policy that is not fixed.
         """
         if self.ordered and "policy" in fields:
-            fields["policy"].check_ordered()
+            retry_policy.check_ordered(fields["policy"])
         if replace(self, **fields) == self:
             return self
         version = self.version + 1
@@ -299,14 +300,16 @@ class GroupRecord:
 
     def encode(self) -> str:
         """As the catalog keeps it."""
-        return _dump({**_values(self), "policy": self.policy.encode(), "tags": dict(self.tags)})
+        return _dump(
+            {**_values(self), "policy": retry_policy.encoded(self.policy), "tags": dict(self.tags)}
+        )
 
     @staticmethod
     def decode(name: str, stored: str) -> "GroupRecord":
         """Read what `encode` wrote. Raises CodecError if it is damaged."""
         try:
             found = json.loads(stored.encode())
-            found["policy"] = RetryPolicy.decode(found["policy"])
+            found["policy"] = retry_policy.decoded(found["policy"])
             found["tags"] = tuple(sorted(found.get("tags", {}).items()))
             needed = ("max_retries", "topics", "version", "changed_by")
             return GroupRecord(name, **_known(GroupRecord, found, *needed))

@@ -245,7 +245,7 @@ class Message(Generic[T]):
         """Seconds until the lease ends unless it is renewed; 0 when it is over."""
         return max(0.0, self._expires - time.monotonic())
 
-    def checked_body(self, fit: Callable[[Any], Any]) -> Any:
+    def _checked_body(self, fit: Callable[[Any], Any]) -> Any:
         """Make the body what the handler promised it would be, once; for consumers.
 
         Middleware may call the handler again, or change the body first.

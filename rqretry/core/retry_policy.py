@@ -167,70 +167,76 @@ class RetryPolicy:
             return f"exponential:{steps[0]},{factor},{steps[1]},{share}"
         return ":".join(filter(None, (self.form, " ".join(steps))))
 
-    def compile(self, levels_ms: Sequence[int]) -> CompiledPolicy:
-        """The waits that scripts read; only `rocketmq` uses the level table."""
-        if self.form == "rocketmq":
-            # A table too short for level 3 has only its last level to offer.
-            first = min(FIRST_RETRY_LEVEL, len(levels_ms)) - 1
-            return CompiledPolicy(tuple(levels_ms[first:][:MAX_STEPS]))
-        if self.form == "exponential":
-            return CompiledPolicy(self._exponential_ms(), self.jitter)
-        return CompiledPolicy(self.steps_ms)
 
-    def _exponential_ms(self) -> tuple[int, ...]:
-        wait, cap = self.steps_ms
-        waits = [wait]
-        exact = float(wait)
-        while waits[-1] < cap and len(waits) < MAX_STEPS and self.multiplier > 1:
-            exact = min(exact * self.multiplier, float(cap))
-            waits.append(round(exact))
-        return tuple(waits)
+def compiled(policy: RetryPolicy, levels_ms: Sequence[int]) -> CompiledPolicy:
+    """The waits that scripts read; only `rocketmq` uses the level table."""
+    if policy.form == "rocketmq":
+        # A table too short for level 3 has only its last level to offer.
+        first = min(FIRST_RETRY_LEVEL, len(levels_ms)) - 1
+        return CompiledPolicy(tuple(levels_ms[first:][:MAX_STEPS]))
+    if policy.form == "exponential":
+        return CompiledPolicy(_exponential_ms(policy), policy.jitter)
+    return CompiledPolicy(policy.steps_ms)
 
-    def describe(self, max_retries: int, levels_ms: Sequence[int]) -> str:
-        """Words for people: "16 retries = 17 deliveries over 4 h 45 m 40 s".
 
-        Args:
-            max_retries: The limit that holds for the group; -1 is unlimited.
-            levels_ms: The times of the namespace's delay levels.
-        """
-        compiled = self.compile(levels_ms)
-        if max_retries == UNLIMITED:
-            in_the_end = "in the end " if len(compiled.delays_ms) > 1 else ""
-            last = spell(compiled.delays_ms[-1] / 1000)
-            return f"unlimited retries, {in_the_end}every {last}"
-        if max_retries == 0:
-            return "0 retries = 1 delivery"
-        retries = "1 retry" if max_retries == 1 else f"{max_retries} retries"
-        total = spell(compiled.total_ms(max_retries) / 1000)
-        return f"{retries} = {max_retries + 1} deliveries over {total}"
+def _exponential_ms(policy: RetryPolicy) -> tuple[int, ...]:
+    wait, cap = policy.steps_ms
+    waits = [wait]
+    exact = float(wait)
+    while waits[-1] < cap and len(waits) < MAX_STEPS and policy.multiplier > 1:
+        exact = min(exact * policy.multiplier, float(cap))
+        waits.append(round(exact))
+    return tuple(waits)
 
-    def check_ordered(self) -> None:
-        """Whether an ordered group can have it: fixed, 10 ms to 30 s. Raises InvalidArgument."""
-        least, most = ORDERED_INTERVALS_MS
-        if self.form != "fixed" or not least <= self.steps_ms[0] <= most:
-            rule = (
-                "is not for an ordered group, whose message groups wait while one of their"
-                f" messages does: give a fixed one of {compact(least)} to {compact(most)},"
-                ' such as "fixed:1s"'
-            )
-            refuse("policy", str(self), rule)
 
-    def encode(self) -> dict[str, object]:
-        """The policy as the catalog stores it, ready for JSON."""
-        return {"policy": str(self), "max_retries": self.max_retries}
+def describe(policy: RetryPolicy, max_retries: int, levels_ms: Sequence[int]) -> str:
+    """Words for people: "16 retries = 17 deliveries over 4 h 45 m 40 s".
 
-    @classmethod
-    def decode(cls, stored: object) -> "RetryPolicy":
-        """Read what `encode` wrote; raises CodecError if it is damaged or newer."""
-        if not isinstance(stored, Mapping):
-            _refuse_stored(stored)
-        text, retries = stored.get("policy"), stored.get("max_retries")
-        try:
-            policy = cls.parse(_check_text(text))
-            limit = _retries("unlimited" if retries == UNLIMITED else retries)
-        except InvalidArgument:
-            _refuse_stored(stored)
-        return cls(policy.form, policy.steps_ms, policy.multiplier, policy.jitter, limit)
+    Args:
+        policy: It.
+        max_retries: The limit that holds for the group; -1 is unlimited.
+        levels_ms: The times of the namespace's delay levels.
+    """
+    waits = compiled(policy, levels_ms)
+    if max_retries == UNLIMITED:
+        in_the_end = "in the end " if len(waits.delays_ms) > 1 else ""
+        last = spell(waits.delays_ms[-1] / 1000)
+        return f"unlimited retries, {in_the_end}every {last}"
+    if max_retries == 0:
+        return "0 retries = 1 delivery"
+    retries = "1 retry" if max_retries == 1 else f"{max_retries} retries"
+    total = spell(waits.total_ms(max_retries) / 1000)
+    return f"{retries} = {max_retries + 1} deliveries over {total}"
+
+
+def check_ordered(policy: RetryPolicy) -> None:
+    """Whether an ordered group can have it: fixed, 10 ms to 30 s. Raises InvalidArgument."""
+    least, most = ORDERED_INTERVALS_MS
+    if policy.form != "fixed" or not least <= policy.steps_ms[0] <= most:
+        rule = (
+            "is not for an ordered group, whose message groups wait while one of their"
+            f" messages does: give a fixed one of {compact(least)} to {compact(most)},"
+            ' such as "fixed:1s"'
+        )
+        refuse("policy", str(policy), rule)
+
+
+def encoded(policy: RetryPolicy) -> dict[str, object]:
+    """The policy as the catalog stores it, ready for JSON."""
+    return {"policy": str(policy), "max_retries": policy.max_retries}
+
+
+def decoded(stored: object) -> RetryPolicy:
+    """Read what `encoded` wrote; raises CodecError if it is damaged or newer."""
+    if not isinstance(stored, Mapping):
+        _refuse_stored(stored)
+    text, retries = stored.get("policy"), stored.get("max_retries")
+    try:
+        policy = RetryPolicy.parse(_check_text(text))
+        limit = _retries("unlimited" if retries == UNLIMITED else retries)
+    except InvalidArgument:
+        _refuse_stored(stored)
+    return RetryPolicy(policy.form, policy.steps_ms, policy.multiplier, policy.jitter, limit)
 
 
 def _check_text(text: object) -> str:

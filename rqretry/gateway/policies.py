@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rqretry.core import retry_policy
 from rqretry.core.catalog_records import GroupRecord
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import show
@@ -27,7 +28,7 @@ def attempts_of(record: GroupRecord) -> int:
 
 def delays_of(record: GroupRecord, levels: LevelTable | None) -> tuple[int, ...]:
     """The waits of a group's policy in milliseconds; the last one repeats."""
-    return record.policy.compile((levels or DEFAULT_LEVELS).ms).delays_ms
+    return retry_policy.compiled(record.policy, (levels or DEFAULT_LEVELS).ms).delays_ms
 
 
 def tags_of(expression: Any) -> str:

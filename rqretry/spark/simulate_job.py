@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from rqretry.core import retry_policy
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.durations import Duration, milliseconds
 from rqretry.core.errors import ConfigError, InvalidArgument, show
@@ -173,7 +174,7 @@ def _candidate(given: str | RetryPolicy, retries: int, levels: LevelTable) -> Ca
     policy = RetryPolicy.parse(given) if isinstance(given, str) else given
     limit = retries if policy.max_retries is None else policy.max_retries
     most = None if limit == UNLIMITED else limit + 1
-    return Candidate(str(policy), policy.compile(levels.ms), most)
+    return Candidate(str(policy), retry_policy.compiled(policy, levels.ms), most)
 
 
 def _run(

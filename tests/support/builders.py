@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rqretry.core import retry_policy
 from rqretry.core.delay_levels import LevelTable
 from rqretry.core.history_notes import Noted
 from rqretry.core.receipt import Receipt
@@ -18,7 +19,7 @@ LEVELS = LevelTable.parse("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 
 
 def group_fields(byte: int, **changes: Any) -> dict[str, str | int | bytes]:
     """A push group with the default ladder and 16 retries, as `configure` takes it."""
-    compiled = RetryPolicy.rocketmq().compile(LEVELS.ms)
+    compiled = retry_policy.compiled(RetryPolicy.rocketmq(), LEVELS.ms)
     fields: dict[str, str | int | bytes] = {
         "kind": "push",
         "max_retries": 16,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rqretry import App, ConsumeResult, InvalidArgument, Message, RetryPolicy
+from rqretry.core import retry_policy
 from rqretry.core.delay_levels import DEFAULT_LEVELS
 from rqretry.testing import Lab as VirtualLab
 from tests.contract.integration.harness import Lab, Seen, counted
@@ -206,7 +207,9 @@ def test_jitter_stays_within_its_share() -> None:
 
 
 def test_an_exponential_policy_does_not_overflow_at_attempt_10_000() -> None:
-    compiled = RetryPolicy.exponential(5, 1000, "2h", jitter=0).compile(DEFAULT_LEVELS.ms)
+    compiled = retry_policy.compiled(
+        RetryPolicy.exponential(5, 1000, "2h", jitter=0), DEFAULT_LEVELS.ms
+    )
     assert compiled.delay_ms(10_000) == 7_200_000
     assert compiled.total_ms(10_000) < 10_000 * 7_200_000
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rqretry.core import retry_policy
 from rqretry.core.delay_levels import DEFAULT_LEVELS, LevelTable
 from rqretry.core.errors import CodecError, InvalidArgument
 from rqretry.core.retry_policy import CompiledPolicy, RetryPolicy
@@ -14,7 +15,7 @@ LADDER = RetryPolicy.ladder("10s 30s 1m")
 
 
 def test_rocketmq_waits_the_levels_from_the_third() -> None:
-    compiled = RetryPolicy.rocketmq().compile(DEFAULT_LEVELS.ms)
+    compiled = retry_policy.compiled(RetryPolicy.rocketmq(), DEFAULT_LEVELS.ms)
     assert compiled == CompiledPolicy(DEFAULT_LEVELS.ms[2:], 0.0)
     assert [compiled.delay_ms(k) for k in (1, 2, 16, 17, 500)] == [10_000, 30_000, *[7_200_000] * 3]
 
@@ -24,18 +25,20 @@ def test_rocketmq_waits_the_levels_from_the_third() -> None:
     [("1s", (1000,)), ("1s 2s", (2000,)), ("1s 2s 3s", (3000,)), ("1s 2s 3s 4s", (3000, 4000))],
 )
 def test_rocketmq_on_a_short_table_uses_its_last_level(table: Any, waits: Any) -> None:
-    assert RetryPolicy.rocketmq().compile(LevelTable.parse(table).ms).delays_ms == waits
+    assert (
+        retry_policy.compiled(RetryPolicy.rocketmq(), LevelTable.parse(table).ms).delays_ms == waits
+    )
 
 
 def test_rocketmq_on_a_long_table_is_cut_to_32_waits() -> None:
     table = LevelTable.parse(" ".join(f"{n}s" for n in range(1, 65)))
-    waits = RetryPolicy.rocketmq().compile(table.ms).delays_ms
+    waits = retry_policy.compiled(RetryPolicy.rocketmq(), table.ms).delays_ms
     assert len(waits) == 32
     assert waits[0] == 3000
 
 
 def test_a_ladder_waits_its_steps_and_repeats_the_last() -> None:
-    compiled = LADDER.compile(DEFAULT_LEVELS.ms)
+    compiled = retry_policy.compiled(LADDER, DEFAULT_LEVELS.ms)
     assert [compiled.delay_ms(k) for k in (1, 2, 3, 4)] == [10_000, 30_000, 60_000, 60_000]
     assert compiled.total_ms(2) == 40_000
     assert compiled.total_ms(5) == 220_000
@@ -65,7 +68,7 @@ def test_a_bad_ladder_is_refused_with_the_step_at_fault(steps: Any, recorded: An
 
 
 def test_a_fixed_policy_waits_always_the_same() -> None:
-    assert RetryPolicy.fixed(1).compile(DEFAULT_LEVELS.ms).delays_ms == (1000,)
+    assert retry_policy.compiled(RetryPolicy.fixed(1), DEFAULT_LEVELS.ms).delays_ms == (1000,)
 
 
 @pytest.mark.parametrize("bad", [0, -1, math.nan, "x", True, None, "41d"])
@@ -75,7 +78,7 @@ def test_a_bad_fixed_interval_is_refused(bad: Any) -> None:
 
 
 def test_an_exponential_policy_grows_to_its_cap() -> None:
-    compiled = RetryPolicy.exponential().compile(DEFAULT_LEVELS.ms)
+    compiled = retry_policy.compiled(RetryPolicy.exponential(), DEFAULT_LEVELS.ms)
     seconds = (5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 7200)
     assert compiled.delays_ms == tuple(s * 1000 for s in seconds)
     assert compiled.jitter == 0.1
@@ -91,7 +94,7 @@ def test_an_exponential_policy_never_overflows_and_never_shrinks(
 ) -> None:
     first, cap = sorted((one, two))
     policy = RetryPolicy.exponential(first / 1000, multiplier, cap / 1000)
-    waits = policy.compile(DEFAULT_LEVELS.ms).delays_ms
+    waits = retry_policy.compiled(policy, DEFAULT_LEVELS.ms).delays_ms
     assert 1 <= len(waits) <= 32
     assert waits[0] == first
     assert list(waits) == sorted(waits)
@@ -171,7 +174,7 @@ def test_a_policy_that_cannot_be_read_is_refused(text: Any) -> None:
 def test_a_policy_survives_the_catalog(text: Any, policy: Any, limit: Any) -> None:
     named = RetryPolicy.parse(text)
     object.__setattr__(named, "max_retries", -1 if limit == "unlimited" else limit)
-    assert RetryPolicy.decode(json.loads(json.dumps(named.encode()))) == named
+    assert retry_policy.decoded(json.loads(json.dumps(retry_policy.encoded(named)))) == named
 
 
 def test_a_policy_keeps_the_retries_it_names() -> None:
@@ -187,7 +190,7 @@ def test_a_policy_keeps_the_retries_it_names() -> None:
 )
 def test_a_stored_policy_that_cannot_be_read_is_a_codec_error(stored: Any) -> None:
     with pytest.raises(CodecError, match="damaged, or a newer rqretry wrote it"):
-        RetryPolicy.decode(stored)
+        retry_policy.decoded(stored)
 
 
 @pytest.mark.parametrize(
@@ -202,4 +205,4 @@ def test_a_stored_policy_that_cannot_be_read_is_a_codec_error(stored: Any) -> No
     ],
 )
 def test_a_policy_is_described_in_words(policy: Any, retries: Any, request_parts: Any) -> None:
-    assert policy.describe(retries, DEFAULT_LEVELS.ms) == request_parts
+    assert retry_policy.describe(policy, retries, DEFAULT_LEVELS.ms) == request_parts

@@ -86,7 +86,7 @@ def compiled(kind: str, steps: slice) -> Any:
 
         return compile_
 
-    return Symbol("RetryPolicy.compile", make)
+    return Symbol("core:compiled", make)
 
 
 def without_cap(_: Any) -> Any:
@@ -171,7 +171,7 @@ CASES = (
     case("1.14", "a chosen level is forgotten",
          level(dict.fromkeys(range(1, 19), 0)), LEVELS),
     case("1.15", "an exponential policy has no cap",
-         Symbol("RetryPolicy._exponential_ms", without_cap),
+         Symbol("core:_exponential_ms", without_cap),
          f"{PUSH}test_each_policy_waits_exactly_its_steps[capped]"),
     case("1.15", "a custom ladder has one step", compiled("ladder", slice(1)),
          f"{PUSH}test_each_policy_waits_exactly_its_steps[ladder]"),
@@ -199,7 +199,7 @@ CASES = (
          Constant("core:ORDERED_INTERVALS_MS", "(9, 30_000)"),
          f"{ORDERED}test_an_ordered_consumer_with_another_policy_is_refused"),
     case("1.18", "an ordered group may have a ladder",
-         Symbol("RetryPolicy.check_ordered", always(None)),
+         Symbol("core:check_ordered", always(None)),
          f"{ORDERED}test_an_ordered_consumer_with_another_policy_is_refused"),
     case("1.18", "a failure blocks every message group",
          Symbol("core:check_message_group", always("x")), ONE_SECOND),
