@@ -400,7 +400,35 @@ class App:
         return self.async_client.admin
 
     async def publish(self, topic: str, body: Any, **options: Unpack[PublishOptions]) -> MessageId:
-        """Publish one message; see Client.publish."""
+        """Publish one message for every group of a topic, which is created if it is not there.
+
+        Args:
+            topic: The topic.
+            body: A JSON-compatible value, or raw bytes; at most 4 MiB.
+            options: Each by its name:
+                tag (str): What subscriptions filter by; default none.
+                keys (str, or at most 16 of them): Business keys to find it by; default none.
+                headers (dict of str to str): User properties; default none.
+                message_group (str, at most 63 bytes): Handled one at a time and in order by ordered
+                    groups; default none. Not with a delay.
+                delay (seconds, or text such as "90s"): Deliver after this, at most 40 days.
+                delay_level (int): The same as a level of the namespace's table, 1 the shortest.
+                deliver_at (datetime with a time zone, or seconds since the epoch): Deliver then. At
+                    most one of these three; default at once.
+                id (str): Your own id; the same with the same content is stored once. Default new.
+                durability ("replica:1" or more, or "disk"): What must have it before this returns,
+                    within 3 s; default the primary's memory.
+
+        Returns:
+            The id; `.duplicate` says whether it was published before.
+
+        Raises:
+            InvalidArgument, MessageTooLarge, CodecError: Nothing was written.
+            AmbiguousResult: It may be stored; publish again with `id=error.id`.
+            StoreUnavailable, QueueFull: Nothing was written.
+            TopicNotFound: There is no such topic, and `create_topics` is False.
+            NotConfirmed: It is stored, but not as durably as was asked for.
+        """
         try:
             client = self._async_client or self.async_client
             return await client.publisher.publish(topic, body, options)

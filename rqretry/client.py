@@ -170,7 +170,19 @@ class Client(_Parts[SyncStore], Closing):
         Args:
             topic: The topic.
             body: A JSON-compatible value, or raw bytes; at most 4 MiB.
-            options: See PublishOptions.
+            options: Each by its name:
+                tag (str): What subscriptions filter by; default none.
+                keys (str, or at most 16 of them): Business keys to find it by; default none.
+                headers (dict of str to str): User properties; default none.
+                message_group (str, at most 63 bytes): Handled one at a time and in order by ordered
+                    groups; default none. Not with a delay.
+                delay (seconds, or text such as "90s"): Deliver after this, at most 40 days.
+                delay_level (int): The same as a level of the namespace's table, 1 the shortest.
+                deliver_at (datetime with a time zone, or seconds since the epoch): Deliver then. At
+                    most one of these three; default at once.
+                id (str): Your own id; the same with the same content is stored once. Default new.
+                durability ("replica:1" or more, or "disk"): What must have it before this returns,
+                    within 3 s; default the primary's memory.
 
         Returns:
             The id; `.duplicate` says whether it was published before.
