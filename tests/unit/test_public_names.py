@@ -12,7 +12,6 @@ INTERNAL = {
     "Command", "Block", "Each", "Pause",  # what an Operation yields: the admin's methods hide it
     "ConsumerSpec", "Worker",  # App.consumers and App.worker are for `rqretry worker`
     "Keep",  # the default of a setting whose None means something
-    "CompiledPolicy",  # how a worker compiles a policy
     "Candidate", "Record",  # records that only this package makes
 }  # fmt: skip
 
