@@ -6,6 +6,7 @@ from rqretry.admin.results import Problem as Problem
 from rqretry.admin.results import RedriveReport as RedriveReport
 from rqretry.admin.results import Repair as Repair
 from rqretry.admin.results import WorkerInfo as WorkerInfo
+from rqretry.admin.schedules import ScheduleInfo as ScheduleInfo
 from rqretry.admin.transactions import TransactionInfo as TransactionInfo
 from rqretry.admin.views import AttemptForecast as AttemptForecast
 from rqretry.admin.views import Blocker as Blocker
@@ -24,6 +25,7 @@ from rqretry.client import Admin as Admin
 from rqretry.client import AsyncAdmin as AsyncAdmin
 from rqretry.client import AsyncClient as AsyncClient
 from rqretry.client import Client as Client
+from rqretry.consumer.periodic import ScheduleOptions as ScheduleOptions
 from rqretry.consumer.registry import ConsumerOptions as ConsumerOptions
 from rqretry.consumer.simple_consumer import AsyncSimpleConsumer as AsyncSimpleConsumer
 from rqretry.consumer.simple_consumer import SimpleConsumer as SimpleConsumer
@@ -59,6 +61,7 @@ from rqretry.core.errors import PublishError as PublishError
 from rqretry.core.errors import QueueFull as QueueFull
 from rqretry.core.errors import RefusedHandle as RefusedHandle
 from rqretry.core.errors import RqretryError as RqretryError
+from rqretry.core.errors import ScheduleNotFound as ScheduleNotFound
 from rqretry.core.errors import StoreUnavailable as StoreUnavailable
 from rqretry.core.errors import TopicNotFound as TopicNotFound
 from rqretry.core.errors import TransactionDecided as TransactionDecided

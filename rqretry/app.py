@@ -11,7 +11,8 @@ from typing import Any, ParamSpec, TypeVar, Unpack, overload
 from rqretry.checks.server_checks import require_safe_server
 from rqretry.client import LEAST_TIMEOUT_S, AsyncAdmin, AsyncClient, Client
 from rqretry.consumer.handler_binding import bind_task
-from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec, Registry
+from rqretry.consumer.periodic import PeriodicHandlers
+from rqretry.consumer.registry import ConsumerOptions, ConsumerSpec
 from rqretry.consumer.task import Task
 from rqretry.consumer.transaction_checker import (
     Checkers,
@@ -43,7 +44,7 @@ R = TypeVar("R")
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 
 
-class App:
+class App(PeriodicHandlers):
     """Consumers and a publisher on one namespace of one server. Making one does no I/O.
 
     Args:
@@ -66,6 +67,7 @@ class App:
         declared: Topics declared with `topic`, and how many partitions each is to have.
         create_topics: Whether publishing creates others.
         checkers: What `@app.transaction_checker` registered.
+        schedules: What `@app.cron` registered.
 
     Raises:
         ConfigError: The URL cannot work as it is written.
@@ -84,18 +86,16 @@ class App:
         timeout: Duration = REPEAT_SECONDS,
         lifespan: Lifespan | None = None,
     ) -> None:
+        super().__init__()
         self.settings = Settings.read(url, namespace, delay_levels)
         self.include = [include] if isinstance(include, str) else list(include)
         self.state: Any = None
         self.hooks = Hooks()
-        self.declared: dict[str, int | None] = {}
         self.create_topics = check_flag("create_topics", create_topics)
         self._lifespan = lifespan
         self._given = (url, namespace, delay_levels)
         self._timeout = seconds(timeout, name="timeout", minimum=LEAST_TIMEOUT_S)
-        self._registry = Registry()
         self.checkers = Checkers()
-        self._workers = 0
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None
         self._kinds: tuple[Callable[..., Client], Callable[..., AsyncClient]]
@@ -105,7 +105,7 @@ class App:
 
     @property
     def consumers(self) -> list[ConsumerSpec]:
-        """What `@app.consumer` and `@app.task` registered."""
+        """What `@app.consumer`, `@app.task` and `@app.cron` registered."""
         return self._registry.consumers
 
     @property
@@ -303,6 +303,7 @@ class App:
             declared=self.declared,
             checkers=self.checkers,
         )
+        worker.schedules = self.schedules
         worker.serving = partial(self._serving, self._registered)
         return worker
 
@@ -323,13 +324,6 @@ class App:
             yield
         finally:
             self._workers -= 1
-
-    def _refuse_late(self, what: str) -> None:
-        if self._workers:
-            raise ConfigError(
-                f"the {what} is registered while a worker of this app runs, which would never serve"
-                " it: register it before, as where the module is imported"
-            )
 
     async def run(
         self, *, concurrency: int | None = None, grace: float = GRACE_S, signals: bool = True

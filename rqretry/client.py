@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar, Unpack
 
 from rqretry.admin import consistency, promote_purge_reset, queries, topics_and_groups
 from rqretry.admin import dead_letters as dead_letter_verbs
+from rqretry.admin import schedules as schedule_verbs
 from rqretry.admin import transactions as transaction_verbs
 from rqretry.admin.context import AdminContext
 from rqretry.catalog.catalog import Catalog
@@ -27,6 +28,7 @@ from rqretry.core.suggestion import hinted
 from rqretry.core.worker_name import worker_name
 from rqretry.producer.cancel import recall
 from rqretry.producer.encode import Encoder
+from rqretry.producer.periodic import trigger
 from rqretry.producer.publisher import Publisher
 from rqretry.producer.publisher_sync import SyncPublisher
 from rqretry.producer.transaction import AsyncTransaction, Transaction, TransactionOperations
@@ -81,6 +83,12 @@ class _AdminVerbs:
     transaction = Verb(transaction_verbs.transaction)
     commit_transaction = Verb(transaction_verbs.commit_transaction)
     rollback_transaction = Verb(transaction_verbs.rollback_transaction)
+    schedules = Verb(schedule_verbs.schedules)
+    schedule = Verb(schedule_verbs.schedule)
+    pause_schedule = Verb(schedule_verbs.pause_schedule)
+    resume_schedule = Verb(schedule_verbs.resume_schedule)
+    delete_schedule = Verb(schedule_verbs.delete_schedule)
+    trigger = Verb(trigger)
     fsck = Verb(consistency.fsck)
 
 

@@ -33,6 +33,7 @@ UPKEEP = {
     "tally": "writes the counters of broadcast groups every second",
     "announcer": "runs callbacks, and there are none",
     "transaction checks": "looks for undecided transactions",
+    "schedules": "publishes periodic messages",
     "orders watch": "looks for attempts past their deadline, at its own times",
 }
 """Tasks that are not the way of a message, whatever they do meanwhile; by name, with the reason.

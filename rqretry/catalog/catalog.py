@@ -13,6 +13,7 @@ from rqretry.catalog.group_rules import (
     warn_of_tags,
 )
 from rqretry.catalog.groups import Groups
+from rqretry.catalog.schedules import Schedules
 from rqretry.catalog.store import CatalogStore
 from rqretry.catalog.subscriptions import Subscriptions, Wish
 from rqretry.catalog.topics import Topics
@@ -37,6 +38,7 @@ class Catalog:
         subscriptions: Leaving topics; `join` is here, since it takes all the others.
         growth: Adding partitions to topics.
         backfill: Giving groups what was stored before they came.
+        schedules: When periodic messages are published.
     """
 
     def __init__(self, namespace: str, levels: LevelTable | None = None, actor: str = "") -> None:
@@ -48,6 +50,7 @@ class Catalog:
         self.subscriptions = Subscriptions(self.store)
         self.growth = PartitionGrowth(self.store)
         self.backfill = Backfill(self.store)
+        self.schedules = Schedules(self.store)
         self.chance = random.Random()
         """Where simple consumers begin."""
 

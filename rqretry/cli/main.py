@@ -19,7 +19,7 @@ GROUPS = {
     "Run": "worker dev dashboard gateway exporter reaper demo",
     "Send": "publish receive recall pipeline",
     "Look": "status message workers inflight audit doctor",
-    "Manage": "topic group dlq transaction fsck acl",
+    "Manage": "topic group dlq transaction cron fsck acl",
 }
 """The commands as the help lists them."""
 COMMANDS = {

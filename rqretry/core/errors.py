@@ -87,6 +87,10 @@ class QueueFull(RqretryError):
     """Raised when a topic holds as many messages as it may; nothing was written."""
 
 
+class ScheduleNotFound(RqretryError):
+    """Raised when a schedule that must exist does not."""
+
+
 class TransactionNotFound(RqretryError):
     """Raised when a transaction is not known, or was finished some time ago."""
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
@@ -16,6 +17,8 @@ from rqretry.core.traceparent import trace_id_of
 
 T = TypeVar("T")
 
+SLOT_HEADER = "rqretry-scheduled-for"
+"""Of a periodic message: its slot, as an ISO date."""
 _HANDLE_PARTS = 5
 _UNFITTED = object()
 
@@ -235,6 +238,13 @@ class Message(Generic[T]):
         """When it was published, server time as the publisher estimated it."""
         made = self._published_ms or born_ms(self.id)
         return None if made is None else datetime.fromtimestamp(made / 1000, UTC)
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The slot of a periodic message; None for any other."""
+        with suppress(KeyError, ValueError):
+            return datetime.fromisoformat(self.headers[SLOT_HEADER])
+        return None
 
     @property
     def deadline(self) -> datetime:

@@ -18,6 +18,7 @@ _READ_ONLY = "This dashboard is read-only: start it with --operator."
 _CHOICE = ("fingerprint", "id")
 _SETTINGS = ("pause", "resume")
 _MOVES = ("redrive", "purge")
+_PERIODIC = ("trigger", "pause_schedule", "resume_schedule")
 
 
 class Actions:
@@ -35,7 +36,8 @@ class Actions:
         if refused := self._refusal(verb):
             return refused
         path = f"/act/{verb}/{group}"
-        await self._admin.group(group)
+        back = _page_of(verb, group)
+        await (self._admin.schedule if verb in _PERIODIC else self._admin.group)(group)
         return render(
             "confirm.html",
             verb=verb,
@@ -43,12 +45,13 @@ class Actions:
             fields=fields,
             count=await self._do(verb, group, fields, dry_run=True),
             path=path,
+            back=back,
             token=self._rights.form_token(path),
             **self._frame,
         )
 
     async def act(self, request: Request) -> Response:
-        """Do it, and go back to the group."""
+        """Do it, and go back to where it was asked for."""
         verb, group = request.path_params["verb"], group_of(request)
         if refused := self._refusal(verb):
             return refused
@@ -60,10 +63,10 @@ class Actions:
         if fields.get("confirm") != (group if verb == "purge" else "yes"):
             return forbidden("Not confirmed: nothing was done.")
         await self._do(verb, group, fields, dry_run=False)
-        return RedirectResponse(f"/group/{group}", 303)
+        return RedirectResponse(_page_of(verb, group), 303)
 
     def _refusal(self, verb: str) -> Response | None:
-        if verb not in (*_SETTINGS, *_MOVES):
+        if verb not in (*_SETTINGS, *_MOVES, *_PERIODIC):
             return not_found()
         return None if self._rights.operator else forbidden(_READ_ONLY)
 
@@ -77,3 +80,7 @@ class Actions:
         if not dry_run:
             await method(group)
         return None
+
+
+def _page_of(verb: str, group: str) -> str:
+    return "/cron" if verb in _PERIODIC else f"/group/{group}"

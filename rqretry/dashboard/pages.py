@@ -53,6 +53,12 @@ class Pages:
             **self._frame,
         )
 
+    async def cron(self, request: Request) -> Response:
+        """Periodic messages."""
+        asked(request)
+        found = await self._admin.schedules()
+        return render("cron.html", schedules=found[:MOST_ROWS], **self._frame)
+
     async def group(self, request: Request) -> Response:
         """One group: its ladder, its charts and its audit entries."""
         name = group_of(request)

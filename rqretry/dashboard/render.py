@@ -16,6 +16,7 @@ from rqretry.core.errors import (
     InvalidArgument,
     MessageNotFound,
     RqretryError,
+    ScheduleNotFound,
     StoreUnavailable,
     TopicNotFound,
 )
@@ -58,7 +59,7 @@ def guarded(page: Page) -> Page:
             return await page(request)
         except InvalidArgument as error:
             return _error_page(400, "Invalid request", str(error))
-        except (GroupNotFound, MessageNotFound, TopicNotFound) as error:
+        except (GroupNotFound, MessageNotFound, ScheduleNotFound, TopicNotFound) as error:
             return _error_page(404, "Not found", str(error))
         except StoreUnavailable as error:
             log.warning("the dashboard cannot reach Redis: %s", error)

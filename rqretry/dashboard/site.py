@@ -50,6 +50,7 @@ def make_site(
         "/style.css": _style,
         "/group/{group:path}": pages.group,
         "/dead/{group:path}": pages.dead,
+        "/cron": pages.cron,
         "/message": pages.message,
         "/message/{id:path}": pages.message,
         "/confirm/{verb}/{group:path}": actions.confirm,

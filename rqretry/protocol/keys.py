@@ -50,6 +50,8 @@ class NamespaceKeys:
     """Sorted set: transaction that was checked too often, by when it was parked."""
     finished_transactions: str = field(init=False)
     """Sorted set: finished transaction by when its record is deleted."""
+    schedules: str = field(init=False)
+    """Hash: schedule -> its record."""
     scripts: ScriptKeys = field(init=False, compare=False, repr=False)
     """The KEYS of each script that works on the namespace."""
 

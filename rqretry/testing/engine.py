@@ -82,6 +82,7 @@ class Engine:
     def next_due(self) -> int | None:
         """The next virtual time in ms at which something is due; after run()."""
         times = [place.next_due_ms for place in self.places] + [app.check_at for app in self.apps]
+        times += [app.publish_at for app in self.apps]
         return min((at for at in times if at is not None), default=None)
 
     async def advance(self, end_ms: int | None, most: int) -> int:
@@ -120,6 +121,8 @@ class Engine:
 
     async def _run(self, budget: Budget, done: Callable[[], bool] = bool) -> None:
         self.join()
+        for app in self.apps:
+            app.publish_due(self.clock.ms)
         while not done():
             taken = self._take()
             if taken is None:

@@ -19,6 +19,8 @@ from rqretry.core.middleware import Announcer, Event
 from rqretry.maintenance.due import Due, Maintenance
 from rqretry.maintenance.quiet import any_key, holding
 from rqretry.maintenance.retention import kept_keys, purges
+from rqretry.producer.lane import Publishing
+from rqretry.producer.periodic import PeriodicMessages
 from rqretry.protocol.broadcast import Entry, read_after
 from rqretry.protocol.command import Operation, side_by_side
 from rqretry.protocol.keys import GroupKeys, PartitionKeys
@@ -87,6 +89,8 @@ class LabWorkers:
         self._wake_ups = WakeUps(self._async_store)
         self.check_at: int | None = None
         """The virtual time in ms at which a transaction is to be checked."""
+        self.publish_at: int | None = None
+        """The virtual time in ms at which the next periodic message is due."""
         self.forget_at: int | None = None
         """The virtual time in ms at which something that is kept for a time is over."""
         self._consumers: list[Consumer] = []
@@ -197,6 +201,14 @@ class LabWorkers:
         checks.close()
         self.check_at = None if next_ms is None else now_ms + next_ms
         return checks.found
+
+    def publish_due(self, now_ms: int) -> None:
+        """Publish the periodic messages that are due."""
+        schedules = self.app.schedules
+        if schedules and (self.publish_at is None or self.publish_at <= now_ms):
+            publishing = Publishing(self.catalog, self._store.clock)
+            due = PeriodicMessages(publishing, schedules).publish_due()
+            _, self.publish_at = self._store.perform(due)
 
     def forget(self, now_ms: int) -> None:
         """Purge dead letters that were kept as long as their groups say; note when others are."""

@@ -13,8 +13,11 @@ from rqretry.consumer.registry import ConsumerSpec
 from rqretry.consumer.transaction_checker import Checkers
 from rqretry.core.errors import ConfigError, InvalidArgument, RqretryError, StoreUnavailable
 from rqretry.core.middleware import Announcer, Event, Hooks
+from rqretry.core.schedule import ScheduleRecord
 from rqretry.core.settings import Settings
 from rqretry.core.worker_name import worker_name
+from rqretry.producer.lane import Publishing
+from rqretry.producer.periodic import PeriodicMessages
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.scripts import ScriptLibrary
 from rqretry.transport.store import Store
@@ -29,6 +32,7 @@ from rqretry.worker.partition_watch import PartitionWatch
 from rqretry.worker.reaper import LOOK_EVERY_S, Reaper
 from rqretry.worker.recycle_process import MessageLimit
 from rqretry.worker.registration import Condition, Registration, apply_spec
+from rqretry.worker.schedule_loop import ScheduleLoop
 from rqretry.worker.settle import Settler
 from rqretry.worker.transaction_check_loop import TransactionChecks
 from rqretry.worker.wakeups import Alarm, WakeUps, wait_for
@@ -56,6 +60,9 @@ class Worker:
         library: The scripts, for tests.
         store: The server, for tests.
     """
+
+    schedules: Sequence[ScheduleRecord] = ()
+    """Whose periodic messages it publishes."""
 
     def __init__(
         self,
@@ -156,6 +163,10 @@ class Worker:
                 await self._work()
             finally:
                 await self._store.aclose()
+
+    def _periodic(self) -> ScheduleLoop:
+        publishing = Publishing(self._catalog, self._store.clock)
+        return ScheduleLoop(self._store, PeriodicMessages(publishing, self.schedules))
 
     def _store_changed(self) -> None:
         self.changed.set()
@@ -344,6 +355,8 @@ class Worker:
             start(self._join_late(leasing, fetcher), name="late joiner"),
             broadcasting,
         ]
+        if self.schedules:
+            others.append(start(self._periodic().run(), name="schedules"))
         self.started.set()
         self.changed.set()
         try:

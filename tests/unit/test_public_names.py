@@ -8,7 +8,7 @@ from typing import Any
 import rqretry
 
 INTERNAL = {
-    "AdminContext",  # what the verbs of client.admin act in, which binds it
+    "AdminContext", "Operator",  # what the verbs of client.admin act in, which binds it
     "Command", "Block", "Each", "Pause",  # what an Operation yields: the admin's methods hide it
     "ConsumerSpec", "Worker",  # App.consumers and App.worker are for `rqretry worker`
     "Keep",  # the default of a setting whose None means something

@@ -52,6 +52,7 @@ class Lab:
         """A worker of the app in this process, stopped at the end."""
         given = {"grace": 2.0, "checkers": app.checkers, **options}
         worker = Worker(app.settings, app.consumers, **given)
+        worker.schedules = app.schedules
         task = asyncio.get_running_loop().create_task(worker.run())
         await _first(worker.started.wait(), task)
         try:
