@@ -7,17 +7,28 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from rqretry.catalog.store import Place
 from rqretry.core.durations import Duration, milliseconds
-from rqretry.core.errors import InvalidReceiptHandle, RefusedHandle, RqretryError, refuse, show
+from rqretry.core.errors import (
+    AmbiguousResult,
+    InvalidReceiptHandle,
+    RefusedHandle,
+    RqretryError,
+    refuse,
+    show,
+)
 from rqretry.core.limits import MAX_INVISIBLE_S, MIN_INVISIBLE_S
 from rqretry.core.message import Message, ReceiptHandle
 from rqretry.observability import observer
-from rqretry.protocol.command import Each, Operation, batches
+from rqretry.protocol.command import Command, Each, Operation, batches
 from rqretry.protocol.keys import GroupKeys
 from rqretry.protocol.lease import LATER, LIMIT, OK, change_visibility, release, succeed
+from rqretry.protocol.operate import scores
+
+T = TypeVar("T")
 
 _ACKNOWLEDGEABLE = "must be a message, its receipt_handle, or a list of them"
 _ONE = "must be a message or its receipt_handle"
@@ -26,6 +37,8 @@ _OVER = {
     "GONE": "the message was acknowledged already, or is dead or deleted",
 }
 """Why a receipt of this group is refused, by the verdict."""
+
+_GONE = b"GONE"
 
 Acknowledgeable = Message[Any] | str
 _UNSEEN = nullcontext(observer.Unseen())
@@ -95,17 +108,18 @@ class SimpleSettling(ABC):
 
         Raises:
             InvalidReceiptHandle: The lease has ended, or the handle is malformed.
+            AmbiguousResult: The answer was lost, and by now the lease has ended.
         """
         duration_ms = 0 if duration == 0 else invisible_ms(duration)
         handle, keys = yield from self._lease_of(message)
         started = time.monotonic()
         verb = observer.CHANGE if duration_ms else observer.NACK
         with self._watched(verb, [message], [handle]) as watch:
-            changed = yield change_visibility(
-                keys, handle.receipt, worker=self.worker, duration_ms=duration_ms
+            changed, doubt = yield from _repeated(
+                change_visibility(keys, handle.receipt, worker=self.worker, duration_ms=duration_ms)
             )
             watch.done([handle.id] if changed.verdict in _OVER else [])
-        _check(handle, changed.verdict)
+        _check_verdict(handle, changed.verdict, doubt)
         if changed.dead:
             yield from self._report_deaths(keys, changed.dead, changed.now_ms)
         if isinstance(message, Message):
@@ -119,17 +133,17 @@ class SimpleSettling(ABC):
             message: The message, or its receipt handle, which is stale from then on.
 
         Raises:
-            InvalidReceiptHandle: The lease has ended, or the handle is malformed.
+            InvalidReceiptHandle, AmbiguousResult: As change_invisible_duration.
             InvalidArgument: The message was released `max_postpones` times before; nothing changed.
         """
         handle, keys = yield from self._lease_of(message)
         most = self._max_postpones
         with self._watched(observer.RELEASE, [message], [handle]) as watch:
-            (verdict,) = yield release(
-                keys, [handle.receipt], worker=self.worker, max_postpones=most
+            (verdict,), doubt = yield from _repeated(
+                release(keys, [handle.receipt], worker=self.worker, max_postpones=most)
             )
             watch.done([handle.id] if verdict.decode() in _OVER else [])
-        _check(handle, verdict.decode())
+        _check_verdict(handle, verdict.decode(), doubt)
         if verdict == LIMIT:
             refuse(
                 "message",
@@ -184,7 +198,7 @@ class SimpleSettling(ABC):
         open_: list[Leases] = [(keys, b) for keys, all_ in here.items() for b in batches(all_)]
         error: RqretryError | None = None
         for _ in handles:  # each round commits one of a place at least
-            answers = yield Each([self._committing(*leases) for leases in open_], None)
+            answers = yield from self._committed(open_)
             later: list[Leases] = []
             for (keys, batch), answer in zip(open_, answers, strict=True):
                 if isinstance(answer, RqretryError):
@@ -201,9 +215,26 @@ class SimpleSettling(ABC):
             raise error
         return over
 
-    def _committing(self, keys: GroupKeys, batch: Sequence[ReceiptHandle]) -> Any:
-        receipts = [handle.receipt for handle in batch]
-        return succeed(keys, receipts, worker=self.worker, strict=self.strict)
+    def _committed(self, leases: Sequence[Leases]) -> Operation[list[Any]]:
+        """The verdicts in each place, or its error.
+
+        What is asked again because its answer was lost, and is gone by then, was committed by the
+        first call, unless it is dead.
+        """
+        calls = [
+            succeed(keys, [h.receipt for h in batch], worker=self.worker, strict=self.strict)
+            for keys, batch in leases
+        ]
+        answers = yield Each([replace(call, once=True) for call in calls], None)
+        lost = [at for at, answer in enumerate(answers) if isinstance(answer, AmbiguousResult)]
+        again = yield Each([calls[at] for at in lost], None)
+        dead = yield Each([scores(leases[at][0].dead, calls[at].ids) for at in lost], None)
+        for at, verdicts, died in zip(lost, again, dead, strict=True):
+            answers[at] = verdicts
+            if isinstance(verdicts, list) and isinstance(died, list):
+                pairs = zip(verdicts, died, strict=True)
+                answers[at] = [OK if v == _GONE and died is None else v for v, died in pairs]
+        return answers  # type: ignore[no-any-return]
 
     def _watched(
         self,
@@ -232,6 +263,16 @@ def _text(item: object, rule: str) -> str:
     return item.receipt_handle if isinstance(item, Message) else item
 
 
-def _check(handle: ReceiptHandle, verdict: str) -> None:
+def _repeated(command: Command[T]) -> Operation[tuple[T, AmbiguousResult | None]]:
+    """The answer, and why it may be about the first call's own doing."""
+    try:
+        return (yield replace(command, once=True)), None
+    except AmbiguousResult as doubt:
+        return (yield command), doubt
+
+
+def _check_verdict(handle: ReceiptHandle, verdict: str, doubt: AmbiguousResult | None) -> None:
     if verdict in _OVER:
+        if doubt is not None:
+            raise doubt
         raise InvalidReceiptHandle.of([RefusedHandle(str(handle), handle.id, _OVER[verdict])])

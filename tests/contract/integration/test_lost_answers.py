@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rqretry import AmbiguousResult, Client, StoreUnavailable
+from rqretry import AmbiguousResult, Client, InvalidReceiptHandle, StoreUnavailable
 from tests.contract.integration.harness import NAMESPACE, Lab
 from tests.support.faults.proxy import FaultProxy
 from tests.support.faults.rules import Fault, Rule
@@ -114,3 +114,46 @@ def test_an_empty_group_that_is_paused_is_said_to_be(
     client.admin.pause("g")
     assert consumer.receive(wait=0) == []
     assert "group 'g' is paused" in caplog.text
+
+
+@pytest.mark.parametrize("fault", LOST)
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_an_ack_whose_answer_is_lost_refuses_what_was_refused_before_and_nothing_else(
+    lab: Lab, proxy: FaultProxy, partitions: int, fault: Fault
+) -> None:
+    near = lab.client()
+    near.admin.create_topic("t", partitions=partitions)
+    with far(proxy) as client:
+        consumer = client.simple_consumer("t", group="g", create_group=True, max_retries=0)
+        near.publish_many("t", range(12))
+        consumer.ack(consumer.receive(1, wait=0))  # the server knows the script from now on
+        received = [m for _ in range(4) for m in consumer.receive(32, wait=0)]
+        near.simple_consumer("t", group="g").change_invisible_duration(received[0], 0)  # dead
+        proxy.rules = [Rule(fault, "succeed")]
+        with pytest.raises(InvalidReceiptHandle) as refused:
+            consumer.ack(received)
+    assert [one.id for one in refused.value.refused] == [received[0].id]
+    assert (lab.stats("g").dead, lab.stats("g").inflight) == (1, 0)
+
+
+@pytest.mark.parametrize("verb", ["change_visibility", "release"])
+def test_who_gives_back_and_gets_no_answer_hears_that_it_may_have_happened(
+    lab: Lab, proxy: FaultProxy, verb: str
+) -> None:
+    near = lab.client()
+    near.admin.create_topic("t")
+    with far(proxy) as client:
+        consumer = client.simple_consumer("t", group="g", create_group=True)
+        near.publish_many("t", range(3))
+        known, lost, heard = consumer.receive(3, invisible_duration=60, wait=0)
+        give_back = {
+            "release": consumer.release,
+            "change_visibility": lambda message: consumer.change_invisible_duration(message, 0),
+        }[verb]
+        give_back(known)  # the server knows the script from now on
+        proxy.rules = [Rule(Fault.DROP_REPLY, verb)]
+        with pytest.raises(AmbiguousResult, match=rf"{verb} .*may have happened"):
+            give_back(lost)
+        proxy.rules = [Rule(Fault.DROP_REQUEST, verb)]
+        give_back(heard)
+    assert len(near.simple_consumer("t", group="g").receive(4, wait=0)) == 3

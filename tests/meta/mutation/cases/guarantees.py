@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 from tests.meta.mutation.case import (
+    Constant,
     LuaFlags,
     LuaLine,
     Symbol,
@@ -136,6 +137,11 @@ def takes_eviction(_: Any) -> Any:
     return found
 
 
+def without_doubt(original: Any) -> Any:
+    """A call that was repeated passes for the first one."""
+    return lambda handle, verdict, _doubt: original(handle, verdict, None)
+
+
 CASES = (
     case("R1", "a settle is refused by a full server", LuaFlags("succeed", "none"),
          f"{SCRIPTS}test_only_scripts_that_take_new_work_are_refused_by_a_full_server"),
@@ -228,6 +234,12 @@ CASES = (
          command("lease", lambda _: {"once": False}),
          "tests/contract/integration/test_lost_answers.py::"
          "test_a_receive_whose_answers_are_lost_leases_once_and_says_so"),
+    case("R20", "what an ack committed itself is refused", Constant("consumer:_GONE", "b''"),
+         "tests/contract/integration/test_lost_answers.py::"
+         "test_an_ack_whose_answer_is_lost_refuses_what_was_refused_before_and_nothing_else"),
+    case("R20", "who gave back hears that the lease has ended", Symbol("consumer:_check_verdict", without_doubt),
+         "tests/contract/integration/test_lost_answers.py::"
+         "test_who_gives_back_and_gets_no_answer_hears_that_it_may_have_happened"),
     case("R21", "a script reads a hash in the server's order",
          LuaLine("recall", "call('HKEYS', KEYS[1])"),
          f"{SCRIPTS}test_a_script_reads_no_set_or_hash_in_the_server_s_own_order[recall]"),
