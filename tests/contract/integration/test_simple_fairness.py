@@ -14,6 +14,8 @@ from tests.contract.integration.harness import Lab
 
 ONE_PARTITION = 6
 """Receives of 16 that 40 retries, or 40 new messages, take beside a backlog in one partition."""
+ONE_OF_100 = 14
+"""The same of 100."""
 
 
 @pytest.fixture
@@ -99,6 +101,41 @@ def test_new_messages_are_seen_behind_a_backlog_of_retries(
     own = partial(received, steady.simple_consumer(names, group="g"))
     receive = partial(anew, steady, names) if fresh else own
     assert receives(receive, new, 3 * ONE_PARTITION) <= 3 * ONE_PARTITION
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("fresh", [False, True], ids=["kept", "anew"])
+@pytest.mark.parametrize("partitions", [1, 2, 4, 8, 16])
+def test_forty_retries_are_seen_behind_20000_new_messages(
+    steady: Client, partitions: int, fresh: bool
+) -> None:
+    names = sources(steady, 1, partitions)
+    filled(steady, names, 40)
+    retries = delivered(steady, names, 40)
+    filled(steady, names, 20_000)
+    own = partial(received, steady.simple_consumer(names, group="g"))
+    receive = partial(anew, steady, names) if fresh else own
+    took = receives(receive, retries, 3 * ONE_PARTITION)
+    print(f"{partitions} places, {took} receives")  # noqa: T201 - what a campaign is for
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("fresh", [False, True], ids=["kept", "anew"])
+@pytest.mark.parametrize("partitions", [1, 2, 4, 8, 16])
+def test_a_hundred_new_messages_are_seen_behind_10000_retries(
+    steady: Client, partitions: int, fresh: bool
+) -> None:
+    names = sources(steady, 1, partitions)
+    filled(steady, names, 10_000)
+    own = steady.simple_consumer(names, group="g")
+    out = [message for _ in range(10_000 // 32 * 2) for message in own.receive(32, 600, wait=0)]
+    assert len(out) == 10_000
+    for message in out:
+        own.change_invisible_duration(message, 0)
+    new = set(filled(steady, names, 100))
+    receive = partial(anew, steady, names) if fresh else partial(received, own)
+    took = receives(receive, new, 3 * ONE_OF_100)
+    print(f"{partitions} places, {took} receives")  # noqa: T201 - what a campaign is for
 
 
 def test_retries_of_one_source_wait_no_longer_beside_many(steady: Client) -> None:
