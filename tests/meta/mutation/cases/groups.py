@@ -93,6 +93,36 @@ def in_one_order(_original: Any) -> Any:
     return lambda _self, _lane, places: sorted(places)
 
 
+def by_the_turn(_original: Any) -> Any:
+    """The places take turns by the number of the receive, and so does what is preferred."""
+
+    def order(self: Any, _lane: str, places: Any) -> Any:
+        listed = sorted(places)
+        at = self.__dict__.get("turn", 0) % max(1, len(listed))
+        return [*listed[at:], *listed[:at]]
+
+    return order
+
+
+def counted_turns(original: Any) -> Any:
+    """The number of the receive."""
+
+    def next_lane(self: Any) -> Any:
+        self.turn = self.__dict__.get("turn", 0) + 1
+        return original(self)
+
+    return next_lane
+
+
+IN_STEP = (
+    Symbol("Turns.plan", always(())),
+    Symbol("Turns.order", by_the_turn),
+    Symbol("Turns.next_lane", counted_turns),
+)
+"""Where each receive takes all from one place: the same half of an even number of places is always
+asked for new messages, the other one for retries."""
+
+
 def all_or_nothing(original: Any) -> Any:
     """Receipts of which one that is not valid spoils all."""
 
@@ -154,6 +184,10 @@ CASES = (
          Symbol("Turns.order", in_one_order),
          f"{FAIR}test_each_source_of_a_lane_gets_as_many_turns",
          f"{FAIR}test_a_consumer_that_is_made_anew_begins_anywhere"),
+    case("R44", "one preference is shared by all places", *IN_STEP,
+         f"{FAIR}test_due_retries_are_seen_behind_a_backlog_of_new_messages",
+         "tests/model/test_simple_consumers.py::"
+         "test_what_waits_behind_a_backlog_is_seen_in_a_bounded_number_of_receives"),
     case("2.10", "an ack stops at the first handle that is not valid",
          Symbol("SimpleSettling._sort_out", all_or_nothing),
          "tests/contract/integration/test_giving_back.py::"
