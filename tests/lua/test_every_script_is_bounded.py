@@ -6,7 +6,8 @@ from rqretry.protocol.signatures import SIGNATURES
 from tests.conftest import ServerOf
 from tests.lua.conftest import world_on
 from tests.lua.test_worst_cases import bounded, measured
-from tests.lua.worst_data_operators import WORST
+from tests.lua.worst_data import FULL, MANY
+from tests.lua.worst_data_operators import WORST, kept_again
 from tests.support.world import World
 
 
@@ -28,3 +29,11 @@ def test_no_call_takes_long(world: World, script: str) -> None:
     assert command.verb == script
     with bounded(world):
         world.run(command)
+
+
+def test_no_batch_takes_long_whose_bodies_are_kept(world: World) -> None:
+    """And that were kept in an earlier life of their ids, among very many others."""
+    command = kept_again(world)
+    with bounded(world):
+        world.run(command)
+    assert world.client.zcard(world.group().consumed) == MANY + FULL

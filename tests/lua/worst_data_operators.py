@@ -4,6 +4,7 @@ from typing import Any
 
 from rqretry.core.route import Route, RouteGroup
 from rqretry.protocol import audit_log, catalog, inspect, operate, repair
+from rqretry.protocol import lease as consuming
 from rqretry.protocol import transaction as transactions
 from rqretry.protocol.command import Command
 from tests.lua.crash_cases_kept import keep
@@ -278,6 +279,17 @@ def replay(world: World) -> Command[Any]:
     fill(world, keys.consumed, dict.fromkeys(ids(MANY, "o"), START_MS * 3), sorted_set=True)
     span = {"since_ms": START_MS, "upto_ms": START_MS * 2}
     return operate.replay(keys, keys.consumed, actor="o", record=RECORD, **span)
+
+
+def kept_again(world: World) -> Command[Any]:
+    """A full batch is done where the topic keeps bodies, and has very many, also of these ids."""
+    keep(world, keep_bytes=2**40)
+    names = leased(world, ordered=True, keys=KEYS)
+    old = dict.fromkeys([*names, *ids(MANY, "o")], START_MS)
+    fill(world, world.keys.kept, old, sorted_set=True)
+    fill(world, world.group().consumed, old, sorted_set=True)
+    fill(world, world.keys.kept_bodies, dict.fromkeys(old, "x" * 100))
+    return consuming.succeed(world.group(), first(*names), worker=WORKER)
 
 
 @worst
