@@ -13,7 +13,16 @@ from rqretry.transport.node import Requests
 from rqretry.transport.replies import broken
 from rqretry.transport.store_sync import SyncConnection
 from tests.contract.cluster.conftest import ClusterLab
+from tests.contract.integration.test_lost_answers import (
+    test_a_receive_says_that_the_group_is_paused,
+    test_an_empty_group_that_is_paused_is_said_to_be,
+)
 from tests.support.faults.rules import verb_of
+
+__all__ = [
+    "test_a_receive_says_that_the_group_is_paused",
+    "test_an_empty_group_that_is_paused_is_said_to_be",
+]
 
 
 class Deaf:
