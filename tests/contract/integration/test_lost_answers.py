@@ -2,11 +2,12 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from rqretry import AmbiguousResult, Client, InvalidReceiptHandle, StoreUnavailable
+from rqretry import AmbiguousResult, Client, InvalidReceiptHandle, Message, StoreUnavailable
 from tests.contract.integration.harness import NAMESPACE, Lab
 from tests.support.faults.proxy import FaultProxy
 from tests.support.faults.rules import Fault, Rule
@@ -146,10 +147,11 @@ def test_who_gives_back_and_gets_no_answer_hears_that_it_may_have_happened(
         consumer = client.simple_consumer("t", group="g", create_group=True)
         near.publish_many("t", range(3))
         known, lost, heard = consumer.receive(3, invisible_duration=60, wait=0)
-        give_back = {
+        ways: dict[str, Callable[[Message[Any]], object]] = {
             "release": consumer.release,
             "change_visibility": lambda message: consumer.change_invisible_duration(message, 0),
-        }[verb]
+        }
+        give_back = ways[verb]
         give_back(known)  # the server knows the script from now on
         proxy.rules = [Rule(Fault.DROP_REPLY, verb)]
         with pytest.raises(AmbiguousResult, match=rf"{verb} .*may have happened"):
