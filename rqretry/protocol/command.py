@@ -134,7 +134,7 @@ def side_by_side(operations: Sequence[Operation[T]]) -> Operation[list[T]]:
     """
     results: list[T] = []
     for some in batches(operations, _SIDE_BY_SIDE):
-        results += yield from _in_step(some)
+        results += [(yield from some[0])] if len(some) == 1 else (yield from _in_step(some))
     return results
 
 
