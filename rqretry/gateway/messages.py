@@ -1,5 +1,6 @@
 """Messages between the protocol and ours."""
 
+import hashlib
 import json
 import zlib
 from typing import Any
@@ -89,8 +90,10 @@ def stored(topic: str, id_: str, fields: Message[Any] | Envelope) -> Any:
     system.message_type = Type.FIFO if fields.message_group else Type.NORMAL
     system.keys.extend(fields.keys)
     system.body_encoding = v2.Encoding.IDENTITY
-    system.body_digest.type = v2.DigestType.CRC32
-    system.body_digest.checksum = f"{zlib.crc32(made.body):08X}"
+    # As RocketMQ's proxy does: with CRC32 the Node.js client takes every body for corrupted.
+    system.body_digest.type = v2.DigestType.MD5
+    digest = hashlib.md5(made.body, usedforsecurity=False)
+    system.body_digest.checksum = digest.hexdigest().upper()
     if fields.tag:
         system.tag = fields.tag
     if fields.message_group:
